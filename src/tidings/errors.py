@@ -1,0 +1,155 @@
+"""Every error that Tidings raises on purpose.
+
+Each class says who is to blame (`blame`) and its message says what to do next.
+Anything else that escapes is a defect of ours.
+"""
+
+from __future__ import annotations
+
+
+class TidingsError(Exception):
+    """The root: catch this to catch whatever Tidings raises on purpose."""
+
+    blame = "tidings"  # caller | input | environment | tidings
+    code = "error"  # stable name, used on the wire and in JSON output
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
+
+class InputError(TidingsError):
+    """Something handed to Tidings is wrong; nothing was changed."""
+
+    blame = "input"
+    code = "input"
+
+
+class EventError(InputError):
+    """An event that cannot be published as it is."""
+
+    code = "event"
+
+
+class FilterError(InputError):
+    """A filter that cannot be used."""
+
+    code = "filter"
+
+
+class FilterSyntaxError(FilterError):
+    """A filter text that does not parse; says where, and what was expected."""
+
+    code = "parse"
+
+    def __init__(
+        self,
+        problem: str,
+        *,
+        text: str,
+        offset: int,
+        expected: tuple[str, ...] = (),
+        suggestion: str | None = None,
+    ) -> None:
+        self.text = text
+        self.offset = offset
+        self.line = text.count("\n", 0, offset) + 1
+        self.column = offset - (text.rfind("\n", 0, offset) + 1) + 1
+        self.problem = problem
+        self.expected = expected
+        self.suggestion = suggestion
+        hint = f"did you mean {suggestion}?" if suggestion else None
+        super().__init__(f"{problem} at line {self.line}, column {self.column}", hint=hint)
+
+    def caret(self) -> str:
+        """The offending line with a caret under the place."""
+        line = self.text.split("\n")[self.line - 1]
+        return f"{line}\n{' ' * (self.column - 1)}^"
+
+
+class FilterLimitError(FilterError):
+    """A filter past one of the budgets; the message names the budget."""
+
+    code = "limit"
+
+
+class ImpossibleFilterError(FilterError):
+    """A subscription whose filter can never be true."""
+
+    code = "impossible"
+
+
+class HistoryError(InputError):
+    """A history file that cannot be read or does not fit the schema."""
+
+    code = "history"
+
+
+class WireError(InputError):
+    """Bytes that are not a frame of ours."""
+
+    code = "wire"
+
+
+class SettingsError(InputError):
+    """A setting that is unknown, of the wrong type, or that contradicts another."""
+
+    blame = "caller"
+    code = "settings"
+
+
+class RefusedError(TidingsError):
+    """A broker said no; the message carries its reason."""
+
+    blame = "caller"
+    code = "refused"
+
+
+class ClosedError(TidingsError):
+    """The bus or the subscription was used after it ended."""
+
+    blame = "caller"
+    code = "closed"
+
+
+class SlowConsumerError(TidingsError):
+    """The subscription was ended because its queue was full (policy `disconnect`)."""
+
+    blame = "caller"
+    code = "slow"
+
+
+class StoreError(TidingsError):
+    """The disk store cannot do what was asked."""
+
+    blame = "environment"
+    code = "store"
+
+
+class StoreLockedError(StoreError):
+    """Another process has the store open."""
+
+    code = "locked"
+
+
+class StoreFullError(StoreError):
+    """No room is left on the disk; publishers wait, consumers go on."""
+
+    code = "full"
+
+
+class CorruptionError(StoreError):
+    """Stored bytes fail their checksum; they are never served."""
+
+    code = "corrupt"
+
+
+class MissingDependencyError(TidingsError):
+    """An optional package is not installed; the message names the extra that brings it."""
+
+    blame = "environment"
+    code = "dependency"

@@ -1,0 +1,42 @@
+"""The matcher interface: which of the subscribed filters accept this event?
+
+Six methods. A matcher knows filters by *handles*: small integers that it gives out, so
+that results are arrays and whoever holds the matcher decides what a handle stands for
+(a subscription, a link, a row). Handles of removed filters are used again, smallest
+first, so a run is the same in every process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from tidings.model.event import Event
+from tidings.model.filter import Filter
+
+
+class Matches(NamedTuple):
+    """Matches of a batch: those of event i are `handles[offsets[i]:offsets[i + 1]]`, ascending."""
+
+    offsets: Sequence[int]
+    handles: Sequence[int]
+
+
+class Matcher(Protocol):
+    def add(self, filter: Filter) -> int:
+        """Take a filter in; the handle is in effect at once."""
+
+    def remove(self, handle: int) -> None:
+        """Forget a filter. An unknown handle is a KeyError."""
+
+    def match(self, event: Event) -> Sequence[int]:
+        """Handles of the filters that accept the event, ascending, each once."""
+
+    def match_batch(self, events: Iterable[Event]) -> Matches:
+        """The same for many events (fast matchers also take an Arrow record batch)."""
+
+    def maintain(self, budget: int) -> int:
+        """Do at most about `budget` steps of pending upkeep; the steps that are left (0: none)."""
+
+    def stats(self) -> dict[str, Any]:
+        """What holds the filters, how large and how full it is."""

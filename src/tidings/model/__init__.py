@@ -1,0 +1,1 @@
+"""The words of Tidings as immutable values. Imports nothing else of ours but the errors."""

@@ -1,0 +1,165 @@
+"""The event: what a publisher says.
+
+Rules
+- Identity is (source, id), given by the publisher; publishing it again changes nothing.
+- Attributes may be nested; `name.accuracy` addresses a nested one. `id source type time topic`
+  belong to the event itself and cannot be attributes.
+- `type` is a lineage: the type's own name first, then its ancestors up to the root.
+- `lifetime` says which *later* subscriptions may still hear the event: 0, seconds, or FOREVER.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from tidings.errors import EventError
+from tidings.model.topic import check_topic
+from tidings.model.value import Value, checked_value, is_null, utc
+
+FOREVER = math.inf
+RESERVED = frozenset({"id", "source", "type", "time", "topic"})
+LINEAGE = "type.lineage"  # where `Event.view` keeps the lineage; no attribute can have this name
+MAX_ATTRIBUTES = 1024
+MAX_NESTING = 16
+
+
+class Event(msgspec.Struct, frozen=True, dict=True, omit_defaults=True):
+    """An immutable event. Use `make_event` to build one from what a user hands over."""
+
+    source: str
+    id: str
+    attributes: dict[str, Any] = {}
+    topic: str | None = None
+    type: tuple[str, ...] = ()
+    time: datetime | None = None
+    payload: bytes | None = None
+    content_type: str | None = None
+    lifetime: float = 0.0  # seconds; FOREVER is infinity
+    key: str | None = None  # supersedes older events of the same key
+    expires: float | None = None  # seconds after acceptance when it ends for everybody
+
+    @property
+    def identity(self) -> tuple[str, str]:
+        return (self.source, self.id)
+
+    @cached_property
+    def view(self) -> Mapping[str, Any]:
+        """What filters see: flat names to values, NULLs left out. Made once."""
+        view: dict[str, Any] = {}
+        for name, value in self.attributes.items():
+            if type(value) is dict:
+                view.update(_flat(name + ".", value))
+            elif not is_null(value):
+                view[name] = value
+        view["id"] = self.id
+        view["source"] = self.source
+        if self.topic is not None:
+            view["topic"] = self.topic
+        if self.type:
+            view["type"] = self.type[0]
+            view[LINEAGE] = self.type
+        if self.time is not None:
+            view["time"] = self.time
+        return view
+
+    def get(self, name: str) -> Value | None:
+        """The value of an attribute by its dotted name; None when absent."""
+        value: Value | None = self.view.get(name)
+        return value
+
+    def __getitem__(self, name: str) -> Value:
+        value: Value = self.view[name]
+        return value
+
+
+def _flat(prefix: str, mapping: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, value in mapping.items():
+        if type(value) is dict:
+            yield from _flat(f"{prefix}{name}.", value)
+        elif not is_null(value):
+            yield prefix + name, value
+
+
+def make_event(
+    attributes: Mapping[str, Any] | None = None,
+    *,
+    source: str,
+    id: str,
+    topic: str | None = None,
+    type: str | tuple[str, ...] | None = None,
+    time: datetime | None = None,
+    payload: bytes | None = None,
+    content_type: str | None = None,
+    lifetime: float = 0.0,
+    key: str | None = None,
+    expires: float | None = None,
+) -> Event:
+    """A checked event: whatever is wrong is told here, before anything is published."""
+    if not source or not id:
+        raise EventError("an event needs a source and an id that are not empty")
+    if time is not None and time.tzinfo is None:
+        raise EventError("the event's time has no time zone", hint="use datetime.now(UTC)")
+    lineage = (type,) if isinstance(type, str) else tuple(type or ())
+    return Event(
+        source=source,
+        id=id,
+        attributes=checked_attributes(attributes or {}),
+        topic=None if topic is None else check_topic(topic),
+        type=lineage,
+        time=None if time is None else utc(time),
+        payload=payload,
+        content_type=content_type,
+        lifetime=_checked_seconds("lifetime", lifetime),
+        key=key,
+        expires=None if expires is None else _checked_seconds("expires", expires),
+    )
+
+
+def checked_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """A private, checked copy of the attributes."""
+    for name in RESERVED.intersection(attributes):
+        raise EventError(
+            f"{name!r} is not an attribute: it belongs to the event itself",
+            hint=f"give it as publish(..., {name}=...) or rename it",
+        )
+    seen: set[str] = set()
+    result = _checked(attributes, "", seen, 1)
+    if len(seen) > MAX_ATTRIBUTES:
+        raise EventError(f"an event of {len(seen)} attributes; the most is {MAX_ATTRIBUTES}")
+    return result
+
+
+def _checked(mapping: Mapping[str, Any], prefix: str, seen: set[str], depth: int) -> dict[str, Any]:
+    if depth > MAX_NESTING:
+        raise EventError(f"attributes nested {depth} deep; the most is {MAX_NESTING}")
+    result: dict[str, Any] = {}
+    for name, value in mapping.items():
+        if type(name) is not str or not name:
+            raise EventError(f"attribute name {name!r} is not a non-empty string")
+        path = prefix + name
+        if type(value) is dict or isinstance(value, Mapping):
+            result[name] = _checked(value, path + ".", seen, depth + 1)
+            continue
+        if path in seen:
+            raise EventError(f"attribute {path!r} is given twice: nested, and with a dot in its name")
+        if path.partition(".")[0] in RESERVED:
+            raise EventError(f"attribute {path!r} begins with a name that belongs to the event itself")
+        seen.add(path)
+        result[name] = checked_value(path, value)
+    return result
+
+
+def _checked_seconds(what: str, seconds: float) -> float:
+    try:
+        seconds = float(seconds)
+    except (TypeError, ValueError):
+        raise EventError(f"{what} is {seconds!r}", hint="give seconds, 0, or tidings.FOREVER") from None
+    if math.isnan(seconds) or seconds < 0:
+        raise EventError(f"{what} is {seconds!r}", hint="give seconds, 0, or tidings.FOREVER")
+    return seconds

@@ -1,0 +1,72 @@
+"""Subscriptions, advertisements and notifications."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from tidings.model.event import Event
+from tidings.model.filter import Filter
+
+
+class Policy(StrEnum):
+    """What happens when a subscription's queue is full."""
+
+    BLOCK = "block"  # the publisher waits (embedded broker)
+    DROP_OLDEST = "drop oldest"
+    DROP_NEWEST = "drop newest"
+    DISCONNECT = "disconnect"  # the subscription ends with SlowConsumerError
+
+
+class SubscriptionId(msgspec.Struct, frozen=True, order=True):
+    """Identity: who subscribed, and the name the subscriber gave (random when transient)."""
+
+    subscriber: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.subscriber}/{self.name}"
+
+
+class DeliveryOptions(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How a subscription wants its notifications."""
+
+    durable: bool = False  # outlives its subscriber's connection; keeps a cursor
+    queue: int = 1000  # notifications waiting at most; then `policy`
+    policy: Policy = Policy.BLOCK
+    group: str | None = None  # competing consumers share one subscription
+    max_deliveries: int = 5  # after so many `nack`s an event goes to dead letters
+    keep_seconds: float | None = None  # a durable subscription's own bound on age ...
+    keep_events: int | None = None  # ... and on count of waiting events
+    replay: bool = True  # False: only events published from now on
+    dead_letters_of: str | None = None  # hear what that subscription of mine gave up on
+
+
+class Subscription(msgspec.Struct, frozen=True):
+    id: SubscriptionId
+    filter: Filter
+    options: DeliveryOptions = DeliveryOptions()
+
+
+class Advertisement(msgspec.Struct, frozen=True):
+    """The events that a publisher may publish."""
+
+    publisher: str
+    filter: Filter
+
+
+class Position(msgspec.Struct, frozen=True, order=True):
+    """A place in the log of one broker."""
+
+    log: str
+    offset: int
+
+
+class Notification(msgspec.Struct, frozen=True):
+    """An event handed to one subscription."""
+
+    subscription: SubscriptionId
+    event: Event
+    position: Position | None = None  # None for an event that no log holds
+    attempt: int = 1  # 2 and more after a `nack`

@@ -1,0 +1,113 @@
+"""Topics: `/`-separated, at most 32 levels, no empty level; the root is `/`.
+
+In patterns `+` stands for one level and a final `#` for the topic itself and all below.
+"""
+
+from __future__ import annotations
+
+from tidings.errors import EventError, FilterError
+
+MAX_LEVELS = 32
+ROOT = "/"
+
+
+def check_topic(topic: str) -> str:
+    """`topic` itself, or an `EventError` that says what is wrong with it."""
+    problem = _problem(topic, wildcards=False)
+    if problem:
+        raise EventError(f"topic {_shown(topic)} {problem}")
+    return topic
+
+
+def check_pattern(pattern: str) -> str:
+    """A topic pattern of a subscription, or a `FilterError`."""
+    problem = _problem(pattern, wildcards=True)
+    if problem:
+        raise FilterError(f"topic pattern {_shown(pattern)} {problem}")
+    return pattern
+
+
+def _shown(topic: str) -> str:
+    return repr(topic if len(topic) <= 60 else topic[:57] + "...")
+
+
+def _problem(topic: str, *, wildcards: bool) -> str | None:
+    if topic == ROOT:
+        return None
+    levels = topic.split("/")
+    if len(levels) > MAX_LEVELS:
+        return f"has {len(levels)} levels; the most is {MAX_LEVELS}"
+    if "" in levels:
+        return "has an empty level; write a/b, without a slash at either end"
+    if any(ord(ch) < 32 or ord(ch) == 127 for ch in topic):
+        return "holds a control character"
+    for place, level in enumerate(levels):
+        if "+" not in level and "#" not in level:
+            continue
+        if not wildcards:
+            return "holds + or #, which only patterns of subscriptions may"
+        if level == "#" and place != len(levels) - 1:
+            return "has # before its end; # stands for all levels below and must come last"
+        if level not in ("+", "#"):
+            return f"has the level {level!r}; + and # stand alone in their level"
+    return None
+
+
+def is_pattern(topic: str) -> bool:
+    """True when the text holds a wildcard, so that it can be no event's topic."""
+    return "+" in topic or "#" in topic
+
+
+def supertopics(topic: str) -> list[str]:
+    """The topic's ancestors, nearest first, the root last."""
+    if topic == ROOT:
+        return []
+    levels = topic.split("/")
+    return ["/".join(levels[:n]) for n in range(len(levels) - 1, 0, -1)] + [ROOT]
+
+
+def topic_matches(pattern: str, topic: str) -> bool:
+    """Does `topic` fall under `pattern`?"""
+    if pattern == "#":
+        return True
+    if topic == ROOT or pattern == ROOT:
+        return topic == pattern
+    wanted = pattern.split("/")
+    levels = topic.split("/")
+    if wanted[-1] == "#":
+        wanted.pop()
+        if len(levels) < len(wanted):
+            return False
+    elif len(levels) != len(wanted):
+        return False
+    return all(w in ("+", level) for w, level in zip(wanted, levels, strict=False))
+
+
+def pattern_covers(wide: str, narrow: str) -> bool:
+    """Does every topic of pattern `narrow` also fall under pattern `wide`?"""
+    if wide == "#" or wide == narrow:
+        return True
+    if narrow in ("#", ROOT) or wide == ROOT:
+        return False
+    a, b = wide.split("/"), narrow.split("/")
+    open_a, open_b = a[-1] == "#", b[-1] == "#"
+    a, b = a[: len(a) - open_a], b[: len(b) - open_b]
+    if not open_a and (open_b or len(a) != len(b)):
+        return False
+    if len(b) < len(a):
+        return False
+    return all(w == "+" or (w == n and n != "+") for w, n in zip(a, b, strict=False))
+
+
+def patterns_overlap(one: str, other: str) -> bool:
+    """Is there a topic that falls under both patterns?"""
+    if "#" in (one, other):
+        return True
+    if ROOT in (one, other):
+        return one == other
+    a, b = one.split("/"), other.split("/")
+    open_a, open_b = a[-1] == "#", b[-1] == "#"
+    a, b = a[: len(a) - open_a], b[: len(b) - open_b]
+    if (len(a) > len(b) and not open_b) or (len(b) > len(a) and not open_a):
+        return False
+    return all("+" in (x, y) or x == y for x, y in zip(a, b, strict=False))

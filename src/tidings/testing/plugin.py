@@ -1,0 +1,1 @@
+"""Pytest fixtures for users of Tidings (filled by the embedded broker)."""
