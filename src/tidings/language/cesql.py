@@ -247,8 +247,8 @@ def _in(node: e.In, attributes: Attributes) -> Answer:
         if type(cast) is Failure:
             errors += failed or (cast.error,)
         elif cast == value:
-            return _flipped((True, errors), node.negated)
-    return _flipped((False, errors), node.negated)
+            return not node.negated, errors
+    return node.negated and not errors, errors
 
 
 def _between(node: e.Between, attributes: Attributes) -> Answer:
