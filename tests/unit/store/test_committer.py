@@ -22,7 +22,7 @@ class Heard:
     def __init__(self) -> None:
         self.kept: list[int] = []
         self.failed: list[Exception] = []
-        self.full: list[StoreFullError] = []
+        self.full: list[int] = []
         self._changed = threading.Condition()
 
     def hearing(self, words: list[Any]) -> Callable[[Any], None]:
@@ -37,12 +37,14 @@ class Heard:
         with self._changed:
             assert self._changed.wait_for(condition, timeout=20)
 
+    def hear_full(self, token: int, error: StoreFullError) -> None:
+        self.hearing(self.full)(token)
+
     def of(self, store: MemoryStore, **options: Any) -> Committer:
         return Committer(
             store,
             on_kept=self.hearing(self.kept),
             on_failed=self.hearing(self.failed),
-            on_full=self.hearing(self.full),
             **options,
         )
 
@@ -134,6 +136,12 @@ def test_a_failure_is_told_once_and_ends_it() -> None:
     assert isinstance(heard.failed[0], StoreError)
 
 
+def wait_until(condition: Callable[[], bool]) -> None:
+    """For what no callback tells; the test's time limit ends it."""
+    while not condition():
+        threading.Event().wait(0.001)
+
+
 def test_a_full_disk_is_waited_out_in_order() -> None:
     heard, disk = Heard(), FaultyDisk([Fault(2, DiskFault.FULL)])
     store = MemoryStore(disk)
@@ -141,12 +149,12 @@ def test_a_full_disk_is_waited_out_in_order() -> None:
     committer.submit(1, [append(1)])
     heard.wait(lambda: heard.kept == [1])
     committer.submit(2, [append(2)])
-    heard.wait(lambda: len(heard.full) == 1)
+    wait_until(lambda: committer.is_full)
     committer.submit(3, [append(3)])
     disk.free()
     heard.wait(lambda: heard.kept[-1] == 3)
+    assert not committer.is_full
     committer.close()
-    assert len(heard.full) == 1, "said once"
     assert [entry.offset for entry in MemoryStore(disk).load().entries] == [1, 2, 3]
 
 
@@ -158,11 +166,10 @@ def test_on_a_full_disk_what_is_forgotten_goes_first() -> None:
     committer.submit(1, [append(offset) for offset in range(1, 9)])
     heard.wait(lambda: heard.kept == [1])
     committer.submit(2, [append(9)])
-    heard.wait(lambda: len(heard.full) == 1)
+    wait_until(lambda: committer.is_full)
     committer.submit(3, [Forget(1), Forget(9)])
     committer.submit(4, [Forget(2)])
-    while store.get(1) is not None or store.get(2) is not None:
-        threading.Event().wait(0.001)
+    wait_until(lambda: store.get(1) is None and store.get(2) is None)
     assert heard.kept == [1], "nothing is acknowledged out of turn"
     disk.free()
     heard.wait(lambda: heard.kept[-1] == 4)
@@ -170,11 +177,32 @@ def test_on_a_full_disk_what_is_forgotten_goes_first() -> None:
     assert [entry.offset for entry in store.load().entries] == [3, 4, 5, 6, 7, 8]
 
 
+@pytest.mark.parametrize("kind", [DiskFault.FULL, DiskFault.FULL_BUT_KEPT])
+def test_a_driver_may_take_a_full_disk_over(kind: DiskFault) -> None:
+    """Everything from the refused batch on is dropped until the driver submits it again, once kept."""
+    heard, disk = Heard(), FaultyDisk([Fault(2, kind)])
+    store = MemoryStore(disk)
+    committer = heard.of(store, on_full=heard.hear_full)
+    committer.submit(1, [append(1)])
+    heard.wait(lambda: heard.kept == [1])
+    committer.submit(2, [append(2), Forget(2)])
+    heard.wait(lambda: heard.full == [2])
+    committer.submit(3, [append(3)])
+    assert committer.backlog == 0, "dropped"
+    disk.free()
+    committer.resume()
+    committer.submit(4, [append(2), Forget(2)])
+    committer.submit(5, [append(3)])
+    heard.wait(lambda: heard.kept[-1] == 5)
+    committer.close()
+    assert [entry.offset for entry in MemoryStore(disk).load().entries] == [1, 3]
+
+
 def test_closing_on_a_full_disk_leaves_the_rest_undone() -> None:
     heard, disk = Heard(), FaultyDisk([Fault(1, DiskFault.FULL)])
     committer = heard.of(MemoryStore(disk))
     committer.submit(1, [append(1)])
-    heard.wait(lambda: len(heard.full) == 1)
+    wait_until(lambda: committer.is_full)
     committer.close()
     assert heard.kept == []
 
