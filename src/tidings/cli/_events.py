@@ -2,7 +2,7 @@
 
 An object with `specversion` is a CloudEvent. Any other object is an event's attributes; in it
 `id source type time topic` are the event's own, as everywhere. An event without an id gets the
-number of its line, from 0.
+number of its line, from 0. Arrays are no attribute values: filters do not see them.
 """
 
 from __future__ import annotations
@@ -74,13 +74,21 @@ def event_of(given: Mapping[str, Any], number: int = 0) -> Event:
     if "specversion" in given:
         return _cloud_event(given, number)
     return make_event(
-        {name: value for name, value in given.items() if name not in RESERVED},
+        _without_arrays({name: value for name, value in given.items() if name not in RESERVED}),
         source=_text(given, "source") or UNKNOWN_SOURCE,
         id=event_id(given, number),
         topic=_text(given, "topic"),
         type=_lineage(given.get("type")),
         time=_time(given.get("time")),
     )
+
+
+def _without_arrays(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: _without_arrays(value) if isinstance(value, dict) else value
+        for name, value in given.items()
+        if not isinstance(value, list)
+    }
 
 
 def view_of(given: Mapping[str, Any], number: int = 0) -> Mapping[str, Any]:
