@@ -71,8 +71,13 @@ def event_id(given: Mapping[str, Any], number: int) -> str:
 
 def event_of(given: Mapping[str, Any], number: int = 0) -> Event:
     """The event that a JSON object stands for; `EventError` when it stands for none."""
-    if "specversion" in given:
-        return _cloud_event(given, number)
+    try:
+        return _cloud_event(given, number) if "specversion" in given else _plain_event(given, number)
+    except RecursionError:
+        raise EventError("an event that is nested too deeply") from None
+
+
+def _plain_event(given: Mapping[str, Any], number: int) -> Event:
     return make_event(
         _without_arrays({name: value for name, value in given.items() if name not in RESERVED}),
         source=_text(given, "source") or UNKNOWN_SOURCE,
