@@ -22,7 +22,7 @@ from tidings.errors import ClosedError, StoreError, StoreFullError
 from tidings.store.account import Ledger, Plan
 from tidings.store.audit import FORMAT, audit, read_account
 from tidings.store.engine import Engine
-from tidings.store.guard import ENTRY_END, FORMAT_KEY, append_from, damaged, entry_key, guarded, opened
+from tidings.store.guard import ENTRY_END, FORMAT_KEY, append_from, damaged, entry_key, guarded
 
 
 class KeyedStore:
@@ -69,7 +69,7 @@ class KeyedStore:
         # Starting at the first live entry steps over what was forgotten before it and not yet compacted.
         with closing(self._engine.scan(entry_key(max(from_offset, first)), ENTRY_END)) as scan:
             for key, value in scan:
-                found.append(append_from(key, opened(key, value, name), name))
+                found.append(append_from(key, value, name))
                 size += len(value)
                 if len(found) >= limit or size >= max_bytes:
                     break
@@ -81,7 +81,7 @@ class KeyedStore:
         value = self._engine.read(key)
         if value is None:
             return None
-        return append_from(key, opened(key, value, self._engine.name), self._engine.name)
+        return append_from(key, value, self._engine.name)
 
     def verify(self) -> int:
         self._check_open()
