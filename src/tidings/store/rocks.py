@@ -163,7 +163,7 @@ class RocksEngine:
         self._has_failed = self._is_stalled = False
 
     def room(self) -> int:
-        figures = os.statvfs(self._directory.parent)
+        figures = os.statvfs(self.name)
         return figures.f_bavail * figures.f_frsize
 
     def size(self) -> int:
