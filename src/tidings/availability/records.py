@@ -1,0 +1,105 @@
+"""What is persisted: the records that a node asks for and that a store keeps.
+
+Rules
+- A node never touches a disk. It emits records; a store commits a sequence of them as one atomic batch.
+- `Append` adds an event to the log. Offsets only ascend; a gap is allowed, an offset is never reused.
+- `Forget` removes a log entry. Forgetting an offset that is not there changes nothing.
+- `Put` and `Delete` keep small state of any kind as rows of named tables. The value is the node's own
+  encoding; the store only guards it with a checksum.
+- Within one batch the records count in order: the last word on an offset or a row wins.
+- Times are seconds of the node's clock (wall-anchored, monotonic): they still have meaning after a restart.
+"""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from tidings.model.event import Event
+
+
+class Append(msgspec.Struct, frozen=True, tag="append", omit_defaults=True):
+    """A log entry: an event that was accepted, and where it stands in the log."""
+
+    offset: int
+    event: Event
+    accepted: float  # when the access broker accepted it
+    sequence: int | None = None  # the publisher's own counter, when the publisher numbers its events
+    expires_at: float | None = None  # ends it for everybody; None: never
+
+    @property
+    def ends_at(self) -> float:
+        """When its lifetime is over: from then on no *later* subscription hears it."""
+        return ending(self.accepted, self.event.lifetime, self.expires_at)
+
+
+class Forget(msgspec.Struct, frozen=True, tag="forget"):
+    """Remove a log entry: expired, superseded, or no longer owed to anybody."""
+
+    offset: int
+
+
+class Put(msgspec.Struct, frozen=True, tag="put"):
+    """Set a row of a table."""
+
+    table: str
+    key: str
+    value: bytes
+
+
+class Delete(msgspec.Struct, frozen=True, tag="delete"):
+    """Remove a row of a table; removing one that is not there changes nothing."""
+
+    table: str
+    key: str
+
+
+Record = Append | Forget | Put | Delete
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """What a node remembers of a log entry without holding its event in memory."""
+
+    offset: int
+    source: str
+    id: str
+    accepted: float
+    ends_at: float  # when its lifetime is over (`Append.ends_at`)
+    expires_at: float | None = None
+    sequence: int | None = None
+    key: str | None = None
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """Everything that a node needs to go on after a restart."""
+
+    first_offset: int  # the lowest live entry; `next_offset` when the log is empty
+    next_offset: int  # the next append has this offset or a higher one, also when all was forgotten
+    entries: list[Entry]  # the live log entries in ascending order
+    tables: dict[str, dict[str, bytes]]
+
+    @classmethod
+    def empty(cls) -> Loaded:
+        """What a new store holds. The first offset of a log is 1; 0 is before everything."""
+        return cls(first_offset=1, next_offset=1, entries=[], tables={})
+
+
+def ending(accepted: float, lifetime: float, expires_at: float | None) -> float:
+    """When a lifetime that began at `accepted` is over; `expires_at` cuts it short."""
+    return min(accepted + lifetime, math.inf if expires_at is None else expires_at)
+
+
+def entry_of(append: Append) -> Entry:
+    """The index entry of a log entry."""
+    event = append.event
+    return Entry(
+        offset=append.offset,
+        source=event.source,
+        id=event.id,
+        accepted=append.accepted,
+        ends_at=append.ends_at,
+        expires_at=append.expires_at,
+        sequence=append.sequence,
+        key=event.key,
+    )
