@@ -1,0 +1,12 @@
+"""Pieces of help that commands share."""
+
+from __future__ import annotations
+
+JSON_HELP = "Print JSON for programs instead of text for people."
+
+
+def examples(*commands: str) -> str:
+    """An epilogue that shows how the command is called, one example a line."""
+    from rich.markup import escape
+
+    return "\n\n".join(["Examples:", *(f"  {escape(command)}" for command in commands)])
