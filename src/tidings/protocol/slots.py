@@ -30,7 +30,7 @@ from typing import Any, ClassVar, Protocol
 from tidings.availability.records import Append, Record
 from tidings.model.event import Event
 from tidings.model.filter import Filter
-from tidings.model.subscription import Subscription, SubscriptionId
+from tidings.model.subscription import Advertisement, Subscription, SubscriptionId
 from tidings.protocol.effects import Channel, Effect
 from tidings.protocol.inputs import FetchFailed, Input, PersistFailed
 from tidings.protocol.messages import Envelope, Message
@@ -178,6 +178,16 @@ class Routing(Strategy):
     ) -> None:
         """Send the event on; `came_from` is None at the broker that accepted it."""
 
+    def advertisement_added(self, advertisement: Advertisement, now: float) -> None:
+        """A client of ours says what it may publish."""
+
+    def advertisement_removed(self, advertisement: Advertisement, now: float) -> None:
+        """It will not any more."""
+
+    def wanted_elsewhere(self, event: Event) -> bool:
+        """Does any other broker want this event, as far as we know?"""
+        return False
+
     def interest(self, link: str) -> tuple[Filter, ...]:
         """What is wanted over a link."""
         return ()
@@ -216,6 +226,14 @@ class Recovery(Strategy):
     def observe(self, envelope: Envelope, came_from: str | None, now: float) -> Envelope:
         """An event passes: note it, and put our headers on it."""
         return envelope
+
+    def outgoing(self, envelope: Envelope, link: str) -> Envelope:
+        """An event is about to leave over a link: put on it what the next broker needs."""
+        return envelope
+
+    def admit(self, envelope: Envelope, came_from: str, now: float) -> bool:
+        """May this event go on now? False: it was here before, or it waits for an earlier one."""
+        return True
 
     def lookup(self, ids: Iterable[tuple[str, str]]) -> tuple[Envelope, ...]:
         """What the cache holds of these identities; disk only through `ports.disk`."""

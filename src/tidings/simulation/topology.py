@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Sequence
-from itertools import combinations
+from itertools import combinations, pairwise
 from random import Random
 
 import msgspec
@@ -60,7 +60,7 @@ def _overlay(brokers: Sequence[str], links: Iterable[Edge]) -> Overlay:
 
 def line(count: int) -> Overlay:
     names = broker_names(count)
-    return _overlay(names, zip(names, names[1:], strict=False))
+    return _overlay(names, pairwise(names))
 
 
 def ring(count: int) -> Overlay:
@@ -84,7 +84,7 @@ def cliques(count: int, size: int = 4) -> Overlay:
     names = broker_names(count)
     groups = [names[k : k + size] for k in range(0, count, size)]
     links = [pair for group in groups for pair in combinations(group, 2)]
-    links += [(a[0], b[0]) for a, b in zip(groups, groups[1:], strict=False)]
+    links += [(a[0], b[0]) for a, b in pairwise(groups)]
     return _overlay(names, links)
 
 
