@@ -167,7 +167,9 @@ def _json_value(value: Any) -> Any:
 
 def json_number(value: Any) -> Any:
     """JSON knows no infinity: it is written as text."""
-    return ("forever" if value > 0 else "-forever") if isinstance(value, float) and math.isinf(value) else value
+    return (
+        ("forever" if value > 0 else "-forever") if isinstance(value, float) and math.isinf(value) else value
+    )
 
 
 def timestamp(moment: datetime) -> str:
