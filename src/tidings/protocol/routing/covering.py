@@ -194,7 +194,9 @@ class SubscriptionRouting(Routing):
         if isinstance(target, str):
             return ()
         return tuple(
-            link for link in self.ports.overlay.links() if any(overlaps(f, target) for f in self.interest(link))
+            link
+            for link in self.ports.overlay.links()
+            if any(overlaps(f, target) for f in self.interest(link))
         )
 
     def swap(self, old: str, new: str, now: float) -> None:
