@@ -139,9 +139,8 @@ def drawn(overlay: Overlay, rng: Random, *, until: float, mix: FaultMix | None =
         kind: rng.uniform(0.0, mix.rate_up_to) for kind in RATES if kind in mix.kinds and rng.random() < 0.5
     }
     kinds = [kind for kind in INCIDENTS if kind in mix.kinds]
-    incidents = []
-    for _ in range(mix.incidents if kinds else 0):
-        incidents.append(_incident(rng.choice(kinds), overlay, rng, until, mix.longest))
+    wanted = mix.incidents if kinds else 0
+    incidents = [_incident(rng.choice(kinds), overlay, rng, until, mix.longest) for _ in range(wanted)]
     incidents.sort(key=lambda incident: incident.at)
     return FaultPlan(Rates(**chances), tuple(incidents), rates_until=until)
 

@@ -318,10 +318,10 @@ class Simulation:
         link = self.links.get(_pair(place.name, to.name))
         if not to.up or (link is not None and link.cut[(place.name, to.name)]):
             return
-        if self._faults.rates.loss and self.now < self._faults.rates_until:
-            if self._chance.random() < self._faults.rates.loss:
-                self.fired[fault.LOSS] += 1
-                return
+        losing = self._faults.rates.loss > 0 and self.now < self._faults.rates_until
+        if losing and self._chance.random() < self._faults.rates.loss:
+            self.fired[fault.LOSS] += 1
+            return
         seconds = link.seconds if link is not None else self.settings.link_seconds
         self._push(self.now + seconds, to, ins.Received(place.name, message))
 
