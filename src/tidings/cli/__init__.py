@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 # name -> the first line of its help. The module is tidings.cli.<name>.
 COMMANDS = {
+    "bench": "Run a benchmark beside its peers and print the ratios.",
     "version": "Print the version of Tidings and of what it runs on.",
 }
 
