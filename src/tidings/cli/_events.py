@@ -2,7 +2,7 @@
 
 An object with `specversion` is a CloudEvent. Any other object is an event's attributes; in it
 `id source type time topic` are the event's own, as everywhere. An event without an id gets the
-number of its line, from 0.
+number of its line, from 0. Arrays are no attribute values: filters do not see them.
 """
 
 from __future__ import annotations
@@ -71,16 +71,29 @@ def event_id(given: Mapping[str, Any], number: int) -> str:
 
 def event_of(given: Mapping[str, Any], number: int = 0) -> Event:
     """The event that a JSON object stands for; `EventError` when it stands for none."""
-    if "specversion" in given:
-        return _cloud_event(given, number)
+    try:
+        return _cloud_event(given, number) if "specversion" in given else _plain_event(given, number)
+    except RecursionError:
+        raise EventError("an event that is nested too deeply") from None
+
+
+def _plain_event(given: Mapping[str, Any], number: int) -> Event:
     return make_event(
-        {name: value for name, value in given.items() if name not in RESERVED},
+        _without_arrays({name: value for name, value in given.items() if name not in RESERVED}),
         source=_text(given, "source") or UNKNOWN_SOURCE,
         id=event_id(given, number),
         topic=_text(given, "topic"),
         type=_lineage(given.get("type")),
         time=_time(given.get("time")),
     )
+
+
+def _without_arrays(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: _without_arrays(value) if isinstance(value, dict) else value
+        for name, value in given.items()
+        if not isinstance(value, list)
+    }
 
 
 def view_of(given: Mapping[str, Any], number: int = 0) -> Mapping[str, Any]:
