@@ -145,8 +145,8 @@ class Simulation:
         self._faults = faults
         self._rough = faults.rates.any or bool(faults.incidents)
         for incident in faults.incidents:
-            self.call_at(incident.at, lambda i=incident: self._begin(i))
-            self.call_at(incident.until, lambda i=incident: self._end(i))
+            self.call_at(incident.at, lambda i=incident: self.begin(i))
+            self.call_at(incident.until, lambda i=incident: self.end(i))
 
     def call_at(self, at: float, action: Callable[[], None]) -> None:
         self._order += 1
@@ -436,7 +436,7 @@ class Simulation:
 
     # -- incidents -----------------------------------------------------------------------
 
-    def _begin(self, incident: Incident) -> None:
+    def begin(self, incident: Incident) -> None:
         kind = incident.kind
         hit = set(incident.nodes) | {name for pair in incident.cut for name in pair}
         if kind in (fault.CRASH, fault.DISK_LOSS):
@@ -458,7 +458,7 @@ class Simulation:
         self.fired[kind] += 1
         self._review_links(hit)
 
-    def _end(self, incident: Incident) -> None:
+    def end(self, incident: Incident) -> None:
         kind = incident.kind
         hit = set(incident.nodes) | {name for pair in incident.cut for name in pair}
         if kind in (fault.CRASH, fault.DISK_LOSS):
