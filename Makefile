@@ -27,6 +27,7 @@ $(READY): pyproject.toml constraints.txt scripts/setup.py $(INTACT)
 stale:
 
 setup: $(READY) ## make .venv and install everything
+	@echo "$(VENV) is ready"
 
 demo: $(READY) ## show the product at work, in about a minute
 	@$(RUN) -m tidings demo $(ARGS)

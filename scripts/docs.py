@@ -69,16 +69,19 @@ def anchors(page: Path) -> set[str]:
 
 def main(arguments: list[str]) -> int:
     changed = stale()
-    problems = broken_links()
+    problems = []
     if "--check" in arguments:
         problems += [f"{path.relative_to(ROOT)}: out of date; run make docs" for path in changed]
     else:
         for path, text in generated():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
+    problems += broken_links()
     for problem in problems:
         print(problem, file=sys.stderr)
-    print(f"{len(pages())} pages, {len(GENERATED)} generated ({len(changed)} changed), {len(problems)} problems")
+    print(
+        f"{len(pages())} pages, {len(GENERATED)} generated ({len(changed)} changed), {len(problems)} problems"
+    )
     return 1 if problems else 0
 
 

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
 from tests.tidy._sources import PACKAGE, module_of, name_of, python_files, tree_of
 
 # A room may import itself and every room on a lower level.
@@ -42,7 +41,17 @@ PIPELINE_DOORS = {"simulation": "tidings.pipeline.sweeps", "runtime": "tidings.p
 
 KINDS = ("assignment", "routing", "overlay", "recovery", "membership", "delivery")
 FACE = ""  # `import tidings` itself: the public face, above the rooms it shows
-USES_THE_FACE = {"testing", "quality", "studies", "bench", "console", "cli", "__main__", "gateway", "pipeline"}
+USES_THE_FACE = {
+    "testing",
+    "quality",
+    "studies",
+    "bench",
+    "console",
+    "cli",
+    "__main__",
+    "gateway",
+    "pipeline",
+}
 
 
 def imports(path: Path) -> Iterator[tuple[int, str]]:
@@ -72,7 +81,7 @@ def room(module: str) -> str:
 def complaint(importer: str, imported: str) -> str | None:
     """Why this import goes the wrong way; None when it does not."""
     here, there = room(importer), room(imported)
-    if here == there or here == FACE:
+    if here in (there, FACE):
         return None
     if there == FACE:
         return None if here in USES_THE_FACE else f"{here} must not use the public face"

@@ -13,7 +13,6 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-
 from tests.tidy._sources import ROOT, name_of, pages
 from tests.tidy.run_page import blocks
 
@@ -69,7 +68,9 @@ def turns(block: str) -> list[tuple[str, str]]:
     return result
 
 
-@pytest.mark.parametrize(("page", "block"), sessions(), ids=lambda x: name_of(x) if isinstance(x, Path) else "")
+@pytest.mark.parametrize(
+    ("page", "block"), sessions(), ids=lambda x: name_of(x) if isinstance(x, Path) else ""
+)
 def test_commands_print_what_is_shown(page: Path, block: str, tmp_path: Path) -> None:
     for command, shown in turns(block):
         if command.startswith(("make ", "git ", "pip ")):
@@ -85,7 +86,10 @@ def test_commands_print_what_is_shown(page: Path, block: str, tmp_path: Path) ->
 
 def same(shown: str, printed: str) -> bool:
     """Equal line by line but for spaces at the ends; a shown line `...` stands for any lines."""
-    lines = [r"(?:.*\n)*?" if line == "..." else re.escape(line.rstrip()) + r"[ ]*\n" for line in shown.splitlines()]
+    lines = [
+        r"(?:.*\n)*?" if line == "..." else re.escape(line.rstrip()) + r"[ ]*\n"
+        for line in shown.splitlines()
+    ]
     return re.fullmatch("".join(lines), printed) is not None
 
 

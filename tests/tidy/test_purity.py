@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
 from tests.tidy._sources import name_of, python_files, tree_of
 
 IMPURE_MODULES = {
@@ -53,7 +52,9 @@ def _is_unseeded_random(call: ast.Call) -> bool:
     return name == "Random" and not call.args and not call.keywords
 
 
-@pytest.mark.parametrize("path", python_files("src/tidings/protocol", "src/tidings/availability"), ids=name_of)
+@pytest.mark.parametrize(
+    "path", python_files("src/tidings/protocol", "src/tidings/availability"), ids=name_of
+)
 def test_the_core_is_pure(path: Path) -> None:
     wrong = [f"{name_of(path)}:{line} {what}" for line, what in impurities(tree_of(path))]
     assert not wrong, "\n".join(wrong)

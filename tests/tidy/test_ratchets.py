@@ -6,7 +6,6 @@ import ast
 from pathlib import Path
 
 import pytest
-
 from tests.tidy._sources import name_of, python_files, tree_of
 
 LONGEST_FILE = 600

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 import pytest
-
 from tests.tidy._sources import PACKAGE, ROOT, name_of, python_files, tracked
 
 REQUIRED = (
@@ -16,7 +15,9 @@ REQUIRED = (
 # Each is put together here, so that this file does not complain of itself.
 FORBIDDEN = {
     "a path of somebody's machine": r"(?<![\w.<>$-])/(?:home|root|Users|work)/[\w.]",
-    "the address of a package index": r"pypi\." + r"org|pythonhosted\." + r"org|https?://\S*/simple\b|https?://\S*\.whl\b",
+    "the address of a package index": r"pypi\."
+    + r"org|pythonhosted\."
+    + r"org|https?://\S*/simple\b|https?://\S*\.whl\b",
     "an unfinished mark": r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"CK)\b",
 }
 TEXT = {".py", ".md", ".toml", ".txt", ".sh", ".yaml", ".yml", ".json", ".jsonl", ".play", ""}

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -21,10 +21,6 @@ if TYPE_CHECKING:
 
 # name -> the first line of its help. The module is tidings.cli.<name>.
 COMMANDS = {
-    "demo": "Show Tidings at work, in about a minute.",
-    "filter": "Check, evaluate, explain and compare filters.",
-    "match": "Find the events that a filter, or a file of subscriptions, accepts.",
-    "check": "Check a recorded history by the formal properties.",
     "bench": "Run a benchmark beside its peers and print the ratios.",
     "version": "Print the version of Tidings and of what it runs on.",
 }
@@ -43,13 +39,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(words: list[str]) -> None:
     import typer.main
 
-    first = next((word for word in words if not word.startswith("-")), None)
+    first = next((word for word in words if not word.startswith("-")), "")
     completing = "_TIDINGS_COMPLETE" in os.environ
-    app = build(COMMANDS if completing else [first] if first in COMMANDS else [])
+    app = build(COMMANDS if completing else {first} & COMMANDS.keys())
     typer.main.get_command(app)(args=words, prog_name="tidings")
 
 
-def build(loaded: Sequence[str] | dict[str, str]) -> typer.Typer:
+def build(loaded: Collection[str]) -> typer.Typer:
     """The application with the named commands whole and a stand-in for each of the others."""
     import typer
 
@@ -61,7 +57,7 @@ def build(loaded: Sequence[str] | dict[str, str]) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
         epilog="Exit codes: 0 fine, 1 the answer is no, 2 bad input, 3 the environment, 70 a defect of ours.",
     )
-    app.callback()(_root)
+    app.callback()(_root())
     for name, summary in COMMANDS.items():
         if name in loaded:
             import_module(f"tidings.cli.{name}").register(app)
@@ -77,10 +73,20 @@ def _stand_in() -> Callable[[], None]:
     return stand_in
 
 
-def _root(
-    version: bool = False,
-) -> None:
-    if version:
-        from tidings._version import __version__
+def _root() -> Callable[..., None]:
+    """Options of `tidings` itself."""
+    import typer
 
-        print(f"tidings {__version__}")
+    def show(wanted: bool) -> None:
+        if wanted:
+            from tidings._version import __version__
+
+            print(f"tidings {__version__}")
+            raise typer.Exit
+
+    option = typer.Option(False, "--version", callback=show, is_eager=True, help="Print the version and end.")
+
+    def root(version: bool = option) -> None:
+        del version  # its callback did the work
+
+    return root

@@ -75,7 +75,10 @@ def _flushed(code: int) -> int:
 
 def _silenced() -> int:
     """The reader went away (`| head`): nothing more can be said, and nothing is wrong."""
-    sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123  the interpreter flushes it at exit
+    # The interpreter flushes standard output once more at exit; that must not fail again.
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
     return Exit.FINE
 
 
@@ -167,7 +170,9 @@ def _json_value(value: Any) -> Any:
 
 def json_number(value: Any) -> Any:
     """JSON knows no infinity: it is written as text."""
-    return ("forever" if value > 0 else "-forever") if isinstance(value, float) and math.isinf(value) else value
+    return (
+        ("forever" if value > 0 else "-forever") if isinstance(value, float) and math.isinf(value) else value
+    )
 
 
 def timestamp(moment: datetime) -> str:

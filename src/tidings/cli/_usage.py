@@ -9,4 +9,4 @@ def examples(*commands: str) -> str:
     """An epilogue that shows how the command is called, one example a line."""
     from rich.markup import escape
 
-    return "\n\n".join(["Examples:", *(f"  {escape(command)}" for command in commands)])
+    return "\n".join(["Examples:", *(f"$ {escape(command)}" for command in commands)])

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import platform
 from importlib import metadata
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from tidings._version import __version__
 from tidings.cli._output import print_json
 from tidings.cli._usage import JSON_HELP, examples
-
-if TYPE_CHECKING:
-    pass
 
 PACKAGES = ("msgspec", "numpy", "rocksdict", "google-re2", "numba", "pyarrow", "pyspark")
 
@@ -28,7 +25,9 @@ def version(as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = F
     if as_json:
         print_json({"tidings": __version__, "python": platform.python_version(), "packages": found})
         return
-    print(f"tidings {__version__} on Python {platform.python_version()} ({platform.system()} {platform.machine()})")
+    print(
+        f"tidings {__version__} on Python {platform.python_version()} ({platform.system()} {platform.machine()})"
+    )
     for name, installed in found.items():
         print(f"  {name:<12} {installed or 'not installed'}")
 

@@ -56,7 +56,14 @@ DETACH: Final = "detach"  # reason on usub: the durable subscription stays
 REDELIVERY: Final = "redelivery"  # reason on ntfy: handed over again on purpose
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True, gc=False, rename={"from_": "from"}):
+class Row(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    gc=False,
+    forbid_unknown_fields=True,
+    rename={"from_": "from"},
+):
     """One row of a history; the fields are the columns, in their order in files."""
 
     run: str = ""
