@@ -24,7 +24,18 @@ from tidings.history.schema import OK, REFUSED, UNKNOWN, Outcome, Row, ntfy_row,
 from tidings.model.subscription import SubscriptionId
 from tidings.protocol import inputs as ins
 from tidings.protocol import messages as msg
-from tidings.protocol.effects import Answer, Effect, Ended, Failed, Notify, Opened, Receipt, Record, Send
+from tidings.protocol.effects import (
+    Answer,
+    Counted,
+    Effect,
+    Ended,
+    Failed,
+    Notify,
+    Opened,
+    Receipt,
+    Record,
+    Send,
+)
 from tidings.protocol.listening import Listening, Phase, Taken
 
 IN_FLIGHT = 1024  # unacknowledged publishes at most; more keeps a slow disk busy and costs memory
@@ -93,6 +104,7 @@ class Client:
             msg.Unsubscribed: self._unsubscribed,
             msg.Deliver: self._deliver,
             msg.Silence: self._silence,
+            msg.Lost: self._lost,
             msg.Refused: self._refused,
             msg.Closed: self._closed,
         }
@@ -124,11 +136,11 @@ class Client:
 
     # -- the link ------------------------------------------------------------------------
 
-    def _link_up(self, input: ins.LinkUp, now: float) -> None:  # noqa: ARG002 - all handlers are alike
+    def _link_up(self, input: ins.LinkUp, now: float) -> None:
         self._link = Link.GREETING
         self._out.append(Send(self.broker, msg.Hello(self.name, self.incarnation)))
 
-    def _welcome(self, message: msg.Welcome, now: float) -> None:  # noqa: ARG002
+    def _welcome(self, message: msg.Welcome, now: float) -> None:
         self._link = Link.UP
         for listening in self._listenings.values():
             if listening.phase is not Phase.ENDED:
@@ -137,7 +149,7 @@ class Client:
             self._send(publishing.message)
         self._send_line()
 
-    def _link_down(self, input: ins.LinkDown, now: float) -> None:  # noqa: ARG002
+    def _link_down(self, input: ins.LinkDown, now: float) -> None:
         self._link = Link.DOWN
         for publishing in self._in_flight.values():
             self._record_publish(publishing, UNKNOWN)
@@ -166,7 +178,7 @@ class Client:
             self._in_flight[publishing.call] = publishing
             self._out.append(Send(self.broker, publishing.message))
 
-    def _published(self, message: msg.Published, now: float) -> None:  # noqa: ARG002
+    def _published(self, message: msg.Published, now: float) -> None:
         publishing = self._in_flight.pop(message.call, None)
         if publishing is None:
             return
@@ -189,7 +201,7 @@ class Client:
 
     # -- subscribing ---------------------------------------------------------------------
 
-    def _subscribe(self, input: ins.ClientSubscribe, now: float) -> None:  # noqa: ARG002
+    def _subscribe(self, input: ins.ClientSubscribe, now: float) -> None:
         self._last_ref += 1
         name = input.name or input.options.group or f"~{self._rng.getrandbits(64):016x}"
         listening = Listening(
@@ -296,10 +308,14 @@ class Client:
         if listening.auto:
             self._commit(listening, None)
 
-    def _silence(self, message: msg.Silence, now: float) -> None:  # noqa: ARG002
+    def _silence(self, message: msg.Silence, now: float) -> None:
         listening = self._listenings.get(message.ref)
         if listening is not None:
             listening.hear_silence(message.position)
+
+    def _lost(self, message: msg.Lost, now: float) -> None:
+        if message.ref in self._listenings:
+            self._out.append(Counted(message.ref, message.counts))
 
     def _cancel(self, input: ins.ClientCancel, now: float) -> None:
         if input.ref is None:
@@ -333,7 +349,7 @@ class Client:
 
     # -- committing and leaving ------------------------------------------------------------
 
-    def _ack(self, input: ins.ClientAck, now: float) -> None:  # noqa: ARG002
+    def _ack(self, input: ins.ClientAck, now: float) -> None:
         listening = self._listenings.get(input.ref)
         if listening is not None:
             self._commit(listening, input.tag)
@@ -343,7 +359,7 @@ class Client:
         if tags:
             self._send(msg.Ack(listening.ref, tags))
 
-    def _nack(self, input: ins.ClientNack, now: float) -> None:  # noqa: ARG002
+    def _nack(self, input: ins.ClientNack, now: float) -> None:
         listening = self._listenings.get(input.ref)
         tags = () if listening is None else listening.give_back(input.tag)
         if tags:
@@ -402,7 +418,10 @@ class Client:
             self._send_line()
             return
         for listening in list(self._listenings.values()):
-            if message.call in listening.leaving_calls:
+            if listening.phase is Phase.LEAVING and message.call in (
+                *listening.leaving_calls,
+                -listening.ref,
+            ):
                 self._over(listening, now)
             elif listening.call == message.call:
                 self._record_subscribe(listening, now, REFUSED)

@@ -79,6 +79,8 @@ class NodeDisk:
     # -- what the driver reports ---------------------------------------------------------
 
     def persisted(self, input: Persisted, now: float) -> None:
+        if self._retry_at is not None:
+            return  # what waits will be handed in again, in order
         while self._waiting and self._waiting[0].token <= input.upto:
             waiting = self._waiting.popleft()
             if waiting.then is not None:

@@ -151,6 +151,13 @@ class Silence(Message, frozen=True):
     position: Position
 
 
+class Lost(Message, frozen=True):
+    """How many notifications this subscription lost so far, by the name of the policy or bound."""
+
+    ref: int
+    counts: dict[str, int]
+
+
 class Refused(Message, frozen=True):
     """No, and why; `code` is that of a class in `tidings.errors`."""
 
@@ -175,6 +182,7 @@ BROKER_MESSAGES: tuple[type[Message], ...] = (
     Unsubscribed,
     Deliver,
     Silence,
+    Lost,
     Refused,
     Closed,
 )
