@@ -6,21 +6,15 @@
 from __future__ import annotations
 
 import sys
-from enum import StrEnum
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from tidings.cli._events import STDIN, event_of, json_object, lines, view_of, whole_object
 from tidings.cli._output import Exit, console, json_line, print_json, say, say_error, show_error
-from tidings.cli._usage import JSON_HELP, examples
+from tidings.cli._usage import JSON_HELP, Dialect, examples
 from tidings.errors import FilterError, FilterSyntaxError, TidingsError
-
-
-class Dialect(StrEnum):
-    TIDINGS = "tidings"
-    CESQL = "cesql"
-
 
 Expression = Annotated[str, typer.Argument(metavar="FILTER", help="The filter's text.", show_default=False)]
 Meaning = Annotated[
@@ -136,11 +130,11 @@ def evaluate(
 def _evaluate_line(number: int, line: str, dialect: str) -> bool:
     """Print the result of one line; False when the line itself is broken."""
     try:
-        case = json_object(line, f"line {number}")
+        case = json_object(line, f"line {number + 1}")
         text, given, named = case.get("expression"), case.get("event") or {}, case.get("dialect") or dialect
-        if not isinstance(text, str) or not isinstance(given, dict) or named not in set(Dialect):
+        if not isinstance(text, str) or not isinstance(given, dict) or named not in [*Dialect]:
             say_error(
-                f'line {number}: wanted {{"expression": text, "event": object, "dialect": tidings or cesql}}'
+                f'line {number + 1}: wanted {{"expression": text, "event": object, "dialect": tidings or cesql}}'
             )
             result, fine = {"value": None, "errors": ["input"]}, False
         else:
@@ -154,7 +148,7 @@ def _evaluate_line(number: int, line: str, dialect: str) -> bool:
 
 def _evaluated(text: str, given: dict[str, Any], dialect: str) -> dict[str, Any]:
     from tidings.language import cesql, parse
-    from tidings.language import evaluate as meaning
+    from tidings.language.evaluate import evaluate as meaning
 
     try:
         expression = parse(text)
@@ -183,10 +177,10 @@ def explain(
 
     story = explanation(event_of(whole_object(event)), parse_filter(text, dialect=dialect.value))
     if as_json:
-        print_json(story.as_json())
+        print_json(msgspec.to_builtins(story))
         return
     console().print(str(story), markup=False, soft_wrap=True)
-    if not story.matched:
+    if not story.accepted:
         raise typer.Exit(Exit.NO)
 
 

@@ -16,7 +16,7 @@ import typer
 
 from tidings.cli._events import STDIN, event_id, event_of, filled_lines, json_object
 from tidings.cli._output import Exit, json_line, progress, say_error, show_error
-from tidings.cli._usage import JSON_HELP, examples
+from tidings.cli._usage import JSON_HELP, Dialect, examples
 from tidings.errors import FilterError, FilterSyntaxError, InputError, TidingsError
 from tidings.matching.matcher import Matcher
 from tidings.model.event import Event
@@ -51,7 +51,7 @@ def register(app: typer.Typer) -> None:
 def match(
     files: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[FILES]...", help="Events as JSON lines; - or none is standard input."),
+        typer.Argument(metavar="FILES", help="Events as JSON lines; - or none is standard input."),
     ] = None,
     where: Annotated[
         list[str] | None,
@@ -72,8 +72,8 @@ def match(
         bool, typer.Option("--invert", "-v", help="With --where: the events that are not accepted.")
     ] = False,
     dialect: Annotated[
-        str, typer.Option("--dialect", "-d", metavar="NAME", help="tidings or cesql.")
-    ] = "tidings",
+        Dialect, typer.Option("--dialect", "-d", help="Which meaning filters have: tidings or cesql.")
+    ] = Dialect.TIDINGS,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
     """Find the events that a filter, or a file of subscriptions, accepts.
@@ -88,7 +88,7 @@ def match(
         raise typer.BadParameter("give --where FILTER or --subscriptions FILE")
     if invert and not where:
         raise typer.BadParameter("--invert goes with --where")
-    wanted = _where(where, dialect) if where else _subscriptions(str(subscriptions), dialect)
+    wanted = _where(where, dialect.value) if where else _subscriptions(str(subscriptions), dialect.value)
     sources = [*(files or []), *(events or [])] or [STDIN]
     run = _Run(wanted, as_json=as_json, count=count, invert=invert, plain=bool(where))
     for name in sources:
@@ -118,7 +118,7 @@ class _Run:
 
     def _read(self, name: str) -> Iterator[Line]:
         for number, text in filled_lines(name):
-            where = f"{'standard input' if name == STDIN else name}, line {number}"
+            where = f"{'standard input' if name == STDIN else name}, line {number + 1}"
             try:
                 given = json_object(text, where)
                 yield Line(text, event_id(given, number), event_of(given, number))
@@ -189,12 +189,15 @@ def _subscriptions(name: str, dialect: str) -> Wanted:
     ids: dict[int, Any] = {}
     with progress(f"reading {name}") as advance:
         for number, text in filled_lines(name):
-            where = f"{name}, line {number}"
+            where = f"{name}, line {number + 1}"
             given = json_object(text, where)
-            if "id" not in given or not isinstance(given.get("filter"), str):
-                raise InputError(f'{where}: wanted {{"id": ..., "filter": text}}')
+            meaning = given.get("dialect", dialect)
+            if "id" not in given or not isinstance(given.get("filter"), str) or meaning not in [*Dialect]:
+                raise InputError(
+                    f'{where}: wanted {{"id": ..., "filter": text, "dialect": tidings or cesql}}'
+                )
             try:
-                filter = parse_filter(given["filter"], dialect=given.get("dialect", dialect))
+                filter = parse_filter(given["filter"], dialect=meaning)
             except FilterError as error:
                 raise _placed(error, where) from None
             ids[matcher.add(filter)] = given["id"]

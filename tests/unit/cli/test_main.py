@@ -116,15 +116,12 @@ def test_errors_become_a_message_and_an_exit_code(
 def test_the_place_in_a_filter_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     _output.errors.cache_clear()
     text = "change < AND x"
-    wrong = errors.FilterSyntaxError(
-        "expected a value", text=text, offset=9, expected=("a number", "a string"), suggestion="ANY"
-    )
+    wrong = errors.FilterSyntaxError("expected a value", text=text, offset=9, suggestion="ANY")
     assert guarded(raising(wrong)) == Exit.BAD_INPUT
     lines = capsys.readouterr().err.splitlines()
     assert lines[1] == "  change < AND x"
     assert lines[2] == "           ^"
-    assert lines[3] == "  expected: a number, a string"
-    assert lines[4] == "  hint: did you mean ANY?"
+    assert lines[3] == "  hint: did you mean ANY?"
 
 
 def test_the_traceback_is_there_for_those_who_ask(
