@@ -10,6 +10,7 @@ import gc
 import resource
 import time
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -108,64 +109,32 @@ def _resident() -> int:
 
 def _peers(some: list[Filter]) -> Iterator[tuple[str, Callable[[str], object], list[str]]]:
     """(engine, its compiler, the filters in its words), for each peer that is installed."""
-    try:
+    if find_spec("rule_engine"):
         import rule_engine
-    except ImportError:  # an optional peer: its row is left out
-        pass
-    else:
+
         yield "rule-engine", rule_engine.Rule, [in_rule_engine(filter) for filter in some]
-    try:
-        import cel  # type: ignore[import-not-found, unused-ignore]
-    except ImportError:
-        return
-    yield "common-expression-language", cel.compile, [in_cel(filter) for filter in some]
 
 
 def in_rule_engine(filter: Filter) -> str:
     """A W2 filter in rule-engine's words."""
-    return _joined(filter, " and ", _rule_engine_part)
-
-
-def in_cel(filter: Filter) -> str:
-    """A W2 filter in the Common Expression Language."""
-    return _joined(filter, " && ", _cel_part)
-
-
-def _joined(filter: Filter, word: str, part: Callable[[Constraint], list[str]]) -> str:
     (only,) = filter.conjunctions
-    return word.join(text for constraint in only.constraints for text in part(constraint))
+    return " and ".join(map(_in_rule_engine, only.constraints))
 
 
-def _rule_engine_part(constraint: Constraint) -> list[str]:
-    match constraint:
-        case OneOf(attribute=name, values=values):
-            return [f"{name} in [{', '.join(map(_quoted, values))}]"]
-        case Prefix(attribute=name, prefix=prefix):
-            return [f'{name} =~ "{prefix}"']
-        case Exists(attribute=name):
-            return [f"{name} != null"]
-    return _bounds(constraint)
-
-
-def _cel_part(constraint: Constraint) -> list[str]:
-    match constraint:
-        case OneOf(attribute=name, values=values):
-            return [f"{name} in [{', '.join(map(_quoted, values))}]"]
-        case Prefix(attribute=name, prefix=prefix):
-            return [f'{name}.startsWith("{prefix}")']
-        case Exists(attribute=name):
-            return [f"{name} != null"]
-    return _bounds(constraint)
-
-
-def _bounds(constraint: Constraint) -> list[str]:
+def _in_rule_engine(constraint: Constraint) -> str:
     match constraint:
         case Equals(attribute=name, value=value):
-            return [f"{name} == {_quoted(value)}"]
+            return f"{name} == {_quoted(value)}"
+        case OneOf(attribute=name, values=values):
+            return f"{name} in [{', '.join(map(_quoted, values))}]"
+        case Prefix(attribute=name, prefix=prefix):
+            return f'{name} =~ "{prefix}"'
+        case Exists(attribute=name):
+            return f"{name} != null"
         case Range(attribute=name, low=low, high=high):
             lower = [] if low is None else [f"{name} {'>' if constraint.low_open else '>='} {low}"]
             upper = [] if high is None else [f"{name} {'<' if constraint.high_open else '<='} {high}"]
-            return lower + upper
+            return " and ".join(lower + upper)
     raise ValueError(f"W2 has no {type(constraint).__name__}")
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tidings.errors import FilterSyntaxError
+from tidings.language.functions import FUNCTIONS
 from tidings.language.parser import parse
 from tidings.language.printer import print_expression
 from tidings.model.expression import (
@@ -170,3 +173,10 @@ def test_an_attribute_may_be_called_like_a_type_test_but_only_type_has_types() -
     assert parse("a = 1") == Compare("=", A, ONE)
     with pytest.raises(FilterSyntaxError, match="IS A follows the word type only"):
         parse("kind IS A Trade")
+
+
+def test_the_page_lists_the_functions_that_there_are() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "language.md").read_text()
+    listed = re.search(r"Functions: `([A-Z_ ]+)`", page)
+    assert listed
+    assert set(listed[1].split()) == set(FUNCTIONS)
