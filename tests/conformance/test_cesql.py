@@ -19,7 +19,12 @@ from tidings.language.cesql import evaluate
 ROOT = Path(__file__).parents[2]
 PLACES = [ROOT / ".." / "shared/conformance/cesql", ROOT / "../.." / "shared/conformance/cesql"]
 DIRECTORY = next((place for place in PLACES if place.is_dir()), None)
-ANY_EVENT = {"specversion": "1.0", "id": "any", "source": "https://example.com/any", "type": "com.example.any"}
+ANY_EVENT = {
+    "specversion": "1.0",
+    "id": "any",
+    "source": "https://example.com/any",
+    "type": "com.example.any",
+}
 
 
 def cases() -> list[Any]:

@@ -12,12 +12,21 @@ import msgspec
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from tidings.errors import FilterLimitError
-from tidings.language import accepts, evaluate, normalise, parse, print_expression, print_filter
+from tidings.errors import FilterError, FilterLimitError
+from tidings.language import (
+    accepts,
+    evaluate,
+    normalise,
+    parse,
+    parse_filter,
+    print_expression,
+    print_filter,
+)
+from tidings.language.leaves import canonical as canonical_number
 from tidings.language.leaves import like, none_of, one_of
 from tidings.language.limits import DEFAULT_LIMITS, Limits
-from tidings.language.normalise import conjunctions_of, normalised
 from tidings.language.normalise import conjunction as conjoined
+from tidings.language.normalise import conjunctions_of, normalised
 from tidings.language.simple import plain
 from tidings.model.constraint import (
     Equals,
@@ -181,7 +190,9 @@ def test_a_printed_filter_has_the_same_digest(expression: Expression) -> None:
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=12)
 ODD_NAMES = st.one_of(
-    st.sampled_from(("a", "price", "a.b", "NULL", "is", "1abc", "12", "1e5", "1.5", ".", "`", "a`b", "é", "and")),
+    st.sampled_from(
+        ("a", "price", "a.b", "NULL", "is", "1abc", "12", "1e5", "1.5", ".", "`", "a`b", "é", "and")
+    ),
     st.text(st.characters(codec="utf-8"), min_size=1, max_size=6),
 )
 NUMBERS = st.one_of(
@@ -216,7 +227,9 @@ LEAVES = st.one_of(
     st.builds(none_of, ODD_NAMES, st.lists(NUMBERS, min_size=1, max_size=5)),
     ranges(),
     st.builds(Prefix, ODD_NAMES, TEXTS.filter(lambda text: not text.endswith("\\"))),
-    st.builds(lambda n, p, no: like(n, p, negated=no), ODD_NAMES, st.text("ab%_\\'\"", max_size=6), st.booleans()),
+    st.builds(
+        lambda n, p, no: like(n, p, negated=no), ODD_NAMES, st.text("ab%_\\'\"", max_size=6), st.booleans()
+    ),
     st.builds(Regexp, ODD_NAMES, st.sampled_from(("a'b", r"\d+", '"')), st.booleans()),
     st.builds(Exists, ODD_NAMES),
     st.builds(Missing, ODD_NAMES),
@@ -235,9 +248,11 @@ def test_constraints_of_every_kind_print_and_parse(leaves: list[Any]) -> None:
 
 def canonical(leaf: Any) -> Any:
     """A constraint with its numbers as the normaliser writes them."""
-    from tidings.language.leaves import canonical as number
-
-    changes = {name: number(getattr(leaf, name)) for name in ("value", "low", "high") if hasattr(leaf, name)}
+    changes = {
+        name: canonical_number(getattr(leaf, name))
+        for name in ("value", "low", "high")
+        if hasattr(leaf, name)
+    }
     return msgspec.structs.replace(leaf, **changes)
 
 
@@ -257,10 +272,14 @@ def plain_texts(draw: st.DrawFn) -> str:
     value = st.sampled_from(("'x'", '"y"', "5", "-5", "1.50", "2.0", "TRUE", "false", "'a/#'", "''"))
     gap = st.sampled_from((" ", "  ", "\n\t"))
     shape = st.one_of(
-        st.builds("{}{}{}".format, name, st.sampled_from(("=", " < ", "<= ", " <> ", " != ", ">", " >=")), value),
+        st.builds(
+            "{}{}{}".format, name, st.sampled_from(("=", " < ", "<= ", " <> ", " != ", ">", " >=")), value
+        ),
         st.builds("{} BETWEEN {} AND {}".format, name, value, value),
         st.builds("{} in ( {} ,{})".format, name, value, value),
-        st.builds("{} LIKE {}".format, name, st.sampled_from(("'te%'", "'t_'", "'%'", "'x'", "'a\\%'", "''"))),
+        st.builds(
+            "{} LIKE {}".format, name, st.sampled_from(("'te%'", "'t_'", "'%'", "'x'", "'a\\%'", "''"))
+        ),
         st.builds("EXISTS {}".format, name),
         WORDS,
     )
@@ -286,13 +305,9 @@ def test_the_short_way_is_taken_by_plain_filters() -> None:
 
 @settings(max_examples=300)
 @given(st.text(string.printable + "é'\"`\\", max_size=40))
-def test_any_text_parses_or_says_why_not(text: str) -> None:
-    from tidings.errors import FilterError
-    from tidings.language import parse_filter
-
+def test_any_text_parses_or_is_refused_with_a_reason(text: str) -> None:
     try:
         filter = parse_filter(text)
-    except FilterError as error:
-        assert str(error)
-    else:
-        assert parse_filter(print_filter(filter)).digest == filter.digest
+    except FilterError:  # and no other error
+        return
+    assert parse_filter(print_filter(filter)).digest == filter.digest

@@ -16,8 +16,23 @@ from typing import Any
 
 from tidings.errors import EventError, InputError
 from tidings.model.event import RESERVED, Event, make_event
+from tidings.model.topic import check_topic
 
 STDIN = "-"
+CONTEXT = frozenset(
+    [
+        "specversion",
+        "id",
+        "source",
+        "type",
+        "time",
+        "subject",
+        "datacontenttype",
+        "dataschema",
+        "data",
+        "data_base64",
+    ]
+)
 UNKNOWN_SOURCE = "command line"
 
 
@@ -103,9 +118,30 @@ def view_of(given: Mapping[str, Any], number: int = 0) -> Mapping[str, Any]:
 
 
 def _cloud_event(given: Mapping[str, Any], number: int) -> Event:
-    from tidings.model.cloudevents import from_structured
+    """Extensions and the members of a JSON `data` are attributes; `subject` carries the topic.
 
-    return from_structured({"id": event_id(given, number), "source": UNKNOWN_SOURCE, **given})
+    A context attribute wins over a member of the same name, which stays reachable as data.NAME.
+    """
+    attributes = {name: value for name, value in given.items() if name not in CONTEXT}
+    data = given.get("data")
+    hidden: dict[str, Any] = {}
+    for name, value in data.items() if isinstance(data, dict) else ():
+        (hidden if name in attributes or name in CONTEXT or name in RESERVED else attributes)[name] = value
+    if hidden:
+        attributes["data"] = hidden
+    topic = _text(given, "subject")
+    if topic is not None and not _is_topic(topic):
+        attributes["subject"], topic = topic, None
+    own = {name: given[name] for name in ("id", "source", "type", "time") if name in given}
+    return _plain_event({**attributes, **own, "topic": topic}, number)
+
+
+def _is_topic(text: str) -> bool:
+    try:
+        check_topic(text)
+    except EventError:
+        return False
+    return True
 
 
 def _text(given: Mapping[str, Any], name: str) -> str | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from tidings.cli._events import STDIN, event_of, json_object, lines, view_of, whole_object
@@ -176,10 +177,10 @@ def explain(
 
     story = explanation(event_of(whole_object(event)), parse_filter(text, dialect=dialect.value))
     if as_json:
-        print_json(story.as_json())
+        print_json(msgspec.to_builtins(story))
         return
     console().print(str(story), markup=False, soft_wrap=True)
-    if not story.matched:
+    if not story.accepted:
         raise typer.Exit(Exit.NO)
 
 

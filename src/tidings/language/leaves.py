@@ -111,11 +111,15 @@ def none_of(name: str, values: Iterable[Any]) -> Leaf:
 
 def distinct(values: Iterable[Any]) -> tuple[Any, ...]:
     """Known values in canonical form, each once, in order."""
+    values = list(values)
+    if all(type(value) is str for value in values):
+        return tuple(sorted(set(values)))
     seen = {(kind_of(value), canonical(value)) for value in values}
     return tuple(sorted((value for kind, value in seen if kind is not None), key=sort_key))
 
 
 def like(name: str, pattern: str, *, negated: bool = False) -> Leaf:
+    pattern = _canonical_pattern(pattern)
     literal = like_literal(pattern)
     if literal is not None:
         return none_of(name, (literal,)) if negated else Equals(name, literal)
@@ -125,7 +129,7 @@ def like(name: str, pattern: str, *, negated: bool = False) -> Leaf:
             return Prefix(name, prefix)
         if not prefix:
             return None  # every string is LIKE '%'
-    return Like(name, _canonical_pattern(pattern), negated)
+    return Like(name, pattern, negated)
 
 
 def _canonical_pattern(pattern: str) -> str:

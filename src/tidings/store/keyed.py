@@ -5,7 +5,8 @@ Rules
 - `commit` keeps order: plan, write, watermark, then the ledger. The watermark comes after the sync, so it
   never promises what the disk does not hold.
 - A failed write stops the store, except a full disk (see `store.py`). After a full disk the last batch is
-  in doubt: the engine may have kept it. The account on disk tells, before anything else is written.
+  in doubt: the engine may have kept it. The account on disk tells, before anything else is written, and
+  appends of that batch that are handed in again, alone or in other company, are not done twice.
 - A batch that adds events is refused while less than `reserve_bytes` are free; one that only forgets, puts
   or deletes may still use the reserve, because that is how room is made.
 """
@@ -33,7 +34,7 @@ class KeyedStore:
         self._loaded: Loaded | None = found[1]
         self._reserve_bytes = reserve_bytes
         self._doubt: tuple[Sequence[Record], Plan] | None = None  # a batch that a full disk refused
-        self._kept_anyway: list[Record] | None = None  # refused and yet kept: its retry is done already
+        self._kept_anyway: dict[int, Append] = {}  # refused and yet kept: handed in again, they are there
         self._failure: BaseException | None = None
         self._is_closed = False
         self._writing = threading.Lock()
@@ -49,7 +50,8 @@ class KeyedStore:
             self._check_open()
             self._check_sound()
             self._settle_doubt()
-            if not records or self._is_kept_already(records):
+            records = self._without_kept(records) if self._kept_anyway else records
+            if not records:
                 return
             self._loaded = None
             plan = self._ledger.plan(records)
@@ -136,14 +138,17 @@ class KeyedStore:
             raise damaged(self._engine.name, "its account is neither the old nor the new one")
         self._engine.mark(plan.commit)
         self._ledger.apply(plan)
-        if plan.grows:  # an append cannot be done twice; anything else can
-            self._kept_anyway = list(refused)
+        self._kept_anyway.update((one.offset, one) for one in refused if isinstance(one, Append))
 
-    def _is_kept_already(self, records: Sequence[Record]) -> bool:
-        if self._kept_anyway is None or self._kept_anyway != list(records):
-            return False
-        self._kept_anyway = None
-        return True
+    def _without_kept(self, records: Sequence[Record]) -> list[Record]:
+        """Leave out appends that were done already; whatever else is handed in again changes nothing."""
+        left: list[Record] = []
+        for record in records:
+            if isinstance(record, Append) and self._kept_anyway.get(record.offset) == record:
+                del self._kept_anyway[record.offset]
+            else:
+                left.append(record)
+        return left
 
     def _check_room(self, plan: Plan) -> None:
         room = self._engine.room() if self._reserve_bytes and plan.grows else None

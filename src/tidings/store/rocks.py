@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import threading
 from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from tidings.store.watermark import SYNC_SECONDS, Watermark, sync_directory
 
 RESERVE_BYTES = 64 << 20  # room that events may not use: for acknowledgements, flushes and compactions
 WRITE_BUFFER_BYTES = 32 << 20  # more means fewer flushes, and a longer log to replay on opening
+_SLACK_BYTES = 1 << 20  # for the small files that opening writes
 _FULL = ("No space left on device", "File too large", "Disk quota exceeded")
 
 
@@ -45,7 +47,9 @@ class RocksStore(KeyedStore):
         watermark_seconds: float = SYNC_SECONDS,
     ) -> None:
         self.path = Path(path)
-        engine = RocksEngine(self.path, watermark_seconds=watermark_seconds)
+        # Opening again after a crash writes the replayed log into a table: the reserve must hold that.
+        buffer_bytes = min(WRITE_BUFFER_BYTES, reserve_bytes // 2) if reserve_bytes else WRITE_BUFFER_BYTES
+        engine = RocksEngine(self.path, buffer_bytes=buffer_bytes, watermark_seconds=watermark_seconds)
         try:
             found = audit(engine)
             engine.open_for_writing(found[0].account.commit)
@@ -60,10 +64,20 @@ class RocksStore(KeyedStore):
 class RocksEngine:
     """RocksDB as an engine: read-only at first, writable after `open_for_writing`."""
 
-    def __init__(self, path: Path, *, watermark_seconds: float = SYNC_SECONDS) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        buffer_bytes: int = WRITE_BUFFER_BYTES,
+        watermark_seconds: float = SYNC_SECONDS,
+    ) -> None:
         self.name = str(path)
         self._directory = path / "db"
+        self._buffer_bytes = buffer_bytes
         self._database: Any = None
+        self._readers = 0
+        self._swapping = threading.Condition()  # readers are counted, so that no handle closes under them
+        self._has_failed = False
         self._is_stalled = False  # a write found the disk full; the database must be opened again
         with contextlib.ExitStack() as undo:
             self._lock = _locked(path)
@@ -78,8 +92,7 @@ class RocksEngine:
         """Go on after an audit that found this commit as the last one."""
         if commit and self._watermark.is_new:
             raise damaged(self.name, "its watermark is missing")
-        self._close_database()
-        self._database = self._opened(read_only=False)
+        self._swap(read_only=False)
         self._is_empty = False
         self._watermark.settle(commit)
 
@@ -98,33 +111,33 @@ class RocksEngine:
             self._current().write(batch, synced)
         except Exception as error:
             translated = self._translated(error)
+            self._has_failed = True
             self._is_stalled = isinstance(translated, StoreFullError)
             raise translated from error
 
     def read(self, key: bytes) -> bytes | None:
         if self._is_empty:
             return None
-        try:
-            value: bytes | None = self._current().get(key)
-        except Exception as error:
-            raise self._translated(error) from error
+        with self._reading() as database:
+            value: bytes | None = database.get(key)
         return value
 
     def scan(self, lower: bytes, upper: bytes) -> Generator[tuple[bytes, bytes], None, None]:
         if self._is_empty:
             return
-        try:
-            cursor = self._current().iter()
-            cursor.seek(lower)
-            while cursor.valid():
-                key = cursor.key()
-                if key >= upper:
-                    break
-                yield key, cursor.value()
-                cursor.next()
-            cursor.status()  # raises when the iteration ended because of damage
-        except Exception as error:
-            raise self._translated(error) from error
+        with self._reading() as database:
+            cursor = database.iter()
+            try:
+                cursor.seek(lower)
+                while cursor.valid():
+                    key = cursor.key()
+                    if key >= upper:
+                        break
+                    yield key, cursor.value()
+                    cursor.next()
+                cursor.status()  # raises when the iteration ended because of damage
+            finally:
+                del cursor  # a cursor keeps the database open
 
     def watermark(self) -> int:
         return self._watermark.commit
@@ -136,27 +149,60 @@ class RocksEngine:
             raise self._translated(error) from error
 
     def recover(self) -> None:
-        """Open the database again: its log is replayed, and what was written in part is dropped."""
+        """Open the database again: its log is replayed into a table, and what was written in part is
+        dropped. Without room for that, reading goes on as before."""
         if not self._is_stalled:
             return
-        self._close_database()
-        self._database = self._opened(read_only=False)
-        self._is_stalled = False
+        needed = _SLACK_BYTES + sum(_size(file) for file in self._files() if file.name.endswith(".log"))
+        if self.room() < needed:
+            raise StoreFullError(
+                f"store {self.name}: it needs {needed} free bytes to go on",
+                hint="make room on that disk; publishers wait, consumers go on",
+            )
+        self._swap(read_only=False)
+        self._has_failed = self._is_stalled = False
 
-    def room(self) -> int | None:
+    def room(self) -> int:
         figures = os.statvfs(self._directory.parent)
         return figures.f_bavail * figures.f_frsize
 
     def size(self) -> int:
-        with os.scandir(self._directory) as files:
-            return sum(_size(file) for file in files)
+        return sum(_size(file) for file in self._files())
 
     def close(self) -> None:
         try:
-            self._close_database()
+            with self._swapping:
+                self._swapping.wait_for(lambda: not self._readers)
+                self._close_database()
         finally:
             self._watermark.close()
             os.close(self._lock)
+
+    @contextlib.contextmanager
+    def _reading(self) -> Generator[Any, None, None]:
+        """The database, held open; what it raises becomes one of our errors."""
+        with self._swapping:
+            database = self._current()
+            self._readers += 1
+        try:
+            yield database
+        except Exception as error:
+            raise self._translated(error) from error
+        finally:
+            with self._swapping:
+                self._readers -= 1
+                self._swapping.notify_all()
+
+    def _swap(self, *, read_only: bool) -> None:
+        """Close the database and open it again; when it does not open for writing, it stays readable."""
+        with self._swapping:
+            self._swapping.wait_for(lambda: not self._readers)
+            self._close_database()
+            try:
+                self._database = self._opened(read_only=read_only)
+            except StoreFullError:
+                self._database = self._opened(read_only=True)
+                raise
 
     def _current(self) -> Any:
         if self._database is None:
@@ -168,7 +214,7 @@ class RocksEngine:
 
         access = AccessType.read_only(False) if read_only else AccessType.read_write()
         try:
-            database = Rdict(str(self._directory), _options(), access_type=access)
+            database = Rdict(str(self._directory), _options(self._buffer_bytes), access_type=access)
             if self._is_empty:
                 sync_directory(self._directory.parent)
         except Exception as error:
@@ -176,16 +222,21 @@ class RocksEngine:
         return database
 
     def _close_database(self) -> None:
+        """Closing writes what is only in the log into a table. When that fails nothing is lost, because the
+        next opening replays the log; it is told all the same, unless it only repeats an earlier failure."""
         database, self._database = self._database, None
         if database is None:
             return
         try:
             database.close()
         except Exception as error:
-            # Closing writes what is only in memory and in the log into a table. When that fails nothing is
-            # lost: the next opening replays the log.
-            if not isinstance(self._translated(error), StoreFullError):
-                raise self._translated(error) from error
+            translated = self._translated(error)
+            if not self._has_failed and not isinstance(translated, StoreFullError):
+                raise translated from error
+
+    def _files(self) -> list[os.DirEntry[str]]:
+        with os.scandir(self._directory) as files:
+            return list(files)
 
     def _translated(self, error: Exception) -> Exception:
         """What RocksDB says, as one of our errors."""
@@ -198,7 +249,7 @@ class RocksEngine:
             return StoreFullError(
                 f"store {self.name}: {text}", hint="make room on that disk; publishers wait, consumers go on"
             )
-        if text.startswith("Corruption"):
+        if text.startswith("Corruption") or ("No such file" in text and not self._is_empty):
             return damaged(self.name, text)
         return StoreError(
             f"store {self.name}: {text}", hint="the store has stopped; look after the disk and open it again"
@@ -225,7 +276,7 @@ def _locked(path: Path) -> int:
     return lock
 
 
-def _options() -> Any:
+def _options(buffer_bytes: int) -> Any:
     from rocksdict import DBCompressionType, DBRecoveryMode, Options
 
     options = Options(raw_mode=True)
@@ -234,7 +285,7 @@ def _options() -> Any:
     options.set_wal_recovery_mode(DBRecoveryMode.tolerate_corrupted_tail_records())
     options.set_recycle_log_file_num(0)  # a recycled log may end in old records that look whole
     options.set_compression_type(DBCompressionType.lz4())
-    options.set_write_buffer_size(WRITE_BUFFER_BYTES)
+    options.set_write_buffer_size(buffer_bytes)
     options.set_max_background_jobs(2)
     options.set_max_open_files(512)
     # A log is forgotten from its front; without this, scans would step over tombstones for long.

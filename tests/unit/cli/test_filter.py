@@ -118,3 +118,41 @@ class TestEval:
         ran = tidings("filter", "eval", "TRUE", "--event", "nowhere.json")
         assert ran.code == 2
         assert "nowhere.json: No such file" in ran.err
+
+
+class TestExplain:
+    def test_it_goes_constraint_by_constraint(self, tidings: Run, quote: str) -> None:
+        ran = tidings("filter", "explain", "StockName = 'MSFT' AND change < -3", "--event", quote)
+        assert ran.code == 1
+        assert "no  StockName = 'MSFT': 'IBM' (not equal)" in ran.out
+        assert "yes change < -3: -4.5" in ran.out
+
+    def test_json_holds_the_verdict(self, tidings: Run, quote: str) -> None:
+        ran = tidings("filter", "explain", "change > 0", "--event", quote, "--json")
+        assert ran.code == 0
+        assert ran.rows[0]["accepted"] is False
+        assert ran.rows[0]["conjunctions"][0]["constraints"][0]["reason"] == "out of range"
+
+    def test_an_accepted_event_is_a_yes(self, tidings: Run, quote: str) -> None:
+        assert tidings("filter", "explain", STOCK, "--event", quote).code == 0
+
+
+class TestCovers:
+    @pytest.mark.parametrize(
+        ("wide", "narrow", "json_answer", "word", "code"),
+        [
+            ("price > 5", "price > 10", True, "yes", 0),
+            ("price > 10", "price > 5", False, "no", 1),
+            ("a + b > 1", "a + b > 2", "unknown", "unknown", 1),
+        ],
+    )
+    def test_the_contract(
+        self, wide: str, narrow: str, json_answer: Any, word: str, code: int, tidings: Run
+    ) -> None:
+        as_json = tidings("filter", "covers", wide, narrow, "--json")
+        assert (as_json.code, as_json.rows) == (0, [{"covers": json_answer}])
+        for_people = tidings("filter", "covers", wide, narrow)
+        assert (for_people.code, for_people.out) == (code, f"{word}\n")
+
+    def test_a_wrong_filter_is_shown(self, tidings: Run) -> None:
+        assert tidings("filter", "covers", "a >", "a > 1").code == 2

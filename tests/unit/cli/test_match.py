@@ -121,3 +121,35 @@ class TestSubscriptions:
 )
 def test_wrong_usage(words: tuple[str, ...], tidings: Run) -> None:
     assert tidings("match", *words).code == 2
+
+
+CLOUD = {
+    "specversion": "1.0",
+    "id": "c-1",
+    "source": "/exchange",
+    "type": "quote",
+    "time": "2026-01-31T12:00:00Z",
+    "subject": "stocks/IBM",
+    "region": "eu",
+    "data": {"change": -4.5, "id": "inner", "depth": {"bid": 7}, "tags": ["a"]},
+}
+
+
+@pytest.mark.parametrize(
+    "filter",
+    [
+        "change < -3 AND region = 'eu'",
+        "topic MATCHES 'stocks/+' AND type = 'quote' AND source = '/exchange'",
+        "id = 'c-1' AND data.id = 'inner'",  # the context wins; the member stays in reach
+        "depth.bid = 7 AND NOT EXISTS tags AND NOT EXISTS specversion",
+        "time = TIMESTAMP '2026-01-31T12:00:00Z'",
+    ],
+)
+def test_a_cloud_event_is_seen_as_an_event(filter: str, tidings: Run) -> None:
+    ran = tidings("match", "--where", filter, "--json", stdin=json.dumps(CLOUD) + "\n")
+    assert ran.rows == [{"event": "c-1", "subscriptions": [filter]}], ran.err
+
+
+def test_a_subject_that_is_no_topic_is_an_attribute(tidings: Run) -> None:
+    cloud = json.dumps({**CLOUD, "subject": "/a//b"})
+    assert tidings("match", "-w", "subject = '/a//b' AND NOT EXISTS topic", stdin=cloud).code == 0
