@@ -14,11 +14,12 @@ import msgspec
 
 from tidings.algebra.cells import GridCells
 from tidings.errors import SettingsError
+from tidings.matching.small import SmallMatcher
 from tidings.protocol.assignment.policies import AccessDriven, AllBrokers, FilterDriven
-from tidings.protocol.delivery import Brokerage
+from tidings.protocol.delivery.exactly_once import ExactlyOnce
+from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.node import Node
 from tidings.protocol.overlay.static import StaticOverlay
-from tidings.protocol.recovery.acknowledged import Acknowledged
 from tidings.protocol.routing.covering import Covering, SubscriptionForwarding
 from tidings.protocol.routing.direct import MatchAtTarget, MatchFirst
 from tidings.protocol.routing.flooding import Flooding
@@ -62,6 +63,7 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     promise: str  # recovery and delivery, in words
     graph: str  # what overlays it works on
     strategies: Callable[[Site], dict[str, Any]]
+    contract: str = "Tidings"  # the set of properties that it is judged by
     options: tuple[str, ...] = ()  # knobs that it takes
 
     def build(self, site: Site, rng: Random) -> Node:
@@ -99,8 +101,12 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
+def _delivery(*, allow_block: bool = False) -> ExactlyOnce:
+    return ExactlyOnce(SmallMatcher(), DeliverySettings(allow_block=allow_block))
+
+
 def _intermediary(site: Site) -> dict[str, Any]:
-    return {"delivery": Brokerage()}
+    return {"delivery": _delivery(allow_block=True)}
 
 
 def _static(site: Site) -> StaticOverlay:
@@ -109,7 +115,7 @@ def _static(site: Site) -> StaticOverlay:
 
 def _network_of_servers(site: Site) -> dict[str, Any]:
     return {
-        "delivery": Brokerage(),
+        "delivery": _delivery(),
         "assignment": AccessDriven(),
         "routing": Flooding(fifo=site.options.get("fifo", False)),
         "overlay": _static(site),
@@ -122,7 +128,7 @@ def _siena(site: Site) -> dict[str, Any]:
         reduce=site.options.get("reduce", "covering"),
     )
     return {
-        "delivery": Brokerage(),
+        "delivery": _delivery(),
         "assignment": AccessDriven(),
         "routing": routing,
         "overlay": _static(site),
@@ -132,7 +138,7 @@ def _siena(site: Site) -> dict[str, Any]:
 def _siena_hierarchical(site: Site) -> dict[str, Any]:
     routing = Covering(hierarchical=True, parent=site.parent())
     return {
-        "delivery": Brokerage(),
+        "delivery": _delivery(),
         "assignment": AccessDriven(),
         "routing": routing,
         "overlay": _static(site),
@@ -141,7 +147,7 @@ def _siena_hierarchical(site: Site) -> dict[str, Any]:
 
 def _forwarding(site: Site) -> dict[str, Any]:
     return {
-        "delivery": Brokerage(),
+        "delivery": _delivery(),
         "assignment": AccessDriven(),
         "routing": SubscriptionForwarding(),
         "overlay": _static(site),
@@ -150,7 +156,7 @@ def _forwarding(site: Site) -> dict[str, Any]:
 
 def _all_brokers(site: Site) -> dict[str, Any]:
     return {
-        "delivery": Brokerage(),
+        "delivery": _delivery(),
         "assignment": AllBrokers(site.brokers),
         "routing": MatchFirst(),
         "overlay": _static(site),
@@ -158,33 +164,16 @@ def _all_brokers(site: Site) -> dict[str, Any]:
 
 
 def _partitioned(site: Site) -> dict[str, Any]:
-    cells = site.options.get("cells") or GridCells.regular({"x": (0.0, 1.0), "y": (0.0, 1.0)}, cuts=4)
+    cells = site.options.get("cells") or GridCells.regular({"x": (0.0, 1.0, 4), "y": (0.0, 1.0, 4)})
     return {
-        "delivery": Brokerage(),
+        "delivery": _delivery(),
         "assignment": FilterDriven(cells, site.brokers),
         "routing": MatchAtTarget(),
         "overlay": _static(site),
     }
 
 
-def _tidings(site: Site) -> dict[str, Any]:
-    return {
-        "delivery": Brokerage(),
-        "assignment": AccessDriven(),
-        "routing": Covering(acknowledged=True, remember_links=True),
-        "overlay": _static(site),
-        "recovery": Acknowledged(),
-    }
-
-
 SYSTEMS: tuple[System, ...] = (
-    System(
-        name="tidings",
-        model="content, topic, type",
-        promise="exactly once per named subscription, in order per publisher, availability 0 / Δ / ∞",
-        graph=TREE,
-        strategies=_tidings,
-    ),
     System(
         name="intermediary",
         model="content",

@@ -16,7 +16,7 @@ import msgspec
 from tidings.errors import SettingsError
 
 
-class SubscribeStep(msgspec.Struct, frozen=True, kw_only=True, tag="subscribe"):
+class SubscribeStep(msgspec.Struct, frozen=True, kw_only=True, tag_field="step", tag="subscribe"):
     at: float
     client: str
     name: str
@@ -24,13 +24,13 @@ class SubscribeStep(msgspec.Struct, frozen=True, kw_only=True, tag="subscribe"):
     durable: bool = False
 
 
-class UnsubscribeStep(msgspec.Struct, frozen=True, kw_only=True, tag="unsubscribe"):
+class UnsubscribeStep(msgspec.Struct, frozen=True, kw_only=True, tag_field="step", tag="unsubscribe"):
     at: float
     client: str
     name: str
 
 
-class PublishStep(msgspec.Struct, frozen=True, kw_only=True, tag="publish"):
+class PublishStep(msgspec.Struct, frozen=True, kw_only=True, tag_field="step", tag="publish"):
     at: float
     client: str
     attributes: dict[str, Any]
@@ -40,14 +40,14 @@ class PublishStep(msgspec.Struct, frozen=True, kw_only=True, tag="publish"):
     key: str | None = None
 
 
-class AdvertiseStep(msgspec.Struct, frozen=True, kw_only=True, tag="advertise"):
+class AdvertiseStep(msgspec.Struct, frozen=True, kw_only=True, tag_field="step", tag="advertise"):
     at: float
     client: str
     name: str
     filter: str
 
 
-class UnadvertiseStep(msgspec.Struct, frozen=True, kw_only=True, tag="unadvertise"):
+class UnadvertiseStep(msgspec.Struct, frozen=True, kw_only=True, tag_field="step", tag="unadvertise"):
     at: float
     client: str
     name: str

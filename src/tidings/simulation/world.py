@@ -131,7 +131,9 @@ class World:
                     lifetime=step.lifetime, key=step.key,
                 )  # fmt: skip
             case AdvertiseStep():
-                self._input(step.client, ins.ClientAdvertise(self._call(), step.name, parse_filter(step.filter)))
+                self._input(
+                    step.client, ins.ClientAdvertise(self._call(), step.name, parse_filter(step.filter))
+                )
             case UnadvertiseStep():
                 self._input(step.client, ins.ClientUnadvertise(self._call(), step.name))
 
