@@ -63,7 +63,7 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     promise: str  # recovery and delivery, in words
     graph: str  # what overlays it works on
     strategies: Callable[[Site], dict[str, Any]]
-    contract: str = "Tidings"  # the set of properties that it is judged by
+    contract: str  # the set of properties that it is judged by
     options: tuple[str, ...] = ()  # knobs that it takes
 
     def build(self, site: Site, rng: Random) -> Node:
@@ -105,7 +105,7 @@ def _delivery(*, allow_block: bool = False) -> ExactlyOnce:
     return ExactlyOnce(SmallMatcher(), DeliverySettings(allow_block=allow_block))
 
 
-def _intermediary(site: Site) -> dict[str, Any]:
+def _intermediary(_site: Site) -> dict[str, Any]:
     return {"delivery": _delivery(allow_block=True)}
 
 
@@ -176,6 +176,7 @@ def _partitioned(site: Site) -> dict[str, Any]:
 SYSTEMS: tuple[System, ...] = (
     System(
         name="intermediary",
+        contract="Intermediary",
         model="content",
         promise="exactly once, availability 0 / Δ / ∞",
         graph=NO_LINKS,
@@ -183,6 +184,7 @@ SYSTEMS: tuple[System, ...] = (
     ),
     System(
         name="network-of-servers",
+        contract="Network of servers",
         model="content",
         promise="duplicates dropped by number",
         graph=ANY_GRAPH,
@@ -191,6 +193,7 @@ SYSTEMS: tuple[System, ...] = (
     ),
     System(
         name="siena",
+        contract="SIENA",
         model="content",
         promise="best effort",
         graph=TREE,
@@ -199,6 +202,7 @@ SYSTEMS: tuple[System, ...] = (
     ),
     System(
         name="siena-hierarchical",
+        contract="SIENA",
         model="content",
         promise="best effort",
         graph=TREE,
@@ -206,6 +210,7 @@ SYSTEMS: tuple[System, ...] = (
     ),
     System(
         name="subscription-forwarding",
+        contract="SIENA",
         model="content",
         promise="best effort; what the epidemic algorithms stand on",
         graph=TREE,
@@ -213,6 +218,7 @@ SYSTEMS: tuple[System, ...] = (
     ),
     System(
         name="all-brokers",
+        contract="SIENA",
         model="content",
         promise="best effort",
         graph=TREE,
@@ -220,6 +226,7 @@ SYSTEMS: tuple[System, ...] = (
     ),
     System(
         name="partitioned",
+        contract="SIENA",
         model="content",
         promise="best effort",
         graph=ANY_GRAPH,

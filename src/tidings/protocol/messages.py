@@ -108,6 +108,19 @@ class Nack(Message, frozen=True):
     counted: bool = True
 
 
+class Advertise(Message, frozen=True):
+    """The client may publish what this filter accepts."""
+
+    call: int
+    name: str
+    filter: Filter
+
+
+class Unadvertise(Message, frozen=True):
+    call: int
+    name: str
+
+
 # -- broker to client -----------------------------------------------------------------------
 
 
@@ -120,6 +133,12 @@ class Welcome(Message, frozen=True):
 class Published(Message, frozen=True):
     call: int
     position: Position | None = None
+
+
+class Advertised(Message, frozen=True):
+    """The answer to `Advertise` and to `Unadvertise`."""
+
+    call: int
 
 
 class Subscribed(Message, frozen=True):
@@ -174,7 +193,17 @@ class Closed(Message, frozen=True):
     reason: str
 
 
-CLIENT_MESSAGES: tuple[type[Message], ...] = (Hello, Publish, Subscribe, Unsubscribe, Credit, Ack, Nack)
+CLIENT_MESSAGES: tuple[type[Message], ...] = (
+    Hello,
+    Publish,
+    Subscribe,
+    Unsubscribe,
+    Credit,
+    Ack,
+    Nack,
+    Advertise,
+    Unadvertise,
+)
 BROKER_MESSAGES: tuple[type[Message], ...] = (
     Welcome,
     Published,
@@ -185,6 +214,7 @@ BROKER_MESSAGES: tuple[type[Message], ...] = (
     Lost,
     Refused,
     Closed,
+    Advertised,
 )
 
 

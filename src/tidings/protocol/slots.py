@@ -90,6 +90,12 @@ class Events(Protocol):
     def uninterested(self, subscription: Subscription, now: float) -> None:
         """It ended."""
 
+    def advertised(self, advertisement: Advertisement, now: float) -> None:
+        """One of our clients says what it may publish."""
+
+    def unadvertised(self, advertisement: Advertisement, now: float) -> None:
+        """It will not any more."""
+
 
 class Sender(Protocol):
     """How a strategy sends a message; the only way for it to do so."""

@@ -15,6 +15,7 @@ is a `PlayError` that names the line.
 
 from __future__ import annotations
 
+import itertools
 import shlex
 from collections.abc import Callable
 from difflib import get_close_matches
@@ -140,7 +141,7 @@ class _Stage:
         if len(names) < 2 or not all(names):
             raise line.error("a link joins two brokers: link b0 - b1")
         self.brokers.update(dict.fromkeys(names))
-        for a, b in zip(names, names[1:], strict=False):
+        for a, b in itertools.pairwise(names):
             self.links[(a, b)] = float(latency) if latency else None
 
     def do_client(self, line: _Line, rest: str) -> None:
@@ -267,7 +268,7 @@ class _Stage:
     def _expect_property(self, line: _Line, name: str, holds: bool) -> None:
         world = self._ready()
         report = check(world.rows, contract=world.system.contract)
-        verdict = report.properties[name]
+        verdict = report.verdicts[name]
         if verdict.holds is not holds:
             raise line.error(f"{name} is {verdict.holds}: {verdict.story or verdict.reason}")
 

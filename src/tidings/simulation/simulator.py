@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import partial
 from heapq import heappop, heappush
 from random import Random
 from typing import Any, Protocol
@@ -145,8 +146,8 @@ class Simulation:
         self._faults = faults
         self._rough = faults.rates.any or bool(faults.incidents)
         for incident in faults.incidents:
-            self.call_at(incident.at, lambda i=incident: self.begin(i))
-            self.call_at(incident.until, lambda i=incident: self.end(i))
+            self.call_at(incident.at, partial(self.begin, incident))
+            self.call_at(incident.until, partial(self.end, incident))
 
     def call_at(self, at: float, action: Callable[[], None]) -> None:
         self._order += 1
@@ -424,9 +425,7 @@ class Simulation:
         wanted = set(names)
         for (a, b), link in self.links.items():
             if a in wanted or b in wanted:
-                self.call_at(
-                    self.now + self.settings.detect_seconds, lambda a=a, b=b, k=link: self._review(a, b, k)
-                )
+                self.call_at(self.now + self.settings.detect_seconds, partial(self._review, a, b, link))
 
     def _review(self, a: str, b: str, link: Link) -> None:
         if self._can_be_up(a, b, link):

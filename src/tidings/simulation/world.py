@@ -7,6 +7,7 @@ and commits it. What happened is in the history (`rows`), and in the counters of
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -114,7 +115,7 @@ class World:
         for client, broker in workload.clients.items():
             self.add_client(client, broker)
         for step in workload.steps:
-            self.simulation.call_at(step.at, lambda s=step: self.do(s))
+            self.simulation.call_at(step.at, partial(self.do, step))
 
     # -- what applications do --------------------------------------------------------------
 

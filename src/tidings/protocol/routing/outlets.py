@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from tidings.algebra import covers
-from tidings.algebra.merge import merge_all
+from tidings.algebra.merge import perfect_merge
 from tidings.model.filter import Filter
 
 
@@ -90,8 +90,8 @@ class Covering:
         for other in [d for d, f in self.told.items() if covers(filter, f)]:
             self._hidden[other] = (self._untell(other), digest)
         self._tell(filter)
-        for hidden, (covered, cover) in self._hidden.items():
-            if cover not in self.told:  # its cover was hidden just now
+        for hidden, (covered, cover_digest) in self._hidden.items():
+            if cover_digest not in self.told:  # its cover was hidden just now
                 self._hidden[hidden] = (covered, digest)
 
     def remove(self, digest: str) -> None:
@@ -154,9 +154,24 @@ class Merging(Identical):
             cover = Covering()
             for filter in self._members.values():
                 cover.add(filter)
-            merged = merge_all(list(cover.told.values()))
-            self.told = {filter.digest: filter for filter in merged}
+            self.told = {filter.digest: filter for filter in _merged(list(cover.told.values()))}
         return super().changes()
+
+
+def _merged(filters: list[Filter]) -> list[Filter]:
+    """Join pairs whose union one filter says exactly, until there is none."""
+    done: list[Filter] = []
+    for filter in filters:
+        joined = filter
+        kept: list[Filter] = []
+        for other in done:
+            union = perfect_merge(joined, other)
+            if union is None:
+                kept.append(other)
+            else:
+                joined = union
+        done = [*kept, joined]
+    return done
 
 
 OUTLETS: dict[str, Callable[[], Outlet]] = {
