@@ -42,15 +42,45 @@ def with_code() -> list[Path]:
 
 @pytest.mark.parametrize("page", with_code(), ids=name_of)
 def test_code_runs_as_written(page: Path, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", str(RUNNER), str(page)],
-        cwd=tmp_path,
-        env=ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
+    done = run_page(page, tmp_path)
     assert done.returncode == 0, done.stderr
+
+
+def run_page(page: Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-W", "error", str(RUNNER), str(page)]
+    return subprocess.run(
+        command, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, timeout=100, check=False
+    )
+
+
+PAGE = """
+```python
+import asyncio
+total = 1
+```
+Prose, and code that is not ours to run:
+```text
+not python
+```
+```python
+await asyncio.sleep(0)
+total += 1
+```
+```python
+asyncio.run(asyncio.sleep(0))
+assert total == 2, "blocks share one namespace"
+```
+"""
+
+
+def test_a_page_may_await_and_share_names(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(PAGE)
+    assert run_page(page, tmp_path).returncode == 0
+    page.write_text(PAGE.replace("== 2", "== 3"))
+    wrong = run_page(page, tmp_path)
+    assert wrong.returncode == 1
+    assert "line 16" in wrong.stderr  # the page's own line
 
 
 def sessions() -> list[tuple[Path, str]]:

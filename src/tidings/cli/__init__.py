@@ -14,13 +14,16 @@ import os
 import sys
 from collections.abc import Callable, Collection, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import typer
+    import typer.core
 
 # name -> the first line of its help. The module is tidings.cli.<name>.
 COMMANDS = {
+    "filter": "Check, evaluate, explain and compare filters.",
+    "match": "Find the events that a filter, or a file of subscriptions, accepts.",
+    "bench": "Run a benchmark beside its peers and print the ratios.",
     "version": "Print the version of Tidings and of what it runs on.",
 }
 
@@ -50,6 +53,7 @@ def build(loaded: Collection[str]) -> typer.Typer:
 
     app = typer.Typer(
         name="tidings",
+        cls=_group(),
         help=SUMMARY,
         no_args_is_help=True,
         rich_markup_mode="rich",
@@ -70,6 +74,24 @@ def _stand_in() -> Callable[[], None]:
         raise AssertionError("a stand-in is listed, never run")
 
     return stand_in
+
+
+def _group() -> type[typer.core.TyperGroup]:
+    """The root's class: a reader that goes away ends the command before Typer makes it an error."""
+    from typer.core import TyperGroup
+
+    from tidings.cli._output import ReaderGone
+
+    class Root(TyperGroup):
+        def invoke(self, ctx: Any) -> Any:
+            try:
+                result = super().invoke(ctx)
+                sys.stdout.flush()
+            except BrokenPipeError:
+                raise ReaderGone from None
+            return result
+
+    return Root
 
 
 def _root() -> Callable[..., None]:

@@ -46,13 +46,17 @@ EXIT_OF_BLAME = {
 }
 
 
+class ReaderGone(Exception):
+    """Whoever read standard output has closed it (`| head`); nobody is to blame."""
+
+
 def guarded(run: Callable[[], None]) -> int:
     """Run a command; errors become a message on standard error and an exit code."""
     try:
         run()
     except SystemExit as end:
         return _flushed(end.code if isinstance(end.code, int) else Exit.FINE)
-    except BrokenPipeError:
+    except (BrokenPipeError, ReaderGone):
         return _silenced()
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
@@ -75,7 +79,10 @@ def _flushed(code: int) -> int:
 
 def _silenced() -> int:
     """The reader went away (`| head`): nothing more can be said, and nothing is wrong."""
-    sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123  the interpreter flushes it at exit
+    # The interpreter flushes standard output once more at exit; that must not fail again.
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
     return Exit.FINE
 
 
@@ -89,8 +96,6 @@ def show_error(error: TidingsError | OSError) -> int:
     say_error(error.message)
     if isinstance(error, FilterSyntaxError):
         print(_indented(error.caret()), file=sys.stderr)
-        if error.expected:
-            print(f"  expected: {', '.join(error.expected)}", file=sys.stderr)
     if error.hint:
         print(f"  hint: {error.hint}", file=sys.stderr)
     return EXIT_OF_BLAME[error.blame]

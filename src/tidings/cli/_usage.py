@@ -1,6 +1,16 @@
-"""Pieces of help that commands share."""
+"""Options and pieces of help that commands share."""
 
 from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Dialect(StrEnum):
+    """Which meaning a filter's text has."""
+
+    TIDINGS = "tidings"
+    CESQL = "cesql"
+
 
 JSON_HELP = "Print JSON for programs instead of text for people."
 

@@ -22,7 +22,7 @@ def constant(expression: Expression) -> Any:
     """The value (None: NULL, as of 1 / 0), or UNKNOWN when it depends on the event."""
     if isinstance(expression, Literal):
         return expression.value
-    if isinstance(expression, Attribute):
+    if isinstance(expression, Attribute) or type(getattr(expression, "operand", None)) is Attribute:
         return UNKNOWN
     if any(isinstance(node, Attribute | ExistsTest | TypeTest) for node in walk(expression)):
         return UNKNOWN

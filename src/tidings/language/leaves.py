@@ -9,7 +9,6 @@ equality with the other one; a LIKE without wildcards is equality, with one fina
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
@@ -35,8 +34,6 @@ from tidings.model.pattern import (
 from tidings.model.topic import check_pattern, is_pattern
 from tidings.model.value import INT_MAX, INT_MIN, Kind, kind_of, sort_key
 
-_ORDER = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
-
 Leaf: TypeAlias = Constraint | None
 
 TOPIC = "topic"
@@ -59,10 +56,8 @@ def compare(name: str, op: str, value: Any) -> Leaf:
         return equals(name, value)
     if op == "!=":
         return differs(name, value)
-    if value is None:
-        return None
-    if type(value) is bool:
-        return one_of(name, (flag for flag in (False, True) if _ORDER[op](flag, value)))
+    if value is None or type(value) is bool:
+        return None  # booleans have no order
     if op == "<" or op == "<=":
         return Range(name, None, value, False, op == "<")
     return Range(name, value, None, op == ">", False)
@@ -89,10 +84,8 @@ def between(name: str, low: Any, high: Any) -> Leaf:
     """Closed on both ends; None when the bounds are the wrong way round or of two kinds."""
     low, high = canonical(low), canonical(high)
     kind = kind_of(low)
-    if kind is None or kind is not kind_of(high) or low > high:
+    if kind is None or kind is Kind.BOOL or kind is not kind_of(high) or low > high:
         return None
-    if kind is Kind.BOOL:
-        return one_of(name, (low, high))
     return Equals(name, low) if low == high else Range(name, low, high)
 
 
@@ -118,11 +111,15 @@ def none_of(name: str, values: Iterable[Any]) -> Leaf:
 
 def distinct(values: Iterable[Any]) -> tuple[Any, ...]:
     """Known values in canonical form, each once, in order."""
+    values = list(values)
+    if all(type(value) is str for value in values):
+        return tuple(sorted(set(values)))
     seen = {(kind_of(value), canonical(value)) for value in values}
     return tuple(sorted((value for kind, value in seen if kind is not None), key=sort_key))
 
 
 def like(name: str, pattern: str, *, negated: bool = False) -> Leaf:
+    pattern = _canonical_pattern(pattern)
     literal = like_literal(pattern)
     if literal is not None:
         return none_of(name, (literal,)) if negated else Equals(name, literal)
@@ -132,7 +129,7 @@ def like(name: str, pattern: str, *, negated: bool = False) -> Leaf:
             return Prefix(name, prefix)
         if not prefix:
             return None  # every string is LIKE '%'
-    return Like(name, _canonical_pattern(pattern), negated)
+    return Like(name, pattern, negated)
 
 
 def _canonical_pattern(pattern: str) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from tidings.language.limits import Limits, check_constraints, too_deep
 from tidings.model.expression import (
@@ -29,20 +30,27 @@ _CHAINS = (And, Or, Xor)
 _LOGIC = (And, Or, Xor, Not)
 
 
+def _sides(node: And | Or | Xor | Compare | Arithmetic) -> tuple[Expression, ...]:
+    return (node.left, node.right)
+
+
+def _operand(node: Not | Negate | LikeTest | RegexpTest | TopicTest | NullTest) -> tuple[Expression, ...]:
+    return (node.operand,)
+
+
+_INSIDE: dict[type, Callable[[Any], tuple[Expression, ...]]] = {
+    **dict.fromkeys((And, Or, Xor, Compare, Arithmetic), _sides),
+    **dict.fromkeys((Not, Negate, LikeTest, RegexpTest, TopicTest, NullTest), _operand),
+    In: lambda node: (node.operand, *node.items),
+    Between: lambda node: (node.operand, node.low, node.high),
+    Call: lambda node: node.arguments,
+}
+
+
 def children(node: Expression) -> tuple[Expression, ...]:
     """The expressions directly inside an expression, in order."""
-    kind = type(node)
-    if kind in (And, Or, Xor, Compare, Arithmetic):
-        return (node.left, node.right)  # type: ignore[union-attr]
-    if kind in (Not, Negate, LikeTest, RegexpTest, TopicTest, NullTest):
-        return (node.operand,)  # type: ignore[union-attr]
-    if isinstance(node, In):
-        return (node.operand, *node.items)
-    if isinstance(node, Between):
-        return (node.operand, node.low, node.high)
-    if isinstance(node, Call):
-        return node.arguments
-    return ()
+    inside = _INSIDE.get(type(node))
+    return inside(node) if inside else ()
 
 
 def walk(expression: Expression) -> Iterator[Expression]:
@@ -51,7 +59,9 @@ def walk(expression: Expression) -> Iterator[Expression]:
     while stack:
         node = stack.pop()
         yield node
-        stack.extend(children(node))
+        inside = _INSIDE.get(type(node))
+        if inside:
+            stack.extend(inside(node))
 
 
 def check_size(expression: Expression, limits: Limits) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
-from tidings.errors import FilterSyntaxError
+from tidings.errors import FilterError, FilterSyntaxError
 from tidings.language.lexer import END, NAME, Tokens
+from tidings.model.filter import CESQL, TIDINGS
 
 _BEFORE_AN_OPERAND = ("NOT", "EXISTS")
 
@@ -15,6 +16,11 @@ def nearest(word: str, words: Iterable[str]) -> str | None:
     """The one of `words` that a mistyped `word` most likely means."""
     found = get_close_matches(word.upper(), list(words), n=1, cutoff=0.6)
     return found[0] if found else None
+
+
+def check_dialect(dialect: str) -> None:
+    if dialect not in (TIDINGS, CESQL):
+        raise FilterError(f"there is no dialect {dialect!r}", hint=f"use {TIDINGS!r} or {CESQL!r}")
 
 
 def unexpected(

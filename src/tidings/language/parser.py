@@ -31,7 +31,7 @@ from tidings.language.lexer import (
 )
 from tidings.language.limits import DEFAULT_LIMITS, Limits, check_text, too_deep
 from tidings.language.measure import check_size
-from tidings.language.mistakes import unexpected
+from tidings.language.mistakes import check_dialect, unexpected
 from tidings.model.expression import (
     And,
     Arithmetic,
@@ -73,6 +73,7 @@ _POWER_OF_NOT = {TIDINGS: 5, CESQL: _TIGHTEST}
 
 def parse(text: str, *, dialect: str = TIDINGS, limits: Limits = DEFAULT_LIMITS) -> Expression:
     """The expression that a filter text says, or a `FilterSyntaxError` that shows the place."""
+    check_dialect(dialect)
     check_text(text, limits)
     expression = _Parser(text, dialect, limits).whole()
     check_size(expression, limits)

@@ -74,7 +74,7 @@ class Subscribe(Message, frozen=True):
     filter: Filter
     options: DeliveryOptions
     named: bool = True  # False: the name is random, nobody will come back under it
-    after: Position | None = None
+    after: dict[str, int] = {}  # token: by log, the offset up to which everything was handled
     credit: int = 0
 
 
@@ -140,7 +140,8 @@ class Deliver(Message, frozen=True):
     tag: int  # names this delivery in `Ack` and `Nack`
     event: Event
     position: Position | None = None
-    attempt: int = 1
+    attempt: int = 1  # grows when the application gives it back
+    again: bool = False  # it was sent before, and nobody said that it was handled
 
 
 class Silence(Message, frozen=True):
@@ -148,6 +149,13 @@ class Silence(Message, frozen=True):
 
     ref: int
     position: Position
+
+
+class Lost(Message, frozen=True):
+    """How many notifications this subscription lost so far, by the name of the policy or bound."""
+
+    ref: int
+    counts: dict[str, int]
 
 
 class Refused(Message, frozen=True):
@@ -174,6 +182,7 @@ BROKER_MESSAGES: tuple[type[Message], ...] = (
     Unsubscribed,
     Deliver,
     Silence,
+    Lost,
     Refused,
     Closed,
 )

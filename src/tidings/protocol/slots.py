@@ -19,7 +19,6 @@ The way of an event through a node:
 The way of a subscription: a client's subscribe -> `delivery` -> `ports.events.interested`
   -> `assignment.assign` -> `routing.interest_added`; `uninterested` the other way round.
 """
-# ruff: noqa: ARG002 - what the base of a kind does not use, its strategies do
 
 from __future__ import annotations
 
