@@ -77,7 +77,10 @@ def checked_value(name: str, value: Any) -> Value | None:
 
 def utc(moment: datetime) -> datetime:
     """The same moment in UTC, as timestamps are kept."""
-    return moment if moment.tzinfo is UTC else moment.astimezone(UTC)
+    try:
+        return moment if moment.tzinfo is UTC else moment.astimezone(UTC)
+    except OverflowError:
+        raise EventError(f"the time {moment.isoformat()} is outside the years 1 to 9999 in UTC") from None
 
 
 def _check_text(name: str, value: str) -> None:

@@ -111,18 +111,19 @@ class Courier:
             held.behind.append(item)
         else:
             held.queue.append(item)
+        self._note(held, item)
+
+    def _note(self, held: Held, item: Item) -> None:
         if item.position is not None and item.letter is None:
-            held.line.append(item.position.offset)
+            is_new = held.progress.hand_out(item.position.offset)
+            assert is_new, f"{held.id}: {item.position} was settled before"
         if item.event.key is not None:
             self._keyed.setdefault(item.event.key, {})[held] = item
 
     def _block(self, held: Held, item: Item, ticket: Arrival | None, now: float) -> bool:
         held.blocked.append(item)
         held.figures["blocked"] += 1
-        if item.position is not None:
-            held.line.append(item.position.offset)
-        if item.event.key is not None:
-            self._keyed.setdefault(item.event.key, {})[held] = item
+        self._note(held, item)
         if ticket is not None:
             item.ticket = ticket
             ticket.blocked += 1
@@ -133,8 +134,7 @@ class Courier:
         return True
 
     def _drop_newest(self, held: Held, item: Item, ticket: Arrival | None, now: float) -> bool:
-        if item.position is not None:
-            held.line.append(item.position.offset)
+        self._note(held, item)
         self.lose(held, item, Policy.DROP_NEWEST, now)
         return False
 
@@ -254,7 +254,7 @@ class Courier:
         if item.letter is not None:
             self._settle_letter(held, item.letter)
         elif item.position is not None:
-            held.settle(item.position.offset)
+            held.progress.settle(item.position.offset)
             if held.durable:
                 self._ledger.release(item.position.offset)
             self._hooks.touched(held, now)
@@ -376,14 +376,11 @@ class Courier:
             self._unkey(held, item)
             self._release_ticket(item, now)
         if held.durable:
-            for offset in held.line:
-                if offset not in held.settled:
-                    self._ledger.release(offset)
-            for offset in held.later:
+            for offset in (*held.progress.owed, *held.later):
                 self._ledger.release(offset)
-        for waiting in (held.queue, held.behind, held.blocked, held.line, held.later):
+        for waiting in (held.queue, held.behind, held.blocked, held.later, held.unread):
             waiting.clear()
-        held.settled.clear()
+        held.progress.owed.clear()
         held.unacked.clear()
 
 

@@ -62,22 +62,20 @@ class ExactlyOnce(Delivery):
         self._flush_at: float | None = None
         self._touched: dict[Held, None] = {}
         self._maintain_at: float | None = None
+        self._identities_at: float | None = None
         self._age_at: float | None = None  # when the oldest that waits for somebody is too old
 
     def bind(self, ports: Ports) -> None:
         super().bind(ports)
         settings = self._settings
-        stable = ports.disk.stable
-        self._ledger = Ledger(
-            settings, stable=stable, is_pinned=lambda offset: self._reader.is_pinned(offset)
-        )
+        self._ledger = Ledger(settings.collect_budget, lambda offset: self._reader.is_pinned(offset))
         self._dead = DeadLetters(settings.dead_letters)
         self._courier = Courier(ports, settings, self._ledger, self._dead, self)
         self._reader = Reader(ports, settings, self._ledger, self._courier, self.close)
         self._registry = Registry(
             ports, settings, self._ledger, self._courier, self._reader, self._dead, self._matcher
         )
-        self._intake = Intake(ports, self._ledger, self._registry.is_owed)
+        self._intake = Intake(ports, settings.identities, self._ledger, self._registry.is_owed)
         self._handlers: dict[type[Message], Callable[[Session, Any, float], None]] = {
             Publish: self._on_publish,
             Subscribe: self._on_subscribe,
@@ -95,8 +93,10 @@ class ExactlyOnce(Delivery):
         if isinstance(input, Started):
             self._ledger.load(input.state)
             self._dead.load(input.state)
+            self._intake.load(input.state)
             self._registry.load(input.state, now)
             self._age_at = now
+            self._forget_identities_later(now)
         elif isinstance(input, LinkDown):
             self._end_session(input.peer, now)
 
@@ -130,7 +130,15 @@ class ExactlyOnce(Delivery):
     # -- publishing ----------------------------------------------------------------------------
 
     def _on_publish(self, session: Session, message: Publish, now: float) -> None:
-        self._intake.publish(session.address, message, now)
+        self._intake.publish(session, message, now)
+
+        if self._identities_at is None:
+            self._forget_identities_later(now)
+
+    def _forget_identities_later(self, now: float) -> None:
+        due = self._intake.identities.next_at(now)
+        if due is not None:
+            self._identities_at = max(due, now + self._settings.flush_seconds)
 
     def deliver(self, envelope: Envelope, now: float) -> None:
         event = envelope.event
@@ -273,11 +281,16 @@ class ExactlyOnce(Delivery):
             self._age_at,
             self._ledger.next_deadline(),
             self._registry.memory.next_deadline(),
+            self._identities_at,
         )
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def on_timer(self, now: float) -> None:
-        records = self._ledger.collect(now) + self._registry.memory.expire(now)
+        records = [*self._ledger.collect(now), *self._registry.memory.expire(now)]
+        if self._identities_at is not None and self._identities_at <= now:
+            records += self._intake.identities.collect(now, self._settings.collect_budget)
+            self._identities_at = None
+            self._forget_identities_later(now)
         if self._age_at is not None and self._age_at <= now:
             self._age_out(now)
         if self._flush_at is not None and self._flush_at <= now:
@@ -351,7 +364,7 @@ class ExactlyOnce(Delivery):
             "subscriptions": len(self._registry.helds),
             "entries": len(self._ledger.entries),
             "forgotten": self._ledger.forgotten,
-            "identities dropped early": self._ledger.dropped_identities,
+            "identities given up": self._intake.identities.given_up,
             "dead letters": len(self._dead),
             "dead letters dropped": self._dead.dropped,
             "remembered subscriptions": len(self._registry.memory),
