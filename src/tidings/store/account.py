@@ -51,7 +51,8 @@ class OffsetSet:
     def add(self, offset: int) -> None:
         number = offset >> _PAGE_BITS
         self._pages[number] = self._pages.get(number, 0) | 1 << (offset & _MASK)
-        self._lowest = min(self._lowest, number)
+        if number < self._lowest:
+            self._lowest = number
 
     def discard(self, offset: int) -> None:
         number = offset >> _PAGE_BITS
