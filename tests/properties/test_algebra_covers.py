@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.properties.algebra_oracle import (
+from tests.properties._algebra_oracle import (
     SHORT_STRINGS,
     accepts,
     choices,

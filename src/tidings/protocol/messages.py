@@ -74,7 +74,7 @@ class Subscribe(Message, frozen=True):
     filter: Filter
     options: DeliveryOptions
     named: bool = True  # False: the name is random, nobody will come back under it
-    after: Position | None = None
+    after: dict[str, int] = {}  # token: by log, the offset up to which everything was handled
     credit: int = 0
 
 
@@ -108,6 +108,19 @@ class Nack(Message, frozen=True):
     counted: bool = True
 
 
+class Advertise(Message, frozen=True):
+    """The client may publish what this filter accepts."""
+
+    call: int
+    name: str
+    filter: Filter
+
+
+class Unadvertise(Message, frozen=True):
+    call: int
+    name: str
+
+
 # -- broker to client -----------------------------------------------------------------------
 
 
@@ -120,6 +133,12 @@ class Welcome(Message, frozen=True):
 class Published(Message, frozen=True):
     call: int
     position: Position | None = None
+
+
+class Advertised(Message, frozen=True):
+    """The answer to `Advertise` and to `Unadvertise`."""
+
+    call: int
 
 
 class Subscribed(Message, frozen=True):
@@ -140,7 +159,8 @@ class Deliver(Message, frozen=True):
     tag: int  # names this delivery in `Ack` and `Nack`
     event: Event
     position: Position | None = None
-    attempt: int = 1
+    attempt: int = 1  # grows when the application gives it back
+    again: bool = False  # it was sent before, and nobody said that it was handled
 
 
 class Silence(Message, frozen=True):
@@ -148,6 +168,13 @@ class Silence(Message, frozen=True):
 
     ref: int
     position: Position
+
+
+class Lost(Message, frozen=True):
+    """How many notifications this subscription lost so far, by the name of the policy or bound."""
+
+    ref: int
+    counts: dict[str, int]
 
 
 class Refused(Message, frozen=True):
@@ -166,7 +193,17 @@ class Closed(Message, frozen=True):
     reason: str
 
 
-CLIENT_MESSAGES: tuple[type[Message], ...] = (Hello, Publish, Subscribe, Unsubscribe, Credit, Ack, Nack)
+CLIENT_MESSAGES: tuple[type[Message], ...] = (
+    Hello,
+    Publish,
+    Subscribe,
+    Unsubscribe,
+    Credit,
+    Ack,
+    Nack,
+    Advertise,
+    Unadvertise,
+)
 BROKER_MESSAGES: tuple[type[Message], ...] = (
     Welcome,
     Published,
@@ -174,8 +211,10 @@ BROKER_MESSAGES: tuple[type[Message], ...] = (
     Unsubscribed,
     Deliver,
     Silence,
+    Lost,
     Refused,
     Closed,
+    Advertised,
 )
 
 

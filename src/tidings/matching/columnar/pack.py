@@ -1,0 +1,159 @@
+"""Packing: an event as a row of doubles, one for each slot; NaN where it holds nothing.
+
+This is the path of every single event, so it goes straight through the event's attributes
+and looks nothing up twice. Integers beyond 2**53 and texts that are extras need a rest
+beside their double: the slow way, taken only when the fast one says so.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from tidings.matching.columnar.parts import exact_number, exact_time
+from tidings.matching.columnar.slots import BOOL, MEMBER, NUMBER, PRESENT, STRING, TIME, Slots
+from tidings.matching.columnar.strings import Strings
+from tidings.model.event import LINEAGE, RESERVED, Event
+
+NO_TEXTS = Strings(ordered=False)
+
+
+class Plan(NamedTuple):
+    """Where the values of one attribute go, by kind; the last place of a row takes what nobody asks for."""
+
+    number: int
+    text: int
+    known: dict[str, float]
+    strings: Strings
+    flag: int
+    time: int
+    present: int
+
+
+class Packer:
+    """Knows the slots of every attribute. Made anew when slots or dictionaries change."""
+
+    def __init__(self, slots: Slots, strings: dict[int, Strings]) -> None:
+        self.trash = len(slots)
+        self.blank = array("d", [*slots.blank().tolist(), 0.0])
+        self.plans: dict[str, Plan] = {}
+        self.parents: set[str] = set()
+        for attribute in dict.fromkeys(slot.attribute for slot in slots.all):
+            if attribute and attribute != LINEAGE:
+                self.plans[attribute] = self._plan(slots, strings, attribute)
+                if "." in attribute:
+                    self.parents.add(attribute.partition(".")[0])
+        self.reserved = tuple(name for name in RESERVED if name in self.plans)
+        self.members = {
+            kind[len(MEMBER) :]: number
+            for number, (attribute, kind) in enumerate(slots.all)
+            if attribute == LINEAGE and kind.startswith(MEMBER)
+        }
+        self.typed = slots.find(LINEAGE, PRESENT)
+        self.own = bool(self.reserved or self.members or self.typed >= 0)
+
+    def _plan(self, slots: Slots, strings: dict[int, Strings], attribute: str) -> Plan:
+        present = slots.find(attribute, PRESENT)
+        other = present if present >= 0 else self.trash
+
+        def place(kind: str) -> int:
+            number = slots.find(attribute, kind)
+            return number if number >= 0 else other
+
+        text = slots.find(attribute, STRING)
+        held = strings.get(text, NO_TEXTS)
+        return Plan(place(NUMBER), place(STRING), held.known, held, place(BOOL), place(TIME), other)
+
+    def pack(self, event: Event, row: array[float]) -> bool:
+        """Write the event's row; False when something needs a rest (use `pack_exactly`)."""
+        row[:] = self.blank
+        plans = self.plans
+        fine = True
+        for name, value in event.attributes.items():
+            plan = plans.get(name)
+            kind = type(value)
+            if plan is None:
+                if kind is dict and name in self.parents:
+                    fine = self._nested(name, value, row) and fine
+            elif kind is float or kind is int:
+                row[plan[0]] = value
+            elif kind is str:
+                place = plan[2].get(value)
+                if place is None:
+                    place, rest = plan[3].find(value)
+                    fine = fine and not rest
+                row[plan[1]] = place
+            else:
+                fine = self._other(plan, name, value, row) and fine
+        return self._own(event, row) and fine if self.own else fine
+
+    def _other(self, plan: Plan, name: str, value: Any, row: array[float]) -> bool:
+        """Booleans, times, nested attributes, NULL."""
+        if type(value) is bool:
+            row[plan.flag] = value
+        elif type(value) is datetime:
+            row[plan.time], rest = exact_time(value)
+            return not rest
+        elif type(value) is dict and name in self.parents:
+            return self._nested(name, value, row)
+        return True
+
+    def _value(self, plan: Plan, value: Any, row: array[float], name: str) -> bool:
+        kind = type(value)
+        if kind is float or kind is int:
+            row[plan.number] = value
+        elif kind is str:
+            row[plan.text], rest = plan.strings.find(value)
+            return not rest
+        else:
+            return self._other(plan, name, value, row)
+        return True
+
+    def _nested(self, prefix: str, values: Mapping[str, Any], row: array[float]) -> bool:
+        fine = True
+        for name, value in values.items():
+            path = f"{prefix}.{name}"
+            plan = self.plans.get(path)
+            if type(value) is dict:
+                fine = self._nested(path, value, row) and fine
+            elif plan is not None:
+                fine = self._value(plan, value, row, path) and fine
+        return fine
+
+    def _own(self, event: Event, row: array[float]) -> bool:
+        """What belongs to the event itself: id, source, topic, type, time, lineage."""
+        fine = True
+        for name in self.reserved:
+            value = event.type[:1] if name == "type" else getattr(event, name)
+            if type(value) is tuple:
+                value = value[0] if value else None
+            if value is not None:
+                fine = self._value(self.plans[name], value, row, name) and fine
+        if event.type:
+            if self.typed >= 0:
+                row[self.typed] = 0.0
+            for ancestor in event.type:
+                number = self.members.get(ancestor)
+                if number is not None:
+                    row[number] = 0.0
+        return fine
+
+    def rests(self, event: Event) -> dict[int, int]:
+        """The rests that the event's row needs, by slot."""
+        found: dict[int, int] = {}
+        for name, value in event.view.items():
+            plan = self.plans.get(name)
+            if plan is None:
+                continue
+            kind, rest = type(value), 0
+            if kind is int:
+                rest, place = exact_number(value)[1], plan.number
+            elif kind is str:
+                rest, place = plan.strings.find(value)[1], plan.text
+            elif kind is datetime:
+                rest, place = exact_time(value)[1], plan.time
+            if rest and place != plan.present:
+                found[place] = rest
+        return found
