@@ -48,6 +48,8 @@ def kill_once(path: Path, mode: str, seed: int) -> int:
         for number, line in enumerate(process.stdout):
             if number == lines:
                 process.send_signal(signal.SIGKILL)
+            if not line.startswith("kept "):
+                pytest.fail(f"seed {seed}: the child said {line!r}")
             acknowledged = int(line.removeprefix("kept "))
     check(path, acknowledged)
     return acknowledged
