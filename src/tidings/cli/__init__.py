@@ -1,0 +1,113 @@
+"""The command line: `tidings COMMAND`.
+
+One file per command, each with `register(app)`. A command's module is imported only when it
+is called, so that `tidings --help` answers at once; until then its name and one line of help
+stand in for it (a test compares them with the command's own).
+
+Exit codes: 0 fine; 1 the answer is no; 2 bad input or usage; 3 the environment; 70 a defect of
+ours; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Collection, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import typer.core
+
+# name -> the first line of its help. The module is tidings.cli.<name>.
+COMMANDS = {
+    "filter": "Check, evaluate, explain and compare filters.",
+    "match": "Find the events that a filter, or a file of subscriptions, accepts.",
+    "bench": "Run a benchmark beside its peers and print the ratios.",
+    "version": "Print the version of Tidings and of what it runs on.",
+}
+
+SUMMARY = "Content-based publish/subscribe: each matching event, once, to everyone who asked for it."
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code is returned, never raised."""
+    from tidings.cli._output import guarded
+
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    return guarded(lambda: _run(words))
+
+
+def _run(words: list[str]) -> None:
+    import typer.main
+
+    first = next((word for word in words if not word.startswith("-")), "")
+    completing = "_TIDINGS_COMPLETE" in os.environ
+    app = build(COMMANDS if completing else {first} & COMMANDS.keys())
+    typer.main.get_command(app)(args=words, prog_name="tidings")
+
+
+def build(loaded: Collection[str]) -> typer.Typer:
+    """The application with the named commands whole and a stand-in for each of the others."""
+    import typer
+
+    app = typer.Typer(
+        name="tidings",
+        cls=_group(),
+        help=SUMMARY,
+        no_args_is_help=True,
+        rich_markup_mode="rich",
+        context_settings={"help_option_names": ["-h", "--help"]},
+        epilog="Exit codes: 0 fine, 1 the answer is no, 2 bad input, 3 the environment, 70 a defect of ours.",
+    )
+    app.callback()(_root())
+    for name, summary in COMMANDS.items():
+        if name in loaded:
+            import_module(f"tidings.cli.{name}").register(app)
+        else:
+            app.command(name, help=summary)(_stand_in())
+    return app
+
+
+def _stand_in() -> Callable[[], None]:
+    def stand_in() -> None:
+        raise AssertionError("a stand-in is listed, never run")
+
+    return stand_in
+
+
+def _group() -> type[typer.core.TyperGroup]:
+    """The root's class: a reader that goes away ends the command before Typer makes it an error."""
+    from typer.core import TyperGroup
+
+    from tidings.cli._output import ReaderGone
+
+    class Root(TyperGroup):
+        def invoke(self, ctx: Any) -> Any:
+            try:
+                result = super().invoke(ctx)
+                sys.stdout.flush()
+            except BrokenPipeError:
+                raise ReaderGone from None
+            return result
+
+    return Root
+
+
+def _root() -> Callable[..., None]:
+    """Options of `tidings` itself."""
+    import typer
+
+    def show(wanted: bool) -> None:
+        if wanted:
+            from tidings._version import __version__
+
+            print(f"tidings {__version__}")
+            raise typer.Exit
+
+    option = typer.Option(False, "--version", callback=show, is_eager=True, help="Print the version and end.")
+
+    def root(version: bool = option) -> None:
+        del version  # its callback did the work
+
+    return root

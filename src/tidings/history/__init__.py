@@ -1,0 +1,1 @@
+"""Histories: what happened in a run, written down and judged."""

@@ -1,0 +1,61 @@
+# Every target does the set-up it needs; only Python 3.11 or newer and make have to be there.
+#   make demo     show the product at work          make test     run the tests
+#   make help     list the rest
+# Settings: PYTHON=<interpreter>  WORKERS=<test processes>  ARGS=<passed on to the command>
+
+SHELL   := /bin/sh
+VENV    := .venv
+READY   := $(VENV)/ready
+WORKERS ?= auto
+ARGS    ?=
+
+# The environment's own interpreter, and Java for Spark where the machine has none.
+RUN     := . $(VENV)/environment && $(VENV)/bin/python
+
+# A copied or moved tree keeps a .venv that points elsewhere: then it is made anew.
+INTACT  := $(shell sh scripts/intact.sh $(VENV) || echo stale)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint format bench soak studies docs clean stale
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' Makefile | expand -t 18
+
+$(READY): pyproject.toml constraints.txt scripts/setup.py $(INTACT)
+	@python=$$(PYTHON="$(PYTHON)" sh scripts/find_python.sh) && "$$python" scripts/setup.py $(VENV)
+
+stale:
+
+setup: $(READY) ## make .venv and install everything
+	@echo "$(VENV) is ready"
+
+demo: $(READY) ## show the product at work, in about a minute
+	@$(RUN) -m tidings demo $(ARGS)
+
+test: $(READY) ## run the tests (soak tests apart)
+	@$(RUN) -m pytest -n $(WORKERS) --maxprocesses 8 --dist loadgroup -m "not soak" $(ARGS)
+
+lint: $(READY) ## ruff and mypy --strict
+	@$(RUN) -m ruff check .
+	@$(RUN) -m ruff format --check .
+	@$(RUN) -m mypy
+
+format: $(READY) ## let ruff rewrite what it can
+	@$(RUN) -m ruff check --fix .
+	@$(RUN) -m ruff format .
+
+bench: $(READY) ## run the benchmarks beside their peers
+	@$(RUN) -m tidings bench --all $(ARGS)
+
+soak: $(READY) ## run the long tests
+	@$(RUN) -m pytest -n $(WORKERS) --maxprocesses 8 --dist loadgroup -m soak --timeout 0 $(ARGS)
+
+studies: $(READY) ## run the studies of the papers' claims
+	@$(RUN) -m tidings study run --all $(ARGS)
+
+docs: $(READY) ## regenerate the generated pages and check every link
+	@$(RUN) scripts/docs.py $(ARGS)
+
+clean: ## remove the environment, caches and build output
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,126 @@
+"""Relations between filters: covers, overlaps, equivalent; and their intersection.
+
+Rules
+- `covers` never says yes wrongly. It is complete for conjunctions of simple constraints (=, !=, IN,
+  ranges, prefixes, LIKE, topics, EXISTS, IS NULL, booleans, types), and for unions of them within a
+  budget of search steps.
+- `overlaps` never says no wrongly.
+- The `decide_` forms answer None where regular expressions, residuals or the budget hide the truth.
+- A residual is covered by an equal one of the same dialect only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidings.algebra import region as rg
+from tidings.algebra.express import conjunction_of, distinct
+from tidings.algebra.gaps import Search, grid_of
+from tidings.algebra.region import Region, region_of, regions_of
+from tidings.errors import FilterError, FilterLimitError
+from tidings.model.filter import Conjunction, Filter
+
+MAX_CONJUNCTIONS = 4096  # of an intersection
+ALL_PAIRS = 256  # conjunctions up to which every pair is compared
+UNION_BUDGET = 20_000  # steps of the search for a gap in a union; more decides larger disjunctions
+
+
+def covers(wide: Filter, narrow: Filter) -> bool:
+    """Is every event that `narrow` accepts surely accepted by `wide`?"""
+    return decide_covers(wide, narrow) is True
+
+
+def decide_covers(wide: Filter, narrow: Filter) -> bool | None:
+    """Does `wide` accept every event that `narrow` accepts? None: not known."""
+    larges = regions_of(wide)
+    unknown = False
+    for small in regions_of(narrow):
+        verdict = decide_within_union(small, larges)
+        if verdict is False:
+            return False
+        unknown = unknown or verdict is None
+    return None if unknown else True
+
+
+def decide_within_union(small: Region, larges: tuple[Region, ...]) -> bool | None:
+    """Is the small region inside the union of the large ones?"""
+    unknown = False
+    for large in larges:
+        verdict = rg.decide_within(small, large)
+        if verdict:
+            return True
+        unknown = unknown or verdict is None
+    if len(larges) < 2:
+        return None if unknown else bool(small.is_empty)
+    grid = grid_of(small, larges)
+    search = Search(grid, UNION_BUDGET)
+    gap = search.run()
+    if gap is not None and gap.certain and small.is_empty is False:
+        return False
+    return True if gap is None and not search.is_exhausted else None
+
+
+def overlaps(one: Filter, other: Filter) -> bool:
+    """Can there be an event that both accept? Yes when in doubt."""
+    return decide_overlaps(one, other) is not False
+
+
+def decide_overlaps(one: Filter, other: Filter) -> bool | None:
+    """Is there an event that both accept? None: not known."""
+    unknown = False
+    for first in regions_of(one):
+        for second in regions_of(other):
+            empty = rg.intersection(first, second).is_empty
+            if empty is False:
+                return True
+            unknown = unknown or empty is None
+    return None if unknown else False
+
+
+def equivalent(one: Filter, other: Filter) -> bool:
+    """Do both surely accept the same events?"""
+    return covers(one, other) and covers(other, one)
+
+
+def decide_equivalent(one: Filter, other: Filter) -> bool | None:
+    """Do both accept the same events? None: not known."""
+    there, back = decide_covers(one, other), decide_covers(other, one)
+    if there is False or back is False:
+        return False
+    return True if there and back else None
+
+
+def intersect(one: Filter, other: Filter) -> Filter:
+    """The filter that accepts what both accept, exactly."""
+    if one.dialect != other.dialect:
+        raise FilterError(
+            f"a filter of dialect {one.dialect!r} and one of dialect {other.dialect!r} cannot be joined",
+            hint="write both in one dialect, or test the event against each",
+        )
+    if len(one.conjunctions) * len(other.conjunctions) > MAX_CONJUNCTIONS:
+        raise FilterLimitError(
+            f"joining {len(one.conjunctions)} conjunctions with {len(other.conjunctions)} passes the limit "
+            f"of {MAX_CONJUNCTIONS}",
+            hint="split the filter into several subscriptions",
+        )
+    joined = [
+        both
+        for first in one.conjunctions
+        for second in other.conjunctions
+        if (both := conjunction_of(first, second, dialect=one.dialect)) is not None
+    ]
+    return Filter(f"({one.text}) AND ({other.text})", without_covered(joined, one.dialect), one.dialect)
+
+
+def without_covered(conjunctions: Sequence[Conjunction], dialect: str) -> tuple[Conjunction, ...]:
+    """The conjunctions that no other one covers; of equals, the first. Of very many, all but doubles."""
+    if len(conjunctions) > ALL_PAIRS:
+        return distinct(tuple(conjunctions))
+    regions = [region_of(conjunction, dialect) for conjunction in conjunctions]
+    kept: list[int] = []
+    for place, region in enumerate(regions):
+        if any(rg.decide_within(region, regions[other]) for other in kept):
+            continue
+        kept = [other for other in kept if not rg.decide_within(regions[other], region)]
+        kept.append(place)
+    return tuple(conjunctions[place] for place in kept)

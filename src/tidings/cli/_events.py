@@ -1,0 +1,170 @@
+"""Reading JSON lines and turning objects into events.
+
+An object with `specversion` is a CloudEvent. Any other object is an event's attributes; in it
+`id source type time topic` are the event's own, as everywhere. An event without an id gets the
+number of its line, from 0. Arrays are no attribute values: filters do not see them.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from tidings.errors import EventError, InputError
+from tidings.model.event import RESERVED, Event, make_event
+from tidings.model.topic import check_topic
+
+STDIN = "-"
+CONTEXT = frozenset(
+    [
+        "specversion",
+        "id",
+        "source",
+        "type",
+        "time",
+        "subject",
+        "datacontenttype",
+        "dataschema",
+        "data",
+        "data_base64",
+    ]
+)
+UNKNOWN_SOURCE = "command line"
+
+
+def lines(path: str) -> Iterator[tuple[int, str]]:
+    """(number from 0, text) of every line; `-` is standard input."""
+    if path == STDIN:
+        yield from _numbered(sys.stdin)
+        return
+    with Path(path).open(encoding="utf-8", errors="replace") as file:
+        yield from _numbered(file)
+
+
+def filled_lines(path: str) -> Iterator[tuple[int, str]]:
+    """The lines that are not blank; blank ones still count."""
+    return ((number, text) for number, text in lines(path) if text.strip())
+
+
+def _numbered(file: Iterable[str]) -> Iterator[tuple[int, str]]:
+    return ((number, line.rstrip("\n")) for number, line in enumerate(file))
+
+
+def json_object(text: str, where: str) -> dict[str, Any]:
+    """The object on a line, or an `InputError` that says where it is wrong."""
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{where}: not JSON: {error.msg} at column {error.colno}") from None
+    except RecursionError:
+        raise InputError(f"{where}: JSON nested too deeply") from None
+    if not isinstance(value, dict):
+        raise InputError(f"{where}: a JSON object was expected, not {_name(value)}")
+    return value
+
+
+def _name(value: Any) -> str:
+    names = {list: "an array", str: "a string", bool: "true or false", type(None): "null"}
+    return names.get(type(value), "a number")
+
+
+def whole_object(path: str) -> dict[str, Any]:
+    """One JSON object that fills a file (or standard input)."""
+    text = sys.stdin.read() if path == STDIN else Path(path).read_text(encoding="utf-8", errors="replace")
+    return json_object(text, "standard input" if path == STDIN else path)
+
+
+def event_id(given: Mapping[str, Any], number: int) -> str:
+    """What this event is called in results: its own id, or the number of its line."""
+    id = given.get("id")
+    return str(number) if id is None else id if isinstance(id, str) else json.dumps(id)
+
+
+def event_of(given: Mapping[str, Any], number: int = 0) -> Event:
+    """The event that a JSON object stands for; `EventError` when it stands for none."""
+    try:
+        return _cloud_event(given, number) if "specversion" in given else _plain_event(given, number)
+    except RecursionError:
+        raise EventError("an event that is nested too deeply") from None
+
+
+def _plain_event(given: Mapping[str, Any], number: int) -> Event:
+    return make_event(
+        _without_arrays({name: value for name, value in given.items() if name not in RESERVED}),
+        source=_text(given, "source") or UNKNOWN_SOURCE,
+        id=event_id(given, number),
+        topic=_text(given, "topic"),
+        type=_lineage(given.get("type")),
+        time=_time(given.get("time")),
+    )
+
+
+def _without_arrays(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: _without_arrays(value) if isinstance(value, dict) else value
+        for name, value in given.items()
+        if not isinstance(value, list)
+    }
+
+
+def view_of(given: Mapping[str, Any], number: int = 0) -> Mapping[str, Any]:
+    """What a filter sees of the event, and nothing that was only made up for it."""
+    view = event_of(given, number).view
+    return {name: value for name, value in view.items() if name not in ("id", "source") or name in given}
+
+
+def _cloud_event(given: Mapping[str, Any], number: int) -> Event:
+    """Extensions and the members of a JSON `data` are attributes; `subject` carries the topic.
+
+    A context attribute wins over a member of the same name, which stays reachable as data.NAME.
+    """
+    attributes = {name: value for name, value in given.items() if name not in CONTEXT}
+    data = given.get("data")
+    hidden: dict[str, Any] = {}
+    for name, value in data.items() if isinstance(data, dict) else ():
+        (hidden if name in attributes or name in CONTEXT or name in RESERVED else attributes)[name] = value
+    if hidden:
+        attributes["data"] = hidden
+    topic = _text(given, "subject")
+    if topic is not None and not _is_topic(topic):
+        attributes["subject"], topic = topic, None
+    own = {name: given[name] for name in ("id", "source", "type", "time") if name in given}
+    return _plain_event({**attributes, **own, "topic": topic}, number)
+
+
+def _is_topic(text: str) -> bool:
+    try:
+        check_topic(text)
+    except EventError:
+        return False
+    return True
+
+
+def _text(given: Mapping[str, Any], name: str) -> str | None:
+    value = given.get(name)
+    if value is not None and not isinstance(value, str):
+        raise EventError(f"{name!r} is {_name(value)}", hint=f"the event's {name} is a string")
+    return value
+
+
+def _lineage(given: Any) -> tuple[str, ...]:
+    names = [given] if isinstance(given, str) else given or []
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise EventError(
+            "'type' is neither a string nor a list of strings", hint="the type first, then its ancestors"
+        )
+    return tuple(names)
+
+
+def _time(given: Any) -> datetime | None:
+    if given is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(given)
+    except (TypeError, ValueError):
+        raise EventError(f"'time' is {given!r}", hint="write it as 2026-01-31T12:00:00Z") from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

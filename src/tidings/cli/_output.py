@@ -1,0 +1,201 @@
+"""What every command shares: exit codes, errors without a traceback, JSON lines, progress.
+
+Rules
+- Results go to standard output, everything else to standard error.
+- A terminal gets colour unless NO_COLOR is set; a pipe gets plain text.
+- Whatever Tidings raises on purpose becomes a message and a hint; anything else is a defect of
+  ours, and says how to report it. `TIDINGS_TRACEBACK=1` shows the traceback.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from enum import IntEnum
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from tidings.errors import FilterSyntaxError, TidingsError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+PLAIN_WIDTH = 100  # columns where there is no terminal to ask
+
+
+class Exit(IntEnum):
+    FINE = 0
+    NO = 1  # the answer to the question is no
+    BAD_INPUT = 2  # what was handed over is wrong: arguments, files, filters, events
+    ENVIRONMENT = 3  # a disk, a package, a permission
+    DEFECT = 70  # ours
+    INTERRUPTED = 130
+
+
+EXIT_OF_BLAME = {
+    "input": Exit.BAD_INPUT,
+    "caller": Exit.BAD_INPUT,
+    "environment": Exit.ENVIRONMENT,
+    "tidings": Exit.DEFECT,
+}
+
+
+class ReaderGone(Exception):
+    """Whoever read standard output has closed it (`| head`); nobody is to blame."""
+
+
+def guarded(run: Callable[[], None]) -> int:
+    """Run a command; errors become a message on standard error and an exit code."""
+    try:
+        run()
+    except SystemExit as end:
+        return _flushed(end.code if isinstance(end.code, int) else Exit.FINE)
+    except (BrokenPipeError, ReaderGone):
+        return _silenced()
+    except KeyboardInterrupt:
+        return Exit.INTERRUPTED
+    except (TidingsError, OSError) as error:
+        if os.environ.get("TIDINGS_TRACEBACK"):
+            traceback.print_exc()
+        return show_error(error)
+    except Exception as error:  # the last line of defence: no traceback in a user's face
+        return _defect(error)
+    return _flushed(Exit.FINE)
+
+
+def _flushed(code: int) -> int:
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return _silenced()
+    return code
+
+
+def _silenced() -> int:
+    """The reader went away (`| head`): nothing more can be said, and nothing is wrong."""
+    # The interpreter flushes standard output once more at exit; that must not fail again.
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+    return Exit.FINE
+
+
+def show_error(error: TidingsError | OSError) -> int:
+    """Message, caret and hint on standard error; the exit code to end with."""
+    if isinstance(error, OSError):
+        name = f"{error.filename}: " if error.filename else ""
+        say_error(f"{name}{error.strerror or error}")
+        missing = isinstance(error, FileNotFoundError | IsADirectoryError | NotADirectoryError)
+        return Exit.BAD_INPUT if missing else Exit.ENVIRONMENT
+    say_error(error.message)
+    if isinstance(error, FilterSyntaxError):
+        print(_indented(error.caret()), file=sys.stderr)
+    if error.hint:
+        print(f"  hint: {error.hint}", file=sys.stderr)
+    return EXIT_OF_BLAME[error.blame]
+
+
+def _indented(text: str) -> str:
+    return "\n".join("  " + line for line in text.split("\n"))
+
+
+def say_error(message: str) -> None:
+    errors().print(f"[bold red]error:[/] {_escaped(message)}", soft_wrap=True)
+
+
+def say(message: str) -> None:
+    """A remark that is no result."""
+    errors().print(_escaped(message), soft_wrap=True)
+
+
+def _escaped(text: str) -> str:
+    from rich.markup import escape
+
+    return escape(text)
+
+
+def _defect(error: Exception) -> int:
+    if os.environ.get("TIDINGS_TRACEBACK"):
+        traceback.print_exc()
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    say_error(f"a defect in Tidings: {type(error).__name__}: {error}")
+    say(f"  at {place.name}, line {place.lineno} of {os.path.basename(place.filename)}")  # noqa: PTH119
+    say("  Please report it, with the command and what TIDINGS_TRACEBACK=1 prints.")
+    return Exit.DEFECT
+
+
+# The two consoles
+
+
+@cache
+def console() -> Console:
+    """Standard output for people."""
+    return _console(stderr=False)
+
+
+@cache
+def errors() -> Console:
+    return _console(stderr=True)
+
+
+def _console(*, stderr: bool) -> Console:
+    from rich.console import Console
+
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() or "COLUMNS" in os.environ else PLAIN_WIDTH
+    return Console(stderr=stderr, width=width, highlight=False)
+
+
+# JSON
+
+
+def print_json(value: Any) -> None:
+    """One line of JSON on standard output."""
+    sys.stdout.write(json_line(value))
+
+
+def json_line(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=_json_value, allow_nan=False) + "\n"
+
+
+def _json_value(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return timestamp(value)
+    raise TypeError(f"{type(value).__name__} has no JSON form here")
+
+
+def json_number(value: Any) -> Any:
+    """JSON knows no infinity: it is written as text."""
+    return (
+        ("forever" if value > 0 else "-forever") if isinstance(value, float) and math.isinf(value) else value
+    )
+
+
+def timestamp(moment: datetime) -> str:
+    return moment.isoformat().replace("+00:00", "Z")
+
+
+# Progress
+
+
+@contextmanager
+def progress(what: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
+    """A bar on standard error while the block runs; call what it yields with the steps done.
+
+    Only a terminal sees it, so scripts and logs stay clean.
+    """
+    if not sys.stderr.isatty():
+        yield lambda steps: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=errors(), transient=True) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda steps: bar.advance(task, steps)

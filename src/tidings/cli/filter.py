@@ -1,0 +1,209 @@
+"""`tidings filter check | eval | explain | covers`: everything one can ask of a filter.
+
+`eval` and `covers --json` are contracts (see ARCHITECTURE.md, doors for outside judges).
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from tidings.cli._events import STDIN, event_of, json_object, lines, view_of, whole_object
+from tidings.cli._output import Exit, console, json_line, print_json, say, say_error, show_error
+from tidings.cli._usage import JSON_HELP, Dialect, examples
+from tidings.errors import FilterError, FilterSyntaxError, TidingsError
+
+Expression = Annotated[str, typer.Argument(metavar="FILTER", help="The filter's text.", show_default=False)]
+Meaning = Annotated[
+    Dialect, typer.Option("--dialect", "-d", help="Which meaning the text has: tidings or cesql.")
+]
+Json = Annotated[bool, typer.Option("--json", help=JSON_HELP)]
+STOCK = "\"StockName = 'IBM' AND change < -3\""
+
+
+def register(app: typer.Typer) -> None:
+    group = typer.Typer(no_args_is_help=True)
+    group.command("check", epilog=examples(f"tidings filter check {STOCK}"))(check)
+    group.command(
+        "eval",
+        epilog=examples(
+            f'echo \'{{"StockName": "IBM", "change": -4}}\' | tidings filter eval {STOCK} --event -',
+            "tidings filter eval < cases.jsonl",
+        ),
+    )(evaluate)
+    group.command("explain", epilog=examples(f"tidings filter explain {STOCK} --event quote.json"))(explain)
+    group.command("covers", epilog=examples("tidings filter covers 'price > 5' 'price > 10' --json"))(covers)
+    app.add_typer(group, name="filter", help="Check, evaluate, explain and compare filters.")
+
+
+def check(text: Expression, dialect: Meaning = Dialect.TIDINGS, as_json: Json = False) -> None:
+    """Check a filter and show its normal form.
+
+    Ends with 2 when it does not parse and with 1 when it parses but can never be true.
+    With --json a filter that does not parse is described on standard output too.
+    """
+    from tidings.language import parse_filter, print_filter
+
+    try:
+        filter = parse_filter(text, dialect=dialect.value)
+    except FilterError as error:
+        if as_json:
+            print_json({"ok": False, "error": _described(error)})
+        raise
+    constraints = sum(len(c.constraints) for c in filter.conjunctions)
+    residuals = sum(len(c.residuals) for c in filter.conjunctions)
+    if as_json:
+        print_json(
+            {
+                "ok": True,
+                "dialect": filter.dialect,
+                "normal_form": print_filter(filter),
+                "conjunctions": len(filter.conjunctions),
+                "constraints": constraints,
+                "residuals": residuals,
+                "never_true": filter.is_never_true,
+                "always_true": filter.is_always_true,
+                "digest": filter.digest,
+            }
+        )
+    else:
+        print(print_filter(filter))
+        note = (
+            "can never be true"
+            if filter.is_never_true
+            else "accepts every event"
+            if filter.is_always_true
+            else ""
+        )
+        count = f"{_count(len(filter.conjunctions), 'conjunction')}, {_count(constraints, 'constraint')}"
+        say(f"{note or 'fine'}: {count}, {_count(residuals, 'residual')}")
+    if filter.is_never_true:
+        raise typer.Exit(Exit.NO)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
+def _described(error: FilterError) -> dict[str, Any]:
+    described: dict[str, Any] = {"code": error.code, "message": error.message, "hint": error.hint}
+    if isinstance(error, FilterSyntaxError):
+        described |= {"line": error.line, "column": error.column, "expected": list(error.expected)}
+        described["suggestion"] = error.suggestion
+    return described
+
+
+def evaluate(
+    text: Annotated[
+        str | None, typer.Argument(metavar="FILTER", help="One expression; without it, JSON lines are read.")
+    ] = None,
+    event: Annotated[
+        str | None, typer.Option("--event", metavar="FILE", help="A JSON event for it; - is standard input.")
+    ] = None,
+    dialect: Meaning = Dialect.TIDINGS,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="The output is JSON always; taken for symmetry.")
+    ] = False,
+) -> None:
+    """Evaluate expressions on events.
+
+    Without FILTER, reads lines {"expression", "event", "dialect"} from standard input.
+    Prints one line {"value", "errors"} for each line read; a parse error is value null and
+    errors \\["parse"]. A line that is no such JSON gives errors \\["input"], and the run goes on
+    and ends with 2.
+    """
+    del as_json
+    if text is not None:
+        given = {} if event is None else whole_object(event)
+        print_json(_evaluated(text, given, dialect.value))
+        return
+    if event is not None:
+        raise typer.BadParameter("--event goes with a FILTER; without one, JSON lines are read")
+    broken = sum(not _evaluate_line(number, line, dialect.value) for number, line in lines(STDIN))
+    if broken:
+        raise typer.Exit(Exit.BAD_INPUT)
+
+
+def _evaluate_line(number: int, line: str, dialect: str) -> bool:
+    """Print the result of one line; False when the line itself is broken."""
+    try:
+        case = json_object(line, f"line {number + 1}")
+        text, given, named = case.get("expression"), case.get("event") or {}, case.get("dialect") or dialect
+        if not isinstance(text, str) or not isinstance(given, dict) or named not in [*Dialect]:
+            say_error(
+                f'line {number + 1}: wanted {{"expression": text, "event": object, "dialect": tidings or cesql}}'
+            )
+            result, fine = {"value": None, "errors": ["input"]}, False
+        else:
+            result, fine = _evaluated(text, given, named), True
+    except TidingsError as error:
+        show_error(error)
+        result, fine = {"value": None, "errors": ["input"]}, False
+    sys.stdout.write(json_line(result))
+    return fine
+
+
+def _evaluated(text: str, given: dict[str, Any], dialect: str) -> dict[str, Any]:
+    from tidings.language import cesql, parse
+    from tidings.language.evaluate import evaluate as meaning
+
+    try:
+        expression = parse(text)
+    except FilterError as error:
+        return {"value": None, "errors": ["parse" if dialect == Dialect.CESQL else error.code]}
+    if dialect == Dialect.CESQL:
+        value, errors = cesql.evaluate(expression, given)
+        return {"value": None if "parse" in errors else value, "errors": list(errors)}
+    return {"value": meaning(expression, view_of(given)), "errors": []}
+
+
+def explain(
+    text: Expression,
+    event: Annotated[
+        str, typer.Option("--event", metavar="FILE", help="The event, as JSON; - is standard input.")
+    ],
+    dialect: Meaning = Dialect.TIDINGS,
+    as_json: Json = False,
+) -> None:
+    """Say why a filter accepts an event or not, constraint by constraint.
+
+    Ends with 1 when the event is not accepted; with --json the verdict is in the JSON alone.
+    """
+    from tidings.language import parse_filter
+    from tidings.matching.explain import explain as explanation
+
+    story = explanation(event_of(whole_object(event)), parse_filter(text, dialect=dialect.value))
+    if as_json:
+        print_json(msgspec.to_builtins(story))
+        return
+    console().print(str(story), markup=False, soft_wrap=True)
+    if not story.accepted:
+        raise typer.Exit(Exit.NO)
+
+
+def covers(
+    wide: Annotated[str, typer.Argument(metavar="F", help="The filter that may cover.")],
+    narrow: Annotated[str, typer.Argument(metavar="G", help="The filter that may be covered.")],
+    dialect: Meaning = Dialect.TIDINGS,
+    as_json: Json = False,
+) -> None:
+    """Does F accept every event that G accepts?
+
+    Prints yes, no or unknown, and ends with 1 unless it is yes.
+    With --json prints {"covers": true | false | "unknown"}, and the verdict is in the JSON alone.
+    """
+    from tidings.algebra import decide_covers
+    from tidings.language import parse_filter
+
+    answer = decide_covers(
+        parse_filter(wide, dialect=dialect.value), parse_filter(narrow, dialect=dialect.value)
+    )
+    if as_json:
+        print_json({"covers": "unknown" if answer is None else answer})
+        return
+    print({True: "yes", False: "no", None: "unknown"}[answer])
+    if not answer:
+        raise typer.Exit(Exit.NO)

@@ -1,0 +1,218 @@
+"""`tidings match`: a grep for events.
+
+Two ways to say what is wanted: `--where FILTER`, which prints the lines that are accepted as
+they came and ends like grep (1 when there was none), and `--subscriptions FILE`, which tells for
+each event whose subscriptions accept it. The second with `--json` is a contract (see
+ARCHITECTURE.md, doors for outside judges).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+from tidings.cli._events import STDIN, event_id, event_of, filled_lines, json_object
+from tidings.cli._output import Exit, json_line, progress, say_error, show_error
+from tidings.cli._usage import JSON_HELP, Dialect, examples
+from tidings.errors import FilterError, FilterSyntaxError, InputError, TidingsError
+from tidings.matching.matcher import Matcher
+from tidings.model.event import Event
+
+BATCH = 1000  # events handed to the matcher at once; more is faster and holds more in memory
+
+
+class Wanted(NamedTuple):
+    """What is looked for: a matcher, and the id of the subscription behind each handle."""
+
+    matcher: Matcher
+    ids: dict[int, Any]
+
+
+class Line(NamedTuple):
+    """One event as it was read."""
+
+    text: str
+    id: str
+    event: Event
+
+
+def register(app: typer.Typer) -> None:
+    shown = examples(
+        "tidings match --where \"StockName LIKE 'M%' AND change >= 1\" quotes.jsonl",
+        "tail -f quotes.jsonl | tidings match --where 'change < -3'",
+        "tidings match --subscriptions subs.jsonl --events quotes.jsonl --json",
+    )
+    app.command("match", epilog=shown)(match)
+
+
+def match(
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="FILES", help="Events as JSON lines; - or none is standard input."),
+    ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--where", "-w", metavar="FILTER", help="Print events that it accepts; repeatable: any of them."
+        ),
+    ] = None,
+    subscriptions: Annotated[
+        str | None, typer.Option("--subscriptions", "-s", metavar="FILE", help='Lines {"id", "filter"}.')
+    ] = None,
+    events: Annotated[
+        list[str] | None, typer.Option("--events", "-e", metavar="FILE", help="The same as FILES.")
+    ] = None,
+    count: Annotated[
+        bool, typer.Option("--count", "-c", help="Print only how many events are accepted.")
+    ] = False,
+    invert: Annotated[
+        bool, typer.Option("--invert", "-v", help="With --where: the events that are not accepted.")
+    ] = False,
+    dialect: Annotated[
+        Dialect, typer.Option("--dialect", "-d", help="Which meaning filters have: tidings or cesql.")
+    ] = Dialect.TIDINGS,
+    as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
+) -> None:
+    """Find the events that a filter, or a file of subscriptions, accepts.
+
+    Events are JSON lines: plain objects of attributes, or CloudEvents. With --json prints
+    {"event", "subscriptions"} for each event that matches, ids in the order of the file.
+
+    With --where the exit code is that of grep: 0 when an event was printed, 1 when none was.
+    With --subscriptions it is 0. It is 2 when a line was no event; the others are still matched.
+    """
+    if bool(where) == bool(subscriptions):
+        raise typer.BadParameter("give --where FILTER or --subscriptions FILE")
+    if invert and not where:
+        raise typer.BadParameter("--invert goes with --where")
+    wanted = _where(where, dialect.value) if where else _subscriptions(str(subscriptions), dialect.value)
+    sources = [*(files or []), *(events or [])] or [STDIN]
+    run = _Run(wanted, as_json=as_json, count=count, invert=invert, plain=bool(where))
+    for name in sources:
+        run.file(name)
+    run.finish()
+
+
+class _Run:
+    """One pass over the events, in batches, printing as it goes."""
+
+    def __init__(self, wanted: Wanted, *, as_json: bool, count: bool, invert: bool, plain: bool) -> None:
+        self.wanted = wanted
+        self.as_json = as_json
+        self.quiet = count
+        self.invert = invert
+        self.plain = plain
+        self.found = 0
+        self.broken = 0
+
+    def file(self, name: str) -> None:
+        with progress(f"matching {name}") as advance:
+            # What is typed or piped line by line must answer line by line.
+            size = 1 if name == STDIN else BATCH
+            for batch in _batches(self._read(name), size):
+                self._match(batch)
+                advance(len(batch))
+
+    def _read(self, name: str) -> Iterator[Line]:
+        for number, text in filled_lines(name):
+            where = f"{'standard input' if name == STDIN else name}, line {number + 1}"
+            try:
+                given = json_object(text, where)
+                yield Line(text, event_id(given, number), event_of(given, number))
+            except InputError as error:
+                self.broken += 1
+                if not error.message.startswith(where):
+                    say_error(where)
+                show_error(error)
+
+    def _match(self, batch: Sequence[Line]) -> None:
+        offsets, handles = self.wanted.matcher.match_batch([line.event for line in batch])
+        for place, line in enumerate(batch):
+            hits = handles[offsets[place] : offsets[place + 1]]
+            if bool(len(hits)) is not self.invert:
+                self.found += 1
+                self._print(line, hits)
+        sys.stdout.flush()
+
+    def _print(self, line: Line, hits: Sequence[int]) -> None:
+        if self.quiet:
+            return
+        ids = [self.wanted.ids[int(handle)] for handle in hits]
+        if self.as_json:
+            sys.stdout.write(json_line({"event": line.id, "subscriptions": ids}))
+        elif self.plain:
+            sys.stdout.write(line.text + "\n")
+        else:
+            sys.stdout.write(f"{line.id}: {', '.join(map(str, ids))}\n")
+
+    def finish(self) -> None:
+        if self.quiet:
+            sys.stdout.write(json_line({"count": self.found}) if self.as_json else f"{self.found}\n")
+        if self.broken:
+            raise typer.Exit(Exit.BAD_INPUT)
+        if self.plain and not self.found:
+            raise typer.Exit(Exit.NO)
+
+
+def _batches(items: Iterator[Line], size: int) -> Iterator[list[Line]]:
+    batch: list[Line] = []
+    for item in items:
+        batch.append(item)
+        if len(batch) >= size:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def _matcher() -> Matcher:
+    from tidings.matching.small import SmallMatcher
+
+    return SmallMatcher()
+
+
+def _where(filters: Sequence[str], dialect: str) -> Wanted:
+    from tidings.language import parse_filter
+
+    matcher = _matcher()
+    return Wanted(matcher, {matcher.add(parse_filter(text, dialect=dialect)): text for text in filters})
+
+
+def _subscriptions(name: str, dialect: str) -> Wanted:
+    """All subscriptions of a file; one that is wrong ends the run before anything is matched."""
+    from tidings.language import parse_filter
+
+    matcher = _matcher()
+    ids: dict[int, Any] = {}
+    with progress(f"reading {name}") as advance:
+        for number, text in filled_lines(name):
+            where = f"{name}, line {number + 1}"
+            given = json_object(text, where)
+            meaning = given.get("dialect", dialect)
+            if "id" not in given or not isinstance(given.get("filter"), str) or meaning not in [*Dialect]:
+                raise InputError(
+                    f'{where}: wanted {{"id": ..., "filter": text, "dialect": tidings or cesql}}'
+                )
+            try:
+                filter = parse_filter(given["filter"], dialect=meaning)
+            except FilterError as error:
+                raise _placed(error, where) from None
+            ids[matcher.add(filter)] = given["id"]
+            advance(1)
+    return Wanted(matcher, ids)
+
+
+def _placed(error: FilterError, where: str) -> TidingsError:
+    """The same error, saying in which line of the file the filter stands."""
+    if isinstance(error, FilterSyntaxError):
+        return FilterSyntaxError(
+            f"{where}: {error.problem}",
+            text=error.text,
+            offset=error.offset,
+            expected=error.expected,
+            suggestion=error.suggestion,
+        )
+    return type(error)(f"{where}: {error.message}", hint=error.hint)

@@ -1,0 +1,88 @@
+"""Which filters accept an event: the same language as everywhere, asked from text.
+
+`FilterIndex` answers for many filters at once with one small idea: a filter all of whose
+conjunctions fix some attribute to a value is looked up by that value; the others are tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from functools import lru_cache
+from typing import Any
+
+from tidings.errors import FilterError, HistoryError
+from tidings.language import read_filter
+from tidings.language.evaluate import accepts
+from tidings.model.constraint import Equals, OneOf
+from tidings.model.event import Event
+from tidings.model.filter import Conjunction, Filter
+from tidings.model.value import kind_of
+
+_REMEMBERED = 1 << 17  # filters; more are parsed again
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def filter_of(text: str, dialect: str) -> Filter:
+    """The filter of a subscription in a history."""
+    try:
+        return read_filter(text, dialect)
+    except FilterError as error:
+        raise HistoryError(f"the history holds a filter that cannot be read: {text!r}: {error}") from None
+
+
+def accepts_event(text: str, dialect: str, event: Event) -> bool:
+    return accepts(filter_of(text, dialect), event)
+
+
+def event_of(
+    source: str, event: str, attributes: Mapping[str, Any], topic: str | None, type: tuple[str, ...]
+) -> Event:
+    """The event as filters see it; its own time travelled among the attributes."""
+    own = dict(attributes)
+    time = own.pop("time", None)
+    return Event(source=source, id=event, attributes=own, topic=topic, type=type, time=time)
+
+
+class FilterIndex:
+    """Distinct filters, each with a number, and the numbers of those that accept an event."""
+
+    def __init__(self, filters: Iterable[tuple[str, str]]) -> None:
+        self._filters = [filter_of(text, dialect) for text, dialect in filters]
+        self._by_value: dict[str, dict[Hashable, list[int]]] = {}
+        self._others: list[int] = []
+        for number, filter in enumerate(self._filters):
+            self._place(number, filter)
+
+    def accepting(self, event: Event) -> list[int]:
+        """In rising order, each once."""
+        found = set(self._others)
+        for attribute, numbers in self._by_value.items():
+            value = event.view.get(attribute)
+            if value is not None:
+                found.update(numbers.get(_key(value), ()))
+        return [number for number in sorted(found) if accepts(self._filters[number], event)]
+
+    def _place(self, number: int, filter: Filter) -> None:
+        fixed = [found for conjunction in filter.conjunctions if (found := _fixed(conjunction))]
+        if len(fixed) < len(filter.conjunctions):
+            self._others.append(number)
+            return
+        for attribute, values in fixed:
+            numbers = self._by_value.setdefault(attribute, {})
+            for value in values:
+                numbers.setdefault(_key(value), []).append(number)
+
+
+def _fixed(conjunction: Conjunction) -> tuple[str, tuple[Any, ...]] | None:
+    """An attribute of the conjunction that must have one of a few values."""
+    for constraint in conjunction.constraints:
+        if isinstance(constraint, Equals):
+            return constraint.attribute, (constraint.value,)
+        if isinstance(constraint, OneOf):
+            return constraint.attribute, tuple(constraint.values)
+    return None
+
+
+def _key(value: Any) -> Hashable:
+    """Equal keys for equal values of one kind; in Python 1 == True, in filters not."""
+    return (kind_of(value), value)

@@ -1,0 +1,246 @@
+"""A history taken apart: one small record for each kind of row, so that a check holds little.
+
+The first tables of a check. Ids are shared, absent sources are empty text, a row without a
+subscription speaks of its process's only one. A row that cannot be judged is an error here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from sys import intern
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from tidings.errors import HistoryError
+from tidings.history.schema import (
+    AVAIL,
+    CRASH,
+    DEAD,
+    DETACH,
+    DROP,
+    NTFY,
+    OK,
+    PUB,
+    RECV,
+    REDELIVERY,
+    SUB,
+    USUB,
+    VIEW,
+    Row,
+)
+from tidings.model.filter import TIDINGS
+
+
+class Operation(msgspec.Struct, frozen=True, gc=False):
+    """A subscriber did something: `sub`, `usub`, or it crashed (then for all its subscriptions)."""
+
+    run: str
+    process: str
+    time: float
+    op: str
+    subscription: str
+    filter: str | None
+    dialect: str
+    outcome: str
+    detach: bool
+    broker: str
+
+
+class Publishing(msgspec.Struct, frozen=True, gc=False):
+    """One try to publish an event."""
+
+    run: str
+    source: str
+    event: str
+    time: float
+    process: str
+    outcome: str
+    sequence: int | None
+    attributes: dict[str, Any]
+    topic: str | None
+    type: tuple[str, ...]
+    lifetime: float
+    key: str | None
+    expires: float  # absolute; infinite when it has no end
+
+
+class Notice(msgspec.Struct, frozen=True, gc=False):
+    """An event was handed to a subscriber."""
+
+    run: str
+    process: str
+    subscription: str
+    source: str
+    event: str
+    time: float
+    repeated: bool  # on purpose: a redelivery
+    sequence: int | None
+
+
+class Receipt(msgspec.Struct, frozen=True, gc=False):
+    """An event reached a broker or peer."""
+
+    run: str
+    process: str
+    source: str
+    event: str
+    time: float
+
+
+class Arrival(msgspec.Struct, frozen=True, gc=False):
+    """From this time on a broker can deliver the event."""
+
+    run: str
+    broker: str
+    source: str
+    event: str
+    time: float
+
+
+class Loss(msgspec.Struct, frozen=True, gc=False):
+    """An event was dropped by a named policy, or became a dead letter."""
+
+    run: str
+    process: str
+    subscription: str
+    source: str
+    event: str
+    reason: str
+
+
+class Install(msgspec.Struct, frozen=True, gc=False):
+    """A process installed a view of its group."""
+
+    run: str
+    group: str
+    process: str
+    time: float
+    view: int
+    members: tuple[str, ...]
+
+
+Fact: TypeAlias = Operation | Publishing | Notice | Receipt | Arrival | Loss | Install
+FACTS: Final[tuple[type[Fact], ...]] = (Operation, Publishing, Notice, Receipt, Arrival, Loss, Install)
+
+
+def fact_of(row: Row) -> Fact | None:
+    """What the row says, or None when no property asks for it."""
+    if not math.isfinite(row.time):
+        raise HistoryError(f"its time is {row.time!r}", hint="times are seconds")
+    make = _MAKERS.get(row.op)
+    return None if make is None else make(row)
+
+
+def facts_of(rows: Iterable[Row]) -> dict[type[Fact], list[Any]]:
+    """All facts of a history by kind; an error names the row by its place, from 1."""
+    facts: dict[type[Fact], list[Any]] = {kind: [] for kind in FACTS}
+    for number, row in enumerate(rows, 1):
+        try:
+            fact = fact_of(row)
+        except HistoryError as error:
+            raise HistoryError(f"row {number} ({row.op}): {error.message}", hint=error.hint) from None
+        if fact is not None:
+            facts[type(fact)].append(fact)
+    return facts
+
+
+def _operation(row: Row) -> Operation:
+    return Operation(
+        intern(row.run),
+        intern(row.process),
+        row.time,
+        row.op,
+        "" if row.op == CRASH else _subscription(row),
+        row.filter,
+        row.dialect or TIDINGS,
+        row.outcome or OK,
+        row.op == USUB and row.reason == DETACH,
+        row.broker or "",
+    )
+
+
+def _publishing(row: Row) -> Publishing:
+    lifetime = row.lifetime or 0.0
+    if not lifetime >= 0:
+        raise HistoryError(f"its lifetime is {lifetime!r}", hint="seconds, 0, or forever")
+    return Publishing(
+        intern(row.run),
+        _source(row),
+        _event(row),
+        row.time,
+        intern(row.process),
+        row.outcome or OK,
+        row.sequence,
+        row.attributes or {},
+        row.topic,
+        row.type or (),
+        lifetime,
+        row.key,
+        math.inf if row.expires is None else row.expires,
+    )
+
+
+def _notice(row: Row) -> Notice:
+    return Notice(
+        intern(row.run),
+        intern(row.process),
+        _subscription(row),
+        _source(row),
+        _event(row),
+        row.time,
+        row.reason == REDELIVERY,
+        row.sequence,
+    )
+
+
+def _receipt(row: Row) -> Receipt:
+    return Receipt(intern(row.run), intern(row.process), _source(row), _event(row), row.time)
+
+
+def _arrival(row: Row) -> Arrival:
+    return Arrival(intern(row.run), intern(row.process), _source(row), _event(row), row.time)
+
+
+def _loss(row: Row) -> Loss:
+    if not row.reason:
+        raise HistoryError("it has no reason", hint="name the policy or bound that dropped the event")
+    return Loss(
+        intern(row.run), intern(row.process), _subscription(row), _source(row), _event(row), row.reason
+    )
+
+
+def _install(row: Row) -> Install:
+    if row.view is None or row.members is None:
+        raise HistoryError("it has no view number or no members")
+    members = tuple(sorted(row.members))
+    return Install(row.run, row.topic or "", row.process, row.time, row.view, members)
+
+
+def _subscription(row: Row) -> str:
+    return intern(row.process if row.subscription is None else row.subscription)
+
+
+def _source(row: Row) -> str:
+    return "" if row.source is None else intern(row.source)
+
+
+def _event(row: Row) -> str:
+    if row.event is None:
+        raise HistoryError("it names no event")
+    return intern(row.event)
+
+
+_MAKERS: Final[Mapping[str, Callable[[Row], Fact]]] = {
+    SUB: _operation,
+    USUB: _operation,
+    CRASH: _operation,
+    PUB: _publishing,
+    NTFY: _notice,
+    RECV: _receipt,
+    AVAIL: _arrival,
+    DROP: _loss,
+    DEAD: _loss,
+    VIEW: _install,
+}

@@ -1,0 +1,103 @@
+"""Who may be owed what: each promised event beside each interval whose filter accepts it.
+
+What a property then demands of such a `Claim` differs: liveness goes by T_sub and T_diff,
+completeness by the room for a hand-over.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeAlias
+
+import msgspec
+
+from tidings.history.acceptance import FilterIndex
+from tidings.history.facts import Arrival
+from tidings.history.intervals import Interval
+from tidings.history.publications import Publication
+
+
+class Claim(msgspec.Struct, frozen=True, gc=False):
+    """A filter that was surely on accepts an event that was surely published."""
+
+    run: str
+    process: str
+    subscription: str
+    source: str
+    event: str
+    sequence: int
+    published: float
+    lifetime: float
+    ends: float  # of the event for everybody
+    available: float  # from then on it can be handed over
+    broker: str
+    start: float
+    end: float  # the last moment when the subscription was surely on
+    since: float  # the subscription stood from then on, listening or not
+
+    @property
+    def order(self) -> tuple[float, int]:
+        return (self.published, self.sequence)
+
+
+class ClaimIndex:
+    """The intervals of one run by their filter."""
+
+    def __init__(self, intervals: Iterable[Interval]) -> None:
+        by_filter: dict[tuple[str, str], list[Interval]] = {}
+        for interval in intervals:
+            by_filter.setdefault((interval.filter, interval.dialect), []).append(interval)
+        self.filters = FilterIndex(by_filter)
+        self.intervals = list(by_filter.values())
+
+
+Index: TypeAlias = dict[str, ClaimIndex]
+
+
+def index_of(intervals: Iterable[Interval]) -> Index:
+    """For each run an index of the intervals that something can be owed to."""
+    runs: dict[str, list[Interval]] = {}
+    for interval in intervals:
+        if interval.sure:
+            runs.setdefault(interval.run, []).append(interval)
+    return {run: ClaimIndex(own) for run, own in runs.items()}
+
+
+def claims_on(index: Index, publication: Publication) -> Iterator[Claim]:
+    """The intervals that may be owed this event."""
+    own = index.get(publication.run)
+    if own is None or math.isinf(publication.promised):
+        return
+    last_start = publication.published + publication.lifetime
+    for number in own.filters.accepting(publication.content()):
+        for interval in own.intervals[number]:
+            early = interval.start > last_start and interval.since > publication.published
+            if not early and interval.sure_end >= publication.published:
+                yield _claim(publication, interval)
+
+
+def _claim(publication: Publication, interval: Interval) -> Claim:
+    return Claim(
+        publication.run,
+        interval.process,
+        interval.subscription,
+        publication.source,
+        publication.event,
+        -1 if publication.sequence is None else publication.sequence,
+        publication.published,
+        publication.lifetime,
+        publication.ends,
+        publication.promised,
+        interval.broker,
+        interval.start,
+        interval.sure_end,
+        interval.since,
+    )
+
+
+def arrived(claims: Sequence[Claim], arrivals: Sequence[Arrival]) -> Iterator[Claim]:
+    """The claims of one event at one broker: available once it has reached that broker."""
+    at = min((each.time for each in arrivals), default=-math.inf)
+    for claim in claims:
+        yield msgspec.structs.replace(claim, available=at) if at > claim.available else claim

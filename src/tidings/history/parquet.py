@@ -1,0 +1,162 @@
+"""Histories as Parquet, written and read in row groups: memory stays constant.
+
+`attributes` is JSON text, `type` and `members` are lists of strings, `lifetime` is infinite for
+forever. The version of the schema is in the file's metadata. A directory of Parquet files (as
+Spark writes it) is one history.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from tidings.errors import HistoryError, MissingDependencyError
+from tidings.history.attributes import from_json_values, to_json_values
+from tidings.history.jsonlines import attributes_from_text
+from tidings.history.schema import COLUMNS, OPS, OUTCOMES, VERSION, Row
+
+VERSION_KEY: Final = b"tidings.history"
+BATCH_ROWS: Final = 16_384
+
+_NUMBERS: Final = ("time", "lifetime", "expires")
+_INTEGERS: Final = ("sequence", "view")
+_LISTS: Final = ("type", "members")
+_REQUIRED: Final = ("time", "process", "op")
+_FIELDS: Final = tuple(Row.__struct_fields__)
+
+
+def _arrow() -> Any:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise MissingDependencyError(
+            "histories in Parquet need pyarrow", hint="pip install 'tidings[fast]', or use .jsonl"
+        ) from None
+    return pyarrow
+
+
+def arrow_schema() -> Any:
+    """The schema of the map in Arrow's types."""
+    pa = _arrow()
+    kinds: dict[str, Any] = dict.fromkeys(COLUMNS, pa.string())
+    kinds.update(dict.fromkeys(_NUMBERS, pa.float64()))
+    kinds.update(dict.fromkeys(_INTEGERS, pa.int64()))
+    kinds.update(dict.fromkeys(_LISTS, pa.list_(pa.string())))
+    fields = [pa.field(name, kind, nullable=name not in _REQUIRED) for name, kind in kinds.items()]
+    return pa.schema(fields, metadata={VERSION_KEY: str(VERSION).encode()})
+
+
+class ParquetWriter:
+    """Each batch becomes a row group. Without `close` the file has no footer and is no history."""
+
+    def __init__(self, path: Path) -> None:
+        self._arrow = _arrow()
+        self._schema = arrow_schema()
+        self._writer = self._arrow.parquet.ParquetWriter(path, self._schema, compression="zstd")
+
+    def write_batch(self, rows: Iterable[Row]) -> None:
+        held = list(rows)
+        columns: list[list[Any]] = [[getattr(row, name) for row in held] for name in _FIELDS]
+        place = COLUMNS.index("attributes")
+        columns[place] = [None if value is None else _text_of(value) for value in columns[place]]
+        if not all(map(math.isfinite, columns[COLUMNS.index("time")])):
+            raise HistoryError("a row whose time is not finite cannot be written", hint="times are seconds")
+        batch = self._arrow.RecordBatch.from_arrays(
+            [self._arrow.array(c, t) for c, t in zip(columns, self._schema.types, strict=True)],
+            schema=self._schema,
+        )
+        self._writer.write_batch(batch)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+def read_parquet(path: Path) -> Iterator[Row]:
+    """The rows of the file, or of every part in the directory."""
+    parts = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+    if not parts:
+        raise HistoryError(f"{path}: the directory holds no Parquet file")
+    for part in parts:
+        yield from _read_part(part)
+
+
+def _read_part(path: Path) -> Iterator[Row]:
+    pa = _arrow()
+    try:
+        with pa.parquet.ParquetFile(path) as file:
+            schema = _checked_schema(path, file.schema_arrow)
+            number = 0
+            for batch in file.iter_batches(batch_size=BATCH_ROWS):
+                yield from _rows_of(path, _cast(pa, batch, schema), number)
+                number += batch.num_rows
+    except (pa.ArrowException, OSError) as error:
+        if isinstance(error, FileNotFoundError):
+            raise HistoryError(f"{path}: no such file") from None
+        problem = str(error).splitlines()[0]
+        raise HistoryError(f"{path}: not a whole Parquet file of our schema: {problem}") from None
+
+
+def _checked_schema(path: Path, found: Any) -> Any:
+    version = (found.metadata or {}).get(VERSION_KEY, str(VERSION).encode())
+    if version != str(VERSION).encode():
+        raise HistoryError(
+            f"{path}: written with version {version.decode(errors='replace')} of the schema; "
+            f"this Tidings reads {VERSION}"
+        )
+    foreign = [name for name in found.names if name not in COLUMNS]
+    missing = [name for name in _REQUIRED if name not in found.names]
+    if foreign or missing:
+        problem = f"column {foreign[0]!r} is no column" if foreign else f"column {missing[0]!r} is missing"
+        raise HistoryError(f"{path}: {problem} of a history")
+    ours = arrow_schema()
+    # Nullable here: a null where none may be is told by its row, not by the whole batch.
+    return _arrow().schema([ours.field(name).with_nullable(True) for name in found.names])
+
+
+def _cast(pa: Any, batch: Any, schema: Any) -> Any:
+    """The batch in our own types (a dictionary of strings, or 32-bit numbers, will do)."""
+    return pa.Table.from_batches([batch]).cast(schema)
+
+
+def _rows_of(path: Path, table: Any, start: int) -> Iterator[Row]:
+    names = table.column_names
+    fields = ["from_" if name == "from" else name for name in names]
+    columns = [_values(name, table.column(name)) for name in names]
+    for number, values in enumerate(zip(*columns, strict=True), start + 1):
+        try:
+            yield _checked_row(dict(zip(fields, values, strict=True)))
+        except (HistoryError, TypeError) as error:
+            raise HistoryError(f"{path}: row {number}: {error}") from None
+
+
+def _values(name: str, column: Any) -> list[Any]:
+    if column.null_count == len(column):
+        return [None] * len(column)
+    values: list[Any] = column.to_pylist()
+    if name in _LISTS:
+        return [None if value is None else tuple(value) for value in values]
+    return values
+
+
+def _checked_row(values: dict[str, Any]) -> Row:
+    for name in _REQUIRED:
+        if values[name] is None:
+            raise HistoryError(f"{name} is null")
+    if values["op"] not in OPS:
+        raise HistoryError(f"unknown op {values['op']!r}", hint=f"one of {', '.join(sorted(OPS))}")
+    if values.get("outcome") not in OUTCOMES and values.get("outcome") is not None:
+        raise HistoryError(f"unknown outcome {values['outcome']!r}", hint="ok, refused or unknown")
+    if values.get("run", "") is None:
+        values["run"] = ""
+    if values.get("attributes") is not None:
+        values["attributes"] = from_json_values(attributes_from_text(values["attributes"]))
+    return Row(**values)
+
+
+def _text_of(attributes: dict[str, Any]) -> str:
+    return msgspec.json.encode(to_json_values(attributes)).decode()

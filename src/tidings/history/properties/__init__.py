@@ -1,0 +1,24 @@
+"""The properties of the seeds, each one named definition; `PROPERTIES` has them in the order of the map."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tidings.history.properties.delivery import COMPLETENESS, LIVENESS
+from tidings.history.properties.groups import VIEW_AGREEMENT
+from tidings.history.properties.local import LP1, LP2, LP3, LP4
+from tidings.history.properties.once import MINIMALITY
+from tidings.history.properties.order import FIFO, GAP_FREEDOM
+from tidings.history.properties.parasites import NO_PARASITES
+from tidings.history.properties.property import Property
+from tidings.history.properties.safety import LEGALITY, VALIDITY
+
+PROPERTIES: Final[dict[str, Property]] = {
+    each.name: each
+    for each in (
+        *(LEGALITY, VALIDITY, LIVENESS, COMPLETENESS, MINIMALITY, LP1, LP2, LP3, LP4),
+        *(FIFO, GAP_FREEDOM, VIEW_AGREEMENT, NO_PARASITES),
+    )
+}
+
+__all__ = ["PROPERTIES", "Property"]

@@ -1,0 +1,140 @@
+"""Liveness and completeness: everybody is told what was owed to them.
+
+A `Claim` is a promised event beside an interval whose filter accepts it. These are the rules for
+when a claim is a debt; a debt must be paid by a notification, or be excused by a `drop` or `dead`
+row that names a reason. Not owed at all, and so never claimed or never a debt:
+- an event whose publication was refused or whose outcome is unknown, or to a subscription whose
+  outcome is unknown, or after an unsubscription of unknown outcome;
+- an event after its `expires`, or after a later event of its key;
+- an event without lifetime to a subscription that began or ended in the same instant, since
+  nobody can say which was first;
+- anything while a durable subscription is detached; what came meanwhile is owed when it listens
+  again. What was due after the end of the recording (`until`) is not judged.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+from tidings.history.facts import Loss
+from tidings.history.owed import Claim
+from tidings.history.properties.property import Property
+from tidings.history.relations import Table, Violation
+from tidings.history.story import event_name, on_behalf, seconds, span, violation
+from tidings.history.tables import Bounds, Tables
+from tidings.history.told import Told
+
+
+def is_due(claim: Claim, t_sub: float, t_diff: float, until: float) -> bool:
+    """P3 and P3a: the stable interval [start + T_sub, end] contains [t, t + T_diff], or it meets
+    [t + T_diff, t + lifetime]. (T_sub must leave time for handing over what was available.)"""
+    stable, diffused = claim.start + t_sub, claim.published + t_diff
+    last = min(claim.end, claim.ends, until)
+    if stable <= claim.published and claim.start < claim.published and diffused <= last:
+        return True
+    return max(diffused, stable) <= min(claim.published + claim.lifetime, last)
+
+
+def is_owed(claim: Claim, t_sub: float, t_diff: float, until: float) -> bool:
+    """E-B1: availability and subscription meet, with room for the hand-over (T_diff).
+
+    An event that came while the subscription stood stays available to it (for lifetime 0 that is
+    what being available for T_diff comes to); to others it is available for its lifetime."""
+    stood = claim.since < claim.published and claim.since + t_sub <= claim.published
+    available_until = math.inf if stood else claim.published + claim.lifetime
+    begin = max(claim.available, claim.start + t_sub)
+    end = min(available_until, claim.end, claim.ends, until)
+    return end > begin and end - begin >= t_diff
+
+
+Rule = Callable[[Claim, float, float, float], bool]
+
+
+def unpaid(
+    claims: Sequence[Claim],
+    told: Sequence[Told],
+    losses: Sequence[Loss],
+    *,
+    rule: Rule,
+    anywhere: bool,
+    bounds: Bounds,
+    until: float,
+) -> Iterator[Violation]:
+    """The claims of one hearer on one event: paid, excused, not owed, or a violation.
+
+    P3 asks for a notification anywhere in the history, completeness for one in an interval."""
+    if losses or (told and anywhere) or any(each.counts for each in told):
+        return
+    for claim in sorted(claims, key=lambda each: each.start):
+        t_sub, t_diff = bounds.of(claim.run)
+        if rule(claim, t_sub, t_diff, until):
+            yield violation(
+                claim,
+                claim.published,
+                _story(claim, t_diff),
+                published=claim.published,
+                start=claim.start,
+                end=claim.end,
+                t_sub=t_sub,
+                t_diff=t_diff,
+            )
+            return
+
+
+def _story(claim: Claim, t_diff: float) -> str:
+    who = on_behalf(claim.process, claim.subscription)
+    due = max(claim.published, claim.start) + t_diff
+    what = event_name(claim.source, claim.event)
+    return (
+        f"At {seconds(claim.published)} {what} was published, and {who} was subscribed to it "
+        f"{span(claim.start, claim.end)}, but was never told (due by about {seconds(due)})."
+    )
+
+
+def _unpaid(tables: Tables, rule: Rule, *, anywhere: bool) -> Sequence[Table]:
+    until = tables.settings.until
+    judge = partial(
+        unpaid,
+        rule=rule,
+        anywhere=anywhere,
+        bounds=tables.bounds,
+        until=math.inf if until is None else until,
+    )
+    key = tables.hearer
+    return (
+        tables.engine.group(
+            judge, (tables.claims, key), (tables.told, key), (tables.losses, key), output=Violation
+        ),
+    )
+
+
+def _not_live(tables: Tables) -> Sequence[Table]:
+    return _unpaid(tables, is_due, anywhere=True)
+
+
+def _incomplete(tables: Tables) -> Sequence[Table]:
+    return _unpaid(tables, is_owed, anywhere=False)
+
+
+def _no_times(tables: Tables) -> str | None:
+    missing = [name for name in ("t_sub", "t_diff") if getattr(tables.settings, name) is None]
+    if not missing:
+        return None
+    return f"{' and '.join(missing)} not given: without them the time by which an event is due is not known"
+
+
+LIVENESS = Property(
+    "liveness",
+    "Who was stably subscribed for T_diff after a publication, or while the event was available, is told.",
+    "Virgillito 2003, 3.1.4 and 3.1.5, P3 and P3a",
+    _not_live,
+    _no_times,
+)
+COMPLETENESS = Property(
+    "completeness",
+    "Every available event is told within a matching subscription, where there is room for it.",
+    "Baldoni et al. 2002, 4.2, definition 1",
+    _incomplete,
+)

@@ -1,0 +1,41 @@
+"""Minimality: nobody is told twice (Baldoni et al. 2002, 4.2, definition 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from operator import attrgetter
+
+from tidings.history.facts import Notice
+from tidings.history.properties.property import Property
+from tidings.history.relations import Table, Violation
+from tidings.history.story import event_name, on_behalf, seconds, violation
+from tidings.history.tables import Tables
+
+
+def told_again(of_one_hearer: Sequence[Notice]) -> Iterator[Violation]:
+    """The notifications of one event to one hearer: one, and redeliveries that were asked for."""
+    if len(of_one_hearer) == 1:
+        return
+    unasked = sorted(
+        (each for each in of_one_hearer if not each.repeated),
+        key=attrgetter("time", "process", "subscription"),
+    )
+    for again in unasked[1:]:
+        first = unasked[0].time
+        story = (
+            f"At {seconds(again.time)} {on_behalf(again.process, again.subscription)} was told "
+            f"{event_name(again.source, again.event)}, which it had been told at {seconds(first)}."
+        )
+        yield violation(again, again.time, story, first_told=first)
+
+
+def _told_again(tables: Tables) -> Sequence[Table]:
+    return (tables.engine.group(told_again, (tables.notices, tables.hearer), output=Violation),)
+
+
+MINIMALITY = Property(
+    "minimality",
+    "Each event is told at most once to each subscription (to each process, where a contract says so).",
+    "Baldoni et al. 2002, 4.2, definition 2",
+    _told_again,
+)

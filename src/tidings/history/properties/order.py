@@ -1,0 +1,112 @@
+"""FIFO and gap freedom: the events of one publisher come in order, and none is left out between.
+
+(Mathur et al. 1995, 3.2, guarantees 3 and 4b.) Publishing order is the order of the `pub` rows
+of a source, then its counter. What is handed over in the same instant has no order.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from operator import attrgetter
+
+from tidings.history.facts import Loss
+from tidings.history.owed import Claim
+from tidings.history.properties.property import Property
+from tidings.history.relations import Columns, Table, Violation
+from tidings.history.story import event_name, on_behalf, seconds, violation
+from tidings.history.tables import Tables
+from tidings.history.told import Told
+
+STREAM: Columns = ("run", "process", "subscription", "source", "start")
+
+_Heard = tuple[tuple[float, int], float, str]  # place among its source's events, time told, event
+
+
+def overtaken(of_one_stream: Sequence[Told]) -> Iterator[Violation]:
+    """The notifications of one source in one interval: each event comes after all that were
+    published before it and are told at all. Only the first telling of an event counts: a second
+    one breaks minimality, and a redelivery comes when it was asked for."""
+    if len(of_one_stream) == 1:
+        return
+    firsts: dict[str, Told] = {}
+    for each in sorted(of_one_stream, key=attrgetter("time")):
+        if each.published is not None and not each.repeated:
+            firsts.setdefault(each.event, each)
+    newest: Told | None = None
+    for _, instant in groupby(firsts.values(), key=attrgetter("time")):
+        together = sorted(instant, key=attrgetter("order", "event"))
+        for each in together:
+            if newest is not None and each.order < newest.order:
+                yield _late(each, newest)
+        if newest is None or together[-1].order > newest.order:
+            newest = together[-1]
+
+
+def _late(each: Told, newer: Told) -> Violation:
+    story = (
+        f"At {seconds(each.time)} {on_behalf(each.process, each.subscription)} was told "
+        f"{event_name(each.source, each.event)}, after {newer.event} at {seconds(newer.time)}, "
+        f"which its publisher published later."
+    )
+    return violation(each, each.time, story, overtaken_by=newer.event, told_before=newer.time)
+
+
+def left_out(claims: Sequence[Claim], told: Sequence[Told], losses: Sequence[Loss]) -> Iterator[Violation]:
+    """The claims of one hearer on one source: as long as the subscription stood, whatever was
+    published between two events that were told is told too (and was not lost for a reason)."""
+    paid = {each.event for each in losses} | {each.event for each in told if each.counts}
+    heard: dict[float, list[_Heard]] = {}
+    for each in told:
+        if each.counts and each.since is not None and each.order > (each.since, math.inf):
+            heard.setdefault(each.since, []).append((each.order, each.time, each.event))
+    for own in heard.values():
+        own.sort()
+    for claim in sorted(claims, key=attrgetter("start", "published", "sequence", "event")):
+        if claim.event not in paid and claim.since < claim.published < claim.end:
+            yield from _between(claim, heard.get(claim.since, []))
+
+
+def _between(claim: Claim, heard: list[_Heard]) -> Iterator[Violation]:
+    before = bisect_left(heard, (claim.order, -math.inf, "")) - 1
+    after = bisect_right(heard, (claim.order, math.inf, ""))
+    if before >= 0 and after < len(heard) and heard[after][1] < claim.ends:
+        yield _gap(claim, heard[before], heard[after])
+
+
+def _gap(claim: Claim, before: _Heard, after: _Heard) -> Violation:
+    story = (
+        f"At {seconds(claim.published)} {event_name(claim.source, claim.event)} was published, but "
+        f"{on_behalf(claim.process, claim.subscription)} was told {before[2]} before it and {after[2]} "
+        f"after it (at {seconds(after[1])}), and never {claim.event}."
+    )
+    return violation(claim, claim.published, story, told_before=before[2], told_after=after[2])
+
+
+def _overtaken(tables: Tables) -> Sequence[Table]:
+    return (tables.engine.group(overtaken, (tables.told, STREAM), output=Violation),)
+
+
+def _left_out(tables: Tables) -> Sequence[Table]:
+    key: Columns = ("run", tables.settings.hearer, "source")
+    return (
+        tables.engine.group(
+            left_out, (tables.claims, key), (tables.told, key), (tables.losses, key), output=Violation
+        ),
+    )
+
+
+FIFO = Property(
+    "fifo",
+    "The events of one publisher are told in the order of their publication.",
+    "Mathur et al. 1995, 3.2, guarantee 3",
+    _overtaken,
+)
+GAP_FREEDOM = Property(
+    "gap_freedom",
+    "Between two events of a publisher that a subscription was told, no matching one is left out.",
+    "Mathur et al. 1995, 3.2, guarantee 4b",
+    _left_out,
+)

@@ -1,0 +1,22 @@
+"""What a property is: a name, a sentence, where it comes from, and how its violations are found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from tidings.history.relations import Table
+from tidings.history.tables import Tables
+
+
+def always(tables: Tables) -> None:
+    """It applies to every history."""
+
+
+class Property(msgspec.Struct, frozen=True):
+    name: str
+    says: str  # the definition in one sentence
+    seed: str  # where it is defined
+    violations: Callable[[Tables], Sequence[Table]]
+    does_not_apply: Callable[[Tables], str | None] = always  # the reason, when it does not

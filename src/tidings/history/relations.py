@@ -1,0 +1,78 @@
+"""What a property may ask of the machine that checks it: five operations on tables of records.
+
+A table holds records (msgspec Structs) of one type. A property is written once, as pure
+functions on small groups of records, and says by column names which records meet in a group.
+So the same definition runs over lists in memory and over the partitions of a cluster: `each` is
+a map, `group` a shuffle by key, `probe` a broadcast join, `largest` and `found` are aggregates. Nothing
+depends on the order of a table. Functions handed over are module-level (or partials of such),
+so that they can be sent to where the records are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+R = TypeVar("R")
+Table = Any  # opaque: what it is depends on the engine
+Columns = tuple[str, ...]
+
+
+class Violation(msgspec.Struct, frozen=True, order=True):
+    """One way in which a history breaks a property. Ordered: the first one is told."""
+
+    time: float
+    run: str
+    process: str
+    subscription: str
+    source: str
+    event: str
+    story: str
+    facts: dict[str, Any] = {}
+
+
+class Found(msgspec.Struct, frozen=True):
+    """The violations of one property."""
+
+    count: int
+    first: Violation | None
+
+
+class Engine(Protocol):
+    def facts(self, kind: type[Any]) -> Table:
+        """The facts of that kind (see `facts.py`)."""
+
+    def is_empty(self, table: Table) -> bool: ...
+
+    def each(self, make: Callable[[Any], Iterable[R]], table: Table, *, output: type[R]) -> Table:
+        """`make(record)` for each record, all in one table."""
+
+    def group(
+        self,
+        make: Callable[..., Iterable[R]],
+        left: tuple[Table, Columns],
+        *rights: tuple[Table, Columns],
+        output: type[R],
+    ) -> Table:
+        """For each key of `left`: `make(lefts, rights…)`, each a list of the records with that key.
+
+        Keys match by position: the columns of each table may have names of their own."""
+
+    def probe(
+        self,
+        make: Callable[[Any, Any], Iterable[R]],
+        stream: Table,
+        held: Table,
+        prepare: Callable[[Iterable[Any]], Any],
+        *,
+        output: type[R],
+    ) -> Table:
+        """For each record of `stream`: `make(prepare(held), record)`; all of `held` is everywhere."""
+
+    def largest(self, table: Table, value: Callable[[Any], float | None]) -> dict[str, float]:
+        """For each run the largest value of its records; None does not count."""
+
+    def found(self, *tables: Table) -> Found:
+        """How many violations the tables hold, and the first."""

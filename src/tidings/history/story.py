@@ -1,0 +1,45 @@
+"""How a counterexample is told: plain words, times in seconds, names as they stand in the rows."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tidings.history.relations import Violation
+
+
+def seconds(time: float) -> str:
+    """12.5 s; at most microseconds."""
+    return f"{time:.6f}".rstrip("0").rstrip(".") + " s"
+
+
+def event_name(source: str, event: str) -> str:
+    return f"{event} of {source}" if source else event
+
+
+def on_behalf(process: str, subscription: str) -> str:
+    """alice, or alice (for her subscription alice/news)."""
+    return process if subscription in ("", process) else f"{process} (subscription {subscription})"
+
+
+def span(start: float, end: float) -> str:
+    return f"from {seconds(start)} on" if math.isinf(end) else f"from {seconds(start)} to {seconds(end)}"
+
+
+def violation(record: Any, time: float, story: str, **facts: Any) -> Violation:
+    """A violation by a record that knows who and what; absent columns stay empty."""
+    return Violation(
+        time,
+        record.run,
+        getattr(record, "process", ""),
+        getattr(record, "subscription", ""),
+        getattr(record, "source", ""),
+        getattr(record, "event", ""),
+        story,
+        {name: finite(value) for name, value in facts.items()},
+    )
+
+
+def finite(value: Any) -> Any:
+    """Facts go into JSON, which has no infinity: no end is None."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value

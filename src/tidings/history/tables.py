@@ -1,0 +1,125 @@
+"""The tables that the properties are written on, each made when the first property asks for it.
+
+operations -> intervals --+--> placed --> told      (notices, publications)
+publishings -> publications --> claims              (intervals by their filters)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+
+import msgspec
+
+from tidings.history import owed, publications, told
+from tidings.history.facts import Arrival, Install, Loss, Notice, Operation, Publishing, Receipt
+from tidings.history.intervals import Interval, intervals_of
+from tidings.history.relations import Columns, Engine, Table
+
+EVENT: Columns = ("run", "source", "event")
+PROCESS: Columns = ("run", "process")
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """What a check was told."""
+
+    t_sub: float | None = None  # seconds until a subscription is known everywhere
+    t_diff: float | None = None  # seconds until an event has reached everybody
+    hearer: str = "subscription"  # who is told once and fully: each subscription, or each process
+    until: float | None = None  # the recording ends here: what was due later is not judged
+
+
+class Bounds(msgspec.Struct, frozen=True):
+    """T_sub and T_diff for each run: as given, or the largest delay seen there."""
+
+    t_sub: float | None
+    t_diff: float | None
+    seen: dict[str, float]
+
+    def of(self, run: str) -> tuple[float, float]:
+        seen = self.seen.get(run, 0.0)
+        return (
+            seen if self.t_sub is None else self.t_sub,
+            seen if self.t_diff is None else self.t_diff,
+        )
+
+
+class Tables:
+    def __init__(self, engine: Engine, settings: Settings) -> None:
+        self.engine = engine
+        self.settings = settings
+
+    @property
+    def hearer(self) -> Columns:
+        """The columns that say who was told what."""
+        return ("run", self.settings.hearer, "source", "event")
+
+    @cached_property
+    def operations(self) -> Table:
+        return self.engine.facts(Operation)
+
+    @cached_property
+    def notices(self) -> Table:
+        return self.engine.facts(Notice)
+
+    @cached_property
+    def receipts(self) -> Table:
+        return self.engine.facts(Receipt)
+
+    @cached_property
+    def losses(self) -> Table:
+        return self.engine.facts(Loss)
+
+    @cached_property
+    def installs(self) -> Table:
+        return self.engine.facts(Install)
+
+    @cached_property
+    def intervals(self) -> Table:
+        return self.engine.group(intervals_of, (self.operations, PROCESS), output=Interval)
+
+    @cached_property
+    def publications(self) -> Table:
+        group = self.engine.group
+        tries = self.engine.facts(Publishing)
+        found = group(publications.published, (tries, EVENT), output=publications.Publication)
+        keyed = self.engine.each(publications.keyed, found, output=publications.Keyed)
+        if self.engine.is_empty(keyed):
+            return found
+        losers = group(publications.superseded, (keyed, ("run", "key")), output=publications.Superseded)
+        return group(publications.ended, (found, EVENT), (losers, EVENT), output=publications.Publication)
+
+    @cached_property
+    def told(self) -> Table:
+        group = self.engine.group
+        placed = group(told.placed, (self.notices, PROCESS), (self.intervals, PROCESS), output=told.Placed)
+        return group(told.told, (placed, EVENT), (self.publications, EVENT), output=told.Told)
+
+    @cached_property
+    def claims(self) -> Table:
+        claims = self.engine.probe(
+            owed.claims_on, self.publications, self.intervals, owed.index_of, output=owed.Claim
+        )
+        arrivals = self.engine.facts(Arrival)
+        if self.engine.is_empty(arrivals):
+            return claims
+        place: Columns = ("run", "broker", "source", "event")
+        return self.engine.group(owed.arrived, (claims, place), (arrivals, place), output=owed.Claim)
+
+    @cached_property
+    def reached(self) -> Table:
+        return self.engine.group(
+            told.reached, (self.receipts, PROCESS), (self.intervals, PROCESS), output=told.Reached
+        )
+
+    @cached_property
+    def bounds(self) -> Bounds:
+        t_sub, t_diff = self.settings.t_sub, self.settings.t_diff
+        seen: Mapping[str, float] = {}
+        if t_sub is None or t_diff is None:
+            seen = self.engine.largest(self.told, delay_of)
+        return Bounds(t_sub, t_diff, dict(seen))
+
+
+def delay_of(each: told.Told) -> float | None:
+    return each.delay

@@ -1,0 +1,176 @@
+"""Who was told what: each notification with the interval it fell in and the event it carried."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from tidings.history.acceptance import accepts_event
+from tidings.history.facts import Notice, Receipt
+from tidings.history.intervals import Interval
+from tidings.history.publications import Publication
+
+Filters = tuple[tuple[str, str], ...]  # (text, dialect) of each
+
+
+class Placed(msgspec.Struct, frozen=True, gc=False):
+    """A notification and the interval of its subscription that it fell in, or the nearest one."""
+
+    run: str
+    process: str
+    subscription: str
+    source: str
+    event: str
+    time: float
+    repeated: bool
+    sequence: int | None
+    inside: bool
+    start: float | None  # None: that process never had such a subscription
+    end: float | None
+    since: float | None
+    filters: Filters  # in force at that time
+
+
+class Told(msgspec.Struct, frozen=True, gc=False):
+    """A notification with all that the properties ask of it."""
+
+    run: str
+    process: str
+    subscription: str
+    source: str
+    event: str
+    time: float
+    repeated: bool
+    inside: bool
+    start: float | None
+    end: float | None
+    since: float | None  # the subscription stood from then on, listening or not
+    sequence: int
+    published: float | None  # None: no such event was ever published
+    refused: bool
+    accepted: bool | None  # by the filter in force; None: there is no filter or no event to ask
+    publication: Publication | None = None  # only where something is wrong, for a closer look
+
+    @property
+    def lawful(self) -> bool:
+        """It lies in an interval of its subscription, whose filter accepts it where that is known."""
+        return self.inside and self.accepted is not False
+
+    @property
+    def counts(self) -> bool:
+        """It is a notification as completeness wants it."""
+        return self.lawful and self.published is not None and self.published <= self.time
+
+    @property
+    def order(self) -> tuple[float, int]:
+        """The event's place among those of its source; only of use when `published` is known."""
+        return (0.0 if self.published is None else self.published, self.sequence)
+
+    @property
+    def delay(self) -> float | None:
+        """Seconds since the event could have been handed over: published, and the subscription on."""
+        if self.repeated or not self.counts or self.start is None or self.published is None:
+            return None
+        return self.time - max(self.published, self.start)
+
+
+def placed(notices: Sequence[Notice], intervals: Sequence[Interval]) -> Iterator[Placed]:
+    """The notifications of one process beside its intervals."""
+    by_subscription: dict[str, list[Interval]] = {}
+    for interval in sorted(intervals, key=lambda each: each.start):
+        by_subscription.setdefault(interval.subscription, []).append(interval)
+    starts = {name: [each.start for each in own] for name, own in by_subscription.items()}
+    for notice in notices:
+        own = by_subscription.get(notice.subscription)
+        if own is None:
+            yield _placed(notice, None, ())
+            continue
+        last = bisect_right(starts[notice.subscription], notice.time) - 1
+        around = own[max(0, last - 1) : last + 1]  # two may touch at this very instant
+        holding = [each for each in around if each.contains(notice.time)]
+        nearest = holding[-1] if holding else own[max(0, last)]
+        yield _placed(notice, nearest, tuple((each.filter, each.dialect) for each in holding))
+
+
+def _placed(notice: Notice, interval: Interval | None, filters: Filters) -> Placed:
+    return Placed(
+        notice.run,
+        notice.process,
+        notice.subscription,
+        notice.source,
+        notice.event,
+        notice.time,
+        notice.repeated,
+        notice.sequence,
+        bool(filters),
+        None if interval is None else interval.start,
+        None if interval is None else interval.end,
+        None if interval is None else interval.since,
+        filters,
+    )
+
+
+def told(of_one_event: Sequence[Placed], publications: Sequence[Publication]) -> Iterator[Told]:
+    """The notifications of one event beside its publication."""
+    publication = publications[0] if publications else None
+    content = None if publication is None else publication.content()
+    answers: dict[Filters, bool | None] = {(): None}
+    for each in of_one_event:
+        accepted = None
+        if content is not None:
+            if each.filters not in answers:
+                answers[each.filters] = any(accepts_event(*filter, content) for filter in each.filters)
+            accepted = answers[each.filters]
+        yield _told(each, publication, accepted)
+
+
+def _told(each: Placed, publication: Publication | None, accepted: bool | None) -> Told:
+    sequence = each.sequence
+    if sequence is None and publication is not None:
+        sequence = publication.sequence
+    lawful = each.inside and accepted is not False
+    return Told(
+        each.run,
+        each.process,
+        each.subscription,
+        each.source,
+        each.event,
+        each.time,
+        each.repeated,
+        each.inside,
+        each.start,
+        each.end,
+        each.since,
+        -1 if sequence is None else sequence,
+        None if publication is None or publication.refused else publication.published,
+        publication is not None and publication.refused,
+        accepted,
+        None if lawful else publication,
+    )
+
+
+class Reached(msgspec.Struct, frozen=True, gc=False):
+    """A receipt with the filters that its process had in force."""
+
+    run: str
+    process: str
+    source: str
+    event: str
+    time: float
+    filters: Filters
+
+
+def reached(receipts: Sequence[Receipt], intervals: Sequence[Interval]) -> Iterator[Reached]:
+    """The receipts of one process beside its intervals."""
+    for receipt in receipts:
+        filters = {(each.filter, each.dialect) for each in intervals if each.contains(receipt.time)}
+        yield Reached(
+            receipt.run,
+            receipt.process,
+            receipt.source,
+            receipt.event,
+            receipt.time,
+            tuple(sorted(filters)),
+        )

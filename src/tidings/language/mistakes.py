@@ -1,0 +1,61 @@
+"""What to say about a text that does not parse: the place, what was expected, the nearest word."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+
+from tidings.errors import FilterError, FilterSyntaxError
+from tidings.language.lexer import END, NAME, Tokens
+from tidings.model.filter import CESQL, TIDINGS
+
+_LONGEST_WORD = 40
+_BEFORE_AN_OPERAND = ("NOT", "EXISTS")
+
+
+def nearest(word: str, words: Iterable[str]) -> str | None:
+    """The one of `words` that a mistyped `word` most likely means."""
+    if len(word) > _LONGEST_WORD:
+        return None
+    found = get_close_matches(word.upper(), list(words), n=1, cutoff=0.6)
+    return found[0] if found else None
+
+
+def check_dialect(dialect: str) -> None:
+    if dialect not in (TIDINGS, CESQL):
+        raise FilterError(f"there is no dialect {dialect!r}", hint=f"use {TIDINGS!r} or {CESQL!r}")
+
+
+def unexpected(
+    text: str, tokens: Tokens, place: int, expected: tuple[str, ...], words: Sequence[str]
+) -> FilterSyntaxError:
+    """The error for the token at `place`; `words` are the keywords that could stand there."""
+    kinds, values, offsets = tokens
+    wanted = f"expected {_either(expected)}"
+    if kinds[place] == END:
+        return FilterSyntaxError(
+            f"{wanted}, but the filter ends", text=text, offset=len(text.rstrip()), expected=expected
+        )
+    if kinds[place] == "NULL":
+        problem = "NULL is no value to compare with"
+        return FilterSyntaxError(
+            problem, text=text, offset=offsets[place], expected=expected, suggestion="IS NULL"
+        )
+    suggestion = nearest(values[place], words) if values[place].isalpha() else None
+    if suggestion is None and place and kinds[place - 1] == NAME:
+        mistyped = nearest(values[place - 1], _BEFORE_AN_OPERAND)
+        if mistyped:
+            place, suggestion = place - 1, mistyped
+    problem = f"{wanted}, found {shown(values[place])}"
+    return FilterSyntaxError(
+        problem, text=text, offset=offsets[place], expected=expected, suggestion=suggestion
+    )
+
+
+def _either(choices: tuple[str, ...]) -> str:
+    return choices[0] if len(choices) == 1 else f"{', '.join(choices[:-1])} or {choices[-1]}"
+
+
+def shown(token: str) -> str:
+    """A piece of the text, short enough for a message."""
+    return token if len(token) <= 40 else token[:37] + "..."

@@ -1,0 +1,326 @@
+"""Tokens to an expression: precedence climbing, one function for each shape.
+
+Rules
+- AND binds tighter than OR, OR tighter than XOR (CESQL 1.0, section 3.4); then comparisons, sums,
+  products, unary minus, as everywhere.
+- Dialect `tidings` reads NOT as SQL does (`NOT a = 5` is `NOT (a = 5)`) and LIKE, IN and their kin as
+  comparisons; dialect `cesql` as its specification says: NOT binds tightest, then LIKE and IN. With
+  brackets the two read alike, and the printer always writes those.
+- A chain of AND (OR, XOR) becomes a balanced tree, so that a long chain is not a deep expression.
+- A sign before a number belongs to the number; so --10 is minus (-10).
+- Nothing here gives meaning: an unknown function parses (CESQL reports it at evaluation).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from sys import intern
+
+from tidings.errors import FilterError, FilterSyntaxError
+from tidings.language.lexer import (
+    CONTEXTUAL,
+    END,
+    NAME,
+    NUMBER,
+    STRING,
+    name_of,
+    string_of,
+    tokenise,
+)
+from tidings.language.limits import DEFAULT_LIMITS, Limits, check_text, too_deep
+from tidings.language.measure import check_size
+from tidings.language.mistakes import check_dialect, shown, unexpected
+from tidings.model.expression import (
+    And,
+    Arithmetic,
+    Attribute,
+    Between,
+    Call,
+    Compare,
+    ExistsTest,
+    Expression,
+    In,
+    LikeTest,
+    Literal,
+    Negate,
+    Not,
+    NullTest,
+    Or,
+    RegexpTest,
+    TopicTest,
+    TypeTest,
+    Xor,
+)
+from tidings.model.filter import CESQL, TIDINGS
+from tidings.model.pattern import check_regexp
+from tidings.model.topic import check_pattern
+from tidings.model.value import INT_MAX, INT_MIN, utc
+
+_LOGIC: dict[str, type[And] | type[Or] | type[Xor]] = {"AND": And, "OR": Or, "XOR": Xor}
+_TESTS = ("LIKE", "IN", "BETWEEN", "REGEXP", "MATCHES")
+_COMPARISONS = ("=", "!=", "<", "<=", ">", ">=")
+_ARITHMETIC = {"+": 6, "-": 6, "*": 7, "/": 7, "%": 7}
+_COMMON = {"XOR": 1, "OR": 2, "AND": 3} | dict.fromkeys(_COMPARISONS, 5) | _ARITHMETIC
+_TIGHTEST = 9
+_POWERS = {
+    TIDINGS: _COMMON | dict.fromkeys((*_TESTS, "IS", "NOT"), 5),
+    CESQL: _COMMON | dict.fromkeys((*_TESTS, "IS", "NOT"), 8),
+}
+_POWER_OF_NOT = {TIDINGS: 5, CESQL: _TIGHTEST}
+
+
+def parse(text: str, *, dialect: str = TIDINGS, limits: Limits = DEFAULT_LIMITS) -> Expression:
+    """The expression that a filter text says, or a `FilterSyntaxError` that shows the place."""
+    check_dialect(dialect)
+    check_text(text, limits)
+    expression = _Parser(text, dialect, limits).whole()
+    check_size(expression, limits)
+    return expression
+
+
+def balanced(node: type[And] | type[Or] | type[Xor], operands: Sequence[Expression]) -> Expression:
+    """A chain of one associative operator as a tree of logarithmic depth, order kept."""
+    if len(operands) == 1:
+        return operands[0]
+    middle = (len(operands) + 1) // 2
+    return node(balanced(node, operands[:middle]), balanced(node, operands[middle:]))
+
+
+class _Parser:
+    def __init__(self, text: str, dialect: str, limits: Limits) -> None:
+        self.text = text
+        self.tokens = tokenise(text)
+        self.kinds, self.values, self.offsets = self.tokens
+        self.place = 0
+        self.limits = limits
+        self.levels_left = 2 * limits.depth  # a printed NOT (...) takes two
+        self.powers = _POWERS[dialect]
+        self.power_of_not = _POWER_OF_NOT[dialect]
+        self.words = CONTEXTUAL if dialect == CESQL else CONTEXTUAL - {"NULL"}  # names, where no operator is
+
+    def whole(self) -> Expression:
+        expression = self.expression(1)
+        if self.kinds[self.place] != END:
+            raise self.operator_expected()
+        return expression
+
+    def expression(self, lowest: int) -> Expression:
+        """The longest expression whose operators all bind at least as tightly as `lowest`."""
+        left = self.operand()
+        kinds, powers = self.kinds, self.powers
+        while (power := powers.get(kinds[self.place], 0)) >= lowest:
+            kind = kinds[self.place]
+            if kind in _LOGIC:
+                left = self.chain(kind, left, power)
+                continue
+            self.place += 1
+            if kind in _COMPARISONS:
+                left = Compare(kind, left, self.expression(power + 1))
+            elif kind in _ARITHMETIC:
+                left = Arithmetic(kind, left, self.expression(power + 1))
+            else:
+                left = self.test(kind, left)
+        return left
+
+    def chain(self, kind: str, first: Expression, power: int) -> Expression:
+        operands = [first]
+        while self.kinds[self.place] == kind:
+            self.place += 1
+            operands.append(self.expression(power + 1))
+        return balanced(_LOGIC[kind], operands)
+
+    def deeper(self, lowest: int) -> Expression:
+        """An expression one level down; brackets beyond the budget never reach Python's stack."""
+        if not self.levels_left:
+            raise too_deep(self.limits)
+        self.levels_left -= 1
+        inner = self.expression(lowest)
+        self.levels_left += 1
+        return inner
+
+    # operands
+
+    def operand(self) -> Expression:
+        place = self.place
+        kind = self.kinds[place]
+        self.place = place + 1
+        if kind == NAME or kind in self.words:
+            return self.named(place)
+        if kind == STRING:
+            return Literal(string_of(self.values[place]))
+        if kind == NUMBER:
+            return Literal(self.number(place, ""))
+        if kind == "TRUE" or kind == "FALSE":
+            return Literal(kind == "TRUE")
+        if kind == "(":
+            inner = self.deeper(1)
+            self.take(")")
+            return inner
+        return self.prefixed(kind, place)
+
+    def prefixed(self, kind: str, place: int) -> Expression:
+        if kind == "NOT":
+            return Not(self.deeper(self.power_of_not))
+        if kind in ("-", "+") and self.kinds[place + 1] == NUMBER:
+            self.place += 1
+            return Literal(self.number(place + 1, kind))
+        if kind == "-":
+            return Negate(self.deeper(_TIGHTEST))
+        if kind == "EXISTS":
+            bracketed = self.kinds[self.place] == "("
+            self.place += bracketed
+            name = self.name()
+            if bracketed:
+                self.take(")")
+            return ExistsTest(name)
+        self.place = place
+        raise self.operand_expected()
+
+    def named(self, place: int) -> Expression:
+        """An attribute, a function call, or TIMESTAMP '...'."""
+        word, following = self.values[place], self.kinds[self.place]
+        if following == "(" and "." not in word and "`" not in word:
+            return self.call(word.upper(), place)
+        if following == STRING and self.kinds[place] == "TIMESTAMP":
+            return Literal(self.timestamp(self.string("a string")))
+        return Attribute(intern(name_of(word)))
+
+    def call(self, function: str, place: int) -> Expression:
+        self.place += 1
+        arguments: list[Expression] = []
+        if self.kinds[self.place] != ")":
+            arguments = self.items()
+        self.take(")")
+        if function == "TIMESTAMP" and len(arguments) == 1:
+            only = arguments[0]
+            if isinstance(only, Literal) and isinstance(only.value, str):
+                return Literal(self.timestamp(only.value, place))
+        return Call(function, tuple(arguments))
+
+    def items(self) -> list[Expression]:
+        items = [self.deeper(1)]
+        while self.kinds[self.place] == ",":
+            self.place += 1
+            items.append(self.deeper(1))
+        return items
+
+    # tests: what may follow an operand
+
+    def test(self, kind: str, operand: Expression) -> Expression:
+        negated = kind == "NOT"
+        if negated:
+            kind = self.kinds[self.place]
+            if kind not in _TESTS:
+                raise self.problem(_TESTS, words=_TESTS)
+            self.place += 1
+        if kind == "IS":
+            return self.is_test(operand)
+        if kind == "IN":
+            self.take("(")
+            items = self.items()
+            self.take(")")
+            return In(operand, tuple(items), negated)
+        if kind == "BETWEEN":
+            low = self.expression(6)
+            self.take("AND")
+            return Between(operand, low, self.expression(6), negated)
+        if kind == "LIKE":
+            return LikeTest(operand, self.string("a pattern in quotes"), negated)
+        if kind == "REGEXP":
+            return RegexpTest(operand, self.pattern(check_regexp), negated)
+        return TopicTest(operand, self.pattern(check_pattern), negated)
+
+    def is_test(self, operand: Expression) -> Expression:
+        negated = self.kinds[self.place] == "NOT"
+        self.place += negated
+        place = self.place
+        if self.kinds[place] == "NULL":
+            self.place += 1
+            return NullTest(operand, negated)
+        if self.kinds[place] == NAME and self.values[place].upper() == "A":
+            if operand != Attribute("type"):
+                raise FilterSyntaxError(
+                    "IS A follows the word type only", text=self.text, offset=self.offsets[place],
+                    expected=("NULL",), suggestion="type IS A ...",
+                )  # fmt: skip
+            self.place += 1
+            if self.kinds[self.place] == STRING:
+                return TypeTest(self.string("a type's name"), negated)
+            return TypeTest(self.name("the name of a type"), negated)
+        raise self.problem(("NULL", "A"), words=("NULL",))
+
+    # tokens
+
+    def take(self, kind: str) -> None:
+        if self.kinds[self.place] != kind:
+            raise self.problem((kind,), words=(kind,))
+        self.place += 1
+
+    def name(self, what: str = "the name of an attribute") -> str:
+        kind = self.kinds[self.place]
+        if kind != NAME and kind not in self.words:
+            raise self.problem((what,))
+        self.place += 1
+        return intern(name_of(self.values[self.place - 1]))
+
+    def string(self, what: str) -> str:
+        if self.kinds[self.place] != STRING:
+            raise self.problem((what,))
+        self.place += 1
+        return string_of(self.values[self.place - 1])
+
+    def pattern(self, check: Callable[[str], str]) -> str:
+        """A string that `check` finds to be a pattern; its complaint is shown at the string."""
+        place = self.place
+        pattern = self.string("a pattern in quotes")
+        try:
+            check(pattern)
+        except FilterError as error:
+            raise FilterSyntaxError(str(error), text=self.text, offset=self.offsets[place]) from None
+        return pattern
+
+    def number(self, place: int, sign: str) -> int | float:
+        token = sign + self.values[place]
+        if token.lstrip("+-").isdigit():
+            value: int | float = int(token) if len(token) < 40 else INT_MAX + 1
+            if INT_MIN <= value <= INT_MAX:
+                return value
+            problem = "a whole number outside 64 bits; write it with a decimal point"
+        else:
+            value = float(token)
+            if math.isfinite(value):
+                return value
+            problem = "a number beyond what a double can hold"
+        raise FilterSyntaxError(problem, text=self.text, offset=self.offsets[place])
+
+    def timestamp(self, text: str, place: int | None = None) -> datetime:
+        offset = self.offsets[self.place - 1 if place is None else place]
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            problem = f"{shown(text)!r} is no timestamp; write TIMESTAMP '2026-01-31T12:00:00Z'"
+            raise FilterSyntaxError(problem, text=self.text, offset=offset) from None
+        if moment.tzinfo is None:
+            problem = f"the timestamp {shown(text)!r} has no time zone; end it with Z or +01:00"
+            raise FilterSyntaxError(problem, text=self.text, offset=offset)
+        try:
+            return utc(moment)
+        except OverflowError:
+            problem = f"the timestamp {shown(text)!r} is outside the years 1 to 9999 in UTC"
+            raise FilterSyntaxError(problem, text=self.text, offset=offset) from None
+
+    # mistakes
+
+    def problem(self, expected: tuple[str, ...], words: Sequence[str] = ()) -> FilterSyntaxError:
+        return unexpected(self.text, self.tokens, self.place, expected, words)
+
+    def operand_expected(self) -> FilterSyntaxError:
+        expected = ("an attribute", "a value", "NOT", "EXISTS", "(")
+        return self.problem(expected, words=("NOT", "EXISTS", "TRUE", "FALSE"))
+
+    def operator_expected(self) -> FilterSyntaxError:
+        expected = ("AND", "OR", "a comparison", "the end of the filter")
+        words = ("AND", "OR", "XOR", "LIKE", "IN", "BETWEEN", "IS", "NOT", "REGEXP", "MATCHES")
+        return self.problem(expected, words)

@@ -1,0 +1,160 @@
+"""Reading the log for a subscription: replay first, then live, the seam decided by offset.
+
+Rules
+- It reads in chunks, only while somebody listens and the queue is at most half full.
+- What it reads is told when the filter accepts it, it was not told before, and the
+  subscription has a right to it: it was available when the subscription began, or it came later
+  (then a durable one owns its right to it, whatever the lifetime).
+- What is read beyond the log's end (`ledger.end`) comes the live way: it is not told here.
+- A log that cannot be read there ends the listening with an error; nothing is skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from tidings.availability.lifetime import expired
+from tidings.availability.records import Append
+from tidings.language.evaluate import accepts
+from tidings.model.subscription import Position
+from tidings.protocol.delivery.courier import Courier
+from tidings.protocol.delivery.held import Held, Phase
+from tidings.protocol.delivery.item import Item
+from tidings.protocol.delivery.ledger import Ledger
+from tidings.protocol.delivery.settings import DeliverySettings
+from tidings.protocol.inputs import FetchFailed
+from tidings.protocol.slots import Ports
+
+
+class Reader:
+    def __init__(
+        self,
+        ports: Ports,
+        settings: DeliverySettings,
+        ledger: Ledger,
+        courier: Courier,
+        on_broken: Callable[[Held, str, str, float], None],
+    ) -> None:
+        self._ports = ports
+        self._settings = settings
+        self._ledger = ledger
+        self._courier = courier
+        self._on_broken = on_broken
+        self._replaying: dict[Held, None] = {}
+
+    def is_pinned(self, offset: int) -> bool:
+        """May some replay still have to read this entry?"""
+        return any(held.at <= offset and (offset < held.seam or not held.durable) for held in self._replaying)
+
+    def begin(self, held: Held, at: int) -> None:
+        """Read from there on; a log that holds nothing there is read already."""
+        held.at = at
+        held.reading = 0
+        if self._ledger.may_hold(at, self._ledger.end):
+            held.step("read on")
+            held.seam = self._ledger.end
+            self._replaying[held] = None
+        elif held.phase is Phase.REPLAYING:
+            self._catch_up(held)
+
+    def stop(self, held: Held) -> None:
+        """The subscription has ended."""
+        if self._replaying.pop(held, 0) is None:
+            self._ledger.unpin()
+
+    def read_on(self, held: Held, now: float) -> None:
+        """Read the next chunk, if there is room for it and somebody to hear it."""
+        if held.phase is not Phase.REPLAYING or held.reading or not held.members:
+            return
+        self._replaying[held] = None
+        if not self._ledger.may_hold(held.at, self._ledger.end):
+            self._catch_up(held)
+            self._courier.pump(held, now)
+            return
+        room = held.options.queue - len(held.queue)
+        if len(held.queue) > held.options.queue // 2 or room <= 0:
+            return
+        held.last_read += 1
+        held.reading = held.last_read
+        self._ports.disk.fetch(
+            held.at,
+            min(room, self._settings.chunk),
+            partial(self._on_read, held, held.reading),
+            partial(self._on_failed, held, held.reading),
+        )
+
+    def _on_read(self, held: Held, number: int, records: Sequence[Append], now: float) -> None:
+        if held.reading != number or held.phase is not Phase.REPLAYING:
+            return
+        held.reading = 0
+        end = self._ledger.end
+        for record in records:
+            if record.offset >= end:
+                break
+            self._read_one(held, record, now)
+        if not records or records[-1].offset >= end:
+            self._move_to(held, end)
+        if not self._ledger.may_hold(held.at, end):
+            self._catch_up(held)
+        self._courier.pump(held, now)
+
+    def _on_failed(self, held: Held, number: int, failure: FetchFailed, now: float) -> None:
+        if held.reading == number and held.phase is Phase.REPLAYING:
+            held.reading = 0
+            self._on_broken(held, failure.code, failure.reason, now)
+
+    def _read_one(self, held: Held, record: Append, now: float) -> None:
+        offset = record.offset
+        while held.behind and held.behind[0].after <= offset:
+            held.queue.append(held.behind.popleft())
+        self._move_to(held, offset)
+        is_owed = bool(held.later) and held.later[0] == offset
+        if is_owed:
+            held.later.popleft()
+        if held.unread and held.unread[0] == offset:
+            held.unread.popleft()
+        held.at = offset + 1
+        if not self._is_for(held, record, now):
+            held.progress.settle(offset)
+            held.progress.silence(held.at)
+            if is_owed:
+                self._ledger.release(offset)
+            return
+        if held.durable and not is_owed:
+            self._ledger.owe(offset)
+        position = Position(self._ports.name, offset)
+        item = Item(record.event, position, record.accepted, record.expires_at)
+        item.again = offset < held.again_below
+        self._courier.enqueue(held, item)
+
+    def _is_for(self, held: Held, record: Append, now: float) -> bool:
+        """Is the subscription to hear this entry?"""
+        event, offset = record.event, record.offset
+        if expired(record, now) or offset not in self._ledger.entries:
+            return False
+        if not accepts(held.subscription.filter, event) or held.progress.is_settled(offset):
+            return False
+        if held.told.was_told(event, self._ports.name, offset, accepts):
+            return False
+        if offset >= held.start:
+            return event.lifetime > 0 or record.accepted >= held.since
+        return record.ends_at > held.since or any(
+            right.start <= offset < right.stop and accepts(right.filter, event) for right in held.rights
+        )
+
+    def _move_to(self, held: Held, offset: int) -> None:
+        """Everything below was read; what was owed there and is gone has ended for everybody."""
+        held.at = max(held.at, offset)
+        held.progress.silence(held.at)
+        while held.unread and held.unread[0] < offset:
+            held.progress.settle(held.unread.popleft())
+        while held.later and held.later[0] < offset:
+            self._ledger.release(held.later.popleft())
+
+    def _catch_up(self, held: Held) -> None:
+        self._move_to(held, self._ledger.end)
+        held.step("caught up")
+        held.queue.extend(held.behind)
+        held.behind.clear()
+        self.stop(held)

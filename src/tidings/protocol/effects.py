@@ -1,0 +1,153 @@
+"""Everything that a node or a client can ask its driver to do.
+
+Rules
+- An effect is a value; a unit test compares lists of them.
+- The driver performs them in order and never looks into the machine.
+- Disk is an effect: `Persist` is answered by `Persisted` or `PersistFailed`, `Fetch` by
+  `Fetched` or `FetchFailed`. Tokens of `Persist` ascend, and the driver commits in that order.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import msgspec
+
+from tidings.protocol.messages import Message
+
+if TYPE_CHECKING:
+    from tidings.availability.records import Record as DiskRecord
+    from tidings.model.subscription import Notification, Position, SubscriptionId
+
+
+class Channel(StrEnum):
+    """How a message travels."""
+
+    LINK = "link"  # in order, on a link of the overlay or to a client
+    DATAGRAM = "datagram"  # out of band, to any address; may be lost
+    MULTICAST = "multicast"  # to everyone in a named scope
+
+
+class _Effect(msgspec.Struct, frozen=True):
+    pass
+
+
+class Send(_Effect, frozen=True):
+    to: str
+    message: Message
+    channel: Channel = Channel.LINK
+
+
+class Persist(_Effect, frozen=True):
+    """Commit these records as one atomic batch, after those of every smaller token."""
+
+    token: int
+    records: tuple[DiskRecord, ...]
+
+
+class Fetch(_Effect, frozen=True):
+    """Read log entries from `from_offset` on, among them all that were reported `Persisted`."""
+
+    request: int
+    from_offset: int
+    limit: int
+    max_bytes: int
+
+
+class Connect(_Effect, frozen=True):
+    """Open a link; `LinkUp` follows when it stands."""
+
+    peer: str
+
+
+class Disconnect(_Effect, frozen=True):
+    """Close a link; `LinkDown` follows."""
+
+    peer: str
+
+
+class Probe(_Effect, frozen=True):
+    """Measure the distance to a peer; `Probed` follows."""
+
+    peer: str
+
+
+class Record(_Effect, frozen=True):
+    """A row of the history; emitted only by machines that were told to record."""
+
+    row: Any  # tidings.history.schema.Row
+
+
+# -- of a client: what the application hears ------------------------------------------------
+
+
+class Answer(_Effect, frozen=True):
+    """The call succeeded."""
+
+    call: int
+    value: Any = None  # Receipt, Opened or None, as the input says
+
+
+class Failed(_Effect, frozen=True):
+    """The call failed; `code` is that of a class in `tidings.errors`."""
+
+    call: int
+    code: str
+    reason: str
+
+
+class Notify(_Effect, frozen=True):
+    """A notification for the application. `call` is the take that it answers, None when pushed."""
+
+    ref: int
+    notification: Notification
+    tag: int
+    call: int | None = None
+
+
+class Ended(_Effect, frozen=True):
+    """The broker ended the subscription; later takes fail with the same code and reason."""
+
+    ref: int
+    code: str
+    reason: str
+
+
+class Counted(_Effect, frozen=True):
+    """What the subscription lost so far, by the name of the policy or bound."""
+
+    ref: int
+    lost: dict[str, int]
+
+
+class Receipt(msgspec.Struct, frozen=True):
+    """What an acknowledged publish gives back: the event's identity and where it is kept."""
+
+    source: str
+    id: str
+    position: Position | None = None  # None: no log holds it
+
+
+class Opened(msgspec.Struct, frozen=True):
+    """What a subscribe gives back."""
+
+    ref: int
+    id: SubscriptionId
+    resumed: bool = False  # True: the subscription, or the memory of one, was there before
+
+
+Effect: TypeAlias = (
+    Send
+    | Persist
+    | Fetch
+    | Connect
+    | Disconnect
+    | Probe
+    | Record
+    | Answer
+    | Failed
+    | Notify
+    | Ended
+    | Counted
+)

@@ -1,0 +1,201 @@
+"""Everything that can happen to a node or a client.
+
+Rules
+- An input is a value. Nothing but `handle(input, now)` changes a machine.
+- `sender` and `peer` are addresses: what the driver calls the other end of a link. Who is
+  behind a client's address is said by the client's `Hello`.
+- The driver hands in the messages of one link in the order in which they were sent.
+- The application's calls are inputs of the client; `call` is a number that the driver
+  chose, and the effect that answers it (`Answer`, `Failed`, `Notify`) carries it back.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
+
+from tidings.model.subscription import DeliveryOptions
+from tidings.protocol.messages import Message, Mode
+
+if TYPE_CHECKING:
+    from tidings.availability.records import Append, Loaded
+    from tidings.model.event import Event
+    from tidings.model.filter import Filter
+
+
+class _Input(msgspec.Struct, frozen=True):
+    pass
+
+
+# -- of every machine --------------------------------------------------------------------
+
+
+class Received(_Input, frozen=True):
+    """A message arrived."""
+
+    sender: str
+    message: Message
+
+
+class TimerFired(_Input, frozen=True):
+    """The time that `next_deadline()` named has come."""
+
+
+class LinkUp(_Input, frozen=True):
+    """A link to `peer` can be used from now on."""
+
+    peer: str
+
+
+class LinkDown(_Input, frozen=True):
+    """The link to `peer` is gone; what was in flight on it is lost."""
+
+    peer: str
+
+
+# -- of a node ----------------------------------------------------------------------------
+
+
+class Started(_Input, frozen=True):
+    """The first input of a node: what its disk holds."""
+
+    state: Loaded
+
+
+class Persisted(_Input, frozen=True):
+    """The records of every `Persist` up to and including token `upto` are on stable storage."""
+
+    upto: int
+
+
+class PersistFailed(_Input, frozen=True):
+    """Nothing of the `Persist` with this token, nor of a later one, was written.
+
+    `code` is that of the error: `full` may be tried again, anything else is final.
+    """
+
+    token: int
+    code: str
+    reason: str
+
+
+class Fetched(_Input, frozen=True):
+    """The answer to a `Fetch`: log entries in ascending order; none means that none follow."""
+
+    request: int
+    records: tuple[Append, ...]
+
+
+class FetchFailed(_Input, frozen=True):
+    """The log could not be read there; nothing of it was served."""
+
+    request: int
+    code: str
+    reason: str
+
+
+class Probed(_Input, frozen=True):
+    """The answer to a `Probe`: the distance to a peer in seconds, None when it cannot be reached."""
+
+    peer: str
+    distance: float | None
+
+
+# -- of a client: what the application asks ------------------------------------------------
+
+
+class ClientPublish(_Input, frozen=True):
+    """Answered by `Answer(call, Receipt)` when the broker has acknowledged."""
+
+    call: int
+    event: Event
+    number: bool = False  # True: the event's id is a placeholder, the client gives the real one
+    mode: Mode = Mode.AUTO
+
+
+class ClientSubscribe(_Input, frozen=True):
+    """Answered by `Answer(call, Opened)`; its `ref` names the subscription in later calls."""
+
+    call: int
+    filter: Filter
+    name: str | None = None  # None: transient, the client draws a name
+    options: DeliveryOptions = DeliveryOptions()
+    after: dict[str, int] = {}  # by log: the application has handled everything up to this offset
+    window: int = 0  # notifications that may be sent ahead of `ClientTake`
+    auto: bool = False  # True: each notification is handed over at once, and committed
+
+
+class ClientTake(_Input, frozen=True):
+    """Commit what was taken before and wait for the next: answered by `Notify(call=call)`."""
+
+    call: int
+    ref: int
+
+
+class ClientCancel(_Input, frozen=True):
+    """The caller no longer waits. A notification that was on its way to it is put back."""
+
+    call: int
+    ref: int | None = None  # of the take; None: the call was a subscribe
+
+
+class ClientAck(_Input, frozen=True):
+    """Commit what was taken: `tag`, or everything so far."""
+
+    ref: int
+    tag: int | None = None
+
+
+class ClientNack(_Input, frozen=True):
+    """Give a notification back: the one with `tag`, or all that were taken and not committed."""
+
+    ref: int
+    tag: int | None = None
+
+
+class ClientLeave(_Input, frozen=True):
+    """Stop listening: ends a transient subscription, detaches a durable one. Answered with None."""
+
+    call: int
+    ref: int
+    commit: bool = True  # False: what was taken and not committed counts as not heard
+    end: bool = False  # True: ends a durable subscription too
+
+
+class ClientAdvertise(_Input, frozen=True):
+    """The application may publish what the filter accepts. Answered with None."""
+
+    call: int
+    name: str
+    filter: Filter
+
+
+class ClientUnadvertise(_Input, frozen=True):
+    """It will not any more. Answered with None."""
+
+    call: int
+    name: str
+
+
+Input: TypeAlias = (
+    Received
+    | TimerFired
+    | LinkUp
+    | LinkDown
+    | Started
+    | Persisted
+    | PersistFailed
+    | Fetched
+    | FetchFailed
+    | Probed
+    | ClientPublish
+    | ClientSubscribe
+    | ClientTake
+    | ClientCancel
+    | ClientAck
+    | ClientNack
+    | ClientLeave
+    | ClientAdvertise
+    | ClientUnadvertise
+)

@@ -1,0 +1,224 @@
+"""What machines say to one another.
+
+Rules
+- Messages are tagged structs; the simulator passes the same objects that the wire encodes.
+- They are encoded as arrays: a new field goes to the end and has a default.
+- Here stand the base, the envelope, and what a client and its broker say. A strategy
+  declares its own messages in its own file (`Strategy.messages`); `union` joins them.
+- A client numbers its requests (`call`); the answer, or `Refused`, carries the number back.
+  It also numbers what it holds open (`ref`): one subscription, or one membership of a group.
+- An envelope header belongs to the kind whose name it begins with; no other kind reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Any, Union
+
+import msgspec
+
+from tidings.model.event import Event
+from tidings.model.filter import Filter
+from tidings.model.subscription import DeliveryOptions, Position
+
+VERSION = 1
+
+
+class Mode(StrEnum):
+    """What a publisher wants its acknowledgement to mean."""
+
+    AUTO = "auto"  # kept when the event has a lifetime or is owed to a durable subscription
+    BEST_EFFORT = "best effort"  # accepted by the broker; survives nothing
+    KEPT = "kept"  # on stable storage, or refused
+
+
+class Message(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """The base of every message; its tag is the name of its class unless the class gives one."""
+
+
+class Envelope(msgspec.Struct, frozen=True, array_like=True):
+    """An event on its way between brokers."""
+
+    event: Event
+    origin: str  # the broker that accepted it
+    offset: int | None = None  # its place in the origin's log; None: no log holds it
+    sequence: int | None = None  # the publisher's counter
+    remaining: float = 0.0  # seconds of lifetime that are left; clocks need not agree
+    expires: float | None = None  # seconds until it ends for everybody
+    headers: dict[str, Any] = {}
+
+
+# -- client to broker -----------------------------------------------------------------------
+
+
+class Hello(Message, frozen=True):
+    """The first message on a client's link."""
+
+    client: str
+    incarnation: str
+    version: int = VERSION
+
+
+class Publish(Message, frozen=True):
+    call: int
+    event: Event
+    sequence: int  # the client's counter for this source; ascends
+    mode: Mode = Mode.AUTO
+
+
+class Subscribe(Message, frozen=True):
+    call: int
+    ref: int
+    name: str
+    filter: Filter
+    options: DeliveryOptions
+    named: bool = True  # False: the name is random, nobody will come back under it
+    after: dict[str, int] = {}  # token: by log, the offset up to which everything was handled
+    credit: int = 0
+
+
+class Unsubscribe(Message, frozen=True):
+    """Stop. With `end` False a durable subscription is only detached."""
+
+    call: int
+    ref: int
+    end: bool = True
+
+
+class Credit(Message, frozen=True):
+    """The client can take so many more; a negative number takes credit back."""
+
+    ref: int
+    amount: int
+
+
+class Ack(Message, frozen=True):
+    """The application is done with these deliveries."""
+
+    ref: int
+    tags: tuple[int, ...]
+
+
+class Nack(Message, frozen=True):
+    """Deliver these again; `counted` False when the application never saw them."""
+
+    ref: int
+    tags: tuple[int, ...]
+    counted: bool = True
+
+
+class Advertise(Message, frozen=True):
+    """The client may publish what this filter accepts."""
+
+    call: int
+    name: str
+    filter: Filter
+
+
+class Unadvertise(Message, frozen=True):
+    call: int
+    name: str
+
+
+# -- broker to client -----------------------------------------------------------------------
+
+
+class Welcome(Message, frozen=True):
+    broker: str
+    log: str  # the name that positions in this broker's log carry
+    version: int = VERSION
+
+
+class Published(Message, frozen=True):
+    call: int
+    position: Position | None = None
+
+
+class Advertised(Message, frozen=True):
+    """The answer to `Advertise` and to `Unadvertise`."""
+
+    call: int
+
+
+class Subscribed(Message, frozen=True):
+    call: int
+    ref: int
+    subscriber: str  # with the name, the identity of the subscription
+    name: str
+    resumed: bool = False
+
+
+class Unsubscribed(Message, frozen=True):
+    call: int
+    ref: int
+
+
+class Deliver(Message, frozen=True):
+    ref: int
+    tag: int  # names this delivery in `Ack` and `Nack`
+    event: Event
+    position: Position | None = None
+    attempt: int = 1  # grows when the application gives it back
+    again: bool = False  # it was sent before, and nobody said that it was handled
+
+
+class Silence(Message, frozen=True):
+    """Nothing more for this subscription up to and including this position."""
+
+    ref: int
+    position: Position
+
+
+class Lost(Message, frozen=True):
+    """How many notifications this subscription lost so far, by the name of the policy or bound."""
+
+    ref: int
+    counts: dict[str, int]
+
+
+class Refused(Message, frozen=True):
+    """No, and why; `code` is that of a class in `tidings.errors`."""
+
+    call: int
+    code: str
+    reason: str
+
+
+class Closed(Message, frozen=True):
+    """The broker ended this subscription of its own accord."""
+
+    ref: int
+    code: str
+    reason: str
+
+
+CLIENT_MESSAGES: tuple[type[Message], ...] = (
+    Hello,
+    Publish,
+    Subscribe,
+    Unsubscribe,
+    Credit,
+    Ack,
+    Nack,
+    Advertise,
+    Unadvertise,
+)
+BROKER_MESSAGES: tuple[type[Message], ...] = (
+    Welcome,
+    Published,
+    Subscribed,
+    Unsubscribed,
+    Deliver,
+    Silence,
+    Lost,
+    Refused,
+    Closed,
+    Advertised,
+)
+
+
+def union(declared: Iterable[type[Message]] = ()) -> Any:
+    """The type of every message: ours, and those that strategies declare. For decoders."""
+    types = dict.fromkeys((*CLIENT_MESSAGES, *BROKER_MESSAGES, *declared))
+    return Union[tuple(types)]  # noqa: UP007 - built from a tuple

@@ -1,0 +1,283 @@
+"""The slots of a node: what each kind of strategy does, and what it may ask of the others.
+
+Rules
+- A node is a composition: one strategy in each slot (assignment, routing, overlay, recovery,
+  membership, delivery). `node.py` alone knows them all; kinds never import one another.
+- Every strategy has one shape: `on_input, on_message, on_timer, next_deadline, check`.
+  Its base does nothing, so a strategy writes down only what it is for.
+- Strategies meet through ports: `self.ports.routing`, `self.ports.delivery` and so on, typed by
+  the classes below. What a kind offers to the others are its methods here beyond the shape.
+- Strategies act by `self.ports.send(...)` and `self.ports.emit(effect)`, and on the disk by
+  `self.ports.disk`. They never build a `Send`: a slot that holds one strategy per scope
+  (a topic, a service, a LAN) wraps what its strategies send.
+- A strategy declares its messages and the envelope headers that it owns (`kind.name`).
+
+The way of an event through a node:
+  a client's publish -> `delivery` accepts and keeps it -> `ports.events.accepted`
+  from another broker -> the strategy that received it  -> `ports.events.arrived`
+  both: `recovery.observe` -> `delivery.deliver` -> `routing.forward`.
+The way of a subscription: a client's subscribe -> `delivery` -> `ports.events.interested`
+  -> `assignment.assign` -> `routing.interest_added`; `uninterested` the other way round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from random import Random
+from typing import Any, ClassVar, Protocol
+
+from tidings.availability.records import Append, Record
+from tidings.model.event import Event
+from tidings.model.filter import Filter
+from tidings.model.subscription import Advertisement, Subscription, SubscriptionId
+from tidings.protocol.effects import Channel, Effect
+from tidings.protocol.inputs import FetchFailed, Input, PersistFailed
+from tidings.protocol.messages import Envelope, Message
+
+
+class Machine(Protocol):
+    """The one narrow door: a node, a client, and whatever else a driver drives."""
+
+    def handle(self, input: Input, now: float) -> list[Effect]:
+        """Take one input; what the driver is to do about it, in order."""
+
+    def next_deadline(self) -> float | None:
+        """When to hand in `TimerFired`; None: nothing is waiting for a time."""
+
+    def check(self) -> None:
+        """Raise `AssertionError` when an invariant does not hold."""
+
+
+# -- ports that the node itself offers -----------------------------------------------------
+
+
+class Disk(Protocol):
+    """The node's disk. `then` runs when the driver reports, never before this call returns."""
+
+    stable: bool  # False: what is kept lives as long as the process
+    failed: PersistFailed | None  # set when the disk has failed for good
+
+    def persist(
+        self,
+        records: Sequence[Record],
+        then: Callable[[float], None] | None = None,
+        otherwise: Callable[[PersistFailed, float], None] | None = None,
+    ) -> None:
+        """Keep the records, after everything that was handed in before."""
+
+    def fetch(
+        self,
+        from_offset: int,
+        limit: int,
+        then: Callable[[Sequence[Append], float], None],
+        otherwise: Callable[[FetchFailed, float], None],
+    ) -> None:
+        """Read log entries; none means that none follow."""
+
+
+class Events(Protocol):
+    """The node's own part in the way of events and of subscriptions."""
+
+    def accepted(self, envelope: Envelope, now: float) -> None:
+        """An event of one of our clients may be told from now on."""
+
+    def arrived(self, envelope: Envelope, came_from: str, now: float) -> None:
+        """An event came from another broker, for the first time."""
+
+    def interested(self, subscription: Subscription, now: float) -> None:
+        """A subscription of one of our clients began."""
+
+    def uninterested(self, subscription: Subscription, now: float) -> None:
+        """It ended."""
+
+    def advertised(self, advertisement: Advertisement, now: float) -> None:
+        """One of our clients says what it may publish."""
+
+    def unadvertised(self, advertisement: Advertisement, now: float) -> None:
+        """It will not any more."""
+
+
+class Sender(Protocol):
+    """How a strategy sends a message; the only way for it to do so."""
+
+    def __call__(self, to: str, message: Message, channel: Channel = Channel.LINK) -> None: ...
+
+
+class Ports:
+    """What a strategy is given when the node is put together."""
+
+    name: str  # of this node
+    rng: Random
+    recording: bool  # emit `Record` effects?
+    send: Sender
+    emit: Callable[[Effect], None]
+    disk: Disk
+    events: Events
+    assignment: Assignment
+    routing: Routing
+    overlay: Overlay
+    recovery: Recovery
+    membership: Membership
+    delivery: Delivery
+
+
+# -- the shape ------------------------------------------------------------------------------
+
+
+class Strategy:
+    """The shape of every kind. The base does nothing."""
+
+    kind: ClassVar[str]
+    name: ClassVar[str] = "none"  # as `tidings systems` prints it
+    messages: ClassVar[tuple[type[Message], ...]] = ()
+    headers: ClassVar[frozenset[str]] = frozenset()
+    ports: Ports
+
+    def bind(self, ports: Ports) -> None:
+        """Called once, before the first input."""
+        self.ports = ports
+
+    def on_input(self, input: Input, now: float) -> None:
+        """Started, LinkUp, LinkDown and Probed, in the order of the slots."""
+
+    def on_message(self, sender: str, message: Message, now: float) -> None:
+        """One of `messages` arrived."""
+
+    def on_timer(self, now: float) -> None:
+        """`next_deadline()` has come."""
+
+    def next_deadline(self) -> float | None:
+        return None
+
+    def check(self) -> None:
+        """Raise `AssertionError` when an invariant of this strategy does not hold."""
+
+
+class Assignment(Strategy):
+    """Where a subscription lives, and where an event is matched. The two must always meet."""
+
+    kind = "assignment"
+
+    def assign(self, subscription: Subscription) -> tuple[str, ...]:
+        """The brokers that hold this subscription."""
+        return (self.ports.name,)
+
+    def resolve(self, event: Event) -> tuple[str, ...] | None:
+        """The brokers that match this event; None: wherever routing leads it."""
+        return None
+
+
+class Routing(Strategy):
+    """Which links an event takes."""
+
+    kind = "routing"
+
+    def interest_added(self, subscription: Subscription, at: tuple[str, ...], now: float) -> None:
+        """A client of ours subscribed; `at` are the brokers that hold the subscription."""
+
+    def interest_removed(self, subscription: Subscription, at: tuple[str, ...], now: float) -> None:
+        """It ended."""
+
+    def forward(
+        self, envelope: Envelope, at: tuple[str, ...] | None, came_from: str | None, now: float
+    ) -> None:
+        """Send the event on; `came_from` is None at the broker that accepted it."""
+
+    def advertisement_added(self, advertisement: Advertisement, now: float) -> None:
+        """A client of ours says what it may publish."""
+
+    def advertisement_removed(self, advertisement: Advertisement, now: float) -> None:
+        """It will not any more."""
+
+    def wanted_elsewhere(self, event: Event) -> bool:
+        """Does any other broker want this event, as far as we know?"""
+        return False
+
+    def interest(self, link: str) -> tuple[Filter, ...]:
+        """What is wanted over a link."""
+        return ()
+
+    def toward(self, target: Filter | str) -> tuple[str, ...]:
+        """The links that lead to whoever wants this filter, or to this key."""
+        return ()
+
+    def swap(self, old: str, new: str, now: float) -> None:
+        """The overlay replaces a link: move what was wanted over `old` to `new`."""
+
+
+class Overlay(Strategy):
+    """Which links exist."""
+
+    kind = "overlay"
+
+    def links(self) -> tuple[str, ...]:
+        """The brokers that we are linked with, in a fixed order."""
+        return ()
+
+    def next_hop(self, key: str) -> str | None:
+        """The link toward the broker that is responsible for a key; None: that is us."""
+        return None
+
+    def distance(self, peer: str) -> float | None:
+        """Seconds to a peer, when known."""
+        return None
+
+
+class Recovery(Strategy):
+    """Getting back what was lost on the way."""
+
+    kind = "recovery"
+
+    def observe(self, envelope: Envelope, came_from: str | None, now: float) -> Envelope:
+        """An event passes: note it, and put our headers on it."""
+        return envelope
+
+    def outgoing(self, envelope: Envelope, link: str) -> Envelope:
+        """An event is about to leave over a link: put on it what the next broker needs."""
+        return envelope
+
+    def admit(self, envelope: Envelope, came_from: str, now: float) -> bool:
+        """May this event go on now? False: it was here before, or it waits for an earlier one."""
+        return True
+
+    def lookup(self, ids: Iterable[tuple[str, str]]) -> tuple[Envelope, ...]:
+        """What the cache holds of these identities; disk only through `ports.disk`."""
+        return ()
+
+
+class Membership(Strategy):
+    """Who is there."""
+
+    kind = "membership"
+
+    def view(self, scope: str = "") -> tuple[str, ...]:
+        """The members that we know of, in a fixed order."""
+        return (self.ports.name,)
+
+    def sample(self, k: int, scope: str = "") -> tuple[str, ...]:
+        """At most k other members, drawn with the node's randomness."""
+        others = [member for member in self.view(scope) if member != self.ports.name]
+        return tuple(self.ports.rng.sample(others, min(k, len(others))))
+
+
+class Delivery(Strategy):
+    """To the clients of this broker: once, in order, with or without gaps.
+
+    It owns the messages between clients and broker, sessions, subscriptions and the log.
+    """
+
+    kind = "delivery"
+
+    def deliver(self, envelope: Envelope, now: float) -> None:
+        """Hand an event to every subscription of ours that accepts it."""
+
+    def subscriptions(self) -> tuple[SubscriptionId, ...]:
+        """The subscriptions that this broker holds, in a fixed order."""
+        return ()
+
+    def figures(self) -> dict[str, Any]:
+        """Counters for people."""
+        return {}
+
+
+KINDS = ("membership", "overlay", "assignment", "recovery", "delivery", "routing")  # the order of inputs

@@ -1,0 +1,195 @@
+"""Group commit: many small batches become one synced write, in a thread of its own.
+
+Rules
+- `submit(token, records)` never blocks and never fails for want of a disk. Tokens ascend; batches are kept
+  in the order of submission, none overtakes another.
+- While one commit syncs, the next group gathers: no timer, no waiting for company. One alone pays for one
+  sync, a thousand at once share one.
+- `on_kept(token)`: everything up to this token is on stable storage. `on_failed(error)`: nothing after the
+  last kept token is, and nothing more will be; said once.
+- A full disk is no failure. Either the committer waits it out (the default): the same group is tried again
+  every `retry_seconds`, `is_full` is True meanwhile, and what waits to be forgotten is forgotten ahead of its
+  turn, because that is what makes room; forgetting twice changes nothing. Or the driver takes it over by
+  giving `on_full(token, error)`: the batch with this token and all later ones were dropped, and so is
+  whatever is submitted until `resume()`; after that they are to be submitted again, under new tokens.
+- The callbacks run in the committer's thread; a driver hands them over to its own loop. `backlog` is the
+  number of records that wait: a driver takes no more publishes while it is over its bound.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from tidings.availability.records import Append, Forget, Put, Record
+from tidings.errors import ClosedError, StoreFullError
+from tidings.store.store import Store
+
+MAX_GROUP_RECORDS = 8192  # more amortises nothing further and delays the acknowledgements of the first
+MAX_GROUP_BYTES = 16 << 20  # of payloads and rows; a batch that is larger by itself goes alone
+RETRY_SECONDS = 0.5  # how soon a full disk is tried again
+
+
+class _Group:
+    """Batches that share one commit."""
+
+    __slots__ = ("bytes", "first_token", "last_token", "records")
+
+    def __init__(self, first_token: int) -> None:
+        self.first_token = self.last_token = first_token
+        self.records: list[Record] = []
+        self.bytes = 0
+
+    def add(self, token: int, records: Sequence[Record]) -> None:
+        self.last_token = token
+        self.records.extend(records)
+        self.bytes += _weight(records)
+
+
+def _weight(records: Sequence[Record]) -> int:
+    """About how many bytes: the parts that can be large."""
+    total = 0
+    for record in records:
+        if isinstance(record, Append):
+            total += len(record.event.payload or b"")
+        elif isinstance(record, Put):
+            total += len(record.value)
+    return total
+
+
+class Committer:
+    """The one thread that commits to a store."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        on_kept: Callable[[int], None],
+        on_failed: Callable[[Exception], None],
+        on_full: Callable[[int, StoreFullError], None] | None = None,
+        max_group_records: int = MAX_GROUP_RECORDS,
+        max_group_bytes: int = MAX_GROUP_BYTES,
+        retry_seconds: float = RETRY_SECONDS,
+    ) -> None:
+        self._store = store
+        self._on_kept = on_kept
+        self._on_failed = on_failed
+        self._on_full = on_full
+        self._max_group_records = max_group_records
+        self._max_group_bytes = max_group_bytes
+        self._retry_seconds = retry_seconds
+        self._queue: deque[tuple[int, Sequence[Record]]] = deque()
+        self._backlog = 0
+        self._last_token: int | None = None
+        self._is_closing = False
+        self._is_abandoned = False
+        self._is_dropping = False
+        self.is_full = False
+        self._changed = threading.Condition()
+        self.commits = 0
+        self._thread = threading.Thread(target=self._run, name="tidings-committer", daemon=True)
+        self._thread.start()
+
+    @property
+    def backlog(self) -> int:
+        """Records that were submitted and are not yet kept."""
+        return self._backlog
+
+    def submit(self, token: int, records: Sequence[Record]) -> None:
+        """Have these records kept; `on_kept` says when."""
+        with self._changed:
+            if self._is_closing:
+                raise ClosedError("the committer is closed")
+            if self._last_token is not None and token <= self._last_token:
+                raise ValueError(f"token {token} after token {self._last_token}: tokens ascend")
+            self._last_token = token
+            if self._is_dropping:
+                return
+            self._queue.append((token, records))
+            self._backlog += len(records)
+            self._changed.notify()
+
+    def resume(self) -> None:
+        """Take batches again after `on_full`."""
+        with self._changed:
+            self._is_dropping = False
+
+    def close(self, *, abandon: bool = False) -> None:
+        """Commit what waits, then end; with `abandon` (and whenever the disk is full) leave it undone."""
+        with self._changed:
+            self._is_closing = True
+            self._is_abandoned = self._is_abandoned or abandon
+            self._changed.notify()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while (group := self._next_group()) is not None:
+            try:
+                is_kept = self._commit(group)
+            except Exception as error:  # whatever it is, the driver must hear of it
+                with self._changed:
+                    self._is_closing = True
+                self._on_failed(error)
+                return
+            if is_kept:
+                with self._changed:
+                    self._backlog -= len(group.records)
+                self._on_kept(group.last_token)
+
+    def _next_group(self) -> _Group | None:
+        """Wait for work and take as much of it as makes a group. None: time to end."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._queue or self._is_closing)
+            if not self._queue or self._is_abandoned:
+                return None
+            group = _Group(self._queue[0][0])
+            while self._queue and (not group.records or self._fits(group, self._queue[0][1])):
+                group.add(*self._queue.popleft())
+            return group
+
+    def _fits(self, group: _Group, records: Sequence[Record]) -> bool:
+        return (
+            len(group.records) + len(records) <= self._max_group_records
+            and group.bytes + _weight(records) <= self._max_group_bytes
+        )
+
+    def _commit(self, group: _Group) -> bool:
+        """Commit; False when a full disk kept the group out for good."""
+        while True:
+            try:
+                self._store.commit(group.records)
+            except StoreFullError as error:
+                self.is_full = True
+                if self._on_full is not None:
+                    self._drop()
+                    self._on_full(group.first_token, error)
+                    return False
+                if not self._wait_for_room(group.records):
+                    return False
+            else:
+                self.is_full = False
+                self.commits += 1
+                return True
+
+    def _drop(self) -> None:
+        with self._changed:
+            self._is_dropping = True
+            self._queue.clear()
+            self._backlog = 0
+
+    def _wait_for_room(self, stalled: list[Record]) -> bool:
+        """Forget ahead what may be forgotten, then wait a little; False when closing."""
+        with self._changed:
+            waiting = [record for _, records in self._queue for record in records]
+        new = {record.offset for record in stalled + waiting if isinstance(record, Append)}
+        forgets = [r for r in stalled + waiting if isinstance(r, Forget) and r.offset not in new]
+        if forgets:
+            with suppress(StoreFullError):  # not even room to forget: only people can help
+                self._store.commit(forgets)
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_closing, timeout=self._retry_seconds)
+            self._is_abandoned = self._is_abandoned or self._is_closing
+            return not self._is_closing

@@ -1,0 +1,176 @@
+"""The store on any engine: checks on the way in, checks on the way out.
+
+Rules
+- Opening audits everything. What was found is handed over once by `load`; a second `load` reads again.
+- `commit` keeps order: plan, write, watermark, then the ledger. The watermark comes after the sync, so it
+  never promises what the disk does not hold.
+- A failed write stops the store, except a full disk (see `store.py`). After a full disk the last batch is
+  in doubt: the engine may have kept it. The account on disk tells, before anything else is written, and
+  appends of that batch that are handed in again, alone or in other company, are not done twice.
+- A batch that adds events is refused while less than `reserve_bytes` are free; one that only forgets, puts
+  or deletes may still use the reserve, because that is how room is made.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from contextlib import closing
+
+from tidings.availability.records import Append, Loaded, Record
+from tidings.errors import ClosedError, StoreError, StoreFullError
+from tidings.store.account import Ledger, Plan
+from tidings.store.audit import FORMAT, audit, read_account
+from tidings.store.engine import Engine
+from tidings.store.guard import ENTRY_END, FORMAT_KEY, append_from, damaged, entry_key, guarded
+
+
+class KeyedStore:
+    """A `Store` over an engine that was audited."""
+
+    def __init__(self, engine: Engine, found: tuple[Ledger, Loaded], *, reserve_bytes: int = 0) -> None:
+        self._engine = engine
+        self._ledger: Ledger = found[0]
+        self._loaded: Loaded | None = found[1]
+        self._first = self._ledger.offsets.first()  # other threads read this, and never the ledger
+        self._reserve_bytes = reserve_bytes
+        self._doubt: tuple[Sequence[Record], Plan] | None = None  # a batch that a full disk refused
+        self._kept_anyway: dict[int, Append] = {}  # refused and yet kept: handed in again, they are there
+        self._failure: BaseException | None = None
+        self._is_closed = False
+        self._writing = threading.Lock()
+
+    def load(self) -> Loaded:
+        self._check_open()
+        with self._writing:
+            loaded, self._loaded = self._loaded, None
+            return loaded if loaded is not None else audit(self._engine)[1]
+
+    def commit(self, records: Sequence[Record]) -> None:
+        with self._writing:
+            self._check_open()
+            self._check_sound()
+            self._settle_doubt()
+            records = self._without_kept(records) if self._kept_anyway else records
+            if not records:
+                return
+            self._loaded = None
+            plan = self._ledger.plan(records)
+            self._check_room(plan)
+            self._write(records, plan)
+
+    def fetch(self, from_offset: int, limit: int, max_bytes: int) -> list[Append]:
+        self._check_open()
+        name = self._engine.name
+        first = self._first
+        if first is None or limit < 1:
+            return []
+        found: list[Append] = []
+        size = 0
+        # Starting at the first live entry steps over what was forgotten before it and not yet compacted.
+        with closing(self._engine.scan(entry_key(max(from_offset, first)), ENTRY_END)) as scan:
+            for key, value in scan:
+                found.append(append_from(key, value, name))
+                size += len(value)
+                if len(found) >= limit or size >= max_bytes:
+                    break
+        return found
+
+    def get(self, offset: int) -> Append | None:
+        self._check_open()
+        key = entry_key(offset)
+        value = self._engine.read(key)
+        if value is None:
+            return None
+        return append_from(key, value, self._engine.name)
+
+    def verify(self) -> int:
+        self._check_open()
+        with self._writing:
+            ledger, _ = audit(self._engine)
+            if ledger.account != self._ledger.account:
+                raise damaged(self._engine.name, "its account is not the one that was written")
+            return ledger.account.entries + ledger.account.rows
+
+    def sizes(self) -> dict[str, int]:
+        self._check_open()
+        account = self._ledger.account
+        sizes = {
+            "entries": account.entries,
+            "rows": account.rows,
+            "commits": account.commit,
+            "bytes": self._engine.size(),
+        }
+        room = self._engine.room()
+        return sizes if room is None else {**sizes, "room": max(0, room - self._reserve_bytes)}
+
+    def close(self) -> None:
+        with self._writing:
+            if not self._is_closed:
+                self._is_closed = True
+                self._engine.close()
+
+    def _write(self, records: Sequence[Record], plan: Plan) -> None:
+        changes: list[tuple[bytes, bytes | None]] = list(plan.changes.items())
+        if plan.commit == 1:
+            changes.append((FORMAT_KEY, guarded(FORMAT_KEY, FORMAT.to_bytes(4, "big"))))
+        try:
+            self._engine.write(changes)
+            self._engine.mark(plan.commit)
+        except StoreFullError:
+            self._doubt = (records, plan)
+            raise
+        except BaseException as error:  # whatever it was, the batch is in an unknown state
+            self._failure = error
+            raise
+        self._apply(plan)
+
+    def _apply(self, plan: Plan) -> None:
+        self._ledger.apply(plan)
+        self._first = self._ledger.offsets.first()
+
+    def _settle_doubt(self) -> None:
+        """After a full disk: was the refused batch kept all the same?"""
+        if self._doubt is None:
+            return
+        refused, plan = self._doubt
+        self._engine.recover()
+        kept = read_account(self._engine)
+        self._doubt = None
+        if kept == self._ledger.account:
+            return
+        if kept != plan.account():
+            raise damaged(self._engine.name, "its account is neither the old nor the new one")
+        self._engine.mark(plan.commit)
+        self._apply(plan)
+        self._kept_anyway.update((one.offset, one) for one in refused if isinstance(one, Append))
+
+    def _without_kept(self, records: Sequence[Record]) -> list[Record]:
+        """Leave out appends that were done already; whatever else is handed in again changes nothing."""
+        left: list[Record] = []
+        for record in records:
+            if isinstance(record, Append) and self._kept_anyway.get(record.offset) == record:
+                del self._kept_anyway[record.offset]
+            else:
+                left.append(record)
+        return left
+
+    def _check_room(self, plan: Plan) -> None:
+        room = self._engine.room() if self._reserve_bytes and plan.grows else None
+        if room is not None and room < self._reserve_bytes:
+            raise StoreFullError(
+                f"store {self._engine.name}: {room} bytes are free, fewer than the reserve of "
+                f"{self._reserve_bytes}",
+                hint="make room on that disk; publishers wait, consumers go on",
+            )
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ClosedError(f"store {self._engine.name} is closed")
+
+    def _check_sound(self) -> None:
+        if self._failure is not None:
+            raise StoreError(
+                f"store {self._engine.name} has stopped: {self._failure}",
+                hint="nothing since that failure was acknowledged; close it, look after the disk, open again",
+            ) from self._failure

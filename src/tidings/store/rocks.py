@@ -1,0 +1,303 @@
+"""The durable store: RocksDB through the `rocksdict` package.
+
+Layout of a store's directory: `db/` (RocksDB), `watermark` (see `watermark.py`), `lock`.
+
+Rules
+- One owner: an exclusive lock on `lock`, taken before anything is read.
+- Look before you touch. RocksDB deletes files it does not know when it opens for writing, so the store is
+  first opened read-only and audited. A damaged store is left as it was found.
+- The write-ahead log tolerates a torn tail: that is a write that was never acknowledged. What such a
+  tolerance may hide (a damaged length reads as a torn tail) is found by the account and the watermark.
+- An iterator's status is checked after every scan: a damaged block otherwise just ends the iteration.
+- One batch, one synced write. An error while writing or syncing is never retried; only a full disk is
+  recovered from, by opening the database again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import threading
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from typing import Any
+
+from tidings.errors import ClosedError, StoreError, StoreFullError, StoreLockedError
+from tidings.store.audit import audit, read_account
+from tidings.store.engine import Change
+from tidings.store.guard import damaged
+from tidings.store.keyed import KeyedStore
+from tidings.store.watermark import SYNC_SECONDS, Watermark, sync_directory
+
+RESERVE_BYTES = 64 << 20  # room that events may not use: for acknowledgements, flushes and compactions
+WRITE_BUFFER_BYTES = 32 << 20  # more means fewer flushes, and a longer log to replay on opening
+_SLACK_BYTES = 1 << 20  # for the small files that opening writes
+_FULL = ("No space left on device", "File too large", "Disk quota exceeded")
+
+
+class RocksStore(KeyedStore):
+    """A durable store in the directory `path`, created when it is not there."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        reserve_bytes: int = RESERVE_BYTES,
+        watermark_seconds: float = SYNC_SECONDS,
+    ) -> None:
+        self.path = Path(path)
+        # Opening again after a crash writes the replayed log into a table: the reserve must hold that.
+        buffer_bytes = min(WRITE_BUFFER_BYTES, reserve_bytes // 2) if reserve_bytes else WRITE_BUFFER_BYTES
+        engine = RocksEngine(self.path, buffer_bytes=buffer_bytes, watermark_seconds=watermark_seconds)
+        try:
+            found = audit(engine)
+            engine.open_for_writing(found[0].account.commit)
+            if read_account(engine) != found[0].account:
+                raise damaged(engine.name, "opening it for writing changed its account")
+        except BaseException:
+            engine.close()
+            raise
+        super().__init__(engine, found, reserve_bytes=reserve_bytes)
+
+
+class RocksEngine:
+    """RocksDB as an engine: read-only at first, writable after `open_for_writing`."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        buffer_bytes: int = WRITE_BUFFER_BYTES,
+        watermark_seconds: float = SYNC_SECONDS,
+    ) -> None:
+        self.name = str(path)
+        self._directory = path / "db"
+        self._buffer_bytes = buffer_bytes
+        self._database: Any = None
+        self._readers = 0
+        self._swapping = threading.Condition()  # readers are counted, so that no handle closes under them
+        self._has_failed = False
+        self._is_stalled = False  # a write found the disk full; the database must be opened again
+        with contextlib.ExitStack() as undo:
+            self._lock = _locked(path)
+            undo.callback(os.close, self._lock)
+            self._watermark = Watermark(path / "watermark", self.name, sync_seconds=watermark_seconds)
+            self._is_empty = not (self._directory / "CURRENT").exists()
+            if not self._is_empty:
+                self._database = self._opened(read_only=True)
+            undo.pop_all()
+
+    def open_for_writing(self, commit: int) -> None:
+        """Go on after an audit that found this commit as the last one."""
+        if commit and self._watermark.is_new:
+            raise damaged(self.name, "its watermark is missing")
+        self._swap(read_only=False)
+        self._is_empty = False
+        self._watermark.settle(commit)
+
+    def write(self, changes: Sequence[Change]) -> None:
+        from rocksdict import WriteBatch, WriteOptions
+
+        batch = WriteBatch(raw_mode=True)
+        for key, value in changes:
+            if value is None:
+                batch.delete(key)
+            else:
+                batch.put(key, value)
+        synced = WriteOptions()
+        synced.sync = True
+        try:
+            self._current().write(batch, synced)
+        except Exception as error:
+            translated = self._translated(error)
+            self._has_failed = True
+            self._is_stalled = isinstance(translated, StoreFullError)
+            raise translated from error
+
+    def read(self, key: bytes) -> bytes | None:
+        if self._is_empty:
+            return None
+        with self._reading() as database:
+            value: bytes | None = database.get(key)
+        return value
+
+    def scan(self, lower: bytes, upper: bytes) -> Generator[tuple[bytes, bytes], None, None]:
+        if self._is_empty:
+            return
+        with self._reading() as database:
+            cursor = database.iter()
+            try:
+                cursor.seek(lower)
+                while cursor.valid():
+                    key = cursor.key()
+                    if key >= upper:
+                        break
+                    yield key, cursor.value()
+                    cursor.next()
+                cursor.status()  # raises when the iteration ended because of damage
+            finally:
+                del cursor  # a cursor keeps the database open
+
+    def watermark(self) -> int:
+        return self._watermark.commit
+
+    def mark(self, commit: int) -> None:
+        try:
+            self._watermark.mark(commit)
+        except OSError as error:
+            raise self._translated(error) from error
+
+    def recover(self) -> None:
+        """Open the database again: its log is replayed into a table, and what was written in part is
+        dropped. Without room for that, reading goes on as before."""
+        if not self._is_stalled:
+            return
+        needed = _SLACK_BYTES + sum(_size(file) for file in self._files() if file.name.endswith(".log"))
+        if self.room() < needed:
+            raise StoreFullError(
+                f"store {self.name}: it needs {needed} free bytes to go on",
+                hint="make room on that disk; publishers wait, consumers go on",
+            )
+        self._swap(read_only=False)
+        self._has_failed = self._is_stalled = False
+
+    def room(self) -> int:
+        figures = os.statvfs(self._directory.parent)
+        return figures.f_bavail * figures.f_frsize
+
+    def size(self) -> int:
+        return sum(_size(file) for file in self._files())
+
+    def close(self) -> None:
+        try:
+            with self._swapping:
+                self._swapping.wait_for(lambda: not self._readers)
+                self._close_database()
+        finally:
+            self._watermark.close()
+            os.close(self._lock)
+
+    @contextlib.contextmanager
+    def _reading(self) -> Generator[Any, None, None]:
+        """The database, held open; what it raises becomes one of our errors."""
+        with self._swapping:
+            database = self._current()
+            self._readers += 1
+        try:
+            yield database
+        except Exception as error:
+            raise self._translated(error) from error
+        finally:
+            with self._swapping:
+                self._readers -= 1
+                self._swapping.notify_all()
+
+    def _swap(self, *, read_only: bool) -> None:
+        """Close the database and open it again; when it does not open for writing, it stays readable."""
+        with self._swapping:
+            self._swapping.wait_for(lambda: not self._readers)
+            self._close_database()
+            try:
+                self._database = self._opened(read_only=read_only)
+            except StoreFullError:
+                self._database = self._opened(read_only=True)
+                raise
+
+    def _current(self) -> Any:
+        if self._database is None:
+            raise ClosedError(f"store {self.name} is closed")
+        return self._database
+
+    def _opened(self, *, read_only: bool) -> Any:
+        from rocksdict import AccessType, Rdict
+
+        access = AccessType.read_only(False) if read_only else AccessType.read_write()
+        try:
+            database = Rdict(str(self._directory), _options(self._buffer_bytes), access_type=access)
+            if self._is_empty:
+                sync_directory(self._directory.parent)
+        except Exception as error:
+            raise self._translated(error) from error
+        return database
+
+    def _close_database(self) -> None:
+        """Closing writes what is only in the log into a table. When that fails nothing is lost, because the
+        next opening replays the log; it is told all the same, unless it only repeats an earlier failure."""
+        database, self._database = self._database, None
+        if database is None:
+            return
+        try:
+            database.close()
+        except Exception as error:
+            translated = self._translated(error)
+            if not self._has_failed and not isinstance(translated, StoreFullError):
+                raise translated from error
+
+    def _files(self) -> list[os.DirEntry[str]]:
+        with os.scandir(self._directory) as files:
+            return list(files)
+
+    def _translated(self, error: Exception) -> Exception:
+        """What RocksDB says, as one of our errors."""
+        if isinstance(error, (StoreError, ClosedError)):
+            return error
+        text = str(error)
+        if type(error).__name__ == "DbClosedError":
+            return ClosedError(f"store {self.name} is closed")
+        if any(sign in text for sign in _FULL):
+            return StoreFullError(
+                f"store {self.name}: {text}", hint="make room on that disk; publishers wait, consumers go on"
+            )
+        if text.startswith("Corruption") or ("No such file" in text and not self._is_empty):
+            return damaged(self.name, text)
+        return StoreError(
+            f"store {self.name}: {text}", hint="the store has stopped; look after the disk and open it again"
+        )
+
+
+def _locked(path: Path) -> int:
+    """The lock of the store in this directory, which is made when it is not there."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise StoreError(
+            f"store {path} cannot be opened: {error.strerror}", hint="give a directory that can be written"
+        ) from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(lock)
+        raise StoreLockedError(
+            f"store {path} is open in another process or object",
+            hint="close that one, or use another directory: a store has one owner",
+        ) from error
+    return lock
+
+
+def _options(buffer_bytes: int) -> Any:
+    from rocksdict import DBCompressionType, DBRecoveryMode, Options
+
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.set_paranoid_checks(True)
+    options.set_wal_recovery_mode(DBRecoveryMode.tolerate_corrupted_tail_records())
+    options.set_recycle_log_file_num(0)  # a recycled log may end in old records that look whole
+    options.set_compression_type(DBCompressionType.lz4())
+    options.set_write_buffer_size(buffer_bytes)
+    options.set_max_background_jobs(2)
+    options.set_max_open_files(512)
+    # A log is forgotten from its front; without this, scans would step over tombstones for long.
+    options.add_compact_on_deletion_collector_factory(10_000, 5_000, 0.5)
+    options.set_max_log_file_size(1 << 20)  # the engine's own diary for people, not the data
+    options.set_keep_log_file_num(2)
+    options.set_stats_dump_period_sec(0)
+    return options
+
+
+def _size(file: os.DirEntry[str]) -> int:
+    try:
+        return file.stat().st_size
+    except FileNotFoundError:  # the engine has just removed it
+        return 0

@@ -1,0 +1,62 @@
+"""The public conformance cases of CloudEvents SQL 1.0, as they are shared beside the repository.
+
+Form of a case: `expression`, an optional `event` or `eventOverrides`, an optional `result`, an
+optional `error` (absent: none is expected).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tidings.language.parser import parse
+
+from tidings.errors import FilterError
+from tidings.language.cesql import evaluate
+
+ROOT = Path(__file__).parents[2]
+PLACES = [ROOT / ".." / "shared/conformance/cesql", ROOT / "../.." / "shared/conformance/cesql"]
+DIRECTORY = next((place for place in PLACES if place.is_dir()), None)
+ANY_EVENT = {
+    "specversion": "1.0",
+    "id": "any",
+    "source": "https://example.com/any",
+    "type": "com.example.any",
+}
+
+
+def cases() -> list[Any]:
+    if DIRECTORY is None:
+        return []
+    found = []
+    for path in sorted(DIRECTORY.glob("*.yaml")):
+        for number, case in enumerate(yaml.safe_load(path.read_text())["tests"]):
+            found.append(pytest.param(case, id=f"{path.stem}-{number}-{case['name']}"))
+    return found
+
+
+def answer(case: dict[str, Any]) -> tuple[Any, list[str]]:
+    event = case.get("event") or ANY_EVENT | case.get("eventOverrides", {})
+    try:
+        expression = parse(str(case["expression"]), dialect="cesql")
+    except FilterError:
+        return False, ["parse"]
+    return evaluate(expression, event)
+
+
+def test_the_cases_are_there() -> None:
+    if DIRECTORY is None:
+        pytest.skip("the shared conformance cases are not beside this repository")
+    assert len(list(DIRECTORY.glob("*.yaml"))) >= 11
+    assert len(cases()) > 100
+
+
+@pytest.mark.parametrize("case", cases())
+def test_case(case: dict[str, Any]) -> None:
+    value, errors = answer(case)
+    assert errors == ([case["error"]] if "error" in case else [])
+    if "result" in case:
+        assert value == case["result"]
+        assert type(value) is type(case["result"])

@@ -1,0 +1,54 @@
+"""The files that the tidy tests look at."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+from functools import cache, lru_cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "src" / "tidings"
+
+
+@lru_cache
+def tracked() -> tuple[Path, ...]:
+    """Every file of the repository: tracked, or new and not ignored."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+        text=True,
+    ).stdout
+    files = (ROOT / name for name in listed.split("\0") if name)
+    return tuple(sorted(path for path in files if path.is_file()))
+
+
+def python_files(*folders: str) -> list[Path]:
+    roots = [ROOT / folder for folder in folders]
+    return [path for path in tracked() if path.suffix == ".py" and any(path.is_relative_to(r) for r in roots)]
+
+
+def pages() -> list[Path]:
+    """The pages that users read: README and the docs."""
+    return [path for path in tracked() if path.suffix == ".md" and path.parent in (ROOT, *_docs())]
+
+
+def _docs() -> set[Path]:
+    return {path.parent for path in tracked() if path.is_relative_to(ROOT / "docs")}
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def module_of(path: Path) -> str:
+    """src/tidings/model/event.py -> tidings.model.event"""
+    parts = path.relative_to(ROOT / "src").with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(), filename=name_of(path))

@@ -1,0 +1,141 @@
+"""Imports go one way: the map's directions, as a table, over every import statement.
+
+A statement inside a function or under TYPE_CHECKING counts too: a direction is a direction.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.tidy._sources import PACKAGE, module_of, name_of, python_files, tree_of
+
+# A room may import itself and every room on a lower level.
+LEVELS = {
+    "errors": 0, "_version": 0,
+    "model": 1,
+    "language": 2, "algebra": 2, "history": 2, "analysis": 2,
+    "matching": 3, "availability": 3, "security": 3,
+    "protocol": 4,
+    "systems": 5,
+    "wire": 6, "store": 6, "simulation": 6, "runtime": 6,
+    "gateway": 7, "pipeline": 7, "testing": 7,
+    "quality": 8, "studies": 8, "bench": 8,
+    "console": 9, "cli": 9,
+    "__main__": 10,
+}  # fmt: skip
+
+# Steps between rooms of one level, each with its reason.
+BETWEEN_SIBLINGS = {
+    ("history", "language"): "a check evaluates filters",
+    ("runtime", "wire"): "drivers turn messages into bytes",
+    ("runtime", "store"): "drivers do the disk's effects",
+    ("simulation", "wire"): "drivers turn messages into bytes",
+    ("simulation", "store"): "drivers do the disk's effects",
+}
+
+# Only these files of pipeline/ know a driver.
+PIPELINE_DOORS = {"simulation": "tidings.pipeline.sweeps", "runtime": "tidings.pipeline.broker"}
+
+KINDS = ("assignment", "routing", "overlay", "recovery", "membership", "delivery")
+FACE = ""  # `import tidings` itself: the public face, above the rooms it shows
+USES_THE_FACE = {
+    "testing",
+    "quality",
+    "studies",
+    "bench",
+    "console",
+    "cli",
+    "__main__",
+    "gateway",
+    "pipeline",
+}
+
+
+def imports(path: Path) -> Iterator[tuple[int, str]]:
+    """(line, module) for every import of ours; `from tidings.x import y` gives tidings.x.y too."""
+    package = module_of(path) if path.name == "__init__.py" else module_of(path).rpartition(".")[0]
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                above = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join([*above, *([node.module] if node.module else [])])
+            names = [f"{base}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        yield from ((node.lineno, name) for name in names if name.split(".")[0] == "tidings")
+
+
+def room(module: str) -> str:
+    """tidings.model.event -> model; tidings.connect -> the face."""
+    parts = module.split(".")
+    known = len(parts) > 1 and (parts[1] in LEVELS or (PACKAGE / parts[1]).is_dir())
+    return parts[1] if known else FACE
+
+
+def complaint(importer: str, imported: str) -> str | None:
+    """Why this import goes the wrong way; None when it does not."""
+    here, there = room(importer), room(imported)
+    if here in (there, FACE):
+        return None
+    if there == FACE:
+        return None if here in USES_THE_FACE else f"{here} must not use the public face"
+    if LEVELS[there] < LEVELS[here]:
+        door = PIPELINE_DOORS.get(there) if here == "pipeline" else None
+        return f"only {door} may" if door and importer != door else None
+    return None if (here, there) in BETWEEN_SIBLINGS else f"{there} is not below {here}"
+
+
+def test_every_room_has_its_level() -> None:
+    rooms = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    assert rooms <= set(LEVELS), "a new room needs a level in LEVELS and a line in ARCHITECTURE.md"
+
+
+@pytest.mark.parametrize("path", python_files("src/tidings"), ids=name_of)
+def test_imports_go_one_way(path: Path) -> None:
+    importer = module_of(path)
+    wrong = [
+        f"{name_of(path)}:{line} imports {imported}: {why}"
+        for line, imported in imports(path)
+        if (why := complaint(importer, imported))
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("path", python_files("src/tidings/protocol"), ids=name_of)
+def test_kinds_of_the_protocol_do_not_know_one_another(path: Path) -> None:
+    kind = kind_of(module_of(path))
+    if kind is None:
+        return
+    wrong = [
+        f"{name_of(path)}:{line} imports {imported}"
+        for line, imported in imports(path)
+        if kind_of(imported) not in (None, kind) or imported.startswith("tidings.protocol.node")
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def kind_of(module: str) -> str | None:
+    parts = module.split(".")
+    return parts[2] if parts[:2] == ["tidings", "protocol"] and len(parts) > 2 and parts[2] in KINDS else None
+
+
+@pytest.mark.parametrize(
+    ("importer", "imported"),
+    [
+        ("tidings.model.event", "tidings.language"),
+        ("tidings.algebra.covers", "tidings.language.parser"),
+        ("tidings.matching.small", "tidings.protocol.node"),
+        ("tidings.protocol.node", "tidings.store.rocks"),
+        ("tidings.store.rocks", "tidings.runtime.bus"),
+        ("tidings.pipeline.match", "tidings.simulation.run"),
+        ("tidings.runtime.bus", "tidings.connect"),
+    ],
+)
+def test_the_table_refuses_what_goes_up_or_across(importer: str, imported: str) -> None:
+    assert complaint(importer, imported)

@@ -1,0 +1,54 @@
+"""The package as users get it: a light import, a whole wheel."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+from tests.tidy._sources import PACKAGE, ROOT, python_files
+
+HEAVY = (
+    "cryptography", "duckdb", "google", "hypothesis", "llvmlite", "matplotlib", "numba", "numpy", "pandas",
+    "polars", "pyarrow", "pydantic", "pyspark", "re2", "rich", "rocksdict", "starlette", "typer", "uvloop",
+)  # fmt: skip
+
+
+def python(code: str) -> str:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_import_tidings_brings_nothing_heavy() -> None:
+    """The map: heavy things are imported where they are used, never at `import tidings`."""
+    loaded = set(python("import sys, tidings; print(*sys.modules)").split())
+    assert "tidings" in loaded
+    assert not loaded.intersection(HEAVY)
+
+
+def test_help_brings_nothing_heavier_than_the_terminal() -> None:
+    """`tidings --help` answers at once: it may load Typer and Rich, but no command's module."""
+    code = "import sys, tidings.cli; code = tidings.cli.main(['--help']); print(*sys.modules); sys.exit(code)"
+    loaded = set(python(code).split("\n")[-2].split())
+    assert "typer" in loaded
+    assert not loaded.intersection({*HEAVY} - {"typer", "rich", "pydantic"})
+    assert not {name for name in loaded if name.startswith(("tidings.cli.demo", "tidings.runtime"))}
+
+
+def test_the_wheel_is_whole(tmp_path: Path) -> None:
+    python(f"from hatchling.build import build_wheel; print(build_wheel({str(tmp_path)!r}))")
+    (wheel,) = tmp_path.glob("tidings-*.whl")
+    names = set(zipfile.ZipFile(wheel).namelist())
+    ours = {path.relative_to(ROOT / "src").as_posix() for path in python_files("src")}
+    assert ours <= names
+    assert "tidings/py.typed" in names
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+    assert any(name.endswith("entry_points.txt") for name in names)
+    assert not {name for name in names if name.startswith(("tests/", "scripts/"))}
+    assert (PACKAGE / "py.typed").exists()

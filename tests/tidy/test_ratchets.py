@@ -1,0 +1,97 @@
+"""Files and functions stay short, and the lists of exceptions only shrink."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+from tests.tidy._sources import name_of, python_files, tree_of
+
+LONGEST_FILE = 600
+LONGEST_FUNCTION = 70
+
+# What is longer today, with its length. An entry may be lowered or removed, never raised.
+LONG_FILES: dict[str, int] = {}
+LONG_FUNCTIONS: dict[str, int] = {}
+
+
+def files() -> list[Path]:
+    return python_files("src", "tests", "scripts")
+
+
+def functions(path: Path) -> dict[str, int]:
+    """`file:name` -> lines, for every function of the file."""
+    return {
+        f"{name_of(path)}:{node.name}": (node.end_lineno or node.lineno) - node.lineno + 1
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+
+
+def test_no_file_is_longer_than_the_ratchet() -> None:
+    lengths = {name_of(path): path.read_text().count("\n") for path in files()}
+    _check(lengths, LONGEST_FILE, LONG_FILES)
+
+
+def test_no_function_is_longer_than_the_ratchet() -> None:
+    lengths = {name: length for path in files() for name, length in functions(path).items()}
+    _check(lengths, LONGEST_FUNCTION, LONG_FUNCTIONS)
+
+
+def _check(lengths: dict[str, int], limit: int, allowed: dict[str, int]) -> None:
+    longer = {name: n for name, n in lengths.items() if n > max(limit, allowed.get(name, 0))}
+    assert not longer, f"over {limit} lines: {longer}"
+    slack = {name: lengths.get(name, 0) for name, n in allowed.items() if lengths.get(name, 0) < n}
+    assert not slack, f"these have become shorter; lower or remove their entries: {slack}"
+
+
+def test_nothing_sleeps_in_tests() -> None:
+    """A test waits for a condition; only `asyncio.sleep(0)`, which yields, is allowed."""
+    asleep = [
+        f"{name_of(path)}:{node.lineno}"
+        for path in python_files("tests")
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Call) and _sleeps(node)
+    ]
+    assert not asleep, asleep
+
+
+def _sleeps(call: ast.Call) -> bool:
+    if ast.unparse(call.func) not in ("time.sleep", "asyncio.sleep"):
+        return False
+    return not (call.args and isinstance(call.args[0], ast.Constant) and call.args[0].value == 0)
+
+
+def test_no_error_is_swallowed() -> None:
+    swallowed = [
+        f"{name_of(path)}:{node.lineno}"
+        for path in python_files("src", "scripts")
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.ExceptHandler) and all(isinstance(line, ast.Pass) for line in node.body)
+    ]
+    assert not swallowed, swallowed
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    """Empty `__init__` files apart, the head of a file gives its rules."""
+    silent = [
+        name_of(path)
+        for path in files()
+        if path.read_text().strip() and not ast.get_docstring(tree_of(path)) and path.name != "_version.py"
+    ]
+    assert not silent, silent
+
+
+@pytest.mark.parametrize(
+    ("lengths", "allowed"),
+    [
+        ({"a": 71}, {}),  # grew past the limit
+        ({"a": 91}, {"a": 90}),  # grew past its exception
+        ({"a": 80}, {"a": 90}),  # shrank: the exception must follow
+        ({}, {"a": 90}),  # went away: so must the exception
+    ],
+)
+def test_the_ratchet_bites(lengths: dict[str, int], allowed: dict[str, int]) -> None:
+    with pytest.raises(AssertionError):
+        _check(lengths, LONGEST_FUNCTION, allowed)

@@ -1,0 +1,81 @@
+"""What the text of the repository must hold and must not hold."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from tests.tidy._sources import PACKAGE, ROOT, name_of, python_files, tracked
+
+REQUIRED = (
+    "README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "Makefile", ".ci/run",
+    "constraints.txt", "pyproject.toml", "docs/index.md", "src/tidings/py.typed",
+)  # fmt: skip
+
+# Each is put together here, so that this file does not complain of itself.
+FORBIDDEN = {
+    "a path of somebody's machine": r"(?<![\w.<>$-])/(?:home|root|Users|work)/[\w.]",
+    "the address of a package index": r"pypi\."
+    + r"org|pythonhosted\."
+    + r"org|https?://\S*/simple\b|https?://\S*\.whl\b",
+    "an unfinished mark": r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"CK)\b",
+}
+TEXT = {".py", ".md", ".toml", ".txt", ".sh", ".yaml", ".yml", ".json", ".jsonl", ".play", ""}
+
+
+@pytest.mark.parametrize("name", REQUIRED)
+def test_it_is_there(name: str) -> None:
+    assert (ROOT / name).is_file()
+
+
+def test_ci_can_be_run() -> None:
+    assert (ROOT / ".ci/run").stat().st_mode & 0o111
+
+
+@pytest.mark.parametrize("what", FORBIDDEN)
+def test_no_file_holds(what: str) -> None:
+    pattern = re.compile(FORBIDDEN[what])
+    found = [
+        f"{name_of(path)}:{number} {line.strip()[:80]}"
+        for path in tracked()
+        if path.suffix in TEXT and path.name != "LICENSE"
+        for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1)
+        if pattern.search(line)
+    ]
+    assert not found, f"{what}: {found}"
+
+
+@pytest.mark.parametrize(
+    ("what", "line"),
+    [
+        ("a path of somebody's machine", "see /" + "home/ann/notes"),
+        ("the address of a package index", "https://example.com/root/" + "simple/"),
+        ("an unfinished mark", "# TO" + "DO: later"),
+    ],
+)
+def test_the_patterns_bite(what: str, line: str) -> None:
+    assert re.search(FORBIDDEN[what], line)
+
+
+def test_nothing_in_the_package_is_left_unwritten() -> None:
+    stubs = [name_of(path) for path in python_files("src") if "NotImplemented" + "Error" in path.read_text()]
+    assert not stubs, stubs
+
+
+def test_pins_hold_no_addresses() -> None:
+    pin = re.compile(r"[A-Za-z0-9._-]+==[A-Za-z0-9._!+-]+( ; .+)?")
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    wrong = [line for line in lines if line and not line.startswith("#") and not pin.fullmatch(line)]
+    assert not wrong, wrong
+
+
+def test_the_map_names_every_room() -> None:
+    rooms = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    assert not {room for room in rooms if f"{room}/" not in text}
+
+
+def test_the_changelog_knows_this_version() -> None:
+    version = re.search(r'"(.+)"', (PACKAGE / "_version.py").read_text())
+    assert version
+    assert f"## {version[1]}" in (ROOT / "CHANGELOG.md").read_text()

@@ -1,0 +1,158 @@
+"""`tidings filter`: the contracts of eval and covers, and what people see."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Run = Callable[..., Any]
+STOCK = "StockName = 'IBM' AND change < -3"
+FALLEN = {"StockName": "IBM", "change": -4.5}
+
+
+@pytest.fixture
+def quote(tmp_path: Path) -> str:
+    path = tmp_path / "quote.json"
+    path.write_text(json.dumps(FALLEN))
+    return str(path)
+
+
+def evaluated(tidings: Run, *cases: Any) -> list[Any]:
+    lines = [case if isinstance(case, str) else json.dumps(case) for case in cases]
+    rows: list[Any] = tidings("filter", "eval", stdin="\n".join(lines) + "\n").rows
+    return rows
+
+
+class TestCheck:
+    def test_a_filter_is_shown_in_normal_form(self, tidings: Run) -> None:
+        ran = tidings("filter", "check", "NOT (change >= -3) AND StockName IN ('IBM')")
+        assert (ran.code, ran.out) == (0, "StockName = 'IBM' AND change < -3\n")
+        assert "1 conjunction, 2 constraints, 0 residuals" in ran.err
+
+    def test_one_that_can_never_be_true_is_a_no(self, tidings: Run) -> None:
+        ran = tidings("filter", "check", "a = 1 AND a = 2")
+        assert ran.code == 1
+        assert "can never be true" in ran.err
+
+    def test_one_that_does_not_parse_shows_where(self, tidings: Run) -> None:
+        ran = tidings("filter", "check", "change < AND x")
+        assert (ran.code, ran.out) == (2, "")
+        assert ran.err.splitlines()[1:3] == ["  change < AND x", "           ^"]
+
+    def test_json_says_it_all(self, tidings: Run) -> None:
+        (fine,) = tidings("filter", "check", f"{STOCK} OR a + b > 1", "--json").rows
+        assert (fine["ok"], fine["conjunctions"], fine["constraints"], fine["residuals"]) == (True, 2, 2, 1)
+        (wrong,) = tidings("filter", "check", "a BETWEN 1 AND 2", "--json").rows
+        assert (wrong["ok"], wrong["error"]["column"], wrong["error"]["suggestion"]) == (False, 3, "BETWEEN")
+
+
+class TestEval:
+    def test_one_expression_on_one_event(self, tidings: Run, quote: str) -> None:
+        assert tidings("filter", "eval", STOCK, "--event", quote).rows == [{"value": True, "errors": []}]
+        assert tidings("filter", "eval", "change - 1", "--event", quote).rows[0]["value"] == -5.5
+        assert tidings("filter", "eval", STOCK, "--event", "-", stdin="{}").rows[0]["value"] is None
+
+    def test_one_line_out_for_each_line_in(self, tidings: Run) -> None:
+        rows = evaluated(
+            tidings,
+            {"expression": STOCK, "event": FALLEN},
+            {"expression": STOCK, "event": {**FALLEN, "change": 0}},
+            {"expression": STOCK, "event": {}},
+            {"expression": "ABC(", "event": {}},
+            {"expression": "ABC(", "event": {}, "dialect": "cesql"},
+        )
+        assert [row["value"] for row in rows] == [True, False, None, None, None]
+        assert [row["errors"] for row in rows] == [[], [], [], ["parse"], ["parse"]]
+
+    def test_broken_lines_are_answered_too_and_end_in_2(self, tidings: Run) -> None:
+        lines = ["nonsense", "", "[1]", '{"event": {}}', '{"expression": "a = 1", "dialect": "sql"}']
+        good = '{"expression": "TRUE"}'
+        ran = tidings("filter", "eval", stdin="\n".join([*lines, good]) + "\n")
+        assert [row["errors"] for row in ran.rows] == [["input"]] * 5 + [[]]
+        assert ran.code == 2
+        assert "line 3: a JSON object was expected, not an array" in ran.err
+
+    @pytest.mark.parametrize(
+        ("expression", "event", "value", "errors"),
+        [
+            ("id", {"id": "7"}, "7", []),
+            ("EXISTS source", {}, False, []),  # nothing is made up for the event
+            ("time > TIMESTAMP '2025-01-01T00:00:00Z'", {"time": "2026-01-01T00:00:00Z"}, True, []),
+            ("type IS A 'Order'", {"type": ["Trade", "Order"]}, True, []),
+            ("topic MATCHES 'a/#'", {"topic": "a/b"}, True, []),
+            ("name.accuracy > 0.5", {"name": {"accuracy": 0.75}}, True, []),
+            ("EXISTS tags", {"tags": ["x"]}, False, []),  # arrays are no attribute values
+            ("1 / 0", {}, None, []),
+        ],
+    )
+    def test_what_a_filter_sees(
+        self, expression: str, event: Any, value: Any, errors: list[str], tidings: Run
+    ) -> None:
+        (row,) = evaluated(tidings, {"expression": expression, "event": event})
+        assert row == {"value": value, "errors": errors}
+
+    @pytest.mark.parametrize(
+        ("expression", "event", "value", "errors"),
+        [
+            ("1 / 0", {}, 0, ["math"]),
+            ("missing", {}, False, ["missingAttribute"]),
+            ("'x' + 1", {}, 1, ["cast"]),
+            ("NOPE(1)", {}, False, ["missingFunction"]),
+            ("AGE = '7'", {"age": 7}, True, []),
+        ],
+    )
+    def test_the_cesql_dialect_lists_errors(
+        self, expression: str, event: Any, value: Any, errors: list[str], tidings: Run
+    ) -> None:
+        (row,) = evaluated(tidings, {"expression": expression, "event": event, "dialect": "cesql"})
+        assert row == {"value": value, "errors": errors}
+
+    def test_an_event_without_an_expression_is_a_usage_error(self, tidings: Run, quote: str) -> None:
+        assert tidings("filter", "eval", "--event", quote).code == 2
+
+    def test_a_missing_file_is_named(self, tidings: Run) -> None:
+        ran = tidings("filter", "eval", "TRUE", "--event", "nowhere.json")
+        assert ran.code == 2
+        assert "nowhere.json: No such file" in ran.err
+
+
+class TestExplain:
+    def test_it_goes_constraint_by_constraint(self, tidings: Run, quote: str) -> None:
+        ran = tidings("filter", "explain", "StockName = 'MSFT' AND change < -3", "--event", quote)
+        assert ran.code == 1
+        assert "no  StockName = 'MSFT': 'IBM' (not equal)" in ran.out
+        assert "yes change < -3: -4.5" in ran.out
+
+    def test_json_holds_the_verdict(self, tidings: Run, quote: str) -> None:
+        ran = tidings("filter", "explain", "change > 0", "--event", quote, "--json")
+        assert ran.code == 0
+        assert ran.rows[0]["accepted"] is False
+        assert ran.rows[0]["conjunctions"][0]["constraints"][0]["reason"] == "out of range"
+
+    def test_an_accepted_event_is_a_yes(self, tidings: Run, quote: str) -> None:
+        assert tidings("filter", "explain", STOCK, "--event", quote).code == 0
+
+
+class TestCovers:
+    @pytest.mark.parametrize(
+        ("wide", "narrow", "json_answer", "word", "code"),
+        [
+            ("price > 5", "price > 10", True, "yes", 0),
+            ("price > 10", "price > 5", False, "no", 1),
+            ("a + b > 1", "a + b > 2", "unknown", "unknown", 1),
+        ],
+    )
+    def test_the_contract(
+        self, wide: str, narrow: str, json_answer: Any, word: str, code: int, tidings: Run
+    ) -> None:
+        as_json = tidings("filter", "covers", wide, narrow, "--json")
+        assert (as_json.code, as_json.rows) == (0, [{"covers": json_answer}])
+        for_people = tidings("filter", "covers", wide, narrow)
+        assert (for_people.code, for_people.out) == (code, f"{word}\n")
+
+    def test_a_wrong_filter_is_shown(self, tidings: Run) -> None:
+        assert tidings("filter", "covers", "a >", "a > 1").code == 2

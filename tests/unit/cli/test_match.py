@@ -1,0 +1,155 @@
+"""`tidings match`: a grep for events, and the contract for outside judges."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Run = Callable[..., Any]
+QUOTES = [
+    {"StockName": "IBM", "change": -4.5},
+    {"StockName": "MSFT", "change": 2},
+    {"id": "q3", "StockName": "ORCL", "change": 0},
+]
+
+
+def written(path: Path, rows: Sequence[Any]) -> str:
+    path.write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows))
+    return str(path)
+
+
+@pytest.fixture
+def quotes(tmp_path: Path) -> str:
+    return written(tmp_path / "quotes.jsonl", QUOTES)
+
+
+@pytest.fixture
+def subscriptions(tmp_path: Path) -> str:
+    rows = [
+        {"id": "moved", "filter": "change < -3 OR change > 1"},
+        {"id": "ms", "filter": "StockName LIKE 'M%' AND change >= 1"},
+        {"id": "never", "filter": "change = 1 AND change = 2"},
+        {"id": 7, "filter": "change > 1"},
+    ]
+    return written(tmp_path / "subscriptions.jsonl", rows)
+
+
+class TestWhere:
+    def test_accepted_lines_come_out_as_they_went_in(self, tidings: Run, quotes: str) -> None:
+        ran = tidings("match", "--where", "change < -3", quotes)
+        assert (ran.code, ran.out) == (0, json.dumps(QUOTES[0]) + "\n")
+
+    def test_standard_input_is_read_when_no_file_is_named(self, tidings: Run) -> None:
+        text = '{"change": 1}\n\n{"change":   5}\n'
+        assert tidings("match", "-w", "change > 3", stdin=text).out == '{"change":   5}\n'
+
+    def test_nothing_found_ends_with_1_as_grep_does(self, tidings: Run, quotes: str) -> None:
+        assert tidings("match", "-w", "change > 100", quotes) == (1, "", "")
+
+    def test_any_of_several(self, tidings: Run, quotes: str) -> None:
+        ran = tidings("match", "-w", "change < -3", "-w", "change > 1", "--json", quotes)
+        assert ran.rows == [
+            {"event": "0", "subscriptions": ["change < -3"]},
+            {"event": "1", "subscriptions": ["change > 1"]},
+        ]
+
+    def test_count_and_invert(self, tidings: Run, quotes: str) -> None:
+        assert tidings("match", "-w", "change > 1", "--count", quotes).out == "1\n"
+        assert tidings("match", "-w", "change > 1", "-c", "-v", quotes).out == "2\n"
+        assert tidings("match", "-w", "change > 1", "-c", "--json", quotes).rows == [{"count": 1}]
+
+    def test_a_line_that_is_no_event_is_reported_and_the_rest_is_matched(self, tidings: Run) -> None:
+        ran = tidings("match", "-w", "a = 1", stdin='nonsense\n{"a": 99999999999999999999}\n{"a": 1}\n')
+        assert (ran.code, ran.out) == (2, '{"a": 1}\n')
+        assert "standard input, line 1: not JSON" in ran.err
+        assert "standard input, line 2" in ran.err
+
+    def test_a_wrong_filter_shows_where(self, tidings: Run, quotes: str) -> None:
+        ran = tidings("match", "-w", "change >", quotes)
+        assert ran.code == 2
+        assert "^" in ran.err
+
+    def test_the_cesql_dialect(self, tidings: Run) -> None:
+        assert tidings("match", "-d", "cesql", "-w", "AGE = '7'", stdin='{"age": 7}\n').code == 0
+        assert tidings("match", "-w", "age = '7'", stdin='{"age": 7}\n').code == 1
+        assert tidings("match", "-d", "sql", "-w", "a", stdin="").code == 2
+
+
+class TestSubscriptions:
+    def test_the_contract(self, tidings: Run, quotes: str, subscriptions: str) -> None:
+        ran = tidings("match", "--subscriptions", subscriptions, "--events", quotes, "--json")
+        assert ran.code == 0
+        assert ran.rows == [
+            {"event": "0", "subscriptions": ["moved"]},
+            {"event": "1", "subscriptions": ["moved", "ms", 7]},
+        ]
+
+    def test_for_people(self, tidings: Run, quotes: str, subscriptions: str) -> None:
+        assert tidings("match", "-s", subscriptions, quotes).out == "0: moved\n1: moved, ms, 7\n"
+
+    def test_no_match_is_a_fine_answer(self, tidings: Run, subscriptions: str) -> None:
+        assert tidings("match", "-s", subscriptions, "--json", stdin='{"change": 0}\n') == (0, "", "")
+
+    def test_blank_lines_count(self, tidings: Run, subscriptions: str) -> None:
+        ran = tidings("match", "-s", subscriptions, "--json", stdin='\n{"change": -9}\n')
+        assert ran.rows == [{"event": "1", "subscriptions": ["moved"]}]
+
+    @pytest.mark.parametrize(
+        "line",
+        [
+            '{"id": "x", "filter": "change >"}',
+            '{"id": "x"}',
+            "nonsense",
+            '{"id": 1, "filter": "a", "dialect": "sql"}',
+        ],
+    )
+    def test_a_wrong_subscription_ends_the_run_before_it_begins(
+        self, line: str, tidings: Run, quotes: str, tmp_path: Path
+    ) -> None:
+        wrong = written(tmp_path / "wrong.jsonl", [{"id": "a", "filter": "TRUE"}, line])
+        ran = tidings("match", "-s", wrong, quotes)
+        assert (ran.code, ran.out) == (2, "")
+        assert "wrong.jsonl, line 2: " in ran.err
+
+
+@pytest.mark.parametrize(
+    "words", [(), ("-w", "a", "-s", "x"), ("-s", "x", "--invert")], ids=["neither", "both", "invert"]
+)
+def test_wrong_usage(words: tuple[str, ...], tidings: Run) -> None:
+    assert tidings("match", *words).code == 2
+
+
+CLOUD = {
+    "specversion": "1.0",
+    "id": "c-1",
+    "source": "/exchange",
+    "type": "quote",
+    "time": "2026-01-31T12:00:00Z",
+    "subject": "stocks/IBM",
+    "region": "eu",
+    "data": {"change": -4.5, "id": "inner", "depth": {"bid": 7}, "tags": ["a"]},
+}
+
+
+@pytest.mark.parametrize(
+    "filter",
+    [
+        "change < -3 AND region = 'eu'",
+        "topic MATCHES 'stocks/+' AND type = 'quote' AND source = '/exchange'",
+        "id = 'c-1' AND data.id = 'inner'",  # the context wins; the member stays in reach
+        "depth.bid = 7 AND NOT EXISTS tags AND NOT EXISTS specversion",
+        "time = TIMESTAMP '2026-01-31T12:00:00Z'",
+    ],
+)
+def test_a_cloud_event_is_seen_as_an_event(filter: str, tidings: Run) -> None:
+    ran = tidings("match", "--where", filter, "--json", stdin=json.dumps(CLOUD) + "\n")
+    assert ran.rows == [{"event": "c-1", "subscriptions": [filter]}], ran.err
+
+
+def test_a_subject_that_is_no_topic_is_an_attribute(tidings: Run) -> None:
+    cloud = json.dumps({**CLOUD, "subject": "/a//b"})
+    assert tidings("match", "-w", "subject = '/a//b' AND NOT EXISTS topic", stdin=cloud).code == 0
