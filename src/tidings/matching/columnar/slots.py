@@ -36,7 +36,7 @@ class Slots:
 
     def __init__(self) -> None:
         self.all: list[Slot] = []
-        self._numbers: dict[Slot, int] = {}
+        self._numbers: dict[tuple[str, str], int] = {}
         self.version = 0  # grows with each new slot
         self._text = np.zeros(0, np.uint8)
 
@@ -45,15 +45,12 @@ class Slots:
 
     def find(self, attribute: str, kind: str) -> int:
         """The slot's number, or -1 when there is none."""
-        return self._numbers.get(Slot(attribute, kind), -1)
+        return self._numbers.get((attribute, kind), -1)
 
     def number(self, attribute: str, kind: str) -> int:
         """The slot's number, made when new; -1 when there are too many slots."""
-        slot = Slot(attribute, kind)
-        number = self._numbers.get(slot)
-        if number is None:
-            number = self._make(slot)
-        return number
+        number = self._numbers.get((attribute, kind))
+        return self._make(Slot(attribute, kind)) if number is None else number
 
     def _make(self, slot: Slot) -> int:
         if len(self.all) + 4 > MAX_SLOTS:
