@@ -8,6 +8,7 @@ the strategy that declared it, and leads events and subscriptions from slot to s
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 from tidings.errors import SettingsError
 from tidings.model.subscription import Advertisement, Subscription
@@ -103,6 +104,10 @@ class Node:
         self._disk.check()
         for strategy in self.slots.values():
             strategy.check()
+
+    def figures(self) -> dict[str, Any]:
+        """Counters for people."""
+        return {**self._ports.delivery.figures(), "strange messages": self.strange}
 
     def _receive(self, sender: str, message: Message, now: float) -> None:
         owner = self._owners.get(type(message))
