@@ -15,13 +15,16 @@ import threading
 from collections.abc import Callable, Generator, Iterable
 from heapq import heappop, heappush
 from itertools import islice
-from typing import Any
+from os import PathLike
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tidings.errors import InputError
+from tidings.matching.columnar import files
 from tidings.matching.columnar import layout as at
-from tidings.matching.columnar.asking import accepted
+from tidings.matching.columnar.asking import Checks, accepted
 from tidings.matching.columnar.delta import Delta
 from tidings.matching.columnar.freeze import Source, source_of
 from tidings.matching.columnar.pack import Packer
@@ -130,6 +133,29 @@ class ColumnarMatcher:
         _drained(self._freezing([source_of(rows)]))
         return range(first, len(self._alive))
 
+    def save(self, path: str | PathLike[str], *, version: str = "") -> None:
+        """Freeze, and write the table as a file that other processes map."""
+        self.freeze()
+        files.save(self.table, path, handles=len(self._alive), version=version)
+
+    @classmethod
+    def open(cls, path: str | PathLike[str], *, verify: bool = True) -> Self:
+        """A matcher over a saved table; changes to it stay in this process."""
+        table, header = files.load(path, verify=verify)
+        if cls.compiled and table.grid is None:
+            raise InputError(f"{path} was written without Numba", hint="write it again where Numba is installed")
+        made = cls()
+        made.slots.take(table.slots)
+        made.table, made.strings = table, dict(table.strings)
+        made._parts = Parts(made.slots, made.strings)
+        made.deltas = [Delta(table.edges, len(table.rows) // DELTA_SHARE)]
+        made._alive = bytearray(header.handles)
+        for handle in np.unique(table.rows.owners[table.rows.owners >= 0]).tolist():
+            made._alive[handle] = 1
+        made._free = [handle for handle in range(header.handles) if not made._alive[handle]]
+        made.version += 1
+        return made
+
     # -- matching
 
     def match(self, event: Event) -> Handles:
@@ -193,8 +219,8 @@ class ColumnarMatcher:
             return scratch.out[:found].copy()  # type: ignore[no-any-return]
         return np.union1d(scratch.out[:found], np.array(more, np.int32)).astype(np.int32)
 
-    def checks(self) -> dict[int, Any]:
-        tiers = [self.table.checks, *(delta.rows.table.all for delta in self.deltas if len(delta.rows))]
+    def checks(self) -> dict[int, Checks]:
+        tiers = [self.table.checks, *(delta.rows.table for delta in self.deltas if len(delta.rows))]
         return {at.TIER + n * at.TIER_SIZE: checks for n, checks in enumerate(tiers)}
 
     def match_batch(self, events: Any) -> Matches:

@@ -203,8 +203,8 @@ class Parts:
             hi, number = strings.add(high)
             if number:
                 hi_rest, settled = ID_MAX - 2 * number - high_open, False
-            else:
-                hi -= high_open
+            elif high_open:
+                hi, hi_rest = hi - 1, ID_MAX  # all of the gap below, extras included
         return ([[(slot, lo, hi, lo_rest, hi_rest, (), False)]], True, settled)
 
     def _prefixed(self, attribute: str, prefix: str) -> Said:

@@ -66,6 +66,14 @@ class Slots:
             self.number(slot.attribute, MEMBER + slot.kind[len(STRANGER) :])
         return number
 
+    def take(self, slots: list[Slot]) -> None:
+        """Begin with the slots of a saved table."""
+        for slot in slots:
+            if slot.kind:
+                self._numbers[slot] = len(self.all)
+            self.all.append(slot)
+        self.version += 1
+
     def links(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """For each slot, the PRESENT and the ABSENT slot that a value in it sets and clears (-1: none)."""
         present = np.full(len(self.all), -1, np.int32)
