@@ -138,7 +138,7 @@ class Reader:
         if held.told.was_told(event, self._ports.name, offset, accepts):
             return False
         if offset >= held.start:
-            return event.lifetime > 0 or record.accepted >= held.since
+            return True
         return record.ends_at > held.since or any(
             right.start <= offset < right.stop and accepts(right.filter, event) for right in held.rights
         )
