@@ -107,6 +107,13 @@ class Tables:
         return self.engine.group(owed.arrived, (claims, place), (arrivals, place), output=owed.Claim)
 
     @cached_property
+    def unsettled(self) -> Table:
+        key = self.hearer
+        return self.engine.group(
+            owed.unsettled, (self.claims, key), (self.told, key), (self.losses, key), output=owed.Unsettled
+        )
+
+    @cached_property
     def reached(self) -> Table:
         return self.engine.group(
             told.reached, (self.receipts, PROCESS), (self.intervals, PROCESS), output=told.Reached
