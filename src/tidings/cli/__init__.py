@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 # name -> the first line of its help. The module is tidings.cli.<name>.
 COMMANDS = {
+    "demo": "Show Tidings at work, in about a minute.",
     "filter": "Check, evaluate, explain and compare filters.",
     "match": "Find the events that a filter, or a file of subscriptions, accepts.",
     "simulate": "Run a system on a simulated network, with faults, and judge what happened.",
