@@ -23,7 +23,7 @@ from tidings.errors import FilterError
 from tidings.language import leaves
 from tidings.language.combine import Constraints, combined
 from tidings.language.constant import UNKNOWN, constant
-from tidings.language.limits import DEFAULT_LIMITS, Limits, check_conjunctions, check_many
+from tidings.language.limits import DEFAULT_LIMITS, Limits, check_conjunctions
 from tidings.language.measure import check_size, walk
 from tidings.language.mistakes import check_dialect, nearest
 from tidings.model.constraint import Constraint, Equals, Exists, IsA, Missing, OneOf, Prefix
@@ -203,7 +203,7 @@ class _Normaliser:
         """Every combination; single boxes first, since they only narrow the others."""
         boxes = _ALWAYS
         for part in sorted(parts, key=len):
-            check_many((len(boxes), len(part)), self.limits)
+            check_conjunctions(len(boxes) * len(part), self.limits)
             joined = (_both(one, other) for one, other in product(boxes, part))
             boxes = [box for box in joined if box is not None]
             if not boxes:

@@ -1,8 +1,8 @@
 """One subscription as its client sees it.
 
 Rules
-- A notification is handed over only while the subscription is OPEN: what arrives before the
-  broker's `Subscribed` waits, what arrives after the application left is not handed over.
+- What arrives before the broker's `Subscribed` waits. After the application left nothing is handed
+  over, unless it is handed over by itself (`auto`): then until the broker's `Unsubscribed`.
 - Credit is granted for what the application waits for, and for `window` more. What arrives
   when nobody waits stays in `buffer`, in order.
 - What was handed over is *taken* until it is committed. After a broken link the broker sends it
@@ -103,6 +103,11 @@ class Listening:
         if phase is not None:
             self.phase = phase
         return phase is not None
+
+    @property
+    def hears(self) -> bool:
+        """Is what arrives for the application?"""
+        return self.phase in (Phase.OPENING, Phase.OPEN) or (self.phase is Phase.LEAVING and self.auto)
 
     def shortage(self) -> int:
         """How much credit to grant (or, below 0, to take back)."""

@@ -84,6 +84,7 @@ class Unsubscribe(Message, frozen=True):
     call: int
     ref: int
     end: bool = True
+    takes_rest: bool = False  # what was sent before this arrives counts as heard
 
 
 class Credit(Message, frozen=True):
@@ -108,6 +109,19 @@ class Nack(Message, frozen=True):
     counted: bool = True
 
 
+class Advertise(Message, frozen=True):
+    """The client may publish what this filter accepts."""
+
+    call: int
+    name: str
+    filter: Filter
+
+
+class Unadvertise(Message, frozen=True):
+    call: int
+    name: str
+
+
 # -- broker to client -----------------------------------------------------------------------
 
 
@@ -120,6 +134,12 @@ class Welcome(Message, frozen=True):
 class Published(Message, frozen=True):
     call: int
     position: Position | None = None
+
+
+class Advertised(Message, frozen=True):
+    """The answer to `Advertise` and to `Unadvertise`."""
+
+    call: int
 
 
 class Subscribed(Message, frozen=True):
@@ -174,7 +194,17 @@ class Closed(Message, frozen=True):
     reason: str
 
 
-CLIENT_MESSAGES: tuple[type[Message], ...] = (Hello, Publish, Subscribe, Unsubscribe, Credit, Ack, Nack)
+CLIENT_MESSAGES: tuple[type[Message], ...] = (
+    Hello,
+    Publish,
+    Subscribe,
+    Unsubscribe,
+    Credit,
+    Ack,
+    Nack,
+    Advertise,
+    Unadvertise,
+)
 BROKER_MESSAGES: tuple[type[Message], ...] = (
     Welcome,
     Published,
@@ -185,6 +215,7 @@ BROKER_MESSAGES: tuple[type[Message], ...] = (
     Lost,
     Refused,
     Closed,
+    Advertised,
 )
 
 

@@ -8,9 +8,10 @@ the strategy that declared it, and leads events and subscriptions from slot to s
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 from tidings.errors import SettingsError
-from tidings.model.subscription import Subscription
+from tidings.model.subscription import Advertisement, Subscription
 from tidings.protocol.disk import NodeDisk
 from tidings.protocol.effects import Channel, Effect, Send
 from tidings.protocol.inputs import (
@@ -104,6 +105,10 @@ class Node:
         for strategy in self.slots.values():
             strategy.check()
 
+    def figures(self) -> dict[str, Any]:
+        """Counters for people."""
+        return {**self._ports.delivery.figures(), "strange messages": self.strange}
+
     def _receive(self, sender: str, message: Message, now: float) -> None:
         owner = self._owners.get(type(message))
         if owner is None:
@@ -159,6 +164,12 @@ class Node:
     def uninterested(self, subscription: Subscription, now: float) -> None:
         at = self._ports.assignment.assign(subscription)
         self._ports.routing.interest_removed(subscription, at, now)
+
+    def advertised(self, advertisement: Advertisement, now: float) -> None:
+        self._ports.routing.advertisement_added(advertisement, now)
+
+    def unadvertised(self, advertisement: Advertisement, now: float) -> None:
+        self._ports.routing.advertisement_removed(advertisement, now)
 
 
 def _owners(slots: dict[str, Strategy]) -> dict[type[Message], Strategy]:

@@ -121,3 +121,13 @@ def test_an_unknown_dialect_is_named() -> None:
 def test_text_that_is_not_unicode_is_refused() -> None:
     with pytest.raises(FilterError, match="not Unicode"):
         parse_filter("a = '\ud800'")
+
+
+def test_what_is_no_text_is_refused() -> None:
+    with pytest.raises(FilterError, match="a string, not int"):
+        parse_filter(5)  # type: ignore[arg-type]
+
+
+def test_a_message_does_not_repeat_a_text_of_any_length() -> None:
+    assert len(str(mistake("a = 1 " + "x" * 9_000))) < 200
+    assert len(str(mistake("TIMESTAMP '" + "x" * 9_000 + "' < t"))) < 200

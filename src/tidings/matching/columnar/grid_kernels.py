@@ -52,7 +52,7 @@ def span(part, text, edges, start, stop):
         elif -1 <= lo_rest <= 1:
             edge = np.nextafter(lo, np.inf) if lo_rest > 0 else lo
             b0 = bucket_of(edges, start, stop, edge)
-            d0 = b0 > 0 and edges[start + b0 - 1] == edge
+            d0 = b0 > 0 and edges[start + b0 - 1] == edge and not (lo == np.inf and lo_rest > 0)
         else:
             b0, d0 = bucket_of(edges, start, stop, np.nextafter(lo, -np.inf)), False
     if not (hi == np.inf and hi_rest >= 0):
@@ -62,7 +62,7 @@ def span(part, text, edges, start, stop):
         elif -1 <= hi_rest <= 1:
             edge = np.nextafter(hi, np.inf) if hi_rest >= 0 else hi
             b1 = bucket_of(edges, start, stop, np.nextafter(edge, -np.inf))
-            d1 = b1 < last and edges[start + b1] == edge
+            d1 = b1 < last and edges[start + b1] == edge and hi != -np.inf
         else:
             b1, d1 = bucket_of(edges, start, stop, np.nextafter(hi, np.inf)), False
     if b1 < b0:

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tidings.matching.columnar.asking import Check, Checks
 from tidings.matching.columnar.parts import Part, Parts
 from tidings.model.constraint import Constraint
-from tidings.model.expression import Expression
-from tidings.model.filter import TIDINGS, Conjunction, Filter
+from tidings.model.filter import Conjunction, Filter
 
 PART = np.dtype(
     [("lo", "<f8"), ("hi", "<f8"), ("lo_rest", "<i4"), ("hi_rest", "<i4"), ("at", "<i4"), ("slot", "<u2"), ("count", "<u2")]
@@ -25,14 +25,6 @@ PART = np.dtype(
 OUTSIDE = 0x8000  # in `count`: the points are those left out
 MOST_ALTERNATIVES = 8  # rows that one conjunction may become; the rest is left to `accepts`
 _pack = Struct("<ddiiiHH").pack
-
-
-class Check(NamedTuple):
-    """What parts cannot say: asked of Python, on candidates only."""
-
-    constraints: tuple[Constraint, ...]
-    residuals: tuple[Expression, ...] = ()
-    dialect: str = TIDINGS
 
 
 class Row(NamedTuple):
@@ -74,23 +66,6 @@ def _rows(conjunction: Conjunction, dialect: str, parts: Parts) -> list[Row]:
     if not choices:
         return [Row(plain, check, lasting)]
     return [Row(plain + [p for some in pick for p in some], check, lasting) for pick in product(*choices)]
-
-
-class Checks:
-    """Checks by number, each kept once."""
-
-    def __init__(self) -> None:
-        self.all: list[Check] = []
-        self._numbers: dict[Check, int] = {}
-
-    def number(self, check: Check | None) -> int:
-        if check is None:
-            return -1
-        found = self._numbers.get(check)
-        if found is None:
-            found = self._numbers[check] = len(self.all)
-            self.all.append(check)
-        return found
 
 
 class Rows:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tidings.matching.columnar.asking import Checks
 from tidings.matching.columnar.delta import Delta
 from tidings.matching.columnar.freeze import Source, freeze
 from tidings.matching.columnar.pack import Packer
@@ -34,7 +35,7 @@ class Change(NamedTuple):
 
 def no_rows() -> Source:
     numbers, doubles = np.zeros(0, np.int32), np.zeros(0)
-    return Source(np.zeros(1, np.int32), np.zeros(0, PART), doubles, numbers, numbers, numbers, [])
+    return Source(np.zeros(1, np.int32), np.zeros(0, PART), doubles, numbers, numbers, numbers, Checks())
 
 
 def source_of_table(table: Table) -> Source:

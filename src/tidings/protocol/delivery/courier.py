@@ -111,18 +111,19 @@ class Courier:
             held.behind.append(item)
         else:
             held.queue.append(item)
+        self._note(held, item)
+
+    def _note(self, held: Held, item: Item) -> None:
         if item.position is not None and item.letter is None:
-            held.line.append(item.position.offset)
+            is_new = held.progress.hand_out(item.position.offset)
+            assert is_new, f"{held.id}: {item.position} was settled before"
         if item.event.key is not None:
             self._keyed.setdefault(item.event.key, {})[held] = item
 
     def _block(self, held: Held, item: Item, ticket: Arrival | None, now: float) -> bool:
         held.blocked.append(item)
         held.figures["blocked"] += 1
-        if item.position is not None:
-            held.line.append(item.position.offset)
-        if item.event.key is not None:
-            self._keyed.setdefault(item.event.key, {})[held] = item
+        self._note(held, item)
         if ticket is not None:
             item.ticket = ticket
             ticket.blocked += 1
@@ -133,8 +134,7 @@ class Courier:
         return True
 
     def _drop_newest(self, held: Held, item: Item, ticket: Arrival | None, now: float) -> bool:
-        if item.position is not None:
-            held.line.append(item.position.offset)
+        self._note(held, item)
         self.lose(held, item, Policy.DROP_NEWEST, now)
         return False
 
@@ -202,6 +202,13 @@ class Courier:
                 held.figures["acknowledged"] += 1
                 self.settle(held, item, now)
 
+    def acknowledge_all(self, member: Member, now: float) -> None:
+        """It will hear what was sent to it, and says nothing more."""
+        self.acknowledge(member, self._with(member), now)
+
+    def _with(self, member: Member) -> tuple[int, ...]:
+        return tuple(tag for tag, (_, holder) in member.held.unacked.items() if holder is member)
+
     def give_back(self, member: Member, tags: tuple[int, ...], *, counted: bool, now: float) -> None:
         held = member.held
         for tag in sorted(tags, reverse=True):
@@ -220,8 +227,7 @@ class Courier:
 
     def take_back(self, member: Member, now: float) -> None:
         """The member is gone: others, or itself when it comes back, get what it had."""
-        mine = tuple(tag for tag, (_, holder) in member.held.unacked.items() if holder is member)
-        self.give_back(member, mine, counted=False, now=now)
+        self.give_back(member, self._with(member), counted=False, now=now)
 
     def _put_back(self, held: Held, item: Item, now: float) -> None:
         key = item.event.key
@@ -254,7 +260,7 @@ class Courier:
         if item.letter is not None:
             self._settle_letter(held, item.letter)
         elif item.position is not None:
-            held.settle(item.position.offset)
+            held.progress.settle(item.position.offset)
             if held.durable:
                 self._ledger.release(item.position.offset)
             self._hooks.touched(held, now)
@@ -376,14 +382,11 @@ class Courier:
             self._unkey(held, item)
             self._release_ticket(item, now)
         if held.durable:
-            for offset in held.line:
-                if offset not in held.settled:
-                    self._ledger.release(offset)
-            for offset in held.later:
+            for offset in (*held.progress.owed, *held.later):
                 self._ledger.release(offset)
-        for waiting in (held.queue, held.behind, held.blocked, held.line, held.later):
+        for waiting in (held.queue, held.behind, held.blocked, held.later, held.unread):
             waiting.clear()
-        held.settled.clear()
+        held.progress.owed.clear()
         held.unacked.clear()
 
 

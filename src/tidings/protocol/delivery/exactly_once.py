@@ -15,7 +15,7 @@ from typing import Any
 
 from tidings.availability.records import Append, Forget, Record
 from tidings.matching.matcher import Matcher
-from tidings.model.subscription import Position, SubscriptionId
+from tidings.model.subscription import Advertisement, Position, SubscriptionId
 from tidings.protocol.delivery.arrival import Arrival
 from tidings.protocol.delivery.courier import Courier
 from tidings.protocol.delivery.dead import DeadLetters
@@ -30,6 +30,8 @@ from tidings.protocol.inputs import Input, LinkDown, PersistFailed, Started
 from tidings.protocol.messages import (
     CLIENT_MESSAGES,
     Ack,
+    Advertise,
+    Advertised,
     Credit,
     Envelope,
     Hello,
@@ -40,6 +42,7 @@ from tidings.protocol.messages import (
     Silence,
     Subscribe,
     Subscribed,
+    Unadvertise,
     Unsubscribe,
     Unsubscribed,
     Welcome,
@@ -59,22 +62,20 @@ class ExactlyOnce(Delivery):
         self._flush_at: float | None = None
         self._touched: dict[Held, None] = {}
         self._maintain_at: float | None = None
+        self._identities_at: float | None = None
         self._age_at: float | None = None  # when the oldest that waits for somebody is too old
 
     def bind(self, ports: Ports) -> None:
         super().bind(ports)
         settings = self._settings
-        stable = ports.disk.stable
-        self._ledger = Ledger(
-            settings, stable=stable, is_pinned=lambda offset: self._reader.is_pinned(offset)
-        )
+        self._ledger = Ledger(settings.collect_budget, lambda offset: self._reader.is_pinned(offset))
         self._dead = DeadLetters(settings.dead_letters)
         self._courier = Courier(ports, settings, self._ledger, self._dead, self)
         self._reader = Reader(ports, settings, self._ledger, self._courier, self.close)
         self._registry = Registry(
             ports, settings, self._ledger, self._courier, self._reader, self._dead, self._matcher
         )
-        self._intake = Intake(ports, self._ledger, self._registry.is_owed)
+        self._intake = Intake(ports, settings.identities, self._ledger, self._registry.is_owed)
         self._handlers: dict[type[Message], Callable[[Session, Any, float], None]] = {
             Publish: self._on_publish,
             Subscribe: self._on_subscribe,
@@ -82,6 +83,8 @@ class ExactlyOnce(Delivery):
             Credit: self._on_credit,
             Ack: self._on_ack,
             Nack: self._on_nack,
+            Advertise: self._on_advertise,
+            Unadvertise: self._on_unadvertise,
         }
 
     # -- inputs and messages -------------------------------------------------------------------
@@ -90,8 +93,10 @@ class ExactlyOnce(Delivery):
         if isinstance(input, Started):
             self._ledger.load(input.state)
             self._dead.load(input.state)
+            self._intake.load(input.state)
             self._registry.load(input.state, now)
             self._age_at = now
+            self._forget_identities_later(now)
         elif isinstance(input, LinkDown):
             self._end_session(input.peer, now)
 
@@ -116,6 +121,8 @@ class ExactlyOnce(Delivery):
         if session is None:
             return
         records: list[Record] = []
+        for advertisement in session.advertisements.values():
+            self.ports.events.unadvertised(advertisement, now)
         for member in list(session.members.values()):
             records += self._registry.leave(member, end=False, lingers=True, now=now)
         self._persist(records, now)
@@ -123,7 +130,15 @@ class ExactlyOnce(Delivery):
     # -- publishing ----------------------------------------------------------------------------
 
     def _on_publish(self, session: Session, message: Publish, now: float) -> None:
-        self._intake.publish(session.address, message, now)
+        self._intake.publish(session, message, now)
+
+        if self._identities_at is None:
+            self._forget_identities_later(now)
+
+    def _forget_identities_later(self, now: float) -> None:
+        due = self._intake.identities.next_at(now)
+        if due is not None:
+            self._identities_at = max(due, now + self._settings.flush_seconds)
 
     def deliver(self, envelope: Envelope, now: float) -> None:
         event = envelope.event
@@ -140,8 +155,8 @@ class ExactlyOnce(Delivery):
         expires_at = None if envelope.expires is None else now + envelope.expires
         by_handle = self._registry.by_handle
         for held in [by_handle[handle] for handle in handles]:
-            if arrival is not None and held.number > arrival.number and not event.lifetime:
-                continue  # it was published before the subscription began
+            if position is None and held.durable and arrival is not None and held.number > arrival.number:
+                continue  # when it was taken in, nobody was owed it, so no log holds it
             if held.phase is not Phase.ENDED:
                 self._courier.offer(held, event, position, accepted, expires_at, arrival, now)
                 self._age_later(held, now)
@@ -195,6 +210,8 @@ class ExactlyOnce(Delivery):
         member = session.members.get(message.ref)
         records: list[Record] = []
         if member is not None:
+            if message.takes_rest:
+                self._courier.acknowledge_all(member, now)
             records = self._registry.leave(member, end=message.end, lingers=False, now=now)
             self._maintain_at = now
         answer = Unsubscribed(message.call, message.ref)
@@ -214,6 +231,21 @@ class ExactlyOnce(Delivery):
         member = session.members.get(message.ref)
         if member is not None:
             self._courier.give_back(member, message.tags, counted=message.counted, now=now)
+
+    def _on_advertise(self, session: Session, message: Advertise, now: float) -> None:
+        advertisement = Advertisement(session.client, message.filter)
+        earlier = session.advertisements.get(message.name)
+        session.advertisements[message.name] = advertisement
+        self.ports.events.advertised(advertisement, now)
+        if earlier is not None:
+            self.ports.events.unadvertised(earlier, now)
+        self.ports.send(session.address, Advertised(message.call))
+
+    def _on_unadvertise(self, session: Session, message: Unadvertise, now: float) -> None:
+        advertisement = session.advertisements.pop(message.name, None)
+        if advertisement is not None:
+            self.ports.events.unadvertised(advertisement, now)
+        self.ports.send(session.address, Advertised(message.call))
 
     # -- hooks of the courier --------------------------------------------------------------------
 
@@ -251,11 +283,16 @@ class ExactlyOnce(Delivery):
             self._age_at,
             self._ledger.next_deadline(),
             self._registry.memory.next_deadline(),
+            self._identities_at,
         )
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def on_timer(self, now: float) -> None:
-        records = self._ledger.collect(now) + self._registry.memory.expire(now)
+        records = [*self._ledger.collect(now), *self._registry.memory.expire(now)]
+        if self._identities_at is not None and self._identities_at <= now:
+            records += self._intake.identities.collect(now, self._settings.collect_budget)
+            self._identities_at = None
+            self._forget_identities_later(now)
         if self._age_at is not None and self._age_at <= now:
             self._age_out(now)
         if self._flush_at is not None and self._flush_at <= now:
@@ -329,7 +366,7 @@ class ExactlyOnce(Delivery):
             "subscriptions": len(self._registry.helds),
             "entries": len(self._ledger.entries),
             "forgotten": self._ledger.forgotten,
-            "identities dropped early": self._ledger.dropped_identities,
+            "identities given up": self._intake.identities.given_up,
             "dead letters": len(self._dead),
             "dead letters dropped": self._dead.dropped,
             "remembered subscriptions": len(self._registry.memory),

@@ -7,10 +7,9 @@ Rules
   full goes back to REPLAYING: it spills to the log, where its events are.
 - Events that no log holds wait in `behind` during a replay, each with the offset before which
   it may not be told, so that one source's events keep their order.
-- `line` are offsets that were read (queued or in the hands of a member) and not settled, in
-  order; `settled` those above the oldest of them that are. `later` are offsets that a durable
-  subscription is owed and has not read yet. All that is below `floor()` is settled.
-- Settled means: acknowledged, dropped by a named policy or bound, or sent to dead letters.
+- `progress` knows which offsets were handed out (they are in the queue, or with a member) and not
+  settled. Settled means: acknowledged, dropped by a named policy or bound, or dead letters.
+- `later` are offsets that a durable subscription is owed and has not read yet.
 """
 
 from __future__ import annotations
@@ -18,9 +17,10 @@ from __future__ import annotations
 from collections import Counter, deque
 from enum import StrEnum
 
+from tidings.availability.progress import LogProgress
+from tidings.availability.told import Span, Told
 from tidings.model.subscription import DeliveryOptions, Subscription, SubscriptionId
 from tidings.protocol.delivery.item import Item
-from tidings.protocol.delivery.told import Span, Told
 
 
 class Phase(StrEnum):
@@ -72,8 +72,8 @@ class Held:
         self.queue: deque[Item] = deque()
         self.behind: deque[Item] = deque()
         self.blocked: deque[Item] = deque()
-        self.line: deque[int] = deque()
-        self.settled: set[int] = set()
+        self.progress = LogProgress()
+        self.unread: deque[int] = deque()  # handed out in an earlier life, and to be read again
         self.later: deque[int] = deque()
         self.unacked: dict[int, tuple[Item, Member]] = {}
         self.members: deque[Member] = deque()  # the next one to be served first
@@ -114,44 +114,45 @@ class Held:
 
     def floor(self, log_end: int) -> int:
         """Everything below is settled; `log_end` is the log's end as far as it was told."""
-        if self.line:
-            return self.line[0]
-        return self.at if self.phase is Phase.REPLAYING else log_end
-
-    def settle(self, offset: int) -> None:
-        self.settled.add(offset)
-        while self.line and self.line[0] in self.settled:
-            self.settled.remove(self.line.popleft())
+        if self.phase is Phase.LIVE:
+            self.progress.silence(log_end)
+        return self.progress.low_water
 
     def owes(self) -> int:
         """How many events wait for it, as far as it is known without reading."""
-        return len(self.line) - len(self.settled) + len(self.later)
+        return len(self.progress.owed) + len(self.later)
 
-    def remember(self, log_end: int) -> Told:
-        """What it was told so far, under this filter and earlier ones."""
-        told = self.told.copy()
-        told.add(self.subscription.filter, self.told_from, self.floor(log_end))
-        told.points |= self.settled
-        return told
+    def remember(self, log: str, log_end: int) -> Told:
+        """What it was told so far, under this filter and earlier ones: what it read, less what it owes."""
+        self.floor(log_end)
+        start = self.told_from
+        for owed in self.progress.owed:
+            self.told.add(self.subscription.filter, log, start, owed)
+            start = owed + 1
+        self.told.add(self.subscription.filter, log, start, self.progress.heard)
+        return self.told
 
     # -- invariants ----------------------------------------------------------------------
 
     def check(self, log_end: int) -> None:
         assert self.phase is not Phase.ENDED, f"{self.id} has ended and is still held"
-        line = list(self.line)
-        assert line == sorted(set(line)), f"{self.id}: offsets are read once and in order"
-        assert not self.line or self.line[0] not in self.settled, f"{self.id}: the oldest is not settled"
-        assert all(offset in set(line) for offset in self.settled), f"{self.id}: settled what was not read"
         assert self.durable or not self.later, f"{self.id}: only durable subscriptions are owed"
-        waiting = {item.offset for item in (*self.queue, *self.blocked)}
-        waiting |= {item.offset for item, _ in self.unacked.values()}
-        owed = set(line) - self.settled
-        assert owed == waiting - {None} or self.handle is None, f"{self.id}: what was read is somewhere"
-        if self.phase is Phase.LIVE:
-            assert not self.behind, f"{self.id}: nothing waits behind a replay that is over"
-            assert not self.later, f"{self.id}: nothing is left to read"
-        elif line:
-            assert line[-1] < self.at <= log_end, f"{self.id}: read up to its bookmark"
+        assert self.progress.heard <= log_end, f"{self.id}: it heard what was told"
+        if self.handle is not None:
+            self._check_reading(log_end)
         assert not self.blocked or self.is_full, f"{self.id}: nobody is blocked while there is room"
         idle = self.queue and any(member.credit > 0 for member in self.members)
         assert not idle, f"{self.id}: a member with credit waits beside a queue"
+
+    def _check_reading(self, log_end: int) -> None:
+        waiting = [item.offset for item in (*self.queue, *self.blocked) if item.offset is not None]
+        waiting += [item.offset for item, _ in self.unacked.values() if item.offset is not None]
+        read_to = self.at if self.phase is Phase.REPLAYING else log_end
+        owed = [offset for offset in self.progress.owed if offset < read_to]
+        assert owed == sorted(waiting), f"{self.id}: what was read and not settled is somewhere, once"
+        if self.phase is Phase.LIVE:
+            assert not self.behind, f"{self.id}: nothing waits behind a replay that is over"
+            assert not self.later, f"{self.id}: nothing is left to read"
+        else:
+            assert self.at <= log_end, f"{self.id}: it reads what was told"
+            assert all(offset >= self.at for offset in self.later), f"{self.id}: read, and still owed"

@@ -15,12 +15,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from tidings.availability.records import Append
+from tidings.availability.identity import Bounds, Identities, Seen
+from tidings.availability.records import Append, Loaded, Put
 from tidings.history.schema import avail_row
 from tidings.model.event import Event
 from tidings.model.subscription import Position
 from tidings.protocol.delivery.arrival import Arrival
 from tidings.protocol.delivery.ledger import Ledger
+from tidings.protocol.delivery.sessions import Session
 from tidings.protocol.effects import Record
 from tidings.protocol.inputs import PersistFailed
 from tidings.protocol.messages import Envelope, Mode, Publish, Published, Refused
@@ -28,11 +30,17 @@ from tidings.protocol.slots import Ports
 
 NO_STORE = "mode 'kept' needs a broker with a store; this one keeps events only as long as its process lives"
 
+STALE = "this number was passed long ago; nobody can tell whether it was published"
+
 
 class Intake:
-    def __init__(self, ports: Ports, ledger: Ledger, is_owed: Callable[[Event], bool]) -> None:
+    def __init__(
+        self, ports: Ports, bounds: Bounds, ledger: Ledger, is_owed: Callable[[Event], bool]
+    ) -> None:
         self._ports = ports
+        self._bounds = bounds
         self._ledger = ledger
+        self.identities = Identities(bounds)
         self._is_owed = is_owed  # does some durable subscription accept it?
         self._under_way: dict[tuple[str, str], Arrival] = {}  # by identity
         self._last_of: dict[str, Arrival] = {}  # by source: the last one that waits for the disk
@@ -40,39 +48,50 @@ class Intake:
         self.telling: Arrival | None = None  # the one that is being told right now
         self.figures = {"published": 0, "published again": 0, "kept": 0}
 
-    def publish(self, address: str, message: Publish, now: float) -> None:
+    def load(self, state: Loaded) -> None:
+        self.identities = Identities.restore(state.tables, self._bounds)
+
+    def publish(self, session: Session, message: Publish, now: float) -> None:
         event = message.event
-        if self._answer_again(address, message):
+        # Our clients number what has no id of its own; other ids say nothing about their order.
+        is_numbered = event.id == f"{session.incarnation}-{message.sequence}"
+        number = message.sequence if is_numbered else None
+        if self._answer_again(session.address, message, number, now):
             return
         refusal = self._refusal(message)
         if refusal is not None:
-            self._ports.send(address, Refused(message.call, *refusal))
+            self._ports.send(session.address, Refused(message.call, *refusal))
             return
         self.number += 1
         self.figures["published"] += 1
         arrival = Arrival(event, self.number, message.sequence, now)
-        arrival.waiters.append((address, message.call))
+        arrival.waiters.append((session.address, message.call))
         self._under_way[event.identity] = arrival
+        row = self.identities.remember(event.source, event.id, number, now)
         if event.lifetime > 0 or message.mode is Mode.KEPT or self._is_owed(event):
-            self._keep(arrival, message.mode, now)
+            self._keep(arrival, message.mode, row, now)
         elif (earlier := self._last_of.get(event.source)) is not None:
             earlier.followers.append(arrival)
         else:
             self._tell(arrival, now)
 
-    def _answer_again(self, address: str, message: Publish) -> bool:
-        """True when this identity was published before."""
-        identity = message.event.identity
-        arrival = self._under_way.get(identity)
+    def _answer_again(self, address: str, message: Publish, number: int | None, now: float) -> bool:
+        """True when this identity was published before, or nobody can tell."""
+        source, id = message.event.identity
+        arrival = self._under_way.get((source, id))
         if arrival is not None:
-            self.figures["published again"] += 1
             arrival.waiters.append((address, message.call))
+            self.figures["published again"] += 1
             return True
-        known = self._ledger.known(identity)
-        if known is None:
+        seen = self.identities.look(source, id, number, now)
+        if seen is Seen.NEW:
             return False
+        if seen is Seen.STALE:
+            self._ports.send(address, Refused(message.call, "refused", STALE))
+            return True
         self.figures["published again"] += 1
-        self._ports.send(address, Published(message.call, self._position(known[0])))
+        position = self._position(self._ledger.offset_of((source, id)))
+        self._ports.send(address, Published(message.call, position))
         return True
 
     def _refusal(self, message: Publish) -> tuple[str, str] | None:
@@ -88,14 +107,15 @@ class Intake:
 
     # -- keeping -----------------------------------------------------------------------------
 
-    def _keep(self, arrival: Arrival, mode: Mode, now: float) -> None:
+    def _keep(self, arrival: Arrival, mode: Mode, row: Put, now: float) -> None:
         self.figures["kept"] += 1
         offset = arrival.offset = self._ledger.next_offset
         record = Append(offset, arrival.event, now, arrival.sequence, arrival.expires_at)
         self._last_of[arrival.event.source] = arrival
-        self._ports.disk.persist(
-            self._ledger.append(record), partial(self._kept, arrival), partial(self._not_kept, arrival)
-        )
+        records = self._ledger.append(record)
+        if self._ports.disk.stable:
+            records.append(row)
+        self._ports.disk.persist(records, partial(self._kept, arrival), partial(self._not_kept, arrival))
         if mode is Mode.BEST_EFFORT:
             self._answer(arrival)
 
@@ -121,21 +141,19 @@ class Intake:
         if offset is not None:
             self._ledger.tell(offset)
         elif event.key is not None:
-            self._supersede(event.key, now)
+            self._supersede(event.key)
         self.telling = arrival
         self._ports.events.accepted(self._envelope(arrival, now), now)
         self.telling = None
         arrival.told = True
         if offset is not None:
             self._ledger.told(offset, now)
-        else:
-            self._ledger.remember(event.identity, now)
         if not arrival.blocked:
             self.unblocked(arrival, now)
 
-    def _supersede(self, key: str, now: float) -> None:
+    def _supersede(self, key: str) -> None:
         """An event that is not kept itself still ends the older one that is."""
-        records = self._ledger.supersede(key, now)
+        records = self._ledger.supersede(key)
         if records and self._ports.disk.failed is None:
             self._ports.disk.persist(records)
 
@@ -162,4 +180,5 @@ class Intake:
             assert arrival.event.identity == identity
             assert not arrival.told or arrival.blocked, "what was told and blocks nobody is answered"
         for source, arrival in self._last_of.items():
-            assert arrival.offset is not None and arrival.offset >= self._ledger.end, f"{source} waits"
+            assert arrival.offset is not None, f"{source} waits for the disk"
+            assert arrival.offset >= self._ledger.end, f"{source} waits for what was told"

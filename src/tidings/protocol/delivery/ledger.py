@@ -5,112 +5,91 @@ Rules
   durable subscription is owed it, and no replay that began while it was available has still to
   read it. `expires_at` ends it for everybody; a newer event with its key does too.
 - Forgetting goes in steps of a budget, on the node's timer, and is persisted in batches.
-- The identity of an event outlives its entry by a window, so that a publish that is tried again
-  is recognised; on a stable disk this also survives a restart.
 - Offsets below `end` were told to the subscriptions that were live; those from `end` up to
   `next_offset` are on their way to the disk.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable
-from heapq import heapify, heappop, heappush
 from math import inf
-from typing import NamedTuple
 
-from tidings.availability.records import Append, Delete, Entry, Forget, Loaded, Record, entry_of
-from tidings.protocol.delivery import rows
-from tidings.protocol.delivery.settings import DeliverySettings
+from tidings.availability.lifetime import ExpiryQueue, available
+from tidings.availability.records import Append, Entry, Forget, Loaded, Record, entry_of
+from tidings.availability.superseding import Superseding
 
-Identity = tuple[str, str]
 STEP_SECONDS = 0.05  # between two steps of forgetting; oftener forgets sooner, in smaller batches
 
 
-class Known(NamedTuple):
-    """An identity whose event no entry holds."""
-
-    offset: int | None
-    until: float
-    stored: bool  # True: it has a row on the disk
-
-
 class Ledger:
-    def __init__(self, settings: DeliverySettings, *, stable: bool, is_pinned: Callable[[int], bool]) -> None:
-        self._settings = settings
-        self._stable = stable
+    def __init__(self, budget: int, is_pinned: Callable[[int], bool]) -> None:
+        self._budget = budget
         self._is_pinned = is_pinned  # may some replay still have to read this offset?
         self.next_offset = 1
         self.end = 1
         self.entries: dict[int, Entry] = {}  # ascending
-        self._by_key: dict[str, int] = {}
-        self._living: dict[Identity, int] = {}  # identities of entries
-        self._window: OrderedDict[Identity, Known] = OrderedDict()  # other identities, oldest first
+        self._offsets: dict[tuple[str, str], int] = {}  # by identity
+        self._keys = Superseding()
         self._owed: dict[int, int] = {}  # how many durable subscriptions are owed an offset
-        self._lapses: list[tuple[float, int]] = []  # heap: when a lifetime is over
-        self._ends: list[tuple[float, int]] = []  # heap: when an event ends for everybody
+        self._lapses = ExpiryQueue()  # when a lifetime is over
+        self._ends = ExpiryQueue()  # when an event ends for everybody
         self._lapsed: set[int] = set()  # lifetime over, kept for somebody
         self._pinned: list[int] = []  # lapsed, and some replay may still read them
         self._free: list[int] = []  # to be forgotten in the next step
-        self._outdated: list[Record] = []  # rows of identities whose window is over
         self._next_step = 0.0
         self.forgotten = 0
-        self.dropped_identities = 0
 
     def load(self, state: Loaded) -> None:
         """Begin with what the disk holds."""
         self.next_offset = self.end = state.next_offset
         for entry in state.entries:
             self._index(entry)
-            if entry.ends_at != inf:
-                self._lapses.append((entry.ends_at, entry.offset))
-            if entry.expires_at is not None:
-                self._ends.append((entry.expires_at, entry.offset))
-        heapify(self._lapses)
-        heapify(self._ends)
-        known = list(rows.decoded(state.tables, rows.IDENTITY, rows.IdentityRow))
-        for row in sorted(known, key=lambda row: row.until):
-            self._window[row.source, row.id] = Known(row.offset, row.until, stored=True)
+            self._watch(entry)
 
     # -- entries -------------------------------------------------------------------------
 
-    def _index(self, entry: Entry) -> None:
+    def _index(self, entry: Entry) -> int | None:
+        """Take it in; the offset that it supersedes."""
         self.entries[entry.offset] = entry
-        self._living[entry.source, entry.id] = entry.offset
-        if entry.key is not None:
-            self._by_key[entry.key] = entry.offset
+        self._offsets[entry.source, entry.id] = entry.offset
+        return self._keys.supersede(entry.key, entry.offset)
+
+    def _watch(self, entry: Entry) -> None:
+        self._lapses.add(entry.offset, entry.ends_at)
+        self._ends.add(entry.offset, inf if entry.expires_at is None else entry.expires_at)
 
     def append(self, record: Append) -> list[Record]:
         """Take an entry in; the records to persist, among them the end of what it supersedes."""
         self.next_offset = record.offset + 1
-        superseded = self.supersede(record.event.key, record.accepted)
-        self._index(entry_of(record))
-        return [record, *superseded]
+        old = self._index(entry_of(record))
+        return [record] if old is None else [record, *self._forget(old)]
 
-    def supersede(self, key: str | None, now: float) -> list[Record]:
-        """A newer event has this key: forget the older one. The records to persist."""
-        old = None if key is None else self._by_key.get(key)
-        return [] if old is None else self._forget(old, now)
+    def supersede(self, key: str) -> list[Record]:
+        """A newer event has this key and is in no log: forget the older one. The records to persist."""
+        old = self._keys.latest(key)
+        return [] if old is None else self._forget(old)
 
     def tell(self, offset: int) -> None:
         """The entry is on the disk; from now on it is told."""
         self.end = offset + 1
 
     def told(self, offset: int, now: float) -> None:
-        """It was told to everyone who is live: its rights are known, its lifetime may end."""
+        """It was told to everyone who is live: who is owed it is known, its lifetime may end."""
         entry = self.entries.get(offset)
         if entry is None:
             return
-        if entry.expires_at is not None:
-            heappush(self._ends, (entry.expires_at, offset))
         if entry.ends_at <= now:
             self._lapse(offset)
-        elif entry.ends_at != inf:
-            heappush(self._lapses, (entry.ends_at, offset))
+            self._ends.add(offset, inf if entry.expires_at is None else entry.expires_at)
+        else:
+            self._watch(entry)
 
     @property
     def first_offset(self) -> int:
         return next(iter(self.entries), self.next_offset)
+
+    def offset_of(self, identity: tuple[str, str]) -> int | None:
+        return self._offsets.get(identity)
 
     def may_hold(self, start: int, end: int) -> bool:
         """Is there perhaps an entry there? Never a wrong no."""
@@ -118,36 +97,7 @@ class Ledger:
 
     def available(self, now: float) -> int:
         """How many entries a subscription that begins now could hear."""
-        return sum(entry.ends_at > now for entry in self.entries.values())
-
-    # -- identities ------------------------------------------------------------------------
-
-    def known(self, identity: Identity) -> tuple[int | None] | None:
-        """The offset of an event that was published before (None for none), in a tuple; or None."""
-        offset = self._living.get(identity)
-        if offset is not None:
-            return (offset,)
-        known = self._window.get(identity)
-        return None if known is None else (known.offset,)
-
-    def remember(self, identity: Identity, now: float) -> None:
-        """An event was told that no log holds."""
-        self._window[identity] = Known(None, now + self._settings.identity_seconds, stored=False)
-        self._trim(now)
-
-    def _trim(self, now: float) -> None:
-        """Drop the oldest identities: two for each that comes, so that the window empties."""
-        for _ in range(2):
-            identity, known = next(iter(self._window.items()), (None, None))
-            if identity is None or known is None:
-                return
-            is_over = known.until <= now
-            if not is_over and len(self._window) <= self._settings.identities:
-                return
-            self.dropped_identities += not is_over
-            del self._window[identity]
-            if known.stored:
-                self._outdated.append(Delete(rows.IDENTITY, rows.key_of(*identity)))
+        return sum(available(entry, now) for entry in self.entries.values())
 
     # -- rights --------------------------------------------------------------------------
 
@@ -183,54 +133,37 @@ class Ledger:
 
     def next_deadline(self) -> float | None:
         """When there is something to forget."""
-        due = [0.0] if self._free or self._outdated else []
-        due += [heap[0][0] for heap in (self._lapses, self._ends) if heap]
+        due = [0.0] if self._free else []
+        due += [at for at in (self._lapses.next_at(), self._ends.next_at()) if at is not None]
         return max(min(due), self._next_step) if due else None
 
     def collect(self, now: float) -> list[Record]:
         """One step: the records that forget what is over, at most a budget of it."""
+        if now < self._next_step:
+            return []
         self._next_step = now + STEP_SECONDS
-        budget = self._settings.collect_budget
-        while budget and self._ends and self._ends[0][0] <= now:
-            self._free.append(heappop(self._ends)[1])
-            budget -= 1
-        while budget and self._lapses and self._lapses[0][0] <= now:
-            self._lapse(heappop(self._lapses)[1])
-            budget -= 1
-        free, self._free = self._free, []
-        forgotten = [record for offset in free for record in self._forget(offset, now)]
-        outdated, self._outdated = self._outdated, []
-        return forgotten + outdated
+        self._free += self._ends.collect(now, self._budget)
+        for offset in self._lapses.collect(now, self._budget):
+            self._lapse(offset)
+        free, self._free = self._free[: self._budget], self._free[self._budget :]
+        return [record for offset in free for record in self._forget(offset)]
 
-    def _forget(self, offset: int, now: float) -> list[Record]:
+    def _forget(self, offset: int) -> list[Record]:
         entry = self.entries.pop(offset, None)
         self._owed.pop(offset, None)
         self._lapsed.discard(offset)
         if entry is None:
             return []
         self.forgotten += 1
-        if entry.key is not None and self._by_key.get(entry.key) == offset:
-            del self._by_key[entry.key]
-        return [Forget(offset), *self._outlive(entry, now)]
-
-    def _outlive(self, entry: Entry, now: float) -> list[Record]:
-        """The identity of a forgotten entry stays known while its publisher may still try again."""
-        identity = (entry.source, entry.id)
-        if self._living.get(identity) == entry.offset:
-            del self._living[identity]
-        until = entry.accepted + self._settings.identity_seconds
-        if until <= now:
-            return []
-        self._window[identity] = Known(entry.offset, until, self._stable)
-        self._trim(now)
-        if not self._stable:
-            return []
-        row = rows.IdentityRow(*identity, entry.offset, until)
-        return [rows.put(rows.IDENTITY, rows.key_of(*identity), row)]
+        self._lapses.discard(offset)
+        self._ends.discard(offset)
+        self._keys.forget(entry.key, offset)
+        if self._offsets.get((entry.source, entry.id)) == offset:
+            del self._offsets[entry.source, entry.id]
+        return [Forget(offset)]
 
     def check(self) -> None:
         assert self.end <= self.next_offset
         assert all(count > 0 for count in self._owed.values()), "rights are counted"
-        assert len(self._living) == len(self.entries), "each entry has one identity"
-        assert all(offset in self.entries for offset in self._by_key.values()), "keys name entries"
-        assert len(self._window) <= self._settings.identities + 2, "identities are bounded"
+        assert all(offset in self.entries for offset in self._lapsed), "only entries lapse"
+        assert len(self._offsets) == len(self.entries), "each entry has one identity"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from heapq import heappop, heappush
 
 from tidings.availability.records import Loaded, Record
+from tidings.availability.told import Told
 from tidings.model.subscription import SubscriptionId
 from tidings.protocol.delivery import rows
 from tidings.protocol.delivery.rows import MemoryRow
-from tidings.protocol.delivery.told import Told
 
 STEP = 256  # memories that one step forgets
 
@@ -24,14 +24,14 @@ class Memory:
             heappush(self._ends, (row.until, row.subscription))
 
     def keep(self, id: SubscriptionId, told: Told, until: float) -> list[Record]:
-        row = self._kept[id] = MemoryRow(id, told, until)
+        row = self._kept[id] = MemoryRow(id, told.encode(), until)
         heappush(self._ends, (until, id))
         return [rows.put_for(rows.MEMORY, id, row)]
 
     def take(self, id: SubscriptionId) -> tuple[Told | None, list[Record]]:
         """The subscription is back: what it was told, and the records to persist."""
         row = self._kept.pop(id, None)
-        return (None, []) if row is None else (row.told, [rows.delete_for(rows.MEMORY, id)])
+        return (None, []) if row is None else (rows.read_told(row.told), [rows.delete_for(rows.MEMORY, id)])
 
     def next_deadline(self) -> float | None:
         return self._ends[0][0] if self._ends else None

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from tidings.availability.lifetime import expired
 from tidings.availability.records import Append
 from tidings.language.evaluate import accepts
 from tidings.model.subscription import Position
@@ -48,7 +49,7 @@ class Reader:
 
     def begin(self, held: Held, at: int) -> None:
         """Read from there on; a log that holds nothing there is read already."""
-        held.at = at = held.told.skip(held.subscription.filter, at)
+        held.at = at
         held.reading = 0
         if self._ledger.may_hold(at, self._ledger.end):
             held.step("read on")
@@ -111,8 +112,12 @@ class Reader:
         is_owed = bool(held.later) and held.later[0] == offset
         if is_owed:
             held.later.popleft()
+        if held.unread and held.unread[0] == offset:
+            held.unread.popleft()
         held.at = offset + 1
         if not self._is_for(held, record, now):
+            held.progress.settle(offset)
+            held.progress.silence(held.at)
             if is_owed:
                 self._ledger.release(offset)
             return
@@ -126,18 +131,24 @@ class Reader:
     def _is_for(self, held: Held, record: Append, now: float) -> bool:
         """Is the subscription to hear this entry?"""
         event, offset = record.event, record.offset
-        is_over = record.expires_at is not None and record.expires_at <= now
-        if is_over or offset not in self._ledger.entries:
+        if expired(record, now) or offset not in self._ledger.entries:
             return False
-        if not accepts(held.subscription.filter, event) or held.told.has(offset, event):
+        if not accepts(held.subscription.filter, event) or held.progress.is_settled(offset):
+            return False
+        if held.told.was_told(event, self._ports.name, offset, accepts):
             return False
         if offset >= held.start:
-            return event.lifetime > 0 or record.accepted >= held.since
-        return record.ends_at > held.since or any(right.holds(offset, event) for right in held.rights)
+            return True
+        return record.ends_at > held.since or any(
+            right.start <= offset < right.stop and accepts(right.filter, event) for right in held.rights
+        )
 
     def _move_to(self, held: Held, offset: int) -> None:
         """Everything below was read; what was owed there and is gone has ended for everybody."""
         held.at = max(held.at, offset)
+        held.progress.silence(held.at)
+        while held.unread and held.unread[0] < offset:
+            held.progress.settle(held.unread.popleft())
         while held.later and held.later[0] < offset:
             self._ledger.release(held.later.popleft())
 

@@ -15,7 +15,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from tidings.availability.progress import LogProgress
 from tidings.availability.records import Loaded, Record
+from tidings.availability.told import Span, Told
 from tidings.language.evaluate import accepts
 from tidings.matching.matcher import Matcher
 from tidings.model.event import Event
@@ -30,7 +32,6 @@ from tidings.protocol.delivery.reader import Reader
 from tidings.protocol.delivery.rows import ProgressRow, SubscriptionRow
 from tidings.protocol.delivery.sessions import GROUPS, Session, identity
 from tidings.protocol.delivery.settings import DeliverySettings
-from tidings.protocol.delivery.told import Span, Told
 from tidings.protocol.messages import Closed, Subscribe
 from tidings.protocol.slots import Ports
 
@@ -128,6 +129,7 @@ class Registry:
             held.told_from = self._ledger.first_offset
         self._skip_handled(held, message)
         self._want(held, now)
+        held.progress = LogProgress(heard=held.told_from)
         self._reader.begin(held, held.told_from)
         return held
 
@@ -158,7 +160,8 @@ class Registry:
         """The client's token: what it handled counts as told."""
         handled = message.after.get(self._ports.name)
         if handled is not None:
-            held.told.add(held.subscription.filter, 0, min(handled + 1, self._ledger.end))
+            end = min(handled + 1, self._ledger.end)
+            held.told.add(held.subscription.filter, self._ports.name, 0, end)
 
     def _rejoin(self, held: Held, session: Session, message: Subscribe, now: float) -> Refusal | None:
         is_group = message.options.group is not None
@@ -175,9 +178,7 @@ class Registry:
             return Refusal("refused", f"subscription {held.id} has a listener; a group can have many")
         self._take_over(held, listeners, now)
         if not is_same:
-            refusal = self._change_filter(held, message, now)
-            if refusal is not None:
-                return refusal
+            self._change_filter(held, message, now)
         held.subscription = Subscription(held.id, message.filter, message.options)
         self._acknowledge_handled(held, message, now)
         return None
@@ -196,29 +197,24 @@ class Registry:
             self._courier.forget(held, item, now)
         self._skip_handled(held, message)
 
-    def _change_filter(self, held: Held, message: Subscribe, now: float) -> Refusal | None:
+    def _change_filter(self, held: Held, message: Subscribe, now: float) -> None:
         """Only what was not told yet will be told."""
-        end = self._ledger.end
-        told = held.remember(end)
-        told.prune(self._ledger.first_offset)
-        if len(told.spans) > self._settings.spans:
-            return Refusal("limit", f"{held.id} had {len(told.spans)} filters; use another name")
-        old = held.subscription.filter
-        kept = [right for right in held.rights if right.end > held.floor(end)]
-        held.rights = [*kept, Span(old, held.start, end)] if held.durable else []
+        log, end, old = self._ports.name, self._ledger.end, held.subscription.filter
+        held.remember(log, end).prune(log, self._ledger.first_offset)
+        kept = [right for right in held.rights if right.stop > held.progress.low_water]
+        held.rights = [*kept, Span(old, log, held.start, end)] if held.durable else []
         spared = self._courier.spared(held, message.filter)
         self._unwant(held, now)
         held.subscription = Subscription(held.id, message.filter, message.options)
-        held.told = told
         held.since = now if message.options.replay else NEVER
         held.start = end
         held.told_from = self._ledger.first_offset
         self._reader.begin(held, held.told_from)  # first, so that what is released stays readable
         self._courier.clear(held, now)
+        held.progress = LogProgress(heard=held.told_from)
         self._want(held, now)
         for item in spared:
             self._courier.enqueue(held, item)
-        return None
 
     # -- leaving -----------------------------------------------------------------------------
 
@@ -243,8 +239,8 @@ class Registry:
 
     def end(self, held: Held, now: float, *, lingers: bool = False) -> list[Record]:
         """It is over; what it was told is remembered. The records to persist."""
-        told = held.remember(self._ledger.end)
-        told.prune(self._ledger.first_offset)
+        told = held.remember(self._ports.name, self._ledger.end)
+        told.prune(self._ports.name, self._ledger.first_offset)
         self._unwant(held, now)
         self._reader.stop(held)
         self._courier.clear(held, now)
@@ -256,7 +252,7 @@ class Registry:
         records: list[Record] = []
         if held.durable:
             records = [rows.delete_for(rows.SUBSCRIPTION, held.id), rows.delete_for(rows.PROGRESS, held.id)]
-        if (held.named or lingers) and not told.empty:
+        if (held.named or lingers) and told.spans:
             seconds = self._settings.memory_seconds if held.named else self._settings.linger_seconds
             records += self.memory.keep(held.id, told, now + seconds)
         return records
@@ -273,30 +269,27 @@ class Registry:
 
     def _row(self, held: Held) -> Record:
         row = SubscriptionRow(
-            held.subscription, held.since, held.start, held.told_from, held.told, held.rights
+            held.subscription, held.since, held.start, held.told_from, held.told.encode(), held.rights
         )
         return rows.put_for(rows.SUBSCRIPTION, held.id, row)
 
     def progress(self, held: Held) -> Record:
-        floor = held.floor(self._ledger.end)
-        settled = held.settled | {offset for offset in held.told.points if offset >= floor}
-        row = ProgressRow(held.id, floor, sorted(settled))
-        return rows.put_for(rows.PROGRESS, held.id, row)
+        held.floor(self._ledger.end)
+        return rows.put_for(rows.PROGRESS, held.id, ProgressRow(held.id, held.progress))
 
     def load(self, state: Loaded, now: float) -> None:
         self.memory.load(state)
-        progress = {row.subscription: row for row in rows.decoded(state.tables, rows.PROGRESS, ProgressRow)}
+        known = {row.subscription: row for row in rows.decoded(state.tables, rows.PROGRESS, ProgressRow)}
         for row in rows.decoded(state.tables, rows.SUBSCRIPTION, SubscriptionRow):
             held = Held(row.subscription, named=True, number=0, since=row.since)
             self.helds[held.id] = held
             held.start, held.told_from = row.start, row.told_from
-            held.told, held.rights = row.told, row.rights
+            held.told, held.rights = rows.read_told(row.told), row.rights
             held.again_below = self._ledger.end
-            known = progress.get(held.id)
-            if known is not None:
-                held.told.points |= set(known.settled)
+            held.progress = known[held.id].progress if held.id in known else LogProgress(heard=row.told_from)
+            held.unread.extend(held.progress.owed)
             self._want(held, now)
-            self._reader.begin(held, held.told_from if known is None else known.floor)
+            self._reader.begin(held, held.progress.low_water)
 
     def check(self) -> None:
         for held in self.helds.values():

@@ -10,10 +10,12 @@ from typing import TypeVar
 
 import msgspec
 
+from tidings.availability.progress import LogProgress
 from tidings.availability.records import Delete, Put
+from tidings.availability.told import Span, Told
+from tidings.language import parse_filter
 from tidings.model.event import Event
 from tidings.model.subscription import Position, Subscription, SubscriptionId
-from tidings.protocol.delivery.told import Span, Told
 
 VERSION = 1
 
@@ -21,7 +23,6 @@ SUBSCRIPTION = "subscription"  # durable subscriptions
 PROGRESS = "progress"  # how far each of them is
 MEMORY = "memory"  # what ended named subscriptions were told
 DEAD = "dead"  # dead letters
-IDENTITY = "identity"  # of events whose entry is gone
 
 
 class SubscriptionRow(msgspec.Struct, array_like=True, frozen=True):
@@ -29,21 +30,20 @@ class SubscriptionRow(msgspec.Struct, array_like=True, frozen=True):
     since: float
     start: int
     told_from: int
-    told: Told
+    told: bytes  # `Told.encode`
     rights: list[Span]
     version: int = VERSION
 
 
 class ProgressRow(msgspec.Struct, array_like=True, frozen=True):
     subscription: SubscriptionId
-    floor: int
-    settled: list[int]
+    progress: LogProgress
     version: int = VERSION
 
 
 class MemoryRow(msgspec.Struct, array_like=True, frozen=True):
     subscription: SubscriptionId
-    told: Told
+    told: bytes  # `Told.encode`
     until: float
     version: int = VERSION
 
@@ -58,15 +58,7 @@ class DeadRow(msgspec.Struct, array_like=True, frozen=True):
     version: int = VERSION
 
 
-class IdentityRow(msgspec.Struct, array_like=True, frozen=True):
-    source: str
-    id: str
-    offset: int
-    until: float
-    version: int = VERSION
-
-
-Row = SubscriptionRow | ProgressRow | MemoryRow | DeadRow | IdentityRow
+Row = SubscriptionRow | ProgressRow | MemoryRow | DeadRow
 R = TypeVar("R", bound=msgspec.Struct)
 
 
@@ -85,6 +77,10 @@ def put_for(table: str, id: SubscriptionId, row: Row) -> Put:
 
 def delete_for(table: str, id: SubscriptionId) -> Delete:
     return Delete(table, key_of(id.subscriber, id.name))
+
+
+def read_told(told: bytes) -> Told:
+    return Told.decode(told, lambda text, dialect: parse_filter(text, dialect=dialect))
 
 
 def decoded(tables: Mapping[str, Mapping[str, bytes]], table: str, type: type[R]) -> Iterator[R]:

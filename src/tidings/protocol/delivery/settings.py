@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from tidings.availability.identity import Bounds
+
 DAY = 86_400.0
 
 
@@ -14,8 +16,6 @@ class DeliverySettings(msgspec.Struct, frozen=True, kw_only=True):
     maintain_budget: int = 4096  # steps of the matcher's upkeep at once; the same price
     memory_seconds: float = 7 * DAY  # what an ended named subscription was told is remembered so long
     linger_seconds: float = 60.0  # the same for one without a name whose link broke
-    identity_seconds: float = 600.0  # a publish that is tried again within this time changes nothing
-    identities: int = 200_000  # events without a log entry whose identity is remembered at most
     dead_letters: int = 1_000  # kept for each subscription; then the oldest is dropped and counted
-    spans: int = 64  # filters that one name may have had while their events are still kept
+    identities: Bounds = Bounds()  # how much is remembered of what was published
     allow_block: bool = True  # policy `block`; a network has none, there a slow subscriber hurts itself
