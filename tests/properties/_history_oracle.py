@@ -101,7 +101,7 @@ class Oracle:
             for span in self.spans:
                 if pub.outcome == "ok" and span.sure and matches(span.filter, pub):
                     excused = any(
-                        r.op in ("drop", "dead") and r.event == pub.event and self.key(r) == self.key(span)
+                        r.op in ("drop", "dead") and r.event == pub.event and r.subscription == span.subscription
                         for r in self.rows
                     )
                     if not excused:

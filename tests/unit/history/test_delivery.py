@@ -89,6 +89,8 @@ def test_what_was_lost_for_a_reason_is_not_owed(make: object) -> None:
     event = make_event({"x": 1}, source="press", id="e")
     play.rows.append(make(3.1, "b1", "p/s", event, "queue full"))  # type: ignore[operator]
     assert (complete(play), live(play)) == (True, True)
+    assert complete(play, contract="Intermediary") is True
+    assert complete(play.sub(1, "p", "x = 1", "p/other")) is False  # that one lost nothing
 
 
 def test_an_event_of_unknown_outcome_may_come_or_not() -> None:
