@@ -47,7 +47,14 @@ class Run:
             window = self.rng.choice((1, 3, 50))
             self.asked[
                 self.stage.subscribe(
-                    name, filter, name="mine", durable=True, queue=queue, auto=True, window=window, replay=False
+                    name,
+                    filter,
+                    name="mine",
+                    durable=True,
+                    queue=queue,
+                    auto=True,
+                    window=window,
+                    replay=False,
                 )
             ] = (name, filter)
 
@@ -57,7 +64,9 @@ class Run:
         number = len(self.published)
         call = stage.call()
         lifetime = self.rng.choice((0.0, 0.0, 0.03, FOREVER))
-        event = make_event({"n": number % 6, "number": number}, source=name, id=f"foreign-{number}", lifetime=lifetime)
+        event = make_event(
+            {"n": number % 6, "number": number}, source=name, id=f"foreign-{number}", lifetime=lifetime
+        )
         stage.hand(name, ClientPublish(call, event))
         self.published[call] = event
         if self.rng.random() < 0.1:  # the application tries again, too soon
@@ -103,9 +112,7 @@ def judge(run: Run, seed: int) -> int:
     stage = run.stage
     unanswered = [call for call in run.published if not isinstance(stage.answers.get(call), Receipt)]
     assert not unanswered, f"seed {seed}: {stage.failures}"
-    subscribed_at = {
-        str(row.subscription): row.time for row in reversed(stage.rows) if row.op == "sub"
-    }
+    subscribed_at = {str(row.subscription): row.time for row in reversed(stage.rows) if row.op == "sub"}
     told_total = 0
     for call, (name, filter) in run.asked.items():
         ref = stage.answers[call].ref

@@ -16,7 +16,9 @@ class Bench:
 
     def persist(self, name: str) -> None:
         self.disk.persist(
-            [Forget(1)], lambda now: self.done.append(name), lambda failure, now: self.done.append(f"not {name}")
+            [Forget(1)],
+            lambda now: self.done.append(name),
+            lambda failure, now: self.done.append(f"not {name}"),
         )
 
 
