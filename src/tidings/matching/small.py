@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 from tidings.language.evaluate import residual_test
 from tidings.matching.matcher import Matches
 from tidings.matching.naive import Handles, one_by_one
-from tidings.matching.testers import tester
+from tidings.matching.acceptors import acceptor
 from tidings.model.constraint import Constraint, Equals, IsA, Missing, OneOf, Prefix, TopicIs
 from tidings.model.event import Event
 from tidings.model.filter import Conjunction, Filter
@@ -42,7 +42,7 @@ class _Entry:
         self, handle: int, rest: Iterable[Constraint], residuals: list[Callable[[Event], bool]]
     ) -> None:
         self.handle = handle
-        self.constraints = [(constraint.attribute, tester(constraint)) for constraint in rest]
+        self.constraints = [(constraint.attribute, acceptor(constraint)) for constraint in rest]
         self.residuals = residuals
 
     def accepts(self, event: Event, view: Mapping[str, Any]) -> bool:

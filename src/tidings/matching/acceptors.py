@@ -12,7 +12,7 @@ from typing import Any
 from tidings.model.constraint import Constraint, Equals, Range
 from tidings.model.value import Kind, kind_of
 
-Tester = Callable[[Any], bool]
+Acceptor = Callable[[Any], bool]
 
 _TYPES: dict[Kind, frozenset[type]] = {
     Kind.BOOL: frozenset({bool}),
@@ -20,7 +20,7 @@ _TYPES: dict[Kind, frozenset[type]] = {
 }
 
 
-def tester(constraint: Constraint) -> Tester:
+def acceptor(constraint: Constraint) -> Acceptor:
     """A function that says whether a value is accepted; None is an absent value."""
     if isinstance(constraint, Equals):
         return _equals(constraint)
@@ -29,7 +29,7 @@ def tester(constraint: Constraint) -> Tester:
     return constraint.accepts
 
 
-def _equals(constraint: Equals) -> Tester:
+def _equals(constraint: Equals) -> Acceptor:
     wanted = constraint.value
     kind = kind_of(wanted)
     types = _TYPES.get(kind) if kind is not None else None
@@ -38,7 +38,7 @@ def _equals(constraint: Equals) -> Tester:
     return lambda value: type(value) in types and value == wanted
 
 
-def _numbers(constraint: Range) -> Tester:
+def _numbers(constraint: Range) -> Acceptor:
     """An interval of numbers. NaN is in none, since it compares with nothing."""
     low = -math.inf if constraint.low is None else constraint.low
     high = math.inf if constraint.high is None else constraint.high

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tidings.matching.testers import tester
+from tidings.matching.acceptors import acceptor
 from tidings.model.constraint import Constraint, Equals, Exists, NotOneOf, Prefix, Range
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -32,6 +32,6 @@ CONSTRAINTS: list[Constraint] = [
 
 @pytest.mark.parametrize("constraint", CONSTRAINTS, ids=str)
 def test_the_function_accepts_what_the_constraint_accepts(constraint: Constraint) -> None:
-    accepts = tester(constraint)
+    accepts = acceptor(constraint)
     for value in VALUES:
         assert accepts(value) == constraint.accepts(value), value
