@@ -24,7 +24,7 @@ def register(app: typer.Typer) -> None:
         "tidings study run --all --plots report/plots",
     )
     group.command("run", epilog=shown)(run)
-    group.command("list")(list_)
+    group.command("list", epilog=examples("tidings study list", "tidings study list --json"))(list_)
     app.add_typer(group, name="study", help=app_help)
 
 

@@ -309,7 +309,9 @@ class Client:
         if listening is None or not listening.hears:
             return
         listening.granted -= 1
-        if not listening.held_again(message):
+        if listening.was_committed(message):
+            self._send(msg.Ack(message.ref, (message.tag,)))
+        elif not listening.held_again(message):
             listening.buffer.append(message)
         self._hand_over(listening, now)
 

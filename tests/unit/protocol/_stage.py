@@ -36,6 +36,7 @@ from tidings.protocol.effects import (
     Send,
 )
 from tidings.protocol.inputs import (
+    ClientCancel,
     ClientLeave,
     ClientPublish,
     ClientSubscribe,
@@ -321,10 +322,13 @@ class Stage:
         return opened
 
     def taken(self, who: str, ref: int) -> Notification | None:
-        """The next notification; None (and the take stays open) when none comes."""
+        """The next notification; None (and the take is cancelled) when none comes."""
         call = self.take(who, ref)
         self.settle()
         notification = self.answers.get(call)
+        if notification is None:
+            self.hand(who, ClientCancel(call, ref))
+            self.settle()
         assert notification is None or isinstance(notification, Notification)
         return notification
 

@@ -277,15 +277,17 @@ class ExactlyOnce(Delivery):
     # -- the timer -------------------------------------------------------------------------------
 
     def next_deadline(self) -> float | None:
-        deadlines = (
+        earliest = self._ledger.next_deadline()
+        for deadline in (
             self._flush_at,
             self._maintain_at,
             self._age_at,
-            self._ledger.next_deadline(),
             self._registry.memory.next_deadline(),
             self._identities_at,
-        )
-        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+        ):
+            if deadline is not None and (earliest is None or deadline < earliest):
+                earliest = deadline
+        return earliest
 
     def on_timer(self, now: float) -> None:
         records = [*self._ledger.collect(now), *self._registry.memory.expire(now)]

@@ -57,6 +57,8 @@ class Reader:
             self._replaying[held] = None
         elif held.phase is Phase.REPLAYING:
             self._catch_up(held)
+        else:
+            self._move_to(held, self._ledger.end)
 
     def stop(self, held: Held) -> None:
         """The subscription has ended."""
