@@ -9,6 +9,8 @@ the cell (filter-driven), and those of the takers.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from random import Random
 
 import msgspec
@@ -63,8 +65,8 @@ def costs(policy: str, brokers: int, takers: int, seed: int) -> Costs:
     for number, broker in enumerate(taker_places):
         world.add_client(f"taker{number}", broker)
     world.run(1.0)
-    subscribing = _phases(world, lambda: [world.subscribe(f"taker{n}", "n", WANTED) for n in range(takers)])
-    publishing = _phases(world, lambda: world.publish("publisher", dict(EVENT)))
+    subscribing = _phases(world, partial(_subscribe, world, takers))
+    publishing = _phases(world, partial(world.publish, "publisher", dict(EVENT)))
     return Costs(
         policy,
         brokers,
@@ -76,10 +78,14 @@ def costs(policy: str, brokers: int, takers: int, seed: int) -> Costs:
     )
 
 
-def _phases(world: World, act: object) -> Counter[str]:
+def _subscribe(world: World, takers: int) -> None:
+    for number in range(takers):
+        world.subscribe(f"taker{number}", "n", WANTED)
+
+
+def _phases(world: World, act: Callable[[], None]) -> Counter[str]:
     """Messages between brokers while something happens, by phase."""
     before = Counter(world.simulation.sent)
-    assert callable(act)
     act()
     world.run(world.simulation.now + 5.0)
     phases: Counter[str] = Counter()
@@ -108,7 +114,9 @@ def _claims(found: list[Costs]) -> list[Claim]:
     claims = []
     for policy, phases in words.items():
         ours = [cost for cost in found if cost.policy == policy]
-        for place, (phase, word) in enumerate(zip(("subscription", "event", "notification"), phases, strict=True)):
+        for place, (phase, word) in enumerate(
+            zip(("subscription", "event", "notification"), phases, strict=True)
+        ):
             wrong = [cost for cost in ours if cost.measured()[place] != cost.expected()[place]]
             last = ours[-1]
             claims.append(
@@ -147,7 +155,15 @@ def _table(found: list[Costs]) -> Table:
     rows = [
         (c.policy, c.brokers, c.takers, c.subscription, c.event, c.notification, c.delivered) for c in found
     ]
-    columns = ("policy", "brokers", "takers", "per subscription", "event routing", "notification", "delivered")
+    columns = (
+        "policy",
+        "brokers",
+        "takers",
+        "per subscription",
+        "event routing",
+        "notification",
+        "delivered",
+    )
     return Table("messages per operation", columns, rows)
 
 
