@@ -102,8 +102,8 @@ def _heard(world: World, pairs: list[list[int]], t_on: float, events: int, rng: 
         subscriber, publisher = f"at-{brokers[a]}", f"at-{brokers[b]}"
         begin = start + number * (t_on + APART)  # one after the other: queues would add a delay
         simulation.call_at(begin, partial(world.subscribe, subscriber, f"p{number}", f"pair = {number}"))
-        for _ in range(events):
-            moment = begin + rng.uniform(0.0, t_on)
+        for part in range(events):  # one in each part of the interval: uniform, with less noise
+            moment = begin + (part + rng.random()) / events * t_on
             simulation.call_at(moment, partial(world.publish, publisher, {"pair": number}))
         simulation.call_at(begin + t_on, partial(world.unsubscribe, subscriber, f"p{number}"))
     world.run(start + (len(pairs) + 1) * (t_on + APART))
