@@ -85,11 +85,10 @@ class Axis:
         for start, end in domain.kinds[self.kind]:
             first = bisect_right(self._edges, start) - 1
             found.update(dict.fromkeys(range(first, bisect_left(self._edges, end))))
-        if domain.patterns:
-            return [place for place in found if self._may_hold(place, domain)]
+        places = [place for place in found if not domain.patterns or self._may_hold(place, domain)]
         if domain.absent or any(domain.kinds[kind] for kind in Kind if kind is not self.kind):
-            found[self.rest] = None
-        return list(found)
+            places.append(self.rest)
+        return places
 
     def _may_hold(self, place: int, domain: Domain) -> bool:
         here = dm.of_kind(self.kind, ((self._edges[place], self._edges[place + 1]),))
@@ -231,8 +230,9 @@ def stable_hash(value: Value) -> int:
 
 def _canonical(value: Value) -> bytes:
     kind = kind_of(value)
+    assert kind is not None, "NULL has no hash"
     if isinstance(value, float) and value.is_integer():
         value = int(value)  # 1 and 1.0 are equal
     elif isinstance(value, datetime):
         value = utc(value).isoformat()
-    return f"{kind!r}:{value!r}".encode()
+    return f"{int(kind)}:{value!r}".encode()

@@ -3,12 +3,12 @@
 Rules
 - `express` gives constraints whose conjunction accepts just the domain, or None when no conjunction
   does (absent or a number; two ranges with a gap that is more than a point).
+- Every number is a set that no conjunction says: the language writes no infinity.
 - An attribute that only one side constrains keeps its constraints as they were written.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any, TypeVar
@@ -101,7 +101,10 @@ def _express_kind(attribute: str, kind: Kind, intervals: Intervals) -> tuple[Con
         result.insert(0, NotOneOf(attribute, tuple(holes)))
     hull = (intervals[0][0], intervals[-1][1])
     if hull != (BOTTOM, TOP) or not result:
-        result.insert(0, range_of(attribute, kind, hull))
+        around = range_of(attribute, kind, hull)
+        if around is None:
+            return None
+        result.insert(0, around)
     return tuple(result)
 
 
@@ -113,15 +116,15 @@ def _prefix_hole(attribute: str, gap: Interval) -> Like | None:
     return excluded if dm.domain_of(excluded) == expected else None
 
 
-def range_of(attribute: str, kind: Kind, interval: Interval) -> Range | Prefix:
-    """One interval as a constraint; the whole of a kind is a range that leaves nothing out."""
+def range_of(attribute: str, kind: Kind, interval: Interval) -> Range | Prefix | None:
+    """One interval as a constraint; None for every number."""
     start, end = interval
     if kind is Kind.STRING and start != BOTTOM and end == iv.after_prefix(start[1]):
         return Prefix(attribute, start[1])
     if interval == (BOTTOM, TOP):
         if kind is Kind.STRING:
             return Prefix(attribute, "")
-        return Range(attribute, -math.inf if kind is Kind.NUMBER else iv.FIRST_TIME, None)
+        return Range(attribute, iv.FIRST_TIME, None) if kind is Kind.TIME else None
     low, low_open = (None, False) if start == BOTTOM else _bound(kind, start, is_low=True)
     high, high_open = (None, False) if end == TOP else _bound(kind, end, is_low=False)
     return Range(attribute, low, high, low_open, high_open)

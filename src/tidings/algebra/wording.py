@@ -6,7 +6,6 @@ conditions are not worded here: a filter that has them keeps the text of its par
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from datetime import datetime
@@ -28,7 +27,7 @@ from tidings.model.constraint import (
 from tidings.model.event import LINEAGE
 from tidings.model.filter import Conjunction
 from tidings.model.pattern import escape_like
-from tidings.model.value import Kind
+from tidings.model.value import utc
 
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*\Z")
 _KEYWORDS = frozenset(
@@ -90,8 +89,6 @@ def _constraint(constraint: Constraint) -> str:
 
 
 def _range(name: str, constraint: Range) -> str:
-    if constraint.kind is Kind.NUMBER and constraint.low == -math.inf and constraint.high is None:
-        return f"({name} < 0 OR {name} >= 0)"  # every number: the language writes no infinity
     parts: list[str] = []
     if constraint.low is not None:
         parts.append(f"{name} {'>' if constraint.low_open else '>='} {_literal(constraint.low)}")
@@ -118,5 +115,5 @@ def _literal(value: Any) -> str:
     if isinstance(value, str):
         return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
     if isinstance(value, datetime):
-        return f"TIMESTAMP '{value.isoformat()}'"
+        return f"TIMESTAMP '{utc(value).isoformat().replace('+00:00', 'Z')}'"
     return repr(value)

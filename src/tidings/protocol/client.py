@@ -21,6 +21,7 @@ import msgspec
 
 from tidings.errors import SettingsError
 from tidings.history.schema import OK, REFUSED, UNKNOWN, Outcome, Row, ntfy_row, pub_row, sub_row, usub_row
+from tidings.model.filter import Filter
 from tidings.model.subscription import SubscriptionId
 from tidings.protocol import inputs as ins
 from tidings.protocol import messages as msg
@@ -87,6 +88,8 @@ class Client:
         self._line: deque[_Publishing] = deque()
         self._listenings: dict[int, Listening] = {}  # by ref
         self._last_ref = 0
+        self._advertised_filters: dict[str, Filter] = {}  # by name
+        self._advertising: set[int] = set()  # calls that the broker has not answered
         self._handlers: dict[type, Callable[[Any, float], None]] = {
             ins.Received: self._receive,
             ins.LinkUp: self._link_up,
@@ -98,6 +101,8 @@ class Client:
             ins.ClientAck: self._ack,
             ins.ClientNack: self._nack,
             ins.ClientLeave: self._leave,
+            ins.ClientAdvertise: self._advertise,
+            ins.ClientUnadvertise: self._unadvertise,
             msg.Welcome: self._welcome,
             msg.Published: self._published,
             msg.Subscribed: self._subscribed,
@@ -107,6 +112,7 @@ class Client:
             msg.Lost: self._lost,
             msg.Refused: self._refused,
             msg.Closed: self._closed,
+            msg.Advertised: self._advertised,
         }
 
     # -- the door ------------------------------------------------------------------------
@@ -142,6 +148,7 @@ class Client:
 
     def _welcome(self, message: msg.Welcome, now: float) -> None:
         self._link = Link.UP
+        self._advertise_again()
         for listening in self._listenings.values():
             if listening.phase is not Phase.ENDED:
                 self._open(listening)
@@ -161,6 +168,33 @@ class Client:
     def _send(self, message: msg.Message) -> None:
         if self._link is Link.UP:
             self._out.append(Send(self.broker, message))
+
+    # -- advertising ---------------------------------------------------------------------
+
+    def _advertise(self, input: ins.ClientAdvertise, now: float) -> None:
+        self._advertised_filters[input.name] = input.filter
+        self._advertising.add(input.call)
+        self._send(msg.Advertise(input.call, input.name, input.filter))
+
+    def _unadvertise(self, input: ins.ClientUnadvertise, now: float) -> None:
+        if self._advertised_filters.pop(input.name, None) is None or self._link is not Link.UP:
+            self._out.append(Answer(input.call))
+            return
+        self._advertising.add(input.call)
+        self._send(msg.Unadvertise(input.call, input.name))
+
+    def _advertised(self, message: msg.Advertised, now: float) -> None:
+        if message.call in self._advertising:
+            self._advertising.remove(message.call)
+            self._out.append(Answer(message.call))
+
+    def _advertise_again(self) -> None:
+        """On a new link: the broker forgot what was said on the old one."""
+        calls = sorted(self._advertising)
+        self._advertising.clear()
+        for name, filter in self._advertised_filters.items():
+            self._send(msg.Advertise(0, name, filter))
+        self._out.extend(Answer(call) for call in calls)
 
     # -- publishing ----------------------------------------------------------------------
 

@@ -163,6 +163,21 @@ class ClientLeave(_Input, frozen=True):
     end: bool = False  # True: ends a durable subscription too
 
 
+class ClientAdvertise(_Input, frozen=True):
+    """The application may publish what the filter accepts. Answered with None."""
+
+    call: int
+    name: str
+    filter: Filter
+
+
+class ClientUnadvertise(_Input, frozen=True):
+    """It will not any more. Answered with None."""
+
+    call: int
+    name: str
+
+
 Input: TypeAlias = (
     Received
     | TimerFired
@@ -181,4 +196,6 @@ Input: TypeAlias = (
     | ClientAck
     | ClientNack
     | ClientLeave
+    | ClientAdvertise
+    | ClientUnadvertise
 )

@@ -109,6 +109,19 @@ class Nack(Message, frozen=True):
     counted: bool = True
 
 
+class Advertise(Message, frozen=True):
+    """The client may publish what this filter accepts."""
+
+    call: int
+    name: str
+    filter: Filter
+
+
+class Unadvertise(Message, frozen=True):
+    call: int
+    name: str
+
+
 # -- broker to client -----------------------------------------------------------------------
 
 
@@ -121,6 +134,12 @@ class Welcome(Message, frozen=True):
 class Published(Message, frozen=True):
     call: int
     position: Position | None = None
+
+
+class Advertised(Message, frozen=True):
+    """The answer to `Advertise` and to `Unadvertise`."""
+
+    call: int
 
 
 class Subscribed(Message, frozen=True):
@@ -175,7 +194,17 @@ class Closed(Message, frozen=True):
     reason: str
 
 
-CLIENT_MESSAGES: tuple[type[Message], ...] = (Hello, Publish, Subscribe, Unsubscribe, Credit, Ack, Nack)
+CLIENT_MESSAGES: tuple[type[Message], ...] = (
+    Hello,
+    Publish,
+    Subscribe,
+    Unsubscribe,
+    Credit,
+    Ack,
+    Nack,
+    Advertise,
+    Unadvertise,
+)
 BROKER_MESSAGES: tuple[type[Message], ...] = (
     Welcome,
     Published,
@@ -186,6 +215,7 @@ BROKER_MESSAGES: tuple[type[Message], ...] = (
     Lost,
     Refused,
     Closed,
+    Advertised,
 )
 
 

@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 from tidings.errors import SettingsError
-from tidings.model.subscription import Subscription
+from tidings.model.subscription import Advertisement, Subscription
 from tidings.protocol.disk import NodeDisk
 from tidings.protocol.effects import Channel, Effect, Send
 from tidings.protocol.inputs import (
@@ -166,6 +166,12 @@ class Node:
     def uninterested(self, subscription: Subscription, now: float) -> None:
         at = self._ports.assignment.assign(subscription)
         self._ports.routing.interest_removed(subscription, at, now)
+
+    def advertised(self, advertisement: Advertisement, now: float) -> None:
+        self._ports.routing.advertisement_added(advertisement, now)
+
+    def unadvertised(self, advertisement: Advertisement, now: float) -> None:
+        self._ports.routing.advertisement_removed(advertisement, now)
 
 
 def _owners(slots: dict[str, Strategy]) -> dict[type[Message], Strategy]:

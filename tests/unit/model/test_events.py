@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import msgspec
@@ -12,6 +12,7 @@ import pytest
 from tidings.errors import EventError
 from tidings.model.event import FOREVER, LINEAGE, Event, checked_attributes, make_event
 
+EAST = timezone(timedelta(hours=2))
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
@@ -92,7 +93,7 @@ def test_nesting_has_a_limit() -> None:
     ("options", "problem"),
     [
         ({"source": ""}, "source and an id"), ({"id": ""}, "source and an id"), ({"time": datetime(2026, 1, 1)}, "no time zone"),
-        ({"topic": "a/+"}, "holds"), ({"lifetime": -1}, "lifetime is -1"), ({"lifetime": math.nan}, "lifetime is nan"),
+        ({"time": datetime(1, 1, 1, tzinfo=EAST)}, "outside the years"), ({"topic": "a/+"}, "holds"), ({"lifetime": -1}, "lifetime is -1"), ({"lifetime": math.nan}, "lifetime is nan"),
         ({"lifetime": "soon"}, "lifetime is 'soon'"), ({"expires": -0.5}, "expires is -0.5"),
     ],
 )  # fmt: skip

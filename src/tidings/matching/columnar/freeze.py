@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tidings.matching.columnar.rows import OUTSIDE, PART, Check, Checks, FrozenRows, Rows
+from tidings.matching.columnar.asking import Checks
+from tidings.matching.columnar.rows import OUTSIDE, PART, FrozenRows, Rows
 from tidings.matching.columnar.strings import ID_MAX, ID_MIN, SortedTexts, Strings, encoded
 
 ROWS_IN_STEP = 2048
@@ -32,14 +33,14 @@ class Source:
     rests: NDArray[np.int32]
     owners: NDArray[np.int32]
     checks: NDArray[np.int32]  # lasting checks; empty: none
-    all_checks: list[Check]
+    asked: Checks
 
 
 @dataclass
 class Frozen:
     rows: FrozenRows
     strings: dict[int, Strings]
-    checks: list[Check]
+    checks: Checks
 
 
 def source_of(rows: Rows) -> Source:
@@ -48,7 +49,7 @@ def source_of(rows: Rows) -> Source:
     has_checks = bool(rows.table.all)
     return Source(
         rows.starts[: count + 1], rows.parts, rows.points, rows.rests, rows.owners[:count],
-        rows.lasting[: count if has_checks else 0], rows.table.all,
+        rows.lasting[: count if has_checks else 0], rows.table,
     )  # fmt: skip
 
 
@@ -94,7 +95,7 @@ def freeze(sources: list[Source], strings: dict[int, Strings]) -> Generator[None
         yield from _take_checks(source, rows, places[number], made, checks)
     used = made.points_used
     made.points, made.rests = made.points[:used].copy(), made.rests[:used].copy()
-    return Frozen(made, fresh, checks.all)
+    return Frozen(made, fresh, checks)
 
 
 def _room_for(strings: dict[int, Strings]) -> _Ranks:
@@ -227,8 +228,9 @@ def _take(source: Source, rows: Ints, places: Ints, made: FrozenRows, ranks: _Ra
         chosen = np.nonzero(is_string & np.isfinite(parts[bound]))[0]
         where = slots[chosen]
         texts, numbers, steps = _named(where, parts[bound][chosen], parts[rest][chosen], upper=upper)
-        parts[bound][chosen] = _placed(ranks, where, texts, numbers, steps)
-        parts[rest][chosen] = 0
+        ranked = _placed(ranks, where, texts, numbers, steps)
+        parts[bound][chosen] = ranked
+        parts[rest][chosen] = np.where(np.mod(ranked, 2) == 1, ID_MAX, 0) if upper else 0
     _take_points(source, parts, slots, is_string, made, ranks)
     lengths = source.starts[rows + 1] - source.starts[rows]
     made.parts[ranges(made.starts[places].astype(np.int64), lengths)] = parts
@@ -277,9 +279,9 @@ def _take_checks(
         return
     numbers = source.checks[rows]
     used = np.unique(numbers[numbers >= 0])
-    fresh = np.full(len(source.all_checks) + 1, -1, np.int32)
+    fresh = np.full(len(source.asked.all) + 1, -1, np.int32)
     for at in range(0, len(used), TEXTS_IN_STEP):
         for number in used[at : at + TEXTS_IN_STEP].tolist():
-            fresh[number] = checks.number(source.all_checks[number])
+            fresh[number] = checks.number(source.asked.all[number])
         yield
     made.checks[places] = fresh[numbers]

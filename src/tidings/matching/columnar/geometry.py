@@ -71,25 +71,26 @@ def thresholds(parts: Any, points: Floats, strings: NDArray[np.uint8]) -> tuple[
         value, place = parts[bound][chosen], parts["slot"][chosen]
         text = strings[place] > 0
         slots.append(place)
-        found.append(np.where(text, _text_edge(value, upper), _number_edge(value, parts[rest][chosen], upper)))
+        found.append(_edges_of(value, parts[rest][chosen], text, upper))
     many = counts > 0
     index = ranges(parts["at"][many].astype(np.int64), counts[many])
     place, value = np.repeat(parts["slot"][many], counts[many]), points[index]
     text = strings[place] > 0
     for upper in (False, True):
         slots.append(place)
-        found.append(np.where(text, _text_edge(value, upper), _number_edge(value, np.zeros(len(value)), upper)))
+        found.append(_edges_of(value, np.zeros(len(value)), text, upper))
     return np.concatenate(slots), np.concatenate(found)
 
 
-def _text_edge(place: Floats, upper: bool) -> Floats:
-    odd = np.mod(place, 2)
-    return np.asarray(place + np.where(odd == 1, 1.0, 2.0 if upper else 0.0))
-
-
-def _number_edge(value: Floats, rest: NDArray[Any], upper: bool) -> Floats:
-    further = rest >= 0 if upper else rest > 0
-    return np.asarray(np.where(further, np.nextafter(value, np.inf), value))
+def _edges_of(value: Floats, rest: NDArray[Any], text: NDArray[Any], upper: bool) -> Floats:
+    """Where bounds begin to hold or (`upper`) cease to."""
+    result = value.copy()
+    odd = np.mod(value[text], 2) == 1
+    result[text] += np.where(odd, 1.0, 2.0 if upper else 0.0)
+    further = ~text & (rest >= 0 if upper else rest > 0)
+    with np.errstate(over="ignore"):  # the next double after the greatest is infinity, as it should be
+        result[further] = np.nextafter(value[further], np.inf)
+    return result
 
 
 def chosen_edges(values: Floats, most: int = MOST_EDGES) -> Floats:

@@ -52,7 +52,7 @@ def span(part, text, edges, start, stop):
         elif -1 <= lo_rest <= 1:
             edge = np.nextafter(lo, np.inf) if lo_rest > 0 else lo
             b0 = bucket_of(edges, start, stop, edge)
-            d0 = b0 > 0 and edges[start + b0 - 1] == edge
+            d0 = b0 > 0 and edges[start + b0 - 1] == edge and not (lo == np.inf and lo_rest > 0)
         else:
             b0, d0 = bucket_of(edges, start, stop, np.nextafter(lo, -np.inf)), False
     if not (hi == np.inf and hi_rest >= 0):
@@ -62,12 +62,20 @@ def span(part, text, edges, start, stop):
         elif -1 <= hi_rest <= 1:
             edge = np.nextafter(hi, np.inf) if hi_rest >= 0 else hi
             b1 = bucket_of(edges, start, stop, np.nextafter(edge, -np.inf))
-            d1 = b1 < last and edges[start + b1] == edge
+            d1 = b1 < last and edges[start + b1] == edge and hi != -np.inf
         else:
             b1, d1 = bucket_of(edges, start, stop, np.nextafter(hi, np.inf)), False
     if b1 < b0:
         b1, d0, d1 = b0, False, False
     return b0, d0, b1, d1
+
+
+@compiled
+def is_simple(part, text):
+    """Can codes decide the part? Not a set, nor a bound that is no double."""
+    if part.count != 0:
+        return False
+    return text or (-1 <= part.lo_rest <= 1 and -1 <= part.hi_rest <= 1)
 
 
 @compiled
@@ -168,7 +176,7 @@ def spread(p, by_bucket, parts, points, rests, text, edges_at, edges, access, lu
     if part.count == 0 or part.count >= 0x8000:
         b0, d0, b1, d1 = span(part, text[s], edges, start, stop)
         w0, w1 = b0 if d0 else b0 + 1, b1 if d1 else b1 - 1
-        plain = part.count == 0
+        plain = is_simple(part, text[s])
         if by_bucket:
             for b in range(b0, b1 + 1):
                 cells[n], full[n] = b, plain and w0 <= b and b <= w1
@@ -251,7 +259,7 @@ def file_row(
                 if (i == one and full_a[x]) or (i == two and full_b[y]):
                     continue
                 part = parts[p0 + i]
-                if part.count != 0:
+                if not is_simple(part, text[part.slot]):
                     complete = False
                 if taken == 3 or part.slot >= 255:
                     complete = False

@@ -326,7 +326,7 @@ def sort_handles(out, spare, n):
 
 @compiled
 def walk(t, row, rest, has_rest):
-    """Handles of one event in OUT, sorted; how many, or NEEDS_REST."""
+    """Handles of one event in OUT, sorted; how many (and, above 32 bits, how many in ASK), or NEEDS_REST."""
     flags, counters = longs(t[at.FLAGS]), longs(t[at.COUNTERS])
     flags[at.ASKED] = 0
     n = encode(t, row, rest, has_rest)
@@ -348,7 +348,7 @@ def walk(t, row, rest, has_rest):
                 k += 1
         m = k
     counters[at.MATCHES] += m
-    return np.int64(m)
+    return np.int64(m) | (flags[at.ASKED] << 32)
 
 
 @compiled
@@ -367,7 +367,7 @@ def match_rows(t, rows, rests, first, out, offsets, used, ask, asked):
     for i in range(first, rows.shape[0]):
         row = rows[i]
         rest = rests[i] if rests.shape[0] > 0 else zero[:slots]
-        m = walk(t, row, rest, 1)
+        m = walk(t, row, rest, 1) & 0xFFFFFFFF
         if n + m > out.shape[0] or waiting + flags[at.ASKED] > ask.shape[0]:
             return i, n, waiting
         for k in range(m):

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tidings.matching.columnar.asking import Checks
 from tidings.matching.columnar.freeze import ROWS_IN_STEP, Frozen
 from tidings.matching.columnar.geometry import Edges, Grid, find_edges, lay_out, make_grid
-from tidings.matching.columnar.rows import Check, FrozenRows
+from tidings.matching.columnar.rows import FrozenRows
 from tidings.matching.columnar.slots import Slot
 from tidings.matching.columnar.strings import Strings
 
@@ -30,7 +31,7 @@ class Table:
     rows: FrozenRows
     slots: list[Slot]
     strings: dict[int, Strings]
-    checks: list[Check]
+    checks: Checks
     edges: Edges | None = None  # None: without Numba there is no grid
     grid: Grid | None = None
     cell_at: NDArray[np.int32] = field(default_factory=lambda: np.zeros(2, np.int32))

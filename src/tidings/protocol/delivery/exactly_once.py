@@ -15,7 +15,7 @@ from typing import Any
 
 from tidings.availability.records import Append, Forget, Record
 from tidings.matching.matcher import Matcher
-from tidings.model.subscription import Position, SubscriptionId
+from tidings.model.subscription import Advertisement, Position, SubscriptionId
 from tidings.protocol.delivery.arrival import Arrival
 from tidings.protocol.delivery.courier import Courier
 from tidings.protocol.delivery.dead import DeadLetters
@@ -30,6 +30,8 @@ from tidings.protocol.inputs import Input, LinkDown, PersistFailed, Started
 from tidings.protocol.messages import (
     CLIENT_MESSAGES,
     Ack,
+    Advertise,
+    Advertised,
     Credit,
     Envelope,
     Hello,
@@ -40,6 +42,7 @@ from tidings.protocol.messages import (
     Silence,
     Subscribe,
     Subscribed,
+    Unadvertise,
     Unsubscribe,
     Unsubscribed,
     Welcome,
@@ -80,6 +83,8 @@ class ExactlyOnce(Delivery):
             Credit: self._on_credit,
             Ack: self._on_ack,
             Nack: self._on_nack,
+            Advertise: self._on_advertise,
+            Unadvertise: self._on_unadvertise,
         }
 
     # -- inputs and messages -------------------------------------------------------------------
@@ -116,6 +121,8 @@ class ExactlyOnce(Delivery):
         if session is None:
             return
         records: list[Record] = []
+        for advertisement in session.advertisements.values():
+            self.ports.events.unadvertised(advertisement, now)
         for member in list(session.members.values()):
             records += self._registry.leave(member, end=False, lingers=True, now=now)
         self._persist(records, now)
@@ -225,6 +232,21 @@ class ExactlyOnce(Delivery):
         if member is not None:
             self._courier.give_back(member, message.tags, counted=message.counted, now=now)
 
+    def _on_advertise(self, session: Session, message: Advertise, now: float) -> None:
+        advertisement = Advertisement(session.client, message.filter)
+        earlier = session.advertisements.get(message.name)
+        session.advertisements[message.name] = advertisement
+        self.ports.events.advertised(advertisement, now)
+        if earlier is not None:
+            self.ports.events.unadvertised(earlier, now)
+        self.ports.send(session.address, Advertised(message.call))
+
+    def _on_unadvertise(self, session: Session, message: Unadvertise, now: float) -> None:
+        advertisement = session.advertisements.pop(message.name, None)
+        if advertisement is not None:
+            self.ports.events.unadvertised(advertisement, now)
+        self.ports.send(session.address, Advertised(message.call))
+
     # -- hooks of the courier --------------------------------------------------------------------
 
     def read(self, held: Held, now: float) -> None:
@@ -255,15 +277,17 @@ class ExactlyOnce(Delivery):
     # -- the timer -------------------------------------------------------------------------------
 
     def next_deadline(self) -> float | None:
-        deadlines = (
+        earliest = self._ledger.next_deadline()
+        for deadline in (
             self._flush_at,
             self._maintain_at,
             self._age_at,
-            self._ledger.next_deadline(),
             self._registry.memory.next_deadline(),
             self._identities_at,
-        )
-        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+        ):
+            if deadline is not None and (earliest is None or deadline < earliest):
+                earliest = deadline
+        return earliest
 
     def on_timer(self, now: float) -> None:
         records = [*self._ledger.collect(now), *self._registry.memory.expire(now)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidings.model.subscription import Policy, SubscriptionId
+from tidings.model.subscription import Advertisement, Policy, SubscriptionId
 from tidings.protocol.delivery.held import Member
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.messages import Subscribe
@@ -13,13 +13,14 @@ GROUPS = "*"  # stands for the subscriber in the identity of a group
 class Session:
     """One client's link."""
 
-    __slots__ = ("address", "client", "incarnation", "members")
+    __slots__ = ("address", "advertisements", "client", "incarnation", "members")
 
     def __init__(self, address: str, client: str, incarnation: str) -> None:
         self.address = address
         self.client = client
         self.incarnation = incarnation
         self.members: dict[int, Member] = {}  # by ref
+        self.advertisements: dict[str, Advertisement] = {}  # by name; they end with the link
 
 
 def identity(session: Session, message: Subscribe) -> SubscriptionId:
