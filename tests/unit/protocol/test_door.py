@@ -201,6 +201,9 @@ def test_every_message_survives_its_encoding() -> None:
         msg.Lost(1, {"drop oldest": 2}),
         msg.Refused(1, "refused", "no"),
         msg.Closed(1, "slow", "too slow"),
+        msg.Advertise(1, "quotes", DROPS),
+        msg.Unadvertise(1, "quotes"),
+        msg.Advertised(1),
     ]
     assert {type(sample) for sample in samples} == set(msg.CLIENT_MESSAGES + msg.BROKER_MESSAGES)
     for sample in samples:
