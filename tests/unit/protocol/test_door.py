@@ -272,7 +272,7 @@ def test_a_meaningless_composition_is_refused() -> None:
         name = "thief"
         headers = frozenset({"recovery.route"})
 
-    with pytest.raises(SettingsError, match="header 'recovery.route' of another kind"):
+    with pytest.raises(SettingsError, match=r"header 'recovery\.route' of another kind"):
         Node("b", delivery=ExactlyOnce(SmallMatcher()), overlay=Thief(), rng=Random(1))
 
 
