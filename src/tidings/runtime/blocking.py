@@ -44,6 +44,7 @@ class _Loop:
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         self._loop.run_forever()
+        self._loop.run_until_complete(self._loop.shutdown_default_executor())
         self._loop.close()
 
     def call(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:

@@ -60,10 +60,13 @@ class EmbeddedBroker:
         self._recorder: Recorder | None = None
         self._starting = asyncio.Lock()
         self._joined = 0
+        self._has_stopped = False
         self._names = 0
 
     async def join(self, client: str, hear: Hear) -> str:
         async with self._starting:
+            if self._has_stopped:
+                raise ClosedError("the broker has stopped", hint="call tidings.connect again")
             if self._driver is None:
                 await self._start()
             self._joined += 1
@@ -80,6 +83,7 @@ class EmbeddedBroker:
         self._joined -= 1
         if not self._joined:
             self._driver = None
+            self._has_stopped = True
             await driver.close()
             if self._recorder is not None:
                 self._recorder.close()

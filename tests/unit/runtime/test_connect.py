@@ -184,3 +184,22 @@ def test_publishing_while_the_bus_closes_is_told(tmp_path: Path) -> None:
         await other.close()
 
     asyncio.run(play())
+
+
+def test_a_bus_stays_on_its_loop_and_a_broker_that_stopped_stays_stopped() -> None:
+    async def begin() -> tidings.Bus:
+        return await tidings.connect()
+
+    async def elsewhere(bus: tidings.Bus) -> None:
+        with pytest.raises(tidings.SettingsError, match="another event loop"):
+            await bus.publish({"n": 1})
+
+    async def ended() -> None:
+        async with tidings.connect() as bus:
+            other = bus.client("other")
+        with pytest.raises(tidings.ClosedError, match="has stopped"):
+            await other.open()
+
+    bus = asyncio.run(begin())
+    asyncio.run(elsewhere(bus))
+    asyncio.run(ended())

@@ -86,6 +86,21 @@ class Reader:
             partial(self._on_failed, held, held.reading),
         )
 
+    def skip_older(self, held: Held, now: float) -> float | None:
+        """Pass over what is older than a durable subscription wants, so that the log need not keep it.
+        When the oldest that is left was accepted, if any may be left."""
+        keep = held.options.keep_seconds
+        if keep is None or held.phase is not Phase.REPLAYING or held.reading:
+            return None
+        oldest = None
+        for offset, entry in list(self._ledger.entries.items()):
+            if entry.accepted + keep > now or offset >= self._ledger.end:
+                oldest = entry.accepted
+                break
+            self._move_to(held, offset + 1, now)
+        self._ledger.unpin()
+        return oldest
+
     def _on_read(self, held: Held, number: int, records: Sequence[Append], now: float) -> None:
         if held.reading != number or held.phase is not Phase.REPLAYING:
             return
