@@ -297,7 +297,7 @@ def place(
     """
     cells_a, full_a = np.empty(4096, np.int64), np.empty(4096, np.bool_)
     cells_b, full_b = np.empty(4096, np.int64), np.empty(4096, np.bool_)
-    where, words0, words1 = np.empty(1 << 16, np.int64), np.empty(1 << 16, np.int64), np.empty(1 << 16, np.int64)
+    where, words0, words1 = np.empty(4096, np.int64), np.empty(4096, np.int64), np.empty(4096, np.int64)
     for r in range(r0, r1):
         n = file_row(
             r, starts, parts, points, rests, text, edges_at, edges, shares_at, shares,

@@ -86,7 +86,7 @@ def link_presence(rows: NDArray[np.float64], present: NDArray[np.int32], absent:
 def remove_rows(table: Table, handle: int) -> bool:
     """Mark the rows of a handle as removed; False when the table has none."""
     owned = table.sorted_owners
-    first = int(np.searchsorted(owned, handle))
+    first = int(np.searchsorted(owned, np.int32(handle)))
     row = first
     while row < len(owned) and owned[row] == handle:
         if table.rows.owners[row] < 0:
