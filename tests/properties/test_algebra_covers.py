@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.properties._algebra_oracle import (
@@ -18,6 +19,7 @@ from tests.properties._algebra_oracle import (
 )
 
 from tidings.algebra import decide_covers, decide_overlaps, intersect
+from tidings.model.constraint import Constraint
 from tidings.model.filter import Filter
 
 SIMPLE = st.one_of(simple_constraints("a"), simple_constraints("b"))
@@ -121,3 +123,21 @@ def test_intersection_of_types_accepts_what_both_accept(one: Filter, other: Filt
     both = intersect(one, other)
     for choice in typed_choices():
         assert accepts(both, choice) is (accepts(one, choice) and accepts(other, choice))
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(
+    ("constraints", "most", "more"),
+    [(SIMPLE, 1, []), (SIMPLE, 4, []), (PATTERNED, 1, SHORT_STRINGS)],
+    ids=["conjunctions", "disjunctions", "patterns"],
+)
+def test_covers_is_decided_on_many_more(
+    constraints: st.SearchStrategy[Constraint], most: int, more: list[str]
+) -> None:
+    @settings(max_examples=20_000, deadline=None)
+    @given(filters(constraints, conjunctions=most, size=2), filters(constraints))
+    def check(wide: Filter, narrow: Filter) -> None:
+        assert_decided(wide, narrow, more)
+
+    check()

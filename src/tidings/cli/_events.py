@@ -14,25 +14,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from tidings.errors import EventError, InputError
 from tidings.model.event import RESERVED, Event, make_event
-from tidings.model.topic import check_topic
 
 STDIN = "-"
-CONTEXT = frozenset(
-    [
-        "specversion",
-        "id",
-        "source",
-        "type",
-        "time",
-        "subject",
-        "datacontenttype",
-        "dataschema",
-        "data",
-        "data_base64",
-    ]
-)
 UNKNOWN_SOURCE = "command line"
 
 
@@ -118,30 +105,12 @@ def view_of(given: Mapping[str, Any], number: int = 0) -> Mapping[str, Any]:
 
 
 def _cloud_event(given: Mapping[str, Any], number: int) -> Event:
-    """Extensions and the members of a JSON `data` are attributes; `subject` carries the topic.
+    """Here, as for plain objects, what is missing of the identity is made up; nothing else is."""
+    from tidings.model.cloudevents import UNTYPED, from_mapping
 
-    A context attribute wins over a member of the same name, which stays reachable as data.NAME.
-    """
-    attributes = {name: value for name, value in given.items() if name not in CONTEXT}
-    data = given.get("data")
-    hidden: dict[str, Any] = {}
-    for name, value in data.items() if isinstance(data, dict) else ():
-        (hidden if name in attributes or name in CONTEXT or name in RESERVED else attributes)[name] = value
-    if hidden:
-        attributes["data"] = hidden
-    topic = _text(given, "subject")
-    if topic is not None and not _is_topic(topic):
-        attributes["subject"], topic = topic, None
-    own = {name: given[name] for name in ("id", "source", "type", "time") if name in given}
-    return _plain_event({**attributes, **own, "topic": topic}, number)
-
-
-def _is_topic(text: str) -> bool:
-    try:
-        check_topic(text)
-    except EventError:
-        return False
-    return True
+    whole = {"source": UNKNOWN_SOURCE, "type": UNTYPED, **given, "id": event_id(given, number)}
+    event = from_mapping(whole)
+    return event if "type" in given else msgspec.structs.replace(event, type=())
 
 
 def _text(given: Mapping[str, Any], name: str) -> str | None:

@@ -1,21 +1,24 @@
 """Who may be owed what: each promised event beside each interval whose filter accepts it.
 
-What a property then demands of such a `Claim` differs: liveness goes by T_sub and T_diff,
-completeness by the room for a hand-over.
+A claim is settled by a notification, or by a `drop` or `dead` row that names a reason. When a
+claim that is not settled is a debt differs: liveness goes by T_sub and T_diff, completeness by
+the room for a hand-over, gap freedom by what was told before and after.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
 from typing import TypeAlias
 
 import msgspec
 
 from tidings.history.acceptance import FilterIndex
-from tidings.history.facts import Arrival
+from tidings.history.facts import Arrival, Loss
 from tidings.history.intervals import Interval
 from tidings.history.publications import Publication
+from tidings.history.told import Told
 
 
 class Claim(msgspec.Struct, frozen=True, gc=False):
@@ -101,3 +104,38 @@ def arrived(claims: Sequence[Claim], arrivals: Sequence[Arrival]) -> Iterator[Cl
     at = min((each.time for each in arrivals), default=-math.inf)
     for claim in claims:
         yield msgspec.structs.replace(claim, available=at) if at > claim.available else claim
+
+
+class Unsettled(msgspec.Struct, frozen=True, gc=False):
+    """All claims of one hearer on one event, none of them settled within an interval."""
+
+    run: str
+    process: str
+    subscription: str
+    source: str
+    event: str
+    claims: tuple[Claim, ...]  # by their start
+    told_anyway: bool  # there is a notification, but outside the intervals or before its time
+
+
+def not_lost(claims: Sequence[Claim], losses: Sequence[Loss]) -> Iterator[Claim]:
+    """The claims of one subscription on one event, unless it was lost for a reason."""
+    if not losses:
+        yield from claims
+
+
+def unsettled(claims: Sequence[Claim], told: Sequence[Told]) -> Iterator[Unsettled]:
+    """The claims of one hearer on one event, unless they are settled."""
+    if any(each.counts for each in told):
+        return
+    in_time = sorted(claims, key=attrgetter("start", "process", "subscription"))
+    first = in_time[0]
+    yield Unsettled(
+        first.run,
+        first.process,
+        first.subscription,
+        first.source,
+        first.event,
+        tuple(in_time),
+        bool(told),
+    )

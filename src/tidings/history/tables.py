@@ -107,6 +107,15 @@ class Tables:
         return self.engine.group(owed.arrived, (claims, place), (arrivals, place), output=owed.Claim)
 
     @cached_property
+    def unsettled(self) -> Table:
+        claims = self.claims
+        if not self.engine.is_empty(self.losses):
+            key: Columns = ("run", "subscription", "source", "event")
+            claims = self.engine.group(owed.not_lost, (claims, key), (self.losses, key), output=owed.Claim)
+        by_hearer = (claims, self.hearer), (self.told, self.hearer)
+        return self.engine.group(owed.unsettled, *by_hearer, output=owed.Unsettled)
+
+    @cached_property
     def reached(self) -> Table:
         return self.engine.group(
             told.reached, (self.receipts, PROCESS), (self.intervals, PROCESS), output=told.Reached

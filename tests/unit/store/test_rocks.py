@@ -217,6 +217,21 @@ def test_reading_goes_on_while_another_thread_commits_and_forgets(tmp_path: Path
     store.close()
 
 
+@pytest.mark.parametrize("call", ["pwrite", "fsync"])
+def test_an_error_of_the_disk_while_opening_is_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    made(tmp_path).close()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, fail)
+        with pytest.raises(StoreError, match=r"Input/output error.*look after the disk"):
+            RocksStore(tmp_path)
+    RocksStore(tmp_path).close()
+
+
 def test_a_scan_that_outlives_the_store_says_closed(tmp_path: Path) -> None:
     made(tmp_path).close()
     engine = raw(tmp_path)
