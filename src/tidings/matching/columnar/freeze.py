@@ -58,7 +58,7 @@ def ranges(starts: NDArray[Any], lengths: NDArray[Any]) -> Ints:
     """All indexes of runs, one after another."""
     total = int(lengths.sum())
     ends = np.cumsum(lengths)
-    return np.arange(total) + np.repeat(starts - (ends - lengths), lengths)
+    return np.asarray(np.arange(total) + np.repeat(starts - (ends - lengths), lengths))
 
 
 def pieces(rows: Ints) -> Iterator[Ints]:
@@ -121,9 +121,7 @@ def _parts_of(source: Source, rows: Ints) -> Ints:
     return ranges(starts, source.starts[rows + 1] - starts)
 
 
-def _named(
-    slots: Ints, place: NDArray[np.float64], rest: NDArray[np.int32], *, upper: bool
-) -> tuple[Ints, Ints, Ints]:
+def _named(place: NDArray[np.float64], rest: NDArray[np.int32], *, upper: bool) -> tuple[Ints, Ints, Ints]:
     """Which text a bound names: (text number or -1, extra id or 0, step above or below it)."""
     rest = rest.astype(np.int64)
     whole = np.where(np.isfinite(place), place, 0).astype(np.int64)
@@ -155,7 +153,7 @@ def _mark(source: Source, rows: Ints, ranks: _Ranks, strings: dict[int, Strings]
     slots = parts["slot"].astype(np.int64)
     for place, rest, upper in ((parts["lo"], parts["lo_rest"], False), (parts["hi"], parts["hi_rest"], True)):
         bounded = np.isfinite(place)
-        _mark_named(ranks, slots[bounded], *_named(slots[bounded], place[bounded], rest[bounded], upper=upper)[:2])
+        _mark_named(ranks, slots[bounded], *_named(place[bounded], rest[bounded], upper=upper)[:2])
     many = parts["count"] > 0
     counts = (parts["count"][many] & ~np.uint16(OUTSIDE)).astype(np.int64)
     index = ranges(parts["at"][many].astype(np.int64), counts)
@@ -262,7 +260,7 @@ def _take(source: Source, rows: Ints, places: Ints, made: FrozenRows, ranks: _Ra
     for bound, rest, upper in (("lo", "lo_rest", False), ("hi", "hi_rest", True)):
         chosen = np.nonzero(is_string & np.isfinite(parts[bound]))[0]
         where = slots[chosen]
-        texts, numbers, steps = _named(where, parts[bound][chosen], parts[rest][chosen], upper=upper)
+        texts, numbers, steps = _named(parts[bound][chosen], parts[rest][chosen], upper=upper)
         ranked = _placed(ranks, where, texts, numbers, steps)
         parts[bound][chosen] = ranked
         parts[rest][chosen] = np.where(np.mod(ranked, 2) == 1, ID_MAX, 0) if upper else 0
@@ -291,7 +289,9 @@ def _take_points(
     chosen = np.nonzero(np.repeat(is_string[many], counts))[0]
     numbers = rests[chosen].astype(np.int64)
     texts = np.where(numbers > 0, -1, values[chosen].astype(np.int64) >> 1)
-    values[chosen] = _placed(ranks, np.repeat(slots[many], counts)[chosen], texts, numbers, np.zeros_like(numbers))
+    values[chosen] = _placed(
+        ranks, np.repeat(slots[many], counts)[chosen], texts, numbers, np.zeros_like(numbers)
+    )
     rests[chosen] = 0
     owners = np.repeat(np.arange(len(many)), counts)
     order = np.lexsort((rests, values, owners))

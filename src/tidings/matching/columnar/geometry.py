@@ -135,7 +135,9 @@ def find_edges(
     np.cumsum([len(s) for s in shares], out=shares_at[1:])
     nothing = [np.zeros(0)]
     counts = (np.diff(part_cuts) * times).astype(np.int64)
-    return Edges(at, np.concatenate(edges or nothing), shares_at, np.concatenate(shares or nothing), widths, counts)
+    return Edges(
+        at, np.concatenate(edges or nothing), shares_at, np.concatenate(shares or nothing), widths, counts
+    )
 
 
 def _some_parts(rows: FrozenRows) -> Any:

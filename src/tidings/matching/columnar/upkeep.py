@@ -18,7 +18,6 @@ from tidings.matching.columnar.freeze import Source, freeze
 from tidings.matching.columnar.pack import Packer
 from tidings.matching.columnar.parts import Parts
 from tidings.matching.columnar.rows import PART, rows_of
-from tidings.matching.columnar.slots import Slots
 from tidings.matching.columnar.strings import Strings
 from tidings.matching.columnar.table import Table, make_table
 from tidings.model.event import Event
