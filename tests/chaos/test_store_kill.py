@@ -110,6 +110,27 @@ def test_a_failed_sync_stops_the_store(tmp_path: Path) -> None:
     check(tmp_path, kept[-1])
 
 
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed: syncs cannot be seen")
+def test_what_is_acknowledged_was_synced_before(tmp_path: Path) -> None:
+    """Kills do not show a missing sync, since the kernel still has the bytes; its calls do."""
+    trace = tmp_path / "calls"
+    under = ("strace", "-f", "-qq", "-y", "-o", str(trace), "-e", "trace=write,fdatasync")
+    with child("commit", tmp_path / "store", 1, *under) as process:
+        assert process.stdout is not None
+        while process.stdout.readline() and trace.read_text().count('"kept') < 20:
+            continue
+    is_synced, acknowledged = False, 0
+    for call in trace.read_text().splitlines():
+        if "write(" in call and ".log>" in call:
+            is_synced = False
+        elif "fdatasync(" in call and ".log>" in call:
+            is_synced = True
+        elif "write(1<" in call and '"kept' in call:
+            assert is_synced, "acknowledged before it was synced"
+            acknowledged += 1
+    assert acknowledged >= 20
+
+
 @contextmanager
 def small_disk(path: Path, size: str) -> Iterator[Path]:
     """A small file system of its own."""

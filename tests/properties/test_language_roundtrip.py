@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
@@ -138,6 +139,17 @@ def events(draw: st.DrawFn) -> Any:
 @settings(max_examples=300)
 @given(conditions(), st.lists(events(), min_size=1, max_size=8))
 def test_the_normal_form_accepts_exactly_what_is_true(expression: Expression, seen: list[Any]) -> None:
+    hold_to_evaluation(expression, seen)
+
+
+@pytest.mark.soak
+@settings(max_examples=50_000)
+@given(conditions(), st.lists(events(), min_size=1, max_size=8))
+def test_the_normal_form_of_many_expressions(expression: Expression, seen: list[Any]) -> None:
+    hold_to_evaluation(expression, seen)
+
+
+def hold_to_evaluation(expression: Expression, seen: list[Any]) -> None:
     try:
         filter = normalise(expression, text="", limits=WIDE)
     except FilterLimitError:

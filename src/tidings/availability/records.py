@@ -12,8 +12,6 @@ Rules
 
 from __future__ import annotations
 
-import math
-
 import msgspec
 
 from tidings.model.event import Event
@@ -58,7 +56,7 @@ class Delete(msgspec.Struct, frozen=True, tag="delete"):
 Record = Append | Forget | Put | Delete
 
 
-class Entry(msgspec.Struct, frozen=True):
+class Entry(msgspec.Struct, frozen=True, gc=False):
     """What a node remembers of a log entry without holding its event in memory."""
 
     offset: int
@@ -87,7 +85,8 @@ class Loaded(msgspec.Struct, frozen=True):
 
 def ending(accepted: float, lifetime: float, expires_at: float | None) -> float:
     """When a lifetime that began at `accepted` is over; `expires_at` cuts it short."""
-    return min(accepted + lifetime, math.inf if expires_at is None else expires_at)
+    ends_at = accepted + lifetime
+    return ends_at if expires_at is None or ends_at < expires_at else expires_at
 
 
 def entry_of(append: Append) -> Entry:

@@ -151,7 +151,7 @@ def _evaluated(text: str, given: dict[str, Any], dialect: str) -> dict[str, Any]
     from tidings.language.evaluate import evaluate as meaning
 
     try:
-        expression = parse(text)
+        expression = parse(text, dialect=dialect)
     except FilterError as error:
         return {"value": None, "errors": ["parse" if dialect == Dialect.CESQL else error.code]}
     if dialect == Dialect.CESQL:

@@ -29,11 +29,13 @@ _TOKEN = re.compile(
       (?P<number>(?:[0-9]++(?:\.[0-9]++)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?(?![\w.`]))
     | (?P<name>(?![0-9]++\b){_PART}(?:\.{_PART})*+)
     | (?P<string>'[^'\\]*+(?:(?:\\.|'')[^'\\]*+)*+'|"[^"\\]*+(?:(?:\\.|"")[^"\\]*+)*+")
-    | (?P<op><=|>=|<>|!=|=(?![=<>~])|[-+*/%<>(),])
+    | (?P<sign><=|>=|<>|!=|=(?![=<>~])|[-+*/%<>(),])
     | (?P<end>\Z)
     )""",
     re.VERBOSE | re.DOTALL,
 )
+_SIGN = "sign"
+_KINDS = {word: word for word in KEYWORDS} | {"<>": "!="}
 _BARE_NAME = re.compile(r"(?![0-9]++\b)\w++(?:\.\w++)*+\Z")
 _NUMBER_LIKE = re.compile(r"[0-9]++[eE][0-9]++\Z")
 _ESCAPES = {"'": re.compile(r"\\(['\\])|''"), '"': re.compile(r'\\(["\\])|""')}
@@ -63,19 +65,18 @@ def tokenise(text: str) -> Tokens:
     values: list[str] = []
     offsets: list[int] = []
     place = 0
-    kind: str | None = None
-    match = _TOKEN.match
-    while kind != END:
-        found = match(text, place)
-        if found is None:
-            raise _lexical_error(text, place)
+    for found in _TOKEN.finditer(text):
+        if found.start() != place:  # it was skipped, since nothing of ours begins there
+            break
+        place = found.end()
         kind = found.lastgroup
         assert kind is not None
         value = found[kind]
-        place = found.end()
-        offsets.append(found.start(kind))
         values.append(value)
-        kinds.append(_kind(kind, value))
+        offsets.append(place - len(value))
+        kinds.append(_KINDS.get(value) or _kind(kind, value))
+    if not kinds or kinds[-1] != END:
+        raise _lexical_error(text, place)
     return Tokens(kinds, values, offsets)
 
 
@@ -83,9 +84,7 @@ def _kind(kind: str, value: str) -> str:
     if kind == NAME:
         word = value.upper()
         return word if word in KEYWORDS else NAME
-    if kind == "op":
-        return "!=" if value == "<>" else value
-    return kind
+    return value if kind == _SIGN else kind
 
 
 def name_of(token: str) -> str:

@@ -5,8 +5,6 @@ They bound the work that a stranger's text can cause, so they are checked before
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import msgspec
 
 from tidings.errors import FilterError, FilterLimitError
@@ -62,11 +60,3 @@ def check_conjunctions(count: int, limits: Limits) -> None:
             f"the most is {limits.conjunctions} (limit `conjunctions`)",
             hint="an OR inside an AND multiplies: use IN (...) or several subscriptions",
         )
-
-
-def check_many(counts: Iterable[int], limits: Limits) -> None:
-    """Refuse the product of `counts` before anything of that size is made."""
-    product = 1
-    for count in counts:
-        product *= count
-        check_conjunctions(product, limits)

@@ -23,9 +23,9 @@ from tidings.errors import FilterError
 from tidings.language import leaves
 from tidings.language.combine import Constraints, combined
 from tidings.language.constant import UNKNOWN, constant
-from tidings.language.limits import DEFAULT_LIMITS, Limits, check_conjunctions, check_many
+from tidings.language.limits import DEFAULT_LIMITS, Limits, check_conjunctions
 from tidings.language.measure import check_size, walk
-from tidings.language.mistakes import nearest
+from tidings.language.mistakes import check_dialect, nearest
 from tidings.model.constraint import Constraint, Equals, Exists, IsA, Missing, OneOf, Prefix
 from tidings.model.expression import (
     And,
@@ -68,6 +68,7 @@ def normalise(
     expression: Expression, *, text: str, dialect: str = TIDINGS, limits: Limits = DEFAULT_LIMITS
 ) -> Filter:
     """The filter that accepts an event exactly when the expression is true for it."""
+    check_dialect(dialect)
     check_size(expression, limits)
     return normalised(expression, text, dialect, limits)
 
@@ -76,8 +77,6 @@ def normalised(expression: Expression, text: str, dialect: str, limits: Limits) 
     """As `normalise`, for an expression whose size was already checked."""
     if dialect == CESQL:
         return Filter(text, (Conjunction((), (expression,)),), CESQL)
-    if dialect != TIDINGS:
-        raise FilterError(f"there is no dialect {dialect!r}", hint=f"use {TIDINGS!r} or {CESQL!r}")
     check_calls(expression)
     boxes = _Normaliser(limits).truth(expression, True)
     return Filter(text, conjunctions_of(boxes), TIDINGS)
@@ -204,7 +203,7 @@ class _Normaliser:
         """Every combination; single boxes first, since they only narrow the others."""
         boxes = _ALWAYS
         for part in sorted(parts, key=len):
-            check_many((len(boxes), len(part)), self.limits)
+            check_conjunctions(len(boxes) * len(part), self.limits)
             joined = (_both(one, other) for one, other in product(boxes, part))
             boxes = [box for box in joined if box is not None]
             if not boxes:

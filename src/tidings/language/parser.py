@@ -31,7 +31,7 @@ from tidings.language.lexer import (
 )
 from tidings.language.limits import DEFAULT_LIMITS, Limits, check_text, too_deep
 from tidings.language.measure import check_size
-from tidings.language.mistakes import unexpected
+from tidings.language.mistakes import check_dialect, shown, unexpected
 from tidings.model.expression import (
     And,
     Arithmetic,
@@ -73,6 +73,7 @@ _POWER_OF_NOT = {TIDINGS: 5, CESQL: _TIGHTEST}
 
 def parse(text: str, *, dialect: str = TIDINGS, limits: Limits = DEFAULT_LIMITS) -> Expression:
     """The expression that a filter text says, or a `FilterSyntaxError` that shows the place."""
+    check_dialect(dialect)
     check_text(text, limits)
     expression = _Parser(text, dialect, limits).whole()
     check_size(expression, limits)
@@ -299,15 +300,15 @@ class _Parser:
         try:
             moment = datetime.fromisoformat(text)
         except ValueError:
-            problem = f"{text!r} is no timestamp; write TIMESTAMP '2026-01-31T12:00:00Z'"
+            problem = f"{shown(text)!r} is no timestamp; write TIMESTAMP '2026-01-31T12:00:00Z'"
             raise FilterSyntaxError(problem, text=self.text, offset=offset) from None
         if moment.tzinfo is None:
-            problem = f"the timestamp {text!r} has no time zone; end it with Z or +01:00"
+            problem = f"the timestamp {shown(text)!r} has no time zone; end it with Z or +01:00"
             raise FilterSyntaxError(problem, text=self.text, offset=offset)
         try:
             return utc(moment)
         except OverflowError:
-            problem = f"the timestamp {text!r} is outside the years 1 to 9999 in UTC"
+            problem = f"the timestamp {shown(text)!r} is outside the years 1 to 9999 in UTC"
             raise FilterSyntaxError(problem, text=self.text, offset=offset) from None
 
     # mistakes

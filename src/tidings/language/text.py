@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from tidings.errors import FilterError
 from tidings.language.limits import DEFAULT_LIMITS, Limits, check_text
 from tidings.language.normalise import normalised
 from tidings.language.parser import parse
@@ -28,4 +29,6 @@ _remembered = lru_cache(maxsize=_REMEMBERED)(read_filter)
 
 def parse_filter(text: str, *, dialect: str = TIDINGS, limits: Limits = DEFAULT_LIMITS) -> Filter:
     """The filter that a text says, or a `FilterError` that says what is wrong with it."""
+    if not isinstance(text, str):
+        raise FilterError(f"a filter's text is a string, not {type(text).__name__}")
     return _remembered(text, dialect, limits)

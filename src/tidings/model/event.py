@@ -20,7 +20,7 @@ import msgspec
 
 from tidings.errors import EventError
 from tidings.model.topic import check_topic
-from tidings.model.value import Value, checked_value, is_null, utc
+from tidings.model.value import Value, checked_time, checked_value, is_null
 
 FOREVER = math.inf
 RESERVED = frozenset({"id", "source", "type", "time", "topic"})
@@ -112,7 +112,7 @@ def make_event(
         attributes=checked_attributes(attributes or {}),
         topic=None if topic is None else check_topic(topic),
         type=lineage,
-        time=None if time is None else utc(time),
+        time=None if time is None else checked_time(time),
         payload=payload,
         content_type=content_type,
         lifetime=_checked_seconds("lifetime", lifetime),

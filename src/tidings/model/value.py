@@ -68,7 +68,7 @@ def checked_value(name: str, value: Any) -> Value | None:
                 f"attribute {name!r} is a datetime without a time zone",
                 hint="use datetime.now(UTC) or .replace(tzinfo=...)",
             )
-        return utc(value)
+        return checked_time(value)
     elif kind not in (bool, float, type(None)):
         return _plain_value(name, value)
     result: Value | None = value
@@ -78,6 +78,14 @@ def checked_value(name: str, value: Any) -> Value | None:
 def utc(moment: datetime) -> datetime:
     """The same moment in UTC, as timestamps are kept."""
     return moment if moment.tzinfo is UTC else moment.astimezone(UTC)
+
+
+def checked_time(moment: datetime) -> datetime:
+    """The moment in UTC, or an `EventError` when UTC's calendar has no such year."""
+    try:
+        return utc(moment)
+    except OverflowError:
+        raise EventError(f"the time {moment.isoformat()} is outside the years 1 to 9999 in UTC") from None
 
 
 def _check_text(name: str, value: str) -> None:

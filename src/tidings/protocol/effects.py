@@ -114,6 +114,13 @@ class Ended(_Effect, frozen=True):
     reason: str
 
 
+class Counted(_Effect, frozen=True):
+    """What the subscription lost so far, by the name of the policy or bound."""
+
+    ref: int
+    lost: dict[str, int]
+
+
 class Receipt(msgspec.Struct, frozen=True):
     """What an acknowledged publish gives back: the event's identity and where it is kept."""
 
@@ -131,5 +138,16 @@ class Opened(msgspec.Struct, frozen=True):
 
 
 Effect: TypeAlias = (
-    Send | Persist | Fetch | Connect | Disconnect | Probe | Record | Answer | Failed | Notify | Ended
+    Send
+    | Persist
+    | Fetch
+    | Connect
+    | Disconnect
+    | Probe
+    | Record
+    | Answer
+    | Failed
+    | Notify
+    | Ended
+    | Counted
 )

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from tidings.availability.records import Append, Loaded
     from tidings.model.event import Event
     from tidings.model.filter import Filter
-    from tidings.model.subscription import Position
 
 
 class _Input(msgspec.Struct, frozen=True):
@@ -122,7 +121,7 @@ class ClientSubscribe(_Input, frozen=True):
     filter: Filter
     name: str | None = None  # None: transient, the client draws a name
     options: DeliveryOptions = DeliveryOptions()
-    after: Position | None = None  # the application has handled everything up to here
+    after: dict[str, int] = {}  # by log: the application has handled everything up to this offset
     window: int = 0  # notifications that may be sent ahead of `ClientTake`
     auto: bool = False  # True: each notification is handed over at once, and committed
 
@@ -138,6 +137,7 @@ class ClientCancel(_Input, frozen=True):
     """The caller no longer waits. A notification that was on its way to it is put back."""
 
     call: int
+    ref: int | None = None  # of the take; None: the call was a subscribe
 
 
 class ClientAck(_Input, frozen=True):
@@ -163,6 +163,21 @@ class ClientLeave(_Input, frozen=True):
     end: bool = False  # True: ends a durable subscription too
 
 
+class ClientAdvertise(_Input, frozen=True):
+    """The application may publish what the filter accepts. Answered with None."""
+
+    call: int
+    name: str
+    filter: Filter
+
+
+class ClientUnadvertise(_Input, frozen=True):
+    """It will not any more. Answered with None."""
+
+    call: int
+    name: str
+
+
 Input: TypeAlias = (
     Received
     | TimerFired
@@ -181,4 +196,6 @@ Input: TypeAlias = (
     | ClientAck
     | ClientNack
     | ClientLeave
+    | ClientAdvertise
+    | ClientUnadvertise
 )

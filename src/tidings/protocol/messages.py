@@ -74,7 +74,7 @@ class Subscribe(Message, frozen=True):
     filter: Filter
     options: DeliveryOptions
     named: bool = True  # False: the name is random, nobody will come back under it
-    after: Position | None = None
+    after: dict[str, int] = {}  # token: by log, the offset up to which everything was handled
     credit: int = 0
 
 
@@ -84,6 +84,7 @@ class Unsubscribe(Message, frozen=True):
     call: int
     ref: int
     end: bool = True
+    takes_rest: bool = False  # what was sent before this arrives counts as heard
 
 
 class Credit(Message, frozen=True):
@@ -108,6 +109,19 @@ class Nack(Message, frozen=True):
     counted: bool = True
 
 
+class Advertise(Message, frozen=True):
+    """The client may publish what this filter accepts."""
+
+    call: int
+    name: str
+    filter: Filter
+
+
+class Unadvertise(Message, frozen=True):
+    call: int
+    name: str
+
+
 # -- broker to client -----------------------------------------------------------------------
 
 
@@ -120,6 +134,12 @@ class Welcome(Message, frozen=True):
 class Published(Message, frozen=True):
     call: int
     position: Position | None = None
+
+
+class Advertised(Message, frozen=True):
+    """The answer to `Advertise` and to `Unadvertise`."""
+
+    call: int
 
 
 class Subscribed(Message, frozen=True):
@@ -140,7 +160,8 @@ class Deliver(Message, frozen=True):
     tag: int  # names this delivery in `Ack` and `Nack`
     event: Event
     position: Position | None = None
-    attempt: int = 1
+    attempt: int = 1  # grows when the application gives it back
+    again: bool = False  # it was sent before, and nobody said that it was handled
 
 
 class Silence(Message, frozen=True):
@@ -148,6 +169,13 @@ class Silence(Message, frozen=True):
 
     ref: int
     position: Position
+
+
+class Lost(Message, frozen=True):
+    """How many notifications this subscription lost so far, by the name of the policy or bound."""
+
+    ref: int
+    counts: dict[str, int]
 
 
 class Refused(Message, frozen=True):
@@ -166,7 +194,17 @@ class Closed(Message, frozen=True):
     reason: str
 
 
-CLIENT_MESSAGES: tuple[type[Message], ...] = (Hello, Publish, Subscribe, Unsubscribe, Credit, Ack, Nack)
+CLIENT_MESSAGES: tuple[type[Message], ...] = (
+    Hello,
+    Publish,
+    Subscribe,
+    Unsubscribe,
+    Credit,
+    Ack,
+    Nack,
+    Advertise,
+    Unadvertise,
+)
 BROKER_MESSAGES: tuple[type[Message], ...] = (
     Welcome,
     Published,
@@ -174,8 +212,10 @@ BROKER_MESSAGES: tuple[type[Message], ...] = (
     Unsubscribed,
     Deliver,
     Silence,
+    Lost,
     Refused,
     Closed,
+    Advertised,
 )
 
 

@@ -19,7 +19,6 @@ The way of an event through a node:
 The way of a subscription: a client's subscribe -> `delivery` -> `ports.events.interested`
   -> `assignment.assign` -> `routing.interest_added`; `uninterested` the other way round.
 """
-# ruff: noqa: ARG002 - what the base of a kind does not use, its strategies do
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ from typing import Any, ClassVar, Protocol
 from tidings.availability.records import Append, Record
 from tidings.model.event import Event
 from tidings.model.filter import Filter
-from tidings.model.subscription import Subscription, SubscriptionId
+from tidings.model.subscription import Advertisement, Subscription, SubscriptionId
 from tidings.protocol.effects import Channel, Effect
 from tidings.protocol.inputs import FetchFailed, Input, PersistFailed
 from tidings.protocol.messages import Envelope, Message
@@ -90,6 +89,12 @@ class Events(Protocol):
 
     def uninterested(self, subscription: Subscription, now: float) -> None:
         """It ended."""
+
+    def advertised(self, advertisement: Advertisement, now: float) -> None:
+        """One of our clients says what it may publish."""
+
+    def unadvertised(self, advertisement: Advertisement, now: float) -> None:
+        """It will not any more."""
 
 
 class Sender(Protocol):
@@ -178,6 +183,16 @@ class Routing(Strategy):
     ) -> None:
         """Send the event on; `came_from` is None at the broker that accepted it."""
 
+    def advertisement_added(self, advertisement: Advertisement, now: float) -> None:
+        """A client of ours says what it may publish."""
+
+    def advertisement_removed(self, advertisement: Advertisement, now: float) -> None:
+        """It will not any more."""
+
+    def wanted_elsewhere(self, event: Event) -> bool:
+        """Does any other broker want this event, as far as we know?"""
+        return False
+
     def interest(self, link: str) -> tuple[Filter, ...]:
         """What is wanted over a link."""
         return ()
@@ -213,9 +228,17 @@ class Recovery(Strategy):
 
     kind = "recovery"
 
-    def observe(self, envelope: Envelope, came_from: str | None, now: float) -> Envelope:
-        """An event passes: note it, and put our headers on it."""
+    def observe(self, envelope: Envelope, came_from: str | None, now: float) -> Envelope | None:
+        """An event passes: note it, and put our headers on it. None: it passed before, and goes no further."""
         return envelope
+
+    def outgoing(self, envelope: Envelope, link: str) -> Envelope:
+        """An event is about to leave over a link: put on it what the next broker needs."""
+        return envelope
+
+    def admit(self, envelope: Envelope, came_from: str, now: float) -> bool:
+        """May this event go on now? False: it was here before, or it waits for an earlier one."""
+        return True
 
     def lookup(self, ids: Iterable[tuple[str, str]]) -> tuple[Envelope, ...]:
         """What the cache holds of these identities; disk only through `ports.disk`."""
@@ -247,6 +270,10 @@ class Delivery(Strategy):
 
     def deliver(self, envelope: Envelope, now: float) -> None:
         """Hand an event to every subscription of ours that accepts it."""
+
+    def client_of(self, address: str) -> str | None:
+        """Who is behind the address of a link; None: no client, or one that has not said hello."""
+        return None
 
     def subscriptions(self) -> tuple[SubscriptionId, ...]:
         """The subscriptions that this broker holds, in a fixed order."""

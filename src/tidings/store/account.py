@@ -27,9 +27,9 @@ from tidings.store.guard import (
     CRC_BYTES,
     MAX_OFFSET,
     entry_key,
-    entry_payload,
     guarded,
     row_key,
+    stored_entry,
 )
 
 _PAGE_BITS = 10  # offsets of one page of the set: 1024, in 128 bytes
@@ -51,7 +51,8 @@ class OffsetSet:
     def add(self, offset: int) -> None:
         number = offset >> _PAGE_BITS
         self._pages[number] = self._pages.get(number, 0) | 1 << (offset & _MASK)
-        self._lowest = min(self._lowest, number)
+        if number < self._lowest:
+            self._lowest = number
 
     def discard(self, offset: int) -> None:
         number = offset >> _PAGE_BITS
@@ -120,12 +121,12 @@ class Plan:
                 f"offset {offset} cannot be appended: the log has already reached {self.next_offset}",
                 hint="offsets only ascend; this is a defect of the node that numbered it",
             )
-        key = entry_key(offset)
-        self.changes[key] = guarded(key, entry_payload(record))
+        key, key_sum, value = stored_entry(record)
+        self.changes[key] = value
         self.live[offset] = True
         self.next_offset = offset + 1
         self.entries += 1
-        self.entries_sum += crc32c(key)
+        self.entries_sum += key_sum
 
     def forget(self, offset: int) -> None:
         if not self.live.get(offset, offset in self._ledger.offsets):

@@ -10,6 +10,7 @@ Rules
 from __future__ import annotations
 
 import msgspec
+from crc32c import crc32c
 
 from tidings.availability.records import Entry, Loaded
 from tidings.errors import StoreError
@@ -23,10 +24,8 @@ from tidings.store.guard import (
     FORMAT_KEY,
     ROW,
     ROW_END,
-    checksum,
     damaged,
     entry_from,
-    offset_of,
     opened,
     row_of,
 )
@@ -94,12 +93,14 @@ def _decoded_account(payload: bytes, name: str) -> Account:
 
 
 def _read_entries(reader: Reader, ledger: Ledger) -> tuple[list[Entry], int]:
+    name = reader.name
     entries: list[Entry] = []
     total = 0
     for key, value in reader.scan(ENTRY, ENTRY_END):
-        entries.append(entry_from(key, opened(key, value, reader.name), reader.name))
-        ledger.offsets.add(offset_of(key))
-        total += checksum(key, b"")
+        entry = entry_from(key, value, name)
+        entries.append(entry)
+        ledger.offsets.add(entry.offset)
+        total += crc32c(key)
     return entries, total
 
 

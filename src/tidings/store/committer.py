@@ -23,23 +23,40 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from tidings.availability.records import Append, Forget, Record
+from tidings.availability.records import Append, Forget, Put, Record
 from tidings.errors import ClosedError, StoreFullError
 from tidings.store.store import Store
 
 MAX_GROUP_RECORDS = 8192  # more amortises nothing further and delays the acknowledgements of the first
+MAX_GROUP_BYTES = 16 << 20  # of payloads and rows; a batch that is larger by itself goes alone
 RETRY_SECONDS = 0.5  # how soon a full disk is tried again
 
 
 class _Group:
     """Batches that share one commit."""
 
-    __slots__ = ("first_token", "last_token", "records")
+    __slots__ = ("bytes", "first_token", "last_token", "records")
 
-    def __init__(self, first_token: int, last_token: int, records: list[Record]) -> None:
-        self.first_token = first_token
-        self.last_token = last_token
-        self.records = records
+    def __init__(self, first_token: int) -> None:
+        self.first_token = self.last_token = first_token
+        self.records: list[Record] = []
+        self.bytes = 0
+
+    def add(self, token: int, records: Sequence[Record]) -> None:
+        self.last_token = token
+        self.records.extend(records)
+        self.bytes += _weight(records)
+
+
+def _weight(records: Sequence[Record]) -> int:
+    """About how many bytes: the parts that can be large."""
+    total = 0
+    for record in records:
+        if isinstance(record, Append):
+            total += len(record.event.payload or b"")
+        elif isinstance(record, Put):
+            total += len(record.value)
+    return total
 
 
 class Committer:
@@ -53,6 +70,7 @@ class Committer:
         on_failed: Callable[[Exception], None],
         on_full: Callable[[int, StoreFullError], None] | None = None,
         max_group_records: int = MAX_GROUP_RECORDS,
+        max_group_bytes: int = MAX_GROUP_BYTES,
         retry_seconds: float = RETRY_SECONDS,
     ) -> None:
         self._store = store
@@ -60,6 +78,7 @@ class Committer:
         self._on_failed = on_failed
         self._on_full = on_full
         self._max_group_records = max_group_records
+        self._max_group_bytes = max_group_bytes
         self._retry_seconds = retry_seconds
         self._queue: deque[tuple[int, Sequence[Record]]] = deque()
         self._backlog = 0
@@ -126,12 +145,16 @@ class Committer:
             self._changed.wait_for(lambda: self._queue or self._is_closing)
             if not self._queue or self._is_abandoned:
                 return None
-            token, first = self._queue.popleft()
-            group = _Group(token, token, list(first))
-            while self._queue and len(group.records) + len(self._queue[0][1]) <= self._max_group_records:
-                group.last_token, records = self._queue.popleft()
-                group.records.extend(records)
+            group = _Group(self._queue[0][0])
+            while self._queue and (not group.records or self._fits(group, self._queue[0][1])):
+                group.add(*self._queue.popleft())
             return group
+
+    def _fits(self, group: _Group, records: Sequence[Record]) -> bool:
+        return (
+            len(group.records) + len(records) <= self._max_group_records
+            and group.bytes + _weight(records) <= self._max_group_bytes
+        )
 
     def _commit(self, group: _Group) -> bool:
         """Commit; False when a full disk kept the group out for good."""

@@ -11,7 +11,6 @@ Rules
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import msgspec
 from crc32c import crc32c
@@ -74,7 +73,7 @@ def guarded(key: bytes, payload: bytes) -> bytes:
 def opened(key: bytes, value: bytes, name: str) -> bytes:
     """The payload of a stored value, checked."""
     payload = value[CRC_BYTES:]
-    if len(value) < CRC_BYTES or checksum(key, payload) != int.from_bytes(value[:CRC_BYTES], "little"):
+    if crc32c(payload, crc32c(key)) != int.from_bytes(value[:CRC_BYTES], "little") or len(value) < CRC_BYTES:
         raise damaged(name, f"the record {key!r} fails its checksum")
     return payload
 
@@ -107,34 +106,39 @@ def row_of(key: bytes) -> tuple[str, str]:
     return table.decode(), name.decode()
 
 
-def entry_payload(append: Append) -> bytes:
-    return _encode(_Stored(append.accepted, append.expires_at, append.sequence, append.event))
+def stored_entry(append: Append) -> tuple[bytes, int, bytes]:
+    """Key, the key's own checksum, and value of a log entry. Written out: this is the hot path."""
+    key = ENTRY + append.offset.to_bytes(8, "big")
+    key_sum = crc32c(key)
+    # The same bytes as an encoded `_Stored`, without building one.
+    payload = _encode((append.accepted, append.expires_at, append.sequence, append.event))
+    return key, key_sum, crc32c(payload, key_sum).to_bytes(CRC_BYTES, "little") + payload
 
 
-def append_from(key: bytes, payload: bytes, name: str) -> Append:
-    """The log entry behind a checked payload."""
-    stored = _decoded(_decode_stored, key, payload, name)
+def append_from(key: bytes, value: bytes, name: str) -> Append:
+    """The log entry in a stored value."""
+    try:
+        stored = _decode_stored(opened(key, value, name))
+    except msgspec.MsgspecError as error:
+        raise damaged(name, f"the record {key!r} cannot be decoded: {error}") from error
     return Append(offset_of(key), stored.event, stored.accepted, stored.sequence, stored.expires_at)
 
 
-def entry_from(key: bytes, payload: bytes, name: str) -> Entry:
-    """The index entry behind a checked payload, without building the event."""
-    head = _decoded(_decode_head, key, payload, name)
-    event = head.event
-    return Entry(
-        offset=offset_of(key),
-        source=event.source,
-        id=event.id,
-        accepted=head.accepted,
-        ends_at=ending(head.accepted, event.lifetime, head.expires_at),
-        expires_at=head.expires_at,
-        sequence=head.sequence,
-        key=event.key,
-    )
-
-
-def _decoded(decode: Any, key: bytes, payload: bytes, name: str) -> Any:
+def entry_from(key: bytes, value: bytes, name: str) -> Entry:
+    """The index entry in a stored value, without building the event."""
     try:
-        return decode(payload)
+        head = _decode_head(opened(key, value, name))
     except msgspec.MsgspecError as error:
         raise damaged(name, f"the record {key!r} cannot be decoded: {error}") from error
+    event = head.event
+    ends_at = ending(head.accepted, event.lifetime, head.expires_at)
+    return Entry(
+        offset_of(key),
+        event.source,
+        event.id,
+        head.accepted,
+        ends_at,
+        head.expires_at,
+        head.sequence,
+        event.key,
+    )

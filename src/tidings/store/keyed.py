@@ -22,7 +22,7 @@ from tidings.errors import ClosedError, StoreError, StoreFullError
 from tidings.store.account import Ledger, Plan
 from tidings.store.audit import FORMAT, audit, read_account
 from tidings.store.engine import Engine
-from tidings.store.guard import ENTRY_END, FORMAT_KEY, append_from, damaged, entry_key, guarded, opened
+from tidings.store.guard import ENTRY_END, FORMAT_KEY, append_from, damaged, entry_key, guarded
 
 
 class KeyedStore:
@@ -32,6 +32,7 @@ class KeyedStore:
         self._engine = engine
         self._ledger: Ledger = found[0]
         self._loaded: Loaded | None = found[1]
+        self._first = self._ledger.offsets.first()  # other threads read this, and never the ledger
         self._reserve_bytes = reserve_bytes
         self._doubt: tuple[Sequence[Record], Plan] | None = None  # a batch that a full disk refused
         self._kept_anyway: dict[int, Append] = {}  # refused and yet kept: handed in again, they are there
@@ -61,7 +62,7 @@ class KeyedStore:
     def fetch(self, from_offset: int, limit: int, max_bytes: int) -> list[Append]:
         self._check_open()
         name = self._engine.name
-        first = self._ledger.offsets.first()
+        first = self._first
         if first is None or limit < 1:
             return []
         found: list[Append] = []
@@ -69,7 +70,7 @@ class KeyedStore:
         # Starting at the first live entry steps over what was forgotten before it and not yet compacted.
         with closing(self._engine.scan(entry_key(max(from_offset, first)), ENTRY_END)) as scan:
             for key, value in scan:
-                found.append(append_from(key, opened(key, value, name), name))
+                found.append(append_from(key, value, name))
                 size += len(value)
                 if len(found) >= limit or size >= max_bytes:
                     break
@@ -81,7 +82,7 @@ class KeyedStore:
         value = self._engine.read(key)
         if value is None:
             return None
-        return append_from(key, opened(key, value, self._engine.name), self._engine.name)
+        return append_from(key, value, self._engine.name)
 
     def verify(self) -> int:
         self._check_open()
@@ -122,7 +123,11 @@ class KeyedStore:
         except BaseException as error:  # whatever it was, the batch is in an unknown state
             self._failure = error
             raise
+        self._apply(plan)
+
+    def _apply(self, plan: Plan) -> None:
         self._ledger.apply(plan)
+        self._first = self._ledger.offsets.first()
 
     def _settle_doubt(self) -> None:
         """After a full disk: was the refused batch kept all the same?"""
@@ -137,7 +142,7 @@ class KeyedStore:
         if kept != plan.account():
             raise damaged(self._engine.name, "its account is neither the old nor the new one")
         self._engine.mark(plan.commit)
-        self._ledger.apply(plan)
+        self._apply(plan)
         self._kept_anyway.update((one.offset, one) for one in refused if isinstance(one, Append))
 
     def _without_kept(self, records: Sequence[Record]) -> list[Record]:

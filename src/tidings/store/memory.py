@@ -10,7 +10,7 @@ from bisect import bisect_left, insort
 from collections.abc import Generator, Sequence
 
 from tidings.store.audit import audit
-from tidings.store.engine import Change, Engine
+from tidings.store.engine import Change
 from tidings.store.keyed import KeyedStore
 
 
@@ -59,10 +59,19 @@ class MemoryDisk:
     def close(self) -> None:
         """Nothing to do: the next store may use the same disk."""
 
+    def restart(self) -> None:
+        """Nothing to do: this disk has no crashes."""
+
 
 class MemoryStore(KeyedStore):
     """A store on a disk in memory; `disk` outlives it."""
 
-    def __init__(self, disk: Engine | None = None, *, reserve_bytes: int = 0) -> None:
-        self.disk: Engine = disk if disk is not None else MemoryDisk()
+    def __init__(self, disk: MemoryDisk | None = None, *, reserve_bytes: int = 0) -> None:
+        self.disk = disk if disk is not None else MemoryDisk()
+        self._reserve = reserve_bytes
         super().__init__(self.disk, audit(self.disk), reserve_bytes=reserve_bytes)
+
+    def reopened(self) -> MemoryStore:
+        """What the next process finds on the same disk; raises `CorruptionError` for damage."""
+        self.disk.restart()
+        return MemoryStore(self.disk, reserve_bytes=self._reserve)

@@ -23,7 +23,7 @@ from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tidings.errors import ClosedError, StoreError, StoreFullError, StoreLockedError
+from tidings.errors import ClosedError, StoreError, StoreFullError, StoreLockedError, TidingsError
 from tidings.store.audit import audit, read_account
 from tidings.store.engine import Change
 from tidings.store.guard import damaged
@@ -75,6 +75,7 @@ class RocksEngine:
         self._directory = path / "db"
         self._buffer_bytes = buffer_bytes
         self._database: Any = None
+        self._is_empty = not (self._directory / "CURRENT").exists()
         self._readers = 0
         self._swapping = threading.Condition()  # readers are counted, so that no handle closes under them
         self._has_failed = False
@@ -82,10 +83,12 @@ class RocksEngine:
         with contextlib.ExitStack() as undo:
             self._lock = _locked(path)
             undo.callback(os.close, self._lock)
-            self._watermark = Watermark(path / "watermark", self.name, sync_seconds=watermark_seconds)
-            self._is_empty = not (self._directory / "CURRENT").exists()
+            with self._translating():
+                self._watermark = Watermark(path / "watermark", self.name, sync_seconds=watermark_seconds)
             if not self._is_empty:
                 self._database = self._opened(read_only=True)
+            elif any(self._directory.glob("*.sst")):  # RocksDB would begin anew and delete them
+                raise damaged(self.name, "its file db/CURRENT is gone")
             undo.pop_all()
 
     def open_for_writing(self, commit: int) -> None:
@@ -94,7 +97,8 @@ class RocksEngine:
             raise damaged(self.name, "its watermark is missing")
         self._swap(read_only=False)
         self._is_empty = False
-        self._watermark.settle(commit)
+        with self._translating():
+            self._watermark.settle(commit)
 
     def write(self, changes: Sequence[Change]) -> None:
         from rocksdict import WriteBatch, WriteOptions
@@ -107,8 +111,9 @@ class RocksEngine:
                 batch.put(key, value)
         synced = WriteOptions()
         synced.sync = True
+        database = self._current()
         try:
-            self._current().write(batch, synced)
+            database.write(batch, synced)
         except Exception as error:
             translated = self._translated(error)
             self._has_failed = True
@@ -143,10 +148,8 @@ class RocksEngine:
         return self._watermark.commit
 
     def mark(self, commit: int) -> None:
-        try:
+        with self._translating():
             self._watermark.mark(commit)
-        except OSError as error:
-            raise self._translated(error) from error
 
     def recover(self) -> None:
         """Open the database again: its log is replayed into a table, and what was written in part is
@@ -163,7 +166,7 @@ class RocksEngine:
         self._has_failed = self._is_stalled = False
 
     def room(self) -> int:
-        figures = os.statvfs(self._directory.parent)
+        figures = os.statvfs(self.name)
         return figures.f_bavail * figures.f_frsize
 
     def size(self) -> int:
@@ -185,13 +188,21 @@ class RocksEngine:
             database = self._current()
             self._readers += 1
         try:
-            yield database
-        except Exception as error:
-            raise self._translated(error) from error
+            with self._translating():
+                yield database
         finally:
             with self._swapping:
                 self._readers -= 1
                 self._swapping.notify_all()
+
+    @contextlib.contextmanager
+    def _translating(self) -> Generator[None, None, None]:
+        try:
+            yield
+        except TidingsError:
+            raise
+        except Exception as error:
+            raise self._translated(error) from error
 
     def _swap(self, *, read_only: bool) -> None:
         """Close the database and open it again; when it does not open for writing, it stays readable."""
@@ -213,12 +224,10 @@ class RocksEngine:
         from rocksdict import AccessType, Rdict
 
         access = AccessType.read_only(False) if read_only else AccessType.read_write()
-        try:
+        with self._translating():
             database = Rdict(str(self._directory), _options(self._buffer_bytes), access_type=access)
             if self._is_empty:
                 sync_directory(self._directory.parent)
-        except Exception as error:
-            raise self._translated(error) from error
         return database
 
     def _close_database(self) -> None:
@@ -238,10 +247,8 @@ class RocksEngine:
         with os.scandir(self._directory) as files:
             return list(files)
 
-    def _translated(self, error: Exception) -> Exception:
-        """What RocksDB says, as one of our errors."""
-        if isinstance(error, (StoreError, ClosedError)):
-            return error
+    def _translated(self, error: Exception) -> TidingsError:
+        """What RocksDB or the kernel says, as one of our errors."""
         text = str(error)
         if type(error).__name__ == "DbClosedError":
             return ClosedError(f"store {self.name} is closed")

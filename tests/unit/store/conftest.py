@@ -21,8 +21,7 @@ def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Opener:
     disk = MemoryDisk() if request.param == "memory" else FaultyDisk()
 
     def again() -> Store:
-        if isinstance(disk, FaultyDisk):
-            disk.restart()
+        disk.restart()
         return MemoryStore(disk)
 
     return again

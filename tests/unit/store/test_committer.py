@@ -105,6 +105,20 @@ def test_a_group_is_bounded_and_never_splits_a_batch() -> None:
     assert [len(group) for group in store.groups] == [1, 6, 6, 26]
 
 
+def test_a_group_is_bounded_in_bytes_too() -> None:
+    heard, store = Heard(), Gated()
+    committer = heard.of(store, max_group_bytes=1000)
+    committer.submit(1, [append(1)])
+    assert store.arrived.wait(20)
+    for token, size in ((2, 400), (3, 400), (4, 400), (5, 5000)):
+        committer.submit(token, [append(token, payload=bytes(size))])
+    committer.submit(6, [Put("t", "k", bytes(600))])
+    committer.submit(7, [Put("t", "k", bytes(300))])
+    store.gate.set()
+    committer.close()
+    assert heard.kept == [1, 3, 4, 5, 7]
+
+
 def test_tokens_ascend() -> None:
     heard = Heard()
     committer = heard.of(MemoryStore())

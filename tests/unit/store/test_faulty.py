@@ -148,8 +148,7 @@ def test_after_a_full_disk_the_same_batch_is_kept_once(kind: DiskFault) -> None:
     store.commit(batch(2))
     assert content(store) == expected(2)
     disk.crash()
-    disk.restart()
-    assert content(MemoryStore(disk)) == expected(2)
+    assert content(store.reopened()) == expected(2)
 
 
 @pytest.mark.parametrize("kind", [DiskFault.FULL, DiskFault.FULL_BUT_KEPT])

@@ -149,6 +149,14 @@ def test_a_database_that_is_gone_is_damage_and_not_a_new_store(tmp_path: Path) -
         RocksStore(tmp_path)
 
 
+def test_tables_without_their_current_file_are_damage_whatever_the_watermark_says(tmp_path: Path) -> None:
+    made(tmp_path).close()
+    (tmp_path / "db/CURRENT").unlink()
+    (tmp_path / "watermark").unlink()
+    with pytest.raises(CorruptionError, match="CURRENT is gone"):
+        RocksStore(tmp_path)
+
+
 def test_a_record_that_vanished_or_came_back_is_damage(tmp_path: Path) -> None:
     store = made(tmp_path)
     store.commit([Forget(2), Put("t", "k", b"1")])
@@ -192,6 +200,44 @@ def test_damage_while_open_is_found_by_fetch_and_get_and_verify(tmp_path: Path) 
     verdicts = [_get(store, offset) for offset in range(1, 101)]
     assert set(verdicts) == {"served", "refused"}
     store.close()
+
+
+def test_reading_goes_on_while_another_thread_commits_and_forgets(tmp_path: Path) -> None:
+    store = RocksStore(tmp_path, reserve_bytes=0)
+    store.commit([append(offset) for offset in range(1, 50)])
+    done = threading.Event()
+
+    def write() -> None:
+        for offset in range(50, 400):
+            store.commit([append(offset), Forget(offset - 49)])
+        done.set()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    rounds = 0
+    while not done.is_set() or not rounds:
+        page = store.fetch(0, 1000, 1 << 30)
+        assert page == [append(offset) for offset in range(page[0].offset, page[-1].offset + 1)]
+        assert len(page) == 49, "a snapshot: each batch as a whole"
+        rounds += 1
+    writer.join()
+    assert [one.offset for one in store.fetch(0, 1000, 1 << 30)] == list(range(351, 400))
+    store.close()
+
+
+@pytest.mark.parametrize("call", ["pwrite", "fsync"])
+def test_an_error_of_the_disk_while_opening_is_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    made(tmp_path).close()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, fail)
+        with pytest.raises(StoreError, match=r"Input/output error.*look after the disk"):
+            RocksStore(tmp_path)
+    RocksStore(tmp_path).close()
 
 
 def test_a_scan_that_outlives_the_store_says_closed(tmp_path: Path) -> None:

@@ -1,0 +1,193 @@
+"""Which published identities were seen before, so that a publish that is tried again changes nothing.
+
+Two kinds of publishers. Ours number their events: `<incarnation>-<sequence>`, from 1. For them a high-water
+mark per incarnation and the gaps below it are enough. Foreign ids say nothing by themselves; each one is
+remembered, for a window of seconds and up to a number of them.
+
+Rules
+- A numbered event is NEW above the mark or in a gap, SEEN when it was taken, and STALE when it lies so far
+  below the mark that its gap is no longer remembered: then nobody can tell, and it must be refused with a
+  reason. Taking it for seen would lose it in silence; taking it for new could tell it twice.
+- A foreign id outside the window is NEW: the window is stated, and a gateway's clients are told of it.
+- Everything is bounded: gaps per incarnation, incarnations, foreign ids. At a bound the oldest goes, and
+  `given_up` counts it when it had not yet run out of time.
+- `remember` gives the row to persist, `collect` the rows to delete.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from operator import itemgetter
+from typing import TypeVar
+
+import msgspec
+
+from tidings.availability.records import Delete, Put
+
+T = TypeVar("T")
+
+NUMBERED = "identity.numbered"  # table: one row per source and incarnation
+FOREIGN = "identity.foreign"  # table: one row per foreign id
+
+
+class Seen(StrEnum):
+    """What is known of an identity."""
+
+    NEW = "new"
+    SEEN = "seen"
+    STALE = "stale"  # too old to tell
+
+
+class Bounds(msgspec.Struct, frozen=True):
+    """How much is remembered."""
+
+    gaps: int = 256  # runs of missing numbers per incarnation; past it, the oldest run becomes stale
+    incarnations: int = 100_000  # more costs about 200 bytes each
+    incarnation_seconds: float = 7 * 24 * 3600.0  # of silence, after which an incarnation is forgotten
+    foreign_ids: int = 200_000
+    foreign_seconds: float = 600.0  # the window in which a foreign publish may be tried again
+
+
+DEFAULT_BOUNDS = Bounds()
+
+
+class Numbers(msgspec.Struct, array_like=True):
+    """The numbers of one incarnation: taken are all up to `high` but the gaps. Nothing is known of those up
+    to `floor`."""
+
+    last_at: float = 0.0
+    high: int = 0
+    floor: int = 0
+    gaps: list[tuple[int, int]] = []  # runs of missing numbers (first, last), ascending, above `floor`
+
+    def look(self, sequence: int) -> Seen:
+        if sequence > self.high or self._gap(sequence) is not None:
+            return Seen.NEW
+        return Seen.STALE if sequence <= self.floor else Seen.SEEN
+
+    def take(self, sequence: int, now: float, max_gaps: int) -> None:
+        """This number was published."""
+        self.last_at = now
+        if sequence > self.high:
+            if sequence > self.high + 1:
+                self.gaps.append((self.high + 1, sequence - 1))
+            self.high = sequence
+        elif (at := self._gap(sequence)) is not None:
+            first, last = self.gaps[at]
+            parts = ((first, sequence - 1), (sequence + 1, last))
+            self.gaps[at : at + 1] = [part for part in parts if part[0] <= part[1]]
+        while len(self.gaps) > max_gaps:
+            self.floor = self.gaps.pop(0)[1]
+
+    def _gap(self, sequence: int) -> int | None:
+        """The index of the run that this number is missing in."""
+        at = bisect_right(self.gaps, sequence, key=itemgetter(0)) - 1
+        return at if at >= 0 and sequence <= self.gaps[at][1] else None
+
+
+class Identities:
+    """What a broker knows of the events that were published to it."""
+
+    def __init__(self, bounds: Bounds = DEFAULT_BOUNDS) -> None:
+        self._bounds = bounds
+        self._numbered: OrderedDict[tuple[str, str], Numbers] = OrderedDict()  # silent for longest first
+        self._foreign: OrderedDict[tuple[str, str], float] = OrderedDict()  # oldest first
+        self.given_up = 0
+
+    def look(self, source: str, id: str, sequence: int | None, now: float) -> Seen:
+        """Was this published before? `sequence` is the publisher's own number, or None for a foreign id."""
+        if sequence is not None:
+            numbers = self._numbered.get((source, _incarnation(id, sequence)))
+            return Seen.NEW if numbers is None else numbers.look(sequence)
+        seen_at = self._foreign.get((source, id))
+        is_known = seen_at is not None and now < seen_at + self._bounds.foreign_seconds
+        return Seen.SEEN if is_known else Seen.NEW
+
+    def remember(self, source: str, id: str, sequence: int | None, now: float) -> Put:
+        """It was accepted now; the row to persist with it."""
+        if sequence is None:
+            self._foreign[source, id] = now
+            self._foreign.move_to_end((source, id))
+            return Put(FOREIGN, _key(source, id), msgspec.msgpack.encode(now))
+        name = (source, _incarnation(id, sequence))
+        numbers = self._numbered.setdefault(name, Numbers())
+        self._numbered.move_to_end(name)
+        numbers.take(sequence, now, self._bounds.gaps)
+        return Put(NUMBERED, _key(*name), msgspec.msgpack.encode(numbers))
+
+    def collect(self, now: float, budget: int) -> list[Delete]:
+        """Forget at most `budget` identities that are out of time or over a bound; the rows to delete."""
+        bounds = self._bounds
+        deletes: list[Delete] = []
+        while len(deletes) < budget and self._foreign:
+            name, seen_at = next(iter(self._foreign.items()))
+            if not self._is_due(
+                now, seen_at + bounds.foreign_seconds, len(self._foreign), bounds.foreign_ids
+            ):
+                break
+            del self._foreign[name]
+            deletes.append(Delete(FOREIGN, _key(*name)))
+        while len(deletes) < budget and self._numbered:
+            name, numbers = next(iter(self._numbered.items()))
+            over_at = numbers.last_at + bounds.incarnation_seconds
+            if not self._is_due(now, over_at, len(self._numbered), bounds.incarnations):
+                break
+            del self._numbered[name]
+            deletes.append(Delete(NUMBERED, _key(*name)))
+        return deletes
+
+    def next_at(self, now: float) -> float | None:
+        """When there will be something to collect; `now` when there is already."""
+        bounds = self._bounds
+        if len(self._foreign) > bounds.foreign_ids or len(self._numbered) > bounds.incarnations:
+            return now
+        ends = [seen_at + bounds.foreign_seconds for seen_at in _first(self._foreign)]
+        ends += [numbers.last_at + bounds.incarnation_seconds for numbers in _first(self._numbered)]
+        return min(ends, default=None)
+
+    @classmethod
+    def restore(
+        cls, tables: Mapping[str, Mapping[str, bytes]], bounds: Bounds = DEFAULT_BOUNDS
+    ) -> Identities:
+        """From the rows that `remember` gave, after a restart."""
+        identities = cls(bounds)
+        foreign = {
+            _names(key): msgspec.msgpack.decode(row, type=float) for key, row in _rows(tables, FOREIGN)
+        }
+        identities._foreign.update(sorted(foreign.items(), key=lambda item: (item[1], item[0])))
+        numbered = {
+            _names(key): msgspec.msgpack.decode(row, type=Numbers) for key, row in _rows(tables, NUMBERED)
+        }
+        identities._numbered.update(sorted(numbered.items(), key=lambda item: (item[1].last_at, item[0])))
+        return identities
+
+    def _is_due(self, now: float, over_at: float, count: int, bound: int) -> bool:
+        is_over = over_at <= now
+        if not is_over and count > bound:
+            self.given_up += 1
+        return is_over or count > bound
+
+
+def _incarnation(id: str, sequence: int) -> str:
+    return id.removesuffix(f"-{sequence}")
+
+
+def _key(first: str, second: str) -> str:
+    """One text for a pair of any two; no two pairs share one."""
+    return f"{len(first)}:{first}{second}"
+
+
+def _names(key: str) -> tuple[str, str]:
+    length, _, rest = key.partition(":")
+    return rest[: int(length)], rest[int(length) :]
+
+
+def _rows(tables: Mapping[str, Mapping[str, bytes]], table: str) -> Iterable[tuple[str, bytes]]:
+    return tables.get(table, {}).items()
+
+
+def _first(ordered: OrderedDict[tuple[str, str], T]) -> list[T]:
+    return [next(iter(ordered.values()))] if ordered else []

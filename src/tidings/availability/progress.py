@@ -1,0 +1,98 @@
+"""How far a subscription is in each log: what was settled, and what it is still owed.
+
+Words. *Heard*: the first offset that was not yet considered for this subscription; everything below it was
+handed out, or is silent (nothing for it there). *Owed*: handed out and not yet acknowledged. *Low-water mark*:
+the first offset that is not settled: the lowest owed one, or else `heard`.
+
+Rules
+- Acknowledgements may come in any order (competing consumers); the low-water mark waits for the slowest.
+  What is settled above it is everything below `heard` that is not owed.
+- `silence(upto)` moves `heard` on without an event, so a token advances also where nothing matched.
+- A token is {log: low-water mark}. Resuming from a token takes it at its word: what it says is settled is
+  settled, and everything from there on is handed out again.
+- Bounded by what is in flight: `owed` holds no more than was handed out and not acknowledged.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Mapping
+
+import msgspec
+
+
+class LogProgress(msgspec.Struct, array_like=True):
+    """Progress in one log."""
+
+    heard: int = 1
+    owed: list[int] = []  # ascending, all below `heard`
+
+    @property
+    def low_water(self) -> int:
+        return self.owed[0] if self.owed else self.heard
+
+    def is_settled(self, offset: int) -> bool:
+        return offset < self.heard and not self._is_owed(offset)
+
+    def hand_out(self, offset: int) -> bool:
+        """An event goes to the subscriber. False: it was settled before, so it must not go again."""
+        if offset >= self.heard:
+            self.heard = offset + 1
+            self.owed.append(offset)
+            return True
+        return self._is_owed(offset)
+
+    def settle(self, offset: int) -> bool:
+        """Acknowledged, or given up. False: it was not owed."""
+        if not self._is_owed(offset):
+            return False
+        del self.owed[bisect_left(self.owed, offset)]
+        return True
+
+    def owe_again(self, offset: int) -> None:
+        """Undo a settlement: the event will be handed out once more."""
+        if offset < self.heard and not self._is_owed(offset):
+            insort(self.owed, offset)
+
+    def silence(self, upto: int) -> None:
+        """There is nothing for this subscription below `upto` but what was handed out."""
+        self.heard = max(self.heard, upto)
+
+    def _is_owed(self, offset: int) -> bool:
+        at = bisect_left(self.owed, offset)
+        return at < len(self.owed) and self.owed[at] == offset
+
+
+class Progress:
+    """Progress in all the logs that a subscription hears."""
+
+    def __init__(self, logs: Mapping[str, LogProgress] | None = None) -> None:
+        self.logs: dict[str, LogProgress] = dict(logs or {})
+
+    def of(self, log: str) -> LogProgress:
+        """Progress in this log; a new one begins at its first offset."""
+        found = self.logs.get(log)
+        if found is None:
+            found = self.logs[log] = LogProgress()
+        return found
+
+    def token(self) -> dict[str, int]:
+        """What a client keeps and hands back: for each log the first offset that is not settled."""
+        return {log: progress.low_water for log, progress in sorted(self.logs.items())}
+
+    def resume(self, token: Mapping[str, int]) -> None:
+        """Go on from a token; logs that it does not name keep what is known here."""
+        for log, offset in token.items():
+            self.logs[log] = LogProgress(heard=offset)
+
+    def encode(self) -> bytes:
+        return msgspec.msgpack.encode(dict(sorted(self.logs.items())))
+
+    @classmethod
+    def decode(cls, data: bytes) -> Progress:
+        return cls(msgspec.msgpack.decode(data, type=dict[str, LogProgress]))
+
+    def check(self) -> None:
+        for progress in self.logs.values():
+            assert progress.owed == sorted(set(progress.owed)), "owed ascends"
+            assert not progress.owed or progress.owed[-1] < progress.heard, "only what was handed out is owed"

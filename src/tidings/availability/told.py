@@ -1,0 +1,111 @@
+"""What a named subscription was told, so that it is not told twice.
+
+A subscription may end and come back under its name, with the same filter or another. What it was told is a
+set of spans (filter, log, from, to): every event of the log with from <= offset < to that the filter accepts.
+An event was told when some span says so; only the rest is told.
+
+Rules
+- Spans of one filter and one log that touch or overlap are one span.
+- Bounded: past `MAX_SPANS` the span that ends lowest is given up and counted in `given_up`. Then something
+  may be told twice, but nothing is ever lost: the bound errs on the side of completeness.
+- Spans below the first offset that a log still holds say nothing any more; `prune` drops them.
+- After the end of the subscription all this is kept for `KEEP_SECONDS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from tidings.model.event import Event
+from tidings.model.filter import Filter
+
+MAX_SPANS = 1024  # more remembers more changes of filter and costs memory and time per replayed event
+KEEP_SECONDS = 7 * 24 * 3600.0
+
+Accepts = Callable[[Filter, Event], bool]
+Parse = Callable[[str, str], Filter]  # text and dialect
+
+
+class Span(msgspec.Struct, frozen=True):
+    """Told: what `filter` accepts in `log` from offset `start` up to, not including, `stop`."""
+
+    filter: Filter
+    log: str
+    start: int
+    stop: int
+
+    def joins(self, other: Span) -> bool:
+        """Same filter, same log, and nothing between them."""
+        return (
+            self.log == other.log
+            and self.filter.digest == other.filter.digest
+            and self.start <= other.stop
+            and other.start <= self.stop
+        )
+
+
+class _Row(msgspec.Struct, array_like=True):
+    spans: list[tuple[str, str, str, int, int]]  # text, dialect, log, start, stop
+    ended_at: float | None
+    given_up: int
+
+
+class Told:
+    """The memory of one subscription."""
+
+    def __init__(self, *, max_spans: int = MAX_SPANS) -> None:
+        self._max_spans = max_spans
+        self.spans: list[Span] = []
+        self.ended_at: float | None = None  # None: the subscription lives
+        self.given_up = 0
+
+    def add(self, filter: Filter, log: str, start: int, stop: int) -> None:
+        """It was told everything that this filter accepts there."""
+        if start >= stop:
+            return
+        new = Span(filter, log, start, stop)
+        joined = [span for span in self.spans if span.joins(new)]
+        if joined:
+            self.spans = [span for span in self.spans if not span.joins(new)]
+            start = min(start, *(span.start for span in joined))
+            stop = max(stop, *(span.stop for span in joined))
+        self.spans.append(Span(filter, log, start, stop))
+        if len(self.spans) > self._max_spans:
+            self.spans.remove(min(self.spans, key=lambda span: span.stop))
+            self.given_up += 1
+
+    def was_told(self, event: Event, log: str, offset: int, accepts: Accepts) -> bool:
+        return any(
+            span.log == log and span.start <= offset < span.stop and accepts(span.filter, event)
+            for span in self.spans
+        )
+
+    def prune(self, log: str, first_offset: int) -> None:
+        """This log holds nothing below `first_offset` any more."""
+        self.spans = [span for span in self.spans if span.log != log or span.stop > first_offset]
+
+    def end(self, now: float) -> None:
+        self.ended_at = now
+
+    def resume(self) -> None:
+        self.ended_at = None
+
+    def is_over(self, now: float, keep_seconds: float = KEEP_SECONDS) -> bool:
+        """May the memory of this ended subscription be dropped?"""
+        return self.ended_at is not None and now >= self.ended_at + keep_seconds
+
+    def encode(self) -> bytes:
+        spans = [(s.filter.text, s.filter.dialect, s.log, s.start, s.stop) for s in self.spans]
+        return msgspec.msgpack.encode(_Row(spans, self.ended_at, self.given_up))
+
+    @classmethod
+    def decode(cls, data: bytes, parse: Parse, *, max_spans: int = MAX_SPANS) -> Told:
+        row = msgspec.msgpack.decode(data, type=_Row)
+        told = cls(max_spans=max_spans)
+        told.spans = [
+            Span(parse(text, dialect), log, start, stop) for text, dialect, log, start, stop in row.spans
+        ]
+        told.ended_at, told.given_up = row.ended_at, row.given_up
+        return told

@@ -1,0 +1,354 @@
+# mypy: ignore-errors
+# (types of kernels are inferred by Numba when it compiles them)
+"""Kernels that file rows in the grid. Free functions over arrays; imported only with Numba.
+
+Each row is filed under the pair of its slots that events are expected to hit least, in
+every cell that both parts cover; or under one slot (by cell, or finer by bucket); or, when it
+has no part at all, in cell 0, which every event visits.
+
+An entry is two words: three conditions as 12-bit codes, the row, and a bit that says that
+nothing else is left to check:
+  lo0 12 | hi0 12 | lo1 12 | hi1 12 | slot0 8 | slot1 8
+  row 31 | slot2 8 | lo2 12 | hi2 12 | complete 1
+The code of a value in bucket b is 2b + 2. A bound that falls on an edge is odd, one inside a
+bucket even, so that equality means doubt: strictly inside holds, strictly outside fails.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+NO_SECOND = 255  # access by one slot, by cell
+BY_BUCKET = 254  # access by one slot, by bucket
+MOST_PARTS = 64  # looked at for access and for conditions in the entry; the rest is checked exactly
+OPEN_LOW, OPEN_HIGH = 0, 4095
+
+compiled = njit(cache=True, nogil=True, boundscheck=False)
+
+
+@compiled
+def bucket_of(edges, start, stop, value):
+    """How many of edges[start:stop] are at most `value`."""
+    n = stop - start
+    if n == 0:
+        return 0
+    base = start
+    while n > 1:
+        half = n >> 1
+        base += half if edges[base + half] <= value else 0
+        n -= half
+    return base - start + (1 if edges[base] <= value else 0)
+
+
+@compiled
+def span(part, text, edges, start, stop):
+    """Buckets that a part covers, and whether it holds in all of the first and of the last one."""
+    last = stop - start
+    lo, hi, lo_rest, hi_rest = part.lo, part.hi, part.lo_rest, part.hi_rest
+    b0, d0, b1, d1 = 0, True, last, True
+    if not (lo == -np.inf and lo_rest <= 0):
+        if text:
+            b0 = bucket_of(edges, start, stop, lo)
+            d0 = b0 > 0 and edges[start + b0 - 1] == lo
+        elif -1 <= lo_rest <= 1:
+            edge = np.nextafter(lo, np.inf) if lo_rest > 0 else lo
+            b0 = bucket_of(edges, start, stop, edge)
+            d0 = b0 > 0 and edges[start + b0 - 1] == edge and not (lo == np.inf and lo_rest > 0)
+        else:
+            b0, d0 = bucket_of(edges, start, stop, np.nextafter(lo, -np.inf)), False
+    if not (hi == np.inf and hi_rest >= 0):
+        if text:
+            b1 = bucket_of(edges, start, stop, hi)
+            d1 = b1 < last and edges[start + b1] == hi + (2.0 if np.int64(hi) % 2 == 0 else 1.0)
+        elif -1 <= hi_rest <= 1:
+            edge = np.nextafter(hi, np.inf) if hi_rest >= 0 else hi
+            b1 = bucket_of(edges, start, stop, np.nextafter(edge, -np.inf))
+            d1 = b1 < last and edges[start + b1] == edge and hi != -np.inf
+        else:
+            b1, d1 = bucket_of(edges, start, stop, np.nextafter(hi, np.inf)), False
+    if b1 < b0:
+        b1, d0, d1 = b0, False, False
+    return b0, d0, b1, d1
+
+
+@compiled
+def is_simple(part, text):
+    """Can codes decide the part? Not a set, nor a bound that is no double."""
+    if part.count != 0:
+        return False
+    return text or (-1 <= part.lo_rest <= 1 and -1 <= part.hi_rest <= 1)
+
+
+@compiled
+def point_bucket(value, rest, text, edges, start, stop):
+    """The bucket of a point of a set, and whether the bucket holds nothing else."""
+    if rest != 0 and not text:
+        value = np.nextafter(value, np.inf if rest > 0 else -np.inf)
+        return bucket_of(edges, start, stop, value), False
+    b = bucket_of(edges, start, stop, value)
+    after = value + 2.0 if text else np.nextafter(value, np.inf)
+    alone = (
+        rest == 0
+        and b > 0
+        and edges[start + b - 1] == value
+        and b < stop - start
+        and edges[start + b] == after
+    )
+    return b, alone
+
+
+@compiled
+def measure(
+    p, parts, points, rests, text, edges_at, edges, shares_at, shares, access, lut_at, lut, first_at, first
+):
+    """(cells, share of events by cell, buckets, share by bucket) of one part."""
+    part = parts[p]
+    s = part.slot
+    start, stop, at = edges_at[s], edges_at[s + 1], shares_at[s]
+    a = access[s]
+    if part.count == 0 or part.count >= 0x8000:
+        b0, _, b1, _ = span(part, text[s], edges, start, stop)
+        fine = shares[at + b1 + 1] - shares[at + b0]
+        if a < 0:
+            return 1 << 30, 1.0, b1 - b0 + 1, fine
+        j0, j1 = lut[lut_at[a] + b0], lut[lut_at[a] + b1]
+        wide = shares[at + first[first_at[a] + j1 + 1]] - shares[at + first[first_at[a] + j0]]
+        return np.int64(j1) - np.int64(j0) + 1, wide, b1 - b0 + 1, fine
+    cells, buckets, wide, fine, last_cell, last_bucket = 0, 0, 0.0, 0.0, -1, -1
+    for q in range(part.at, part.at + part.count):
+        b, _ = point_bucket(points[q], rests[q], text[s], edges, start, stop)
+        if b != last_bucket:
+            last_bucket = b
+            buckets += 1
+            fine += shares[at + b + 1] - shares[at + b]
+            if a >= 0:
+                j = np.int64(lut[lut_at[a] + b])
+                if j != last_cell:
+                    last_cell = j
+                    cells += 1
+                    wide += shares[at + first[first_at[a] + j + 1]] - shares[at + first[first_at[a] + j]]
+    if a < 0:
+        return 1 << 30, 1.0, buckets, fine
+    return cells, wide, buckets, fine
+
+
+@compiled
+def choose(
+    r0, r1, starts, parts, points, rests, text, edges_at, edges, shares_at, shares,
+    access, lut_at, lut, first_at, first, may_alone, price, cap, firsts, seconds, used, alone,
+):  # fmt: skip
+    """For rows r0..r1: under which one or two of their parts they are filed; the expected candidates."""
+    cells, wide = np.empty(MOST_PARTS, np.int64), np.empty(MOST_PARTS, np.float64)
+    expected = 0.0
+    none = used.shape[0] - 1
+    for r in range(r0, r1):
+        p0 = starts[r]
+        m = min(starts[r + 1] - p0, MOST_PARTS)
+        best, one, two, hits = 1e300, 255, NO_SECOND, 1.0
+        for i in range(m):
+            cells[i], wide[i], buckets, fine = measure(
+                p0 + i, parts, points, rests, text, edges_at, edges, shares_at, shares,
+                access, lut_at, lut, first_at, first,
+            )  # fmt: skip
+            over = 1.0 if buckets > cap else 0.0
+            if may_alone[parts[p0 + i].slot] and fine + price * buckets + over < best:
+                best, one, two, hits = fine + price * buckets + over, i, BY_BUCKET, fine
+            if cells[i] <= cap and wide[i] + price * cells[i] < best:
+                best, one, two, hits = wide[i] + price * cells[i], i, NO_SECOND, wide[i]
+            for j in range(i):
+                if cells[i] * cells[j] <= cap and parts[p0 + i].slot != parts[p0 + j].slot:
+                    cost = wide[i] * wide[j] + price * cells[i] * cells[j]
+                    if cost < best:
+                        best, one, two, hits = cost, j, i, wide[i] * wide[j]
+        expected += hits
+        if two < BY_BUCKET and access[parts[p0 + one].slot] > access[parts[p0 + two].slot]:
+            one, two = two, one
+        firsts[r], seconds[r] = one, two
+        if one != 255:
+            if two == BY_BUCKET:
+                alone[parts[p0 + one].slot] = 1
+            elif two == NO_SECOND:
+                used[access[parts[p0 + one].slot], none] = 1
+            else:
+                used[access[parts[p0 + one].slot], access[parts[p0 + two].slot]] = 1
+    return expected
+
+
+@compiled
+def spread(
+    p,
+    by_bucket,
+    parts,
+    points,
+    rests,
+    text,
+    edges_at,
+    edges,
+    access,
+    lut_at,
+    lut,
+    first_at,
+    first,
+    cells,
+    full,
+):
+    """The cells (or buckets) of one part, and which of them it holds all through."""
+    part = parts[p]
+    s = part.slot
+    start, stop = edges_at[s], edges_at[s + 1]
+    a = access[s]
+    n = 0
+    if part.count == 0 or part.count >= 0x8000:
+        b0, d0, b1, d1 = span(part, text[s], edges, start, stop)
+        w0, w1 = b0 if d0 else b0 + 1, b1 if d1 else b1 - 1
+        plain = is_simple(part, text[s])
+        if by_bucket:
+            for b in range(b0, b1 + 1):
+                cells[n], full[n] = b, plain and w0 <= b and b <= w1
+                n += 1
+        else:
+            for j in range(np.int64(lut[lut_at[a] + b0]), np.int64(lut[lut_at[a] + b1]) + 1):
+                cells[n] = j
+                full[n] = plain and first[first_at[a] + j] >= w0 and first[first_at[a] + j + 1] - 1 <= w1
+                n += 1
+        return n
+    last = -1
+    for q in range(part.at, part.at + part.count):
+        b, alone = point_bucket(points[q], rests[q], text[s], edges, start, stop)
+        j = b if by_bucket else np.int64(lut[lut_at[a] + b])
+        if j != last:
+            last = j
+            cells[n] = j
+            full[n] = alone and (by_bucket or first[first_at[a] + j + 1] - first[first_at[a] + j] == 1)
+            n += 1
+        else:
+            full[n - 1] = False
+    return n
+
+
+@compiled
+def conditions(p0, m, one, two, parts, text, edges_at, edges, shares_at, shares, low, high, order):
+    """Codes of the parts of a row, and their order: the one that fails most events first."""
+    weight = np.empty(MOST_PARTS, np.float64)
+    for i in range(m):
+        part = parts[p0 + i]
+        s = part.slot
+        b0, d0, b1, d1 = span(part, text[s], edges, edges_at[s], edges_at[s + 1])
+        low[i] = OPEN_LOW if (part.lo == -np.inf and part.lo_rest <= 0) else 2 * b0 + 2 - (1 if d0 else 0)
+        high[i] = OPEN_HIGH if (part.hi == np.inf and part.hi_rest >= 0) else 2 * b1 + 2 + (1 if d1 else 0)
+        w = shares[shares_at[s] + b1 + 1] - shares[shares_at[s] + b0]
+        if i in (one, two):
+            w = 0.4 + 0.5 * w  # inside its own cell it says little
+        k = i
+        while k > 0 and weight[k - 1] > w:
+            weight[k], order[k] = weight[k - 1], order[k - 1]
+            k -= 1
+        weight[k], order[k] = w, i
+
+
+@compiled
+def words(r, p0, m, complete, full_one, full_two, one, two, parts, text, low, high, order):
+    """The two words of an entry: three conditions of those that its cell does not settle."""
+    w0, w1, taken = np.int64(0), np.int64(r), 0
+    for k in range(m):
+        i = order[k]
+        if (i == one and full_one) or (i == two and full_two):
+            continue
+        part = parts[p0 + i]
+        if not is_simple(part, text[part.slot]):
+            complete = False
+        if taken == 3 or part.slot >= 255:
+            complete = False
+            continue
+        c0, c1, s = low[i], high[i], np.int64(part.slot)
+        if taken == 0:
+            w0 |= c0 | (c1 << 12) | (s << 48)
+        elif taken == 1:
+            w0 |= (c0 << 24) | (c1 << 36) | (s << 56)
+        else:
+            w1 |= (s << 31) | (c0 << 39) | (c1 << 51)
+        taken += 1
+    if taken < 1:
+        w0 |= (np.int64(OPEN_HIGH) << 12) | (np.int64(255) << 48)
+    if taken < 2:
+        w0 |= (np.int64(OPEN_HIGH) << 36) | (np.int64(255) << 56)
+    if taken < 3:
+        w1 |= (np.int64(255) << 31) | (np.int64(OPEN_HIGH) << 51)
+    if complete:
+        w1 |= np.int64(1) << 63
+    return w0, w1
+
+
+@compiled
+def file_row(
+    r, starts, parts, points, rests, text, edges_at, edges, shares_at, shares,
+    access, lut_at, lut, first_at, first, sizes, pairs, singles, one, two,
+    cells_a, full_a, cells_b, full_b, where, words0, words1,
+):  # fmt: skip
+    """The entries of one row: their cells and their words; how many."""
+    p0 = starts[r]
+    total = starts[r + 1] - p0
+    m = min(total, MOST_PARTS)
+    low, high = np.empty(MOST_PARTS, np.int64), np.empty(MOST_PARTS, np.int64)
+    order = np.empty(MOST_PARTS, np.int64)
+    conditions(p0, m, one, two, parts, text, edges_at, edges, shares_at, shares, low, high, order)
+    na, nb, base, stride = 1, 1, 0, 1
+    cells_a[0], full_a[0], cells_b[0], full_b[0] = 0, False, 0, False
+    if one != 255:
+        by_bucket = two == BY_BUCKET
+        na = spread(
+            p0 + one, by_bucket, parts, points, rests, text, edges_at, edges,
+            access, lut_at, lut, first_at, first, cells_a, full_a,
+        )  # fmt: skip
+        a = access[parts[p0 + one].slot]
+        if by_bucket:
+            base = singles[parts[p0 + one].slot]
+        elif two == NO_SECOND:
+            base = pairs[a, sizes.shape[0] - 1]
+        else:
+            b = access[parts[p0 + two].slot]
+            nb = spread(
+                p0 + two, False, parts, points, rests, text, edges_at, edges,
+                access, lut_at, lut, first_at, first, cells_b, full_b,
+            )  # fmt: skip
+            base, stride = pairs[a, b], sizes[b]
+    n = 0
+    for x in range(na):
+        for y in range(nb):
+            words0[n], words1[n] = words(
+                r, p0, m, total <= MOST_PARTS, full_a[x], full_b[y], one, two, parts, text, low, high, order
+            )
+            where[n] = base + cells_a[x] * stride + cells_b[y]
+            n += 1
+    return n
+
+
+@compiled
+def place(
+    fill, r0, r1, starts, parts, points, rests, text, edges_at, edges, shares_at, shares,
+    access, lut_at, lut, first_at, first, sizes, pairs, singles, firsts, seconds, cell_at, entries,
+):  # fmt: skip
+    """Count the entries of rows r0..r1 in each cell, or (`fill`) write them.
+
+    Counts go two places up; once summed, filling moves each start to its end, so that
+    entries of cell c finally stand at cell_at[c]:cell_at[c + 1].
+    """
+    cells_a, full_a = np.empty(4096, np.int64), np.empty(4096, np.bool_)
+    cells_b, full_b = np.empty(4096, np.int64), np.empty(4096, np.bool_)
+    where, words0, words1 = np.empty(4096, np.int64), np.empty(4096, np.int64), np.empty(4096, np.int64)
+    for r in range(r0, r1):
+        n = file_row(
+            r, starts, parts, points, rests, text, edges_at, edges, shares_at, shares,
+            access, lut_at, lut, first_at, first, sizes, pairs, singles, np.int64(firsts[r]), np.int64(seconds[r]),
+            cells_a, full_a, cells_b, full_b, where, words0, words1,
+        )  # fmt: skip
+        for i in range(n):
+            c = where[i]
+            if fill:
+                q = cell_at[c + 1]
+                cell_at[c + 1] = q + 1
+                entries[q, 0] = words0[i]
+                entries[q, 1] = words1[i]
+            else:
+                cell_at[c + 2] += 1

@@ -1,0 +1,408 @@
+# mypy: ignore-errors
+# (types of kernels are inferred by Numba when it compiles them)
+"""The compiled walk: one event in, rows out. Imported only with Numba.
+
+Encode the event's slots, look up one cell for each pair of them, filter the entries without
+branches, check exactly the few that are in doubt, then turn rows into sorted handles.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import carray, types
+from numba.extending import intrinsic
+
+from tidings.matching.columnar import layout as at
+from tidings.matching.columnar.grid_kernels import bucket_of, compiled
+from tidings.matching.columnar.rows import PART
+
+ANY = 1 << 40  # lengths are not checked here; whoever fills the table of addresses knows them
+
+
+@intrinsic
+def _pointer(_context, _address):
+    def generate(context, builder, _signature, args):
+        return builder.inttoptr(args[0], context.get_value_type(types.voidptr))
+
+    return types.voidptr(types.int64), generate
+
+
+@compiled
+def doubles(address):
+    return carray(_pointer(address), (ANY,), np.float64)
+
+
+@compiled
+def longs(address):
+    return carray(_pointer(address), (ANY,), np.int64)
+
+
+@compiled
+def ints(address):
+    return carray(_pointer(address), (ANY,), np.int32)
+
+
+@compiled
+def shorts(address):
+    return carray(_pointer(address), (ANY,), np.uint16)
+
+
+@compiled
+def small(address):
+    return carray(_pointer(address), (ANY,), np.uint8)
+
+
+@compiled
+def records(address):
+    return carray(_pointer(address), (ANY,), PART)
+
+
+@compiled
+def encode(t, row, rest, has_rest):
+    """Codes of all slots; the access slots that the event holds. -1: a number needs its rest."""
+    slots = t[at.SLOTS]
+    present, absent, text = ints(t[at.PRESENT]), ints(t[at.ABSENT]), small(t[at.TEXT])
+    edges_at, edges = ints(t[at.EDGES_AT]), doubles(t[at.EDGES])
+    codes, sure = longs(t[at.CODES]), longs(t[at.SURE])
+    here, buckets = longs(t[at.HERE]), longs(t[at.BUCKETS])
+    for s in range(slots):
+        if row[s] == row[s]:
+            if present[s] >= 0:
+                row[present[s]] = 0.0
+            if absent[s] >= 0:
+                row[absent[s]] = np.nan
+    n = 0
+    for s in range(slots):
+        v = row[s]
+        if v != v:
+            codes[s] = -1
+            sure[s] = -1
+            continue
+        doubt = False
+        if text[s]:
+            doubt = (np.int64(v) & 1) == 1
+        elif v >= at.EXACT_DOUBLES or v <= -at.EXACT_DOUBLES:
+            if has_rest == 0 and np.isfinite(v):
+                return at.NEEDS_REST
+            if rest[s] != 0:
+                v = np.nextafter(v, np.inf if rest[s] > 0 else -np.inf)
+                doubt = True
+        b = bucket_of(edges, edges_at[s], edges_at[s + 1], v)
+        codes[s] = 2 * b + 2
+        sure[s] = -1 if doubt else 2 * b + 2
+        here[n] = s
+        buckets[n] = b
+        n += 1
+    codes[255] = 2
+    sure[255] = 2
+    return n
+
+
+@compiled
+def runs(t, tier, n):
+    """The runs of entries that the event must look at in one tier."""
+    access, here, buckets, sure = (
+        ints(t[at.ACCESS]),
+        longs(t[at.HERE]),
+        longs(t[at.BUCKETS]),
+        longs(t[at.SURE]),
+    )
+    lut_at, lut, sizes = ints(t[tier + at.LUT_AT]), shorts(t[tier + at.LUT]), longs(t[tier + at.SIZES])
+    pairs, singles = longs(t[tier + at.PAIRS]), longs(t[tier + at.SINGLES])
+    cells = ints(t[tier + at.CELLS])
+    run_from, run_to = longs(t[at.RUN_FROM]), longs(t[at.RUN_TO])
+    none, known, growing = t[tier + at.NO_SECOND], t[tier + at.SINGLES_SIZE], t[tier + at.GROWING]
+    doubt_of, place = longs(t[at.RUN_FROM] + 8 * 16384), longs(t[at.RUN_FROM] + 8 * 20480)
+    number = longs(t[at.RUN_FROM] + 8 * 24576)
+    m = 0
+    k = 0
+    run_from[m] = 0  # cell 0: rows that every event looks at
+    m += 1
+    for i in range(n):
+        s = here[i]
+        if s >= known:
+            continue
+        doubt = at.DOUBT if sure[s] < 0 else 0
+        if singles[s] >= 0:
+            run_from[m] = (singles[s] + buckets[i]) | doubt
+            m += 1
+        a = access[s]
+        if a >= 0:
+            number[k], place[k], doubt_of[k] = a, np.int64(lut[lut_at[a] + buckets[i]]), doubt
+            k += 1
+    for i in range(k):
+        row = number[i] * (none + 1)
+        if pairs[row + none] >= 0:
+            run_from[m] = (pairs[row + none] + place[i]) | doubt_of[i]
+            m += 1
+        for j in range(i + 1, k):
+            base = pairs[row + number[j]]
+            if base >= 0:
+                run_from[m] = (base + place[i] * sizes[number[j]] + place[j]) | doubt_of[i] | doubt_of[j]
+                m += 1
+    # starts and ends in a second pass, so that their cache misses overlap
+    kept = 0
+    for i in range(m):
+        c = run_from[i] & (at.DOUBT - 1)
+        if growing:
+            start = np.int64(cells[4 * c])
+            stop = start + cells[4 * c + 1]
+        else:
+            start, stop = np.int64(cells[c]), np.int64(cells[c + 1])
+        run_from[kept], run_to[kept] = start | (run_from[i] & at.DOUBT), stop
+        kept += 1 if stop > start else 0
+    return kept
+
+
+@compiled
+def scan(start, stop, doubt, entries, codes, found, n):
+    """Entries whose conditions may hold; no branch."""
+    for q in range(start, stop):
+        w = entries[2 * q]
+        x = entries[2 * q + 1]
+        a, b, c = codes[(w >> 48) & 255], codes[(w >> 56) & 255], codes[(x >> 31) & 255]
+        t = (
+            (a - (w & 4095)) | (((w >> 12) & 4095) - a)
+            | (b - ((w >> 24) & 4095)) | (((w >> 36) & 4095) - b)
+            | (c - ((x >> 39) & 4095)) | (((x >> 51) & 4095) - c)
+        )  # fmt: skip
+        found[n] = q | doubt
+        n += 1 if t >= 0 else 0
+    return n
+
+
+@compiled
+def holds(start, stop, row, rest, parts, points, rests):
+    """Do all parts of a row hold, exactly?"""
+    for p in range(start, stop):
+        part = parts[p]
+        s = part.slot
+        v = row[s]
+        if not (part.lo <= v and v <= part.hi):
+            return False
+        if v == part.lo and rest[s] < part.lo_rest:
+            return False
+        if v == part.hi and rest[s] > part.hi_rest:
+            return False
+        if part.count != 0:
+            hit = False
+            for q in range(part.at, part.at + (part.count & 0x7FFF)):
+                if points[q] == v and rests[q] == rest[s]:
+                    hit = True
+            if hit == (part.count >= 0x8000):
+                return False
+    return True
+
+
+@compiled
+def settle(t, tier, n, row, rest, out, m):
+    """Of the entries found, the rows that match; those in doubt are checked exactly."""
+    found, open_, sure = longs(t[at.FOUND]), longs(t[at.OPEN]), longs(t[at.SURE])
+    entries, starts, parts = (
+        longs(t[tier + at.ENTRIES]),
+        ints(t[tier + at.STARTS]),
+        records(t[tier + at.PARTS]),
+    )
+    points, rests = doubles(t[tier + at.POINTS]), ints(t[tier + at.RESTS])
+    k = 0
+    for i in range(n):
+        q = found[i]
+        doubt = q & at.DOUBT
+        q &= at.DOUBT - 1
+        w = entries[2 * q]
+        x = entries[2 * q + 1]
+        a, b, c = sure[(w >> 48) & 255], sure[(w >> 56) & 255], sure[(x >> 31) & 255]
+        inside = (
+            (a - (w & 4095) - 1) | (((w >> 12) & 4095) - a - 1)
+            | (b - ((w >> 24) & 4095) - 1) | (((w >> 36) & 4095) - b - 1)
+            | (c - ((x >> 39) & 4095) - 1) | (((x >> 51) & 4095) - c - 1)
+        )  # fmt: skip
+        certain = (inside >= 0) & (x < 0) & (doubt == 0)
+        r = x & 0x7FFFFFFF
+        out[m] = r
+        m += 1 if certain else 0
+        open_[k] = r
+        k += 0 if certain else 1
+    # offsets first, then a touch of the records, then the checks: the cache misses overlap
+    for i in range(k):
+        open_[k + i] = starts[open_[i]]
+    touched = 0
+    for i in range(k):
+        touched += parts[open_[k + i]].slot
+    open_[2 * k] = touched
+    for i in range(k):
+        out[m] = open_[i]
+        m += 1 if holds(open_[k + i], starts[open_[i] + 1], row, rest, parts, points, rests) else 0
+    longs(t[at.COUNTERS])[at.EXACT_CHECKS] += k
+    return m
+
+
+@compiled
+def walk_tier(t, tier, n, row, rest, out, m):
+    """Rows of one tier that match, written to out[m:]."""
+    found, codes = longs(t[at.FOUND]), longs(t[at.CODES])
+    entries, run_from, run_to = longs(t[tier + at.ENTRIES]), longs(t[at.RUN_FROM]), longs(t[at.RUN_TO])
+    count = runs(t, tier, n)
+    k, candidates, survivors = 0, 0, 0
+    for i in range(count):
+        start, doubt = run_from[i] & (at.DOUBT - 1), run_from[i] & at.DOUBT
+        stop = run_to[i]
+        candidates += stop - start
+        while start < stop:
+            upto = min(stop, start + t[at.FOUND_SIZE] - k)
+            k = scan(start, upto, doubt, entries, codes, found, k)
+            start = upto
+            if k + 1 >= t[at.FOUND_SIZE]:
+                m = settle(t, tier, k, row, rest, out, m)
+                survivors += k
+                k = 0
+    m = settle(t, tier, k, row, rest, out, m)
+    counters = longs(t[at.COUNTERS])
+    counters[at.CANDIDATES] += candidates
+    counters[at.SURVIVORS] += survivors + k
+    return m
+
+
+@compiled
+def to_handles(t, tier, out, first, last):
+    """Rows out[first:last] as handles of what is still there; rows with a check go to ASK."""
+    if t[tier + at.PLAIN]:
+        return last
+    owners = ints(t[tier + at.OWNERS])
+    ask, flags = ints(t[at.ASK]), longs(t[at.FLAGS])
+    checked = t[tier + at.CHECKS] != 0
+    checks = ints(t[tier + at.CHECKS])
+    m = first
+    asked = flags[at.ASKED]
+    for i in range(first, last):
+        r = out[i]
+        h = owners[r]
+        if h < 0:
+            continue
+        if checked and checks[r] >= 0:
+            ask[3 * asked] = h
+            ask[3 * asked + 1] = checks[r]
+            ask[3 * asked + 2] = np.int32(tier)
+            asked += 1
+        else:
+            out[m] = h
+            m += 1
+    flags[at.ASKED] = asked
+    return m
+
+
+@compiled
+def sort_handles(out, spare, n):
+    """Ascending: two runs are merged, few are sorted by insertion, many by radix of eight bits."""
+    top, runs_, cut = 0, 1, n
+    for i in range(1, n):
+        if out[i] < out[i - 1]:
+            runs_ += 1
+            cut = min(cut, i)
+    if runs_ == 1:
+        return
+    if runs_ == 2 and n > 40:
+        for i in range(cut, n):
+            spare[i] = out[i]
+        left, right, place = cut - 1, n - 1, n - 1
+        while right >= cut:
+            if left >= 0 and out[left] > spare[right]:
+                out[place] = out[left]
+                left -= 1
+            else:
+                out[place] = spare[right]
+                right -= 1
+            place -= 1
+        return
+    if n <= 40:
+        for i in range(1, n):
+            h = out[i]
+            k = i
+            while k > 0 and out[k - 1] > h:
+                out[k] = out[k - 1]
+                k -= 1
+            out[k] = h
+        return
+    for i in range(n):
+        top = max(top, out[i])
+    shift = 0
+    counts = np.empty(256, np.int64)
+    flipped = False
+    while (top >> shift) > 0:
+        source, target = (spare, out) if flipped else (out, spare)
+        counts[:] = 0
+        for i in range(n):
+            counts[(source[i] >> shift) & 255] += 1
+        total = 0
+        for i in range(256):
+            c = counts[i]
+            counts[i] = total
+            total += c
+        for i in range(n):
+            b = (source[i] >> shift) & 255
+            target[counts[b]] = source[i]
+            counts[b] += 1
+        shift += 8
+        flipped = not flipped
+    if flipped:
+        for i in range(n):
+            out[i] = spare[i]
+
+
+@compiled
+def walk(t, row, rest, has_rest):
+    """Handles of one event in OUT, sorted; how many (and, above 32 bits, how many in ASK), or NEEDS_REST."""
+    flags, counters = longs(t[at.FLAGS]), longs(t[at.COUNTERS])
+    flags[at.ASKED] = 0
+    n = encode(t, row, rest, has_rest)
+    if n < 0:
+        return np.int64(at.NEEDS_REST)
+    counters[at.EVENTS] += 1
+    out = ints(t[at.OUT])
+    m = 0
+    for i in range(t[at.TIERS]):
+        tier = at.TIER + i * at.TIER_SIZE
+        last = walk_tier(t, tier, n, row, rest, out, m)
+        m = to_handles(t, tier, out, m, last)
+    sort_handles(out, ints(t[at.SPARE]), m)
+    if t[at.MANY] and m > 1:
+        k = 1
+        for i in range(1, m):
+            if out[i] != out[i - 1]:
+                out[k] = out[i]
+                k += 1
+        m = k
+    counters[at.MATCHES] += m
+    return np.int64(m) | (flags[at.ASKED] << 32)
+
+
+@compiled
+def match_one(t):
+    """The thin door: everything is behind one table of addresses."""
+    return walk(t, doubles(t[at.ROW]), ints(t[at.REST]), longs(t[at.FLAGS])[at.HAS_REST])
+
+
+@compiled
+def match_rows(t, rows, rests, first, out, offsets, used, ask, asked):
+    """Many events: CSR offsets and handles. Stops early when room runs out; the next event."""
+    one, flags, own_ask = ints(t[at.OUT]), longs(t[at.FLAGS]), ints(t[at.ASK])
+    slots = t[at.SLOTS]
+    zero = ints(t[at.REST])
+    n, waiting = used, asked
+    for i in range(first, rows.shape[0]):
+        row = rows[i]
+        rest = rests[i] if rests.shape[0] > 0 else zero[:slots]
+        m = walk(t, row, rest, 1) & 0xFFFFFFFF
+        if n + m > out.shape[0] or waiting + flags[at.ASKED] > ask.shape[0]:
+            return i, n, waiting
+        for k in range(m):
+            out[n + k] = one[k]
+        n += m
+        for k in range(flags[at.ASKED]):
+            ask[waiting, 0] = i
+            ask[waiting, 1] = own_ask[3 * k]
+            ask[waiting, 2] = own_ask[3 * k + 1]
+            ask[waiting, 3] = own_ask[3 * k + 2]
+            waiting += 1
+        offsets[i + 1] = n
+    return rows.shape[0], n, waiting

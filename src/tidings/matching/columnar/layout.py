@@ -1,0 +1,31 @@
+"""The table of addresses that a compiled walk takes as its one argument.
+
+Handing thirty arrays to a compiled function costs more than the walk itself, so it gets
+one array of integers: addresses of the arrays, and a few sizes. These are its places.
+"""
+
+from __future__ import annotations
+
+# the event, and scratch memory of one thread
+SLOTS, ROW, REST, FLAGS = 0, 1, 2, 3
+PRESENT, ABSENT, TEXT, EDGES_AT, EDGES, ACCESS = 4, 5, 6, 7, 8, 9
+CODES, SURE, HERE, BUCKETS = 10, 11, 12, 13
+RUN_FROM, RUN_TO, FOUND, FOUND_SIZE, OPEN = 14, 15, 16, 17, 18
+OUT, SPARE, ASK, COUNTERS = 19, 20, 21, 22
+MANY, TIERS = 23, 24
+
+# each tier: the frozen table, then its deltas
+TIER, TIER_SIZE = 32, 20
+GROWING, STARTS, PARTS, POINTS, RESTS, OWNERS, CHECKS = 0, 1, 2, 3, 4, 5, 6
+LUT_AT, LUT, SIZES, PAIRS, SINGLES, SINGLES_SIZE = 7, 8, 9, 10, 11, 12
+CELLS, ENTRIES, PLAIN, NO_SECOND, HEAP, HEAP_SIZE = 13, 14, 15, 16, 17, 18
+SIZE = TIER + 3 * TIER_SIZE
+
+# FLAGS: what the event and the answer need beside the handles
+HAS_REST, ASKED = 0, 1
+# COUNTERS: what the walk met, for `stats`
+EVENTS, CANDIDATES, SURVIVORS, EXACT_CHECKS, MATCHES = 0, 1, 2, 3, 4
+FOUND_ROOM = 1 << 16
+DOUBT = 1 << 40  # beside the number of an entry: its cell was found through a doubtful value
+EXACT_DOUBLES = 9007199254740992.0  # beyond, an integer may be no double
+NEEDS_REST = -1  # the walk's answer when such a number came without its rest

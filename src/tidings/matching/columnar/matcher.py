@@ -1,0 +1,322 @@
+"""The columnar matcher: a frozen table, a delta, and upkeep in small steps.
+
+Rules
+- `add` files a filter in the delta; it is in effect at once. `remove` marks its rows.
+- `maintain(budget)` freezes table and delta into the next table, a step at a time. While it
+  works, the delta being taken over still serves, and a newer one takes what comes.
+- Answers never depend on when `maintain` runs, nor on the sample of events it learns from.
+- Matching may run in many threads at once; adding, removing and upkeep in one at a time,
+  while no thread matches.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator, Iterable
+from heapq import heappop, heappush
+from itertools import islice
+from os import PathLike
+from typing import Any, Self
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from tidings.errors import InputError
+from tidings.matching.columnar import files
+from tidings.matching.columnar import layout as at
+from tidings.matching.columnar.asking import Checks, accepted, merged
+from tidings.matching.columnar.delta import Delta
+from tidings.matching.columnar.describe import describe
+from tidings.matching.columnar.freeze import Source, source_of
+from tidings.matching.columnar.pack import Packer
+from tidings.matching.columnar.parts import Parts
+from tidings.matching.columnar.rows import Rows, rows_of
+from tidings.matching.columnar.slots import Slots
+from tidings.matching.columnar.strings import Strings
+from tidings.matching.columnar.table import Table
+from tidings.matching.columnar.upkeep import Change, Replay, next_table, no_rows, remove_rows, source_of_table
+from tidings.matching.matcher import Matches
+from tidings.model.event import Event
+from tidings.model.expression import Expression
+from tidings.model.filter import Filter
+
+SAMPLE_SIZE = 1024  # events kept to learn from
+SAMPLE_EVERY = 16
+DELTA_LEAST = 4096  # rows in the delta before a freeze is due ...
+DELTA_SHARE = 8  # ... or one for so many in the table
+LINEAR_MOST = 2048  # rows that every event must look at, before a freeze is due
+BACKSTOP = 4  # without `maintain`, `add` itself freezes at so many times the due size
+
+MOST_HANDLES = 0xFFFFFFFF  # above these bits of a walk's answer: rows that Python must be asked about
+Handles = NDArray[np.int32]
+
+
+class ColumnarMatcher:
+    """Matches by compiled kernels over frozen arrays."""
+
+    compiled = True
+
+    def __init__(self) -> None:
+        self.slots = Slots()
+        self.strings: dict[int, Strings] = {}
+        self.counters = np.zeros(8, np.int64)
+        self.version = 0  # grows whenever a walk must look at its addresses again
+        self._parts = Parts(self.slots, self.strings)
+        self._alive = bytearray()
+        self._free: list[int] = []
+        self._sample: list[Event] = []
+        self._ticks = 0
+        self._work: Generator[None, None, None] | None = None
+        self._journal: list[Change] | None = None
+        self._local = threading.local()
+        self._walk = self._find_walk()
+        self.table: Table = _drained(next_table([no_rows()], self._parts, [], indexed=self.compiled))
+        self.deltas: list[Delta] = [Delta(self.table.edges, 0)]
+
+    def _find_walk(self) -> Callable[[Any], int]:
+        from tidings.matching.columnar.kernels import match_one
+
+        return match_one  # type: ignore[no-any-return]
+
+    def __len__(self) -> int:
+        return len(self._alive) - len(self._free)
+
+    # -- changes
+
+    def add(self, filter: Filter) -> int:
+        """Take a filter in; the handle is in effect at once."""
+        slots, delta = self.slots.version, self.deltas[-1]
+        shape = delta.shape
+        rows = rows_of(filter, self._parts)
+        handle = self._take_handle()
+        delta.add(rows, handle, self.slots.text)
+        if shape != delta.shape or slots != self.slots.version:
+            self.version += 1
+        if self._journal is not None:
+            self._journal.append(Change(handle, filter))
+        elif self._overdue():
+            self.freeze()
+        return handle
+
+    def remove(self, handle: int) -> None:
+        """Forget a filter. An unknown handle is a KeyError."""
+        if not 0 <= handle < len(self._alive) or not self._alive[handle]:
+            raise KeyError(handle)
+        self._alive[handle] = 0
+        heappush(self._free, handle)
+        if self._journal is not None:
+            self._journal.append(Change(handle, None))
+        for delta in self.deltas:
+            if handle in delta.homes:
+                delta.remove(handle)
+                return
+        if self.table.plain:
+            self.version += 1
+        remove_rows(self.table, handle)
+        self.table.plain = False
+
+    def _take_handle(self) -> int:
+        if self._free:
+            handle = heappop(self._free)
+            self._alive[handle] = 1
+            return handle
+        self._alive.append(1)
+        return len(self._alive) - 1
+
+    def load(self, filters: Iterable[Filter], *, sample: Iterable[Event] = ()) -> range:
+        """Take many filters in at once and freeze; their handles. `sample`: events to learn from."""
+        rows = Rows(4096)
+        self._sample.extend(islice(sample, SAMPLE_SIZE))
+        first = len(self._alive)
+        for handle, filter in enumerate(filters, first):
+            self._alive.append(1)
+            for row in rows_of(filter, self._parts):
+                rows.append(row, handle, settled=True)
+        _drained(self._freezing([source_of(rows)]))
+        return range(first, len(self._alive))
+
+    def save(self, path: str | PathLike[str], *, version: str = "") -> None:
+        """Freeze, and write the table as a file that other processes map."""
+        self.freeze()
+        derived = [msgspec.msgpack.encode(expression) for expression in self._parts.derived.names]
+        files.save(self.table, path, handles=len(self._alive), derived=derived, version=version)
+
+    @classmethod
+    def open(cls, path: str | PathLike[str], *, verify: bool = True) -> Self:
+        """A matcher over a saved table; changes to it stay in this process."""
+        table, header = files.load(path, verify=verify)
+        if cls.compiled and table.grid is None:
+            raise InputError(
+                f"{path} was written without Numba", hint="write it again where Numba is installed"
+            )
+        made = cls()
+        made.slots.take(table.slots)
+        made.table, made.strings = table, dict(table.strings)
+        made._parts = Parts(made.slots, made.strings)
+        for expression in header.derived:
+            made._parts.derived.take(msgspec.msgpack.decode(expression, type=Expression))
+        made.deltas = [Delta(table.edges, len(table.rows) // DELTA_SHARE)]
+        made._alive = bytearray(header.handles)
+        for handle in np.unique(table.rows.owners[table.rows.owners >= 0]).tolist():
+            made._alive[handle] = 1
+        made._free = [handle for handle in range(header.handles) if not made._alive[handle]]
+        made.version += 1
+        return made
+
+    # -- matching
+
+    def match(self, event: Event) -> Handles:
+        """Handles of the filters that accept the event, ascending, each once."""
+        local = self._local
+        try:
+            scratch = local.scratch
+            if scratch.version != self.version:
+                scratch = self._renew()
+        except AttributeError:
+            scratch = self._renew()
+        self._ticks += 1
+        if not self._ticks % SAMPLE_EVERY:
+            self._learn(event)
+        if not local.packer.pack(event, scratch.row):
+            return self._match_slowly(event)
+        found = self._walk(scratch.table)
+        if found < 0:
+            return self._match_slowly(event)
+        if found > MOST_HANDLES:
+            return self._with_asked(event, scratch, found)
+        return scratch.out[:found].copy()  # type: ignore[no-any-return]
+
+    def ready(self) -> tuple[Any, Packer]:
+        """This thread's scratch memory and packer, as of now."""
+        scratch = getattr(self._local, "scratch", None)
+        if scratch is None or scratch.version != self.version:
+            scratch = self._renew()
+        return scratch, self._local.packer
+
+    def packer(self) -> Packer:
+        return Packer(self.slots, self.strings, self._parts.derived.programs)
+
+    def _renew(self) -> Any:
+        from tidings.matching.columnar.walk import Scratch
+
+        local = self._local
+        if getattr(local, "slots", -1) != self.slots.version or local.strings is not self.strings:
+            local.packer = self.packer()
+            local.slots, local.strings = self.slots.version, self.strings
+        deltas = [delta for delta in self.deltas if len(delta.rows)]
+        local.scratch = Scratch(self.slots, self.table, deltas, self.counters, self.version)
+        return local.scratch
+
+    def _match_slowly(self, event: Event) -> Handles:
+        """The same with exact rests of large integers and new texts."""
+        scratch, packer = self._local.scratch, self._local.packer
+        packer.pack(event, scratch.row)
+        rests = packer.rests(event)
+        for slot, rest in rests.items():
+            scratch.rest[slot] = rest
+        scratch.flags[at.HAS_REST] = 1
+        found = self._walk(scratch.table)
+        scratch.flags[at.HAS_REST] = 0
+        scratch.rest[:] = 0
+        return self._with_asked(event, scratch, found)
+
+    def _with_asked(self, event: Event, scratch: Any, found: int) -> Handles:
+        asked, found = found >> 32, found & MOST_HANDLES
+        if not asked:
+            return scratch.out[:found].copy()  # type: ignore[no-any-return]
+        more = accepted(scratch.ask[: 3 * asked].reshape(-1, 3).tolist(), self.checks(), event)
+        if not more:
+            return scratch.out[:found].copy()  # type: ignore[no-any-return]
+        return merged(scratch.out[:found], more)
+
+    def checks(self) -> dict[int, Checks]:
+        tiers = [self.table.checks, *(delta.rows.table for delta in self.deltas if len(delta.rows))]
+        return {at.TIER + n * at.TIER_SIZE: checks for n, checks in enumerate(tiers)}
+
+    def match_batch(self, events: Any) -> Matches:
+        """The same for many events, or for the rows of an Arrow record batch."""
+        from tidings.matching.columnar.batch_walk import match_batch
+
+        return match_batch(self, events)
+
+    def learn(self, events: Iterable[Event]) -> None:
+        """Events to learn from: the next freeze cuts its cells by them."""
+        for event in islice(events, SAMPLE_SIZE):
+            self._ticks += SAMPLE_EVERY
+            self._learn(event)
+
+    def wants_sample(self) -> bool:
+        return len(self._sample) < SAMPLE_SIZE // 2
+
+    def _learn(self, event: Event) -> None:
+        if len(self._sample) < SAMPLE_SIZE:
+            self._sample.append(event)
+        else:
+            self._sample[self._ticks // SAMPLE_EVERY % SAMPLE_SIZE] = event
+
+    # -- upkeep
+
+    @property
+    def freezing(self) -> bool:
+        return self._journal is not None
+
+    @property
+    def derived_count(self) -> int:
+        return len(self._parts.derived.programs)
+
+    def stats(self) -> dict[str, Any]:
+        """What holds the filters, how large and how full it is, and what a freeze would gain."""
+        return describe(self)
+
+    @property
+    def due(self) -> bool:
+        """Would upkeep do something?"""
+        if self._work is not None:
+            return True
+        delta = self.deltas[-1]
+        changed = len(delta.rows) + self.table.removed
+        return changed >= max(DELTA_LEAST, len(self.table.rows) // DELTA_SHARE) or delta.linear > LINEAR_MOST
+
+    def _overdue(self) -> bool:
+        size, delta = max(DELTA_LEAST, len(self.table.rows) // DELTA_SHARE), self.deltas[-1]
+        return len(delta.rows) > BACKSTOP * size or delta.linear > BACKSTOP * LINEAR_MOST
+
+    def maintain(self, budget: int) -> int:
+        """Do at most about `budget` steps of pending upkeep; 0 when none are left."""
+        for _ in range(budget):
+            if self._work is None:
+                if not self.due:
+                    return 0
+                self._work = self._freezing([])
+            if next(self._work, self) is self:
+                self._work = None
+        return 1 if self.due else 0
+
+    def freeze(self) -> None:
+        """All upkeep at once: whatever is in the delta goes into the table."""
+        _drained(self._work or self._freezing([]))
+        self._work = None
+
+    def _freezing(self, extra: list[Source]) -> Generator[None, None, None]:
+        journal = self._journal = []
+        room = len(self.table.rows) // DELTA_SHARE
+        sources = [source_of_table(self.table), source_of(self.deltas[-1].rows), *extra]
+        self.deltas.append(Delta(self.table.edges, room))
+        self.version += 1
+        fresh = yield from next_table(sources, self._parts, list(self._sample), indexed=self.compiled)
+        replay = Replay(fresh, self._parts, max(room, len(fresh.rows) // DELTA_SHARE))
+        yield from replay.steps(journal)
+        self.table, self.deltas = fresh, [replay.delta]
+        self.strings, self._parts = replay.strings, replay.parts
+        self._journal = None
+        self.version += 1
+        self.counters[:] = 0
+
+
+def _drained(steps: Generator[None, None, Any]) -> Any:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value

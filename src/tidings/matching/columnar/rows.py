@@ -1,0 +1,184 @@
+"""Filters as rows: one row for each conjunction (and each alternative in it).
+
+A row is a run of 32-byte records, one a part, and an owner: the filter's handle. `Rows` is
+the growing form, used by the delta and by loading; `FrozenRows` is what a table keeps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from struct import Struct
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidings.matching.columnar.asking import Check, Checks
+from tidings.matching.columnar.parts import Part, Parts
+from tidings.model.constraint import Constraint
+from tidings.model.expression import Expression
+from tidings.model.filter import Conjunction, Filter
+
+PART = np.dtype(
+    [("lo", "<f8"), ("hi", "<f8"), ("lo_rest", "<i4"), ("hi_rest", "<i4"), ("at", "<i4"), ("slot", "<u2"), ("count", "<u2")]
+)  # fmt: skip
+OUTSIDE = 0x8000  # in `count`: the points are those left out
+MOST_ALTERNATIVES = 8  # rows that one conjunction may become; the rest is left to `accepts`
+_pack = Struct("<ddiiiHH").pack
+
+
+def _add_plainly(constraint: Constraint, parts: Parts, plain: list[Part]) -> bool:
+    """Add the parts of a constraint on a derived attribute, if they say all of it."""
+    alternatives, exact, settled = parts.of(constraint)
+    if len(alternatives) != 1 or not exact or not settled:
+        return False
+    plain += alternatives[0]
+    return True
+
+
+class Row(NamedTuple):
+    parts: list[Part]
+    check: Check | None  # asked until the next frozen table
+    lasting: Check | None  # asked for ever
+
+
+def rows_of(filter: Filter, parts: Parts) -> list[Row]:
+    """The rows of a filter; none when it can never be true."""
+    rows: list[Row] = []
+    for conjunction in filter.conjunctions:
+        rows.extend(_rows(conjunction, filter.dialect, parts))
+    return rows
+
+
+def _rows(conjunction: Conjunction, dialect: str, parts: Parts) -> list[Row]:
+    plain: list[Part] = []
+    choices: list[list[list[Part]]] = []
+    asked: list[Constraint] = []
+    for_ever: list[Constraint] = []
+    for constraint in conjunction.constraints:
+        alternatives, exact, settled = parts.of(constraint)
+        if len(alternatives) == 1:
+            plain += alternatives[0]
+        elif not alternatives:
+            return []
+        elif len(choices) < 2 and len(alternatives) <= MOST_ALTERNATIVES // 2:
+            choices.append(alternatives)
+        else:
+            exact = False
+        if not exact:
+            for_ever.append(constraint)
+        if not (exact and settled):
+            asked.append(constraint)
+    residuals: list[Expression] = []
+    for residual in conjunction.residuals:
+        derived = parts.derived.constraint(residual, dialect)
+        if derived is None or not _add_plainly(derived, parts, plain):
+            residuals.append(residual)
+    check = Check(tuple(asked), tuple(residuals), dialect) if asked or residuals else None
+    lasting = Check(tuple(for_ever), tuple(residuals), dialect) if for_ever or residuals else None
+    if not choices:
+        return [Row(plain, check, lasting)]
+    return [Row(plain + [p for some in pick for p in some], check, lasting) for pick in product(*choices)]
+
+
+class Rows:
+    """Growing rows, in arrays with room: nothing here burdens the garbage collector."""
+
+    def __init__(self, room: int = 256) -> None:
+        self.starts = np.zeros(room + 1, np.int32)
+        self.owners = np.zeros(room, np.int32)
+        self.checks = np.zeros(room, np.int32)  # asked until the next frozen table
+        self.lasting = np.zeros(room, np.int32)
+        self.parts = np.zeros(4 * room, PART)
+        self.points = np.zeros(4 * room)
+        self.rests = np.zeros(4 * room, np.int32)
+        self.table = Checks()
+        self.version = 0  # grows when an array moves
+        self._count = self._parts = self._points = 0
+        self._views()
+
+    def __len__(self) -> int:
+        return self._count
+
+    def _views(self) -> None:
+        # writing through a memoryview costs half of writing to an array
+        self._part_bytes = memoryview(self.parts.view(np.uint8))  # type: ignore[arg-type]
+        self._point_bytes = memoryview(self.points)  # type: ignore[arg-type]
+        self._rest_bytes = memoryview(self.rests)  # type: ignore[arg-type]
+        self._numbers = tuple(
+            memoryview(a)  # type: ignore[arg-type]
+            for a in (self.starts, self.owners, self.checks, self.lasting)
+        )
+
+    def _grow(self, name: str, least: int) -> None:
+        old = getattr(self, name)
+        fresh = np.zeros(max(2 * len(old), least), old.dtype)
+        fresh[: len(old)] = old
+        setattr(self, name, fresh)
+        self.version += 1
+        self._views()
+
+    def append(self, row: Row, owner: int, *, settled: bool = False) -> int:
+        """The number of the new row; `settled` leaves out what the next frozen table settles."""
+        data = b""
+        for slot, lo, hi, lo_rest, hi_rest, some, outside in row.parts:
+            if some:
+                count = len(some) | (OUTSIDE if outside else 0)
+                data += _pack(lo, hi, lo_rest, hi_rest, self._add_points(some), slot, count)
+            else:
+                data += _pack(lo, hi, lo_rest, hi_rest, -1, slot, 0)
+        number, at = self._count, self._parts << 5
+        self._parts += len(data) >> 5
+        if self._parts > len(self.parts):
+            self._grow("parts", self._parts)
+        if number + 1 >= len(self.owners):
+            for name in ("starts", "owners", "checks", "lasting"):
+                self._grow(name, number + 2)
+        self._part_bytes[at : at + len(data)] = data
+        starts, owners, checks, lasting = self._numbers
+        starts[number + 1] = self._parts
+        owners[number] = owner
+        lasting[number] = self.table.number(row.lasting)
+        checks[number] = -1 if settled else self.table.number(row.check)
+        self._count += 1
+        return number
+
+    def _add_points(self, some: tuple[tuple[float, int], ...]) -> int:
+        at = self._points
+        self._points = at + len(some)
+        if self._points > len(self.points):
+            self._grow("points", self._points)
+            self._grow("rests", self._points)
+        for place, (value, rest) in enumerate(some, at):
+            self._point_bytes[place] = value  # type: ignore[call-overload]
+            self._rest_bytes[place] = rest
+        return at
+
+    @property
+    def nbytes(self) -> int:
+        return sum(
+            a.nbytes for a in (self.starts, self.owners, self.checks, self.lasting, self.parts, self.points)
+        )
+
+
+@dataclass
+class FrozenRows:
+    """Rows as arrays, sorted by owner."""
+
+    starts: NDArray[np.int32]
+    parts: NDArray[Any]  # of PART
+    points: NDArray[np.float64]
+    rests: NDArray[np.int32]
+    owners: NDArray[np.int32]
+    checks: NDArray[np.int32]  # empty when no row has one
+    points_used: int = 0
+
+    def __len__(self) -> int:
+        return len(self.owners)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(
+            a.nbytes for a in (self.starts, self.parts, self.points, self.rests, self.owners, self.checks)
+        )

@@ -1,0 +1,134 @@
+"""The frozen table: rows, their dictionaries, and the pair grid over them.
+
+Nothing in a table changes but `owners`, where a removed filter's rows become -1. A table
+is built in small steps and swapped in whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidings.matching.columnar.asking import Checks
+from tidings.matching.columnar.freeze import ROWS_IN_STEP, Frozen
+from tidings.matching.columnar.geometry import Edges, Grid, find_edges, lay_out, make_grid
+from tidings.matching.columnar.rows import FrozenRows
+from tidings.matching.columnar.slots import Slot
+from tidings.matching.columnar.strings import Strings
+
+PRICE = 1e-5  # of one entry, in candidates an event: more replication costs memory and cache
+MOST_CELLS_A_ROW = 1024
+CELLS_A_ROW = 6  # cells of all pairs together, for each row
+LEAST_CELLS = 1 << 15
+
+
+@dataclass
+class Table:
+    rows: FrozenRows
+    slots: list[Slot]
+    strings: dict[int, Strings]
+    checks: Checks
+    edges: Edges | None = None  # None: without Numba there is no grid
+    grid: Grid | None = None
+    cell_at: NDArray[np.int32] = field(default_factory=lambda: np.zeros(2, np.int32))
+    entries: NDArray[np.int64] = field(default_factory=lambda: np.zeros((1, 2), np.int64))
+    expected: float = 0.0  # candidates an event, by the sample that it was built from
+    sampled: int = 0
+    removed: int = 0
+    plain: bool = False  # row r belongs to handle r, nothing is checked
+    many: bool = False  # some filter has more than one row
+    sorted_owners: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))  # as built
+
+    @property
+    def nbytes(self) -> int:
+        size = self.rows.nbytes + self.cell_at.nbytes + self.entries.nbytes
+        size += sum(s.texts.blob.nbytes + s.texts.offsets.nbytes for s in self.strings.values())
+        if self.edges is not None and self.grid is not None:
+            size += (
+                self.edges.edges.nbytes
+                + self.edges.shares.nbytes
+                + self.grid.lut.nbytes
+                + self.grid.pairs.nbytes
+            )
+        return size
+
+
+def make_table(
+    frozen: Frozen, slots: list[Slot], text: NDArray[np.uint8], sample: Any, *, indexed: bool
+) -> Generator[None, None, Table]:
+    """The table of frozen rows; `indexed` builds the grid (it needs Numba)."""
+    rows = frozen.rows
+    table = Table(rows, slots, frozen.strings, frozen.checks)
+    owners = rows.owners
+    table.sorted_owners = owners.copy()
+    table.many = bool(len(owners)) and bool((np.diff(owners) == 0).any())
+    table.plain = (
+        not table.many and not (rows.checks >= 0).any() and bool((owners == np.arange(len(owners))).all())
+    )
+    if not indexed:
+        return table
+    edges = yield from find_edges(rows, text, sample)
+    grid = make_grid(edges, len(rows), max(LEAST_CELLS, CELLS_A_ROW * len(rows)))
+    table.edges, table.grid = edges, grid
+    table.sampled = 0 if sample is None else len(sample)
+    yield
+    firsts, seconds = yield from _choose(table, text)
+    yield from _place(table, text, firsts, seconds)
+    return table
+
+
+def geometry_arguments(table: Table, text: NDArray[np.uint8]) -> tuple[Any, ...]:
+    """The arguments that all kernels of the grid begin with."""
+    rows, edges, grid = table.rows, table.edges, table.grid
+    assert edges is not None
+    assert grid is not None
+    return (
+        rows.starts, rows.parts, rows.points, rows.rests, text, edges.at, edges.edges, edges.shares_at,
+        edges.shares, grid.access, grid.lut_at, grid.lut, grid.first_at, grid.first,
+    )  # fmt: skip
+
+
+def _choose(table: Table, text: NDArray[np.uint8]) -> Generator[None, None, tuple[Any, Any]]:
+    from tidings.matching.columnar.grid_kernels import choose
+
+    assert table.edges is not None
+    assert table.grid is not None
+    count, accesses = len(table.rows), len(table.grid.sizes)
+    firsts, seconds = np.empty(count, np.uint8), np.empty(count, np.uint8)
+    used, alone = np.zeros((accesses, accesses), np.uint8), np.zeros(len(text), np.uint8)
+    common = geometry_arguments(table, text)
+    may_alone = np.ones(len(text), np.uint8)
+    for start in range(0, count, ROWS_IN_STEP):
+        table.expected += choose(
+            start, min(count, start + ROWS_IN_STEP), *common, may_alone, PRICE, MOST_CELLS_A_ROW,
+            firsts, seconds, used, alone,
+        )  # fmt: skip
+        yield
+    lay_out(table.grid, table.edges, used, alone)
+    return firsts, seconds
+
+
+def _place(
+    table: Table, text: NDArray[np.uint8], firsts: NDArray[np.uint8], seconds: NDArray[np.uint8]
+) -> Generator[None, None, None]:
+    from tidings.matching.columnar.grid_kernels import place
+
+    grid = table.grid
+    assert grid is not None
+    common = (*geometry_arguments(table, text), grid.sizes, grid.pairs, grid.singles, firsts, seconds)
+    cell_at = np.zeros(grid.cells + 2, np.int32)
+    count = len(table.rows)
+    for start in range(0, count, ROWS_IN_STEP):
+        place(False, start, min(count, start + ROWS_IN_STEP), *common, cell_at, table.entries)
+        yield
+    np.cumsum(cell_at, out=cell_at)
+    yield
+    table.cell_at = cell_at
+    table.entries = np.empty((int(cell_at[-1]) + 1, 2), np.int64)
+    for start in range(0, count, ROWS_IN_STEP):
+        place(True, start, min(count, start + ROWS_IN_STEP), *common, cell_at, table.entries)
+        yield

@@ -1,0 +1,506 @@
+"""Events to and from CloudEvents 1.0: structured (one JSON document) and binary (headers and body).
+
+Rules
+- `subject` carries the topic. Extensions and the members of a JSON `data` are attributes; a context
+  attribute wins over a member of the same name, which stays reachable as `data.NAME`.
+- A foreign event keeps its data as the payload, byte for byte (empty when it has none), and its
+  `datacontenttype` as the content type. So it goes out again as it came in.
+- An event of ours without a payload carries its attributes in `data`. Beside an opaque payload they
+  travel in the one JSON extension `tidings`, together with what CloudEvents has no place for:
+  lineage, lifetime, key, end, and the kinds that JSON or a header cannot tell (times, infinity).
+- Nothing is lost, since an event is written the foreign way only when reading that gives it back.
+- A subject that is no valid topic stays an attribute `subject`; the extension `topic`, whose name
+  belongs to our events, becomes `extension.topic`. Times are kept to the microsecond, in UTC.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from typing import Any, Literal, NamedTuple
+from urllib.parse import quote, unquote
+
+import msgspec
+
+from tidings.errors import EventError
+from tidings.model.event import FOREVER, Event, make_event
+from tidings.model.topic import check_topic
+from tidings.model.value import INT_MAX, INT_MIN, is_null
+
+STRUCTURED_TYPE = "application/cloudevents+json"
+OURS = "tidings"  # the extension that holds what CloudEvents has no place for
+UNTYPED = "tidings.event"  # CloudEvents wants a type; an event of ours may have none
+_ELSEWHERE = "extension"  # where the extension `topic` goes
+
+_CONTEXT = frozenset(
+    {"specversion", "id", "source", "type", "time", "subject", "dataschema", "datacontenttype"}
+)
+_TAKEN = _CONTEXT | {"topic"}  # members of `data` never become attributes under these names
+_EXTENSION = re.compile(r"[a-z0-9]+", re.ASCII)
+_JSON_TYPE = re.compile(
+    r"\s*[\w!#$&^.+-]+/(?:[\w!#$&^.+-]*\+)?json\s*(?:;.*)?", re.ASCII | re.IGNORECASE | re.DOTALL
+)
+_TEXT_TYPE = re.compile(
+    r"\s*(?:text/[\w.+-]+|[\w.+-]+/(?:[\w.-]+\+)?xml)\s*(?:;\s*charset=\"?utf-8\"?)?\s*",
+    re.ASCII | re.IGNORECASE,
+)
+_HEADER_SAFE = "".join(chr(c) for c in range(0x21, 0x7F) if chr(c) not in '"%')
+_INT32 = 2**31
+
+
+def to_mapping(event: Event) -> dict[str, Any]:
+    """The event as the members of a structured CloudEvent."""
+    document = msgspec.json.decode(to_structured(event))
+    assert isinstance(document, dict)
+    return document
+
+
+def to_structured(event: Event) -> bytes:
+    """The event as one JSON document, of the media type `STRUCTURED_TYPE`."""
+    document: bytes = _written(event, _STRUCTURED)
+    return document
+
+
+def to_binary(event: Event) -> tuple[dict[str, str], bytes]:
+    """The event as headers and a body."""
+    message: tuple[dict[str, str], bytes] = _written(event, _BINARY)
+    return message
+
+
+def from_mapping(document: Mapping[str, Any]) -> Event:
+    """An event from the members of a structured CloudEvent."""
+    try:
+        return from_structured(msgspec.json.encode(document))
+    except (TypeError, ValueError) as error:
+        raise EventError(f"the CloudEvent is no JSON: {error}") from None
+
+
+def from_structured(document: bytes | str) -> Event:
+    """An event from a JSON document."""
+    return _event(_read_document(document))
+
+
+def from_binary(headers: Mapping[str, str], body: bytes) -> Event:
+    """An event from headers (of any case) and a body."""
+    return _event(_read_message((headers, body)))
+
+
+class _Parts(NamedTuple):
+    """What both modes carry."""
+
+    context: dict[str, Any]  # context attributes and extensions
+    payload: bytes
+    content_type: str | None
+
+
+class _Mode(NamedTuple):
+    write: Callable[[_Parts], Any]
+    read: Callable[[Any], _Parts]
+    textual: bool  # context attributes lose their kind: headers are text
+
+
+# Writing
+
+
+def _written(event: Event, mode: _Mode) -> Any:
+    """The foreign way if that reads back, else ours."""
+    if event.payload is None:
+        return mode.write(_own_attributes(event))
+    for extensions in _foreign_extensions(event):
+        kinds = _lost_kinds(extensions) if mode.textual else {}
+        context = _context(event, _meta(event) | ({"extensions": kinds} if kinds else {})) | extensions
+        written = mode.write(_Parts(context, event.payload, event.content_type))
+        if _reads_back(event, mode.read(written)):
+            return written
+    marked, kinds = _marked(event.attributes)
+    meta = _meta(event) | {"form": "payload", "attributes": marked} | ({"kinds": kinds} if kinds else {})
+    return mode.write(_Parts(_context(event, meta), event.payload, event.content_type))
+
+
+def _own_attributes(event: Event) -> _Parts:
+    marked, kinds = _marked(event.attributes)
+    meta = _meta(event) | {"form": "attributes"} | ({"kinds": kinds} if kinds else {})
+    if event.content_type is not None:
+        meta["content_type"] = event.content_type
+    return _Parts(_context(event, meta), msgspec.json.encode(marked), "application/json")
+
+
+def _meta(event: Event) -> dict[str, Any]:
+    """What CloudEvents has no place for."""
+    meta: dict[str, Any] = {}
+    if len(event.type) != 1 or not event.type[0]:
+        meta["lineage"] = list(event.type)
+    if event.lifetime:
+        meta["lifetime"] = "forever" if event.lifetime == FOREVER else event.lifetime
+    if event.key is not None:
+        meta["key"] = event.key
+    if event.expires is not None:
+        meta["expires"] = "forever" if event.expires == FOREVER else event.expires
+    return meta
+
+
+def _context(event: Event, meta: dict[str, Any]) -> dict[str, Any]:
+    context: dict[str, Any] = {"specversion": "1.0", "id": event.id, "source": event.source}
+    context["type"] = (event.type[0] if event.type else "") or UNTYPED
+    if event.time is not None:
+        context["time"] = event.time.isoformat().replace("+00:00", "Z")
+    if event.topic is not None:
+        context["subject"] = event.topic
+    if meta:
+        context[OURS] = msgspec.json.encode(meta).decode()
+    return context
+
+
+def _foreign_extensions(event: Event) -> Iterator[dict[str, Any]]:
+    """Which attributes may have been extensions: those that are no members of the data, or hide one."""
+    members = _members(event.payload or b"", event.content_type)
+    shadowed = event.attributes.get("data")
+    hidden = set(shadowed) if isinstance(shadowed, dict) and shadowed.keys() <= members.keys() else set()
+    for hiding in (hidden, set()) if hidden else (set(),):
+        rest = {name: v for name, v in event.attributes.items() if name not in members or name in hiding}
+        if hiding:
+            rest.pop("data", None)
+        if isinstance(rest.get(_ELSEWHERE), dict):
+            rest |= rest.pop(_ELSEWHERE)
+        if all(_can_be_extension(name, value) for name, value in rest.items()):
+            yield rest
+
+
+def _can_be_extension(name: str, value: Any) -> bool:
+    return bool(_EXTENSION.fullmatch(name)) and name not in _NEVER_EXTENSIONS and _is_simple(value)
+
+
+_NEVER_EXTENSIONS = _CONTEXT - {"subject", "dataschema"} | {"data"}
+
+
+def _is_simple(value: Any) -> bool:
+    """A value of CloudEvents' own types, as JSON shows them."""
+    return type(value) in (bool, str) or (type(value) is int and -_INT32 <= value < _INT32)
+
+
+def _lost_kinds(extensions: dict[str, Any]) -> dict[str, str]:
+    """Headers are text: what kind the others were."""
+    return {name: type(value).__name__ for name, value in extensions.items() if type(value) is not str}
+
+
+def _reads_back(event: Event, parts: _Parts) -> bool:
+    try:
+        read = _event(parts)
+    except EventError:  # its data has more members than attributes may be, say
+        return False
+    return read == event and _same(read.attributes, event.attributes)
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Equal and of the same types: True is not 1, and 1 is not 1.0."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(_same(value, other[name]) for name, value in one.items())
+    return bool(one == other)
+
+
+def _document(parts: _Parts) -> bytes:
+    document = dict(parts.context)
+    if parts.content_type is not None:
+        document["datacontenttype"] = parts.content_type
+    if parts.payload:
+        document |= _data(parts.payload, parts.content_type)
+    return msgspec.json.encode(document)
+
+
+def _data(payload: bytes, content_type: str | None) -> dict[str, Any]:
+    """JSON and text as they are where they can be, else base64."""
+    if _is_json(content_type):
+        # A lone null would read as no data, and white space around the value would be lost.
+        if payload == payload.strip(b" \t\r\n") and _parsed(payload) not in (None, _NOT_JSON):
+            return {"data": msgspec.Raw(payload)}
+    elif content_type is not None and _TEXT_TYPE.fullmatch(content_type):
+        text = _text(payload)
+        if text is not None:
+            return {"data": text}
+    return {"data_base64": base64.b64encode(payload).decode()}
+
+
+def _text(payload: bytes) -> str | None:
+    """The payload as text; None when it is not the text that it claims to be."""
+    try:
+        return payload.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _message(parts: _Parts) -> tuple[dict[str, str], bytes]:
+    headers = {f"ce-{name}": quote(_header_text(v), safe=_HEADER_SAFE) for name, v in parts.context.items()}
+    if parts.content_type is not None:
+        headers["content-type"] = parts.content_type
+    return headers, parts.payload
+
+
+def _header_text(value: Any) -> str:
+    if type(value) is bool:
+        return "true" if value else "false"
+    return str(value)
+
+
+# Reading
+
+
+def _read_document(document: bytes | str) -> _Parts:
+    try:
+        raw = msgspec.json.decode(document, type=dict[str, msgspec.Raw])
+        context = {name: msgspec.json.decode(value) for name, value in raw.items() if name != "data"}
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise EventError(f"the CloudEvent is no JSON object: {error}") from None
+    context = {name: value for name, value in context.items() if value is not None}
+    content_type = context.pop("datacontenttype", None)
+    if not isinstance(content_type, str | None):
+        raise EventError("datacontenttype is no string")
+    encoded = context.pop("data_base64", None)
+    data = raw.get("data")
+    if encoded is not None and data is not None:
+        raise EventError("the CloudEvent has both data and data_base64", hint="give one of them")
+    if encoded is not None:
+        return _Parts(context, _unbase64(encoded), content_type)
+    payload = b"" if data is None or bytes(data) == b"null" else bytes(data)
+    if payload.startswith(b'"') and not _is_json(content_type):
+        payload = msgspec.json.decode(payload, type=str).encode()
+    return _Parts(context, payload, content_type)
+
+
+def _unbase64(encoded: Any) -> bytes:
+    try:
+        return base64.b64decode(encoded, validate=True)
+    except (binascii.Error, TypeError, ValueError):
+        raise EventError("data_base64 is not base64 text") from None
+
+
+def _read_message(message: tuple[Mapping[str, str], bytes]) -> _Parts:
+    headers, body = message
+    context: dict[str, Any] = {}
+    content_type = None
+    for name, value in headers.items():
+        folded = name.lower()
+        if folded == "content-type":
+            content_type = value
+        elif folded.startswith("ce-"):
+            context[folded.removeprefix("ce-")] = _unquoted(folded, value)
+    return _Parts(context, bytes(body), content_type)
+
+
+def _unquoted(name: str, value: str) -> str:
+    try:
+        return unquote(value, errors="strict")
+    except UnicodeDecodeError:
+        raise EventError(f"header {name} holds percent signs that are no UTF-8") from None
+
+
+_STRUCTURED = _Mode(_document, _read_document, textual=False)
+_BINARY = _Mode(_message, _read_message, textual=True)
+
+
+def _event(parts: _Parts) -> Event:
+    context = dict(parts.context)
+    if context.pop("specversion", None) != "1.0":
+        raise EventError(
+            "this is no CloudEvent of version 1.0", hint="its member `specversion` must be '1.0'"
+        )
+    id, source, type = (_text(context.pop(name, None), name) for name in ("id", "source", "type"))
+    time = context.pop("time", None)
+    meta = _read_meta(context)
+    topic = _topic(context)
+    own = "form" in meta
+    return make_event(
+        _own(meta, parts.payload) if own else _foreign(context, meta, parts),
+        source=source,
+        id=id,
+        topic=topic,
+        type=tuple(meta.get("lineage", (type,))),
+        time=None if time is None else _moment(time),
+        payload=None if meta.get("form") == "attributes" else parts.payload,
+        content_type=meta.get("content_type") if meta.get("form") == "attributes" else parts.content_type,
+        lifetime=_seconds(meta.get("lifetime", 0.0)),
+        key=meta.get("key"),
+        expires=_seconds(meta["expires"]) if "expires" in meta else None,
+    )
+
+
+def _text(value: Any, name: str) -> str:
+    if not isinstance(value, str) or not value:
+        raise EventError(
+            f"the CloudEvent has no {name}", hint="id, source, type and specversion are required"
+        )
+    return value
+
+
+def _moment(text: Any) -> datetime:
+    try:
+        moment = msgspec.convert(text, datetime)
+    except msgspec.ValidationError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise EventError(
+            f"the CloudEvent's time is {text!r}", hint="write it as RFC 3339: 2026-01-31T12:00:00Z"
+        )
+    return moment
+
+
+class _Meta(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """The extension `tidings`."""
+
+    form: Literal["attributes", "payload"] | None = None  # None: a foreign event
+    attributes: dict[str, Any] | None = None
+    kinds: dict[str, Literal["time", "inf", "-inf"]] | None = None
+    extensions: dict[str, Literal["int", "bool"]] | None = None
+    lineage: tuple[str, ...] | None = None
+    lifetime: float | Literal["forever"] | None = None
+    key: str | None = None
+    expires: float | Literal["forever"] | None = None
+    content_type: str | None = None
+
+
+def _read_meta(context: dict[str, Any]) -> dict[str, Any]:
+    """What our extension says; an extension of that name that we did not write stays one."""
+    written = context.get(OURS)
+    if not isinstance(written, str):
+        return {}
+    try:
+        known = msgspec.json.decode(written, type=_Meta)
+    except msgspec.DecodeError:
+        return {}
+    del context[OURS]
+    return {name: value for name, value in msgspec.structs.asdict(known).items() if value is not None}
+
+
+def _seconds(value: float | str) -> float:
+    return FOREVER if value == "forever" else float(value)
+
+
+def _topic(context: dict[str, Any]) -> str | None:
+    """The subject, when it can be a topic; what cannot stays in the context."""
+    subject = context.get("subject")
+    try:
+        topic = check_topic(subject) if isinstance(subject, str) else None
+    except EventError:
+        return None
+    context.pop("subject", None)
+    return topic
+
+
+def _foreign(extensions: dict[str, Any], meta: dict[str, Any], parts: _Parts) -> dict[str, Any]:
+    """Members and extensions in one mapping; members whose names are taken go under `data`."""
+    kinds = meta.get("extensions", {})
+    extensions = {name: _extension(name, value, kinds.get(name)) for name, value in extensions.items()}
+    members = _members(parts.payload, parts.content_type)
+    if "topic" in extensions:
+        if _ELSEWHERE in extensions:
+            raise EventError(f"the extensions topic and {_ELSEWHERE} cannot stand beside one another")
+        extensions[_ELSEWHERE] = {"topic": extensions.pop("topic")}
+    taken = _TAKEN | extensions.keys()
+    attributes = {name: value for name, value in members.items() if name not in taken}
+    shadowed = {name: value for name, value in members.items() if name in taken}
+    if shadowed:
+        if "data" in attributes:
+            shadowed["data"] = attributes.pop("data")
+        attributes["data"] = shadowed
+    return attributes | extensions
+
+
+def _extension(name: str, value: Any, kind: str | None) -> Any:
+    if not _EXTENSION.fullmatch(name) or name == "data":
+        raise EventError(
+            f"{name!r} cannot be the name of an extension", hint="a-z and 0-9 only, and not `data`"
+        )
+    if isinstance(value, (dict, list)):
+        raise EventError(f"extension {name!r} is no plain value", hint="lists and objects belong in the data")
+    if kind == "bool":
+        return value == "true"
+    if kind == "int" and not re.fullmatch(r"-?[0-9]{1,10}", value):
+        raise EventError(f"extension {name!r} is said to be an integer, and is {value!r}")
+    return value if kind is None else int(value)
+
+
+_NOT_JSON = object()
+
+
+def _parsed(payload: bytes) -> Any:
+    try:
+        return msgspec.json.decode(payload)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return _NOT_JSON
+
+
+def _is_json(content_type: str | None) -> bool:
+    return content_type is None or _JSON_TYPE.fullmatch(content_type) is not None
+
+
+def _members(payload: bytes, content_type: str | None) -> dict[str, Any]:
+    """The members of a JSON object that can be attributes."""
+    data = _parsed(payload) if payload and _is_json(content_type) else None
+    return _values(data) if isinstance(data, dict) else {}
+
+
+def _values(members: Mapping[str, Any]) -> dict[str, Any]:
+    kept: dict[str, Any] = {}
+    for name, value in members.items():
+        if isinstance(value, dict):
+            kept[name] = _values(value)
+        elif _is_attribute(value):
+            kept[name] = value
+    return {name: value for name, value in kept.items() if name}
+
+
+def _is_attribute(value: Any) -> bool:
+    if type(value) is int:
+        return INT_MIN <= value <= INT_MAX
+    return type(value) in (bool, float, str)
+
+
+# Kinds that JSON cannot tell
+
+
+def _marked(attributes: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """The attributes as JSON, and by dotted name what was more than JSON shows."""
+    kinds: dict[str, str] = {}
+    return _mark(attributes, "", kinds), kinds
+
+
+def _mark(attributes: Mapping[str, Any], prefix: str, kinds: dict[str, str]) -> dict[str, Any]:
+    tree: dict[str, Any] = {}
+    for name, value in attributes.items():
+        path = prefix + name
+        if isinstance(value, dict):
+            tree[name] = _mark(value, path + ".", kinds)
+        elif isinstance(value, datetime):
+            tree[name] = value.isoformat().replace("+00:00", "Z")
+            kinds[path] = "time"
+        elif isinstance(value, float) and math.isinf(value):
+            tree[name] = None
+            kinds[path] = "inf" if value > 0 else "-inf"
+        else:
+            tree[name] = None if is_null(value) else value
+    return tree
+
+
+def _own(meta: dict[str, Any], payload: bytes) -> dict[str, Any]:
+    """The attributes of an event that we wrote."""
+    tree = _parsed(payload) if meta["form"] == "attributes" else meta.get("attributes", {})
+    if not isinstance(tree, dict):
+        raise EventError("the attributes of an event of ours are no JSON object")
+    return dict(_unmark(tree, "", meta.get("kinds", {})))
+
+
+def _unmark(tree: Mapping[str, Any], prefix: str, kinds: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
+    for name, value in tree.items():
+        path = prefix + name
+        kind = kinds.get(path)
+        if isinstance(value, dict):
+            yield name, dict(_unmark(value, path + ".", kinds))
+        elif kind == "time":
+            yield name, _moment(value)
+        else:
+            yield name, value if kind is None else float(kind)

@@ -1,0 +1,1 @@
+"""Where a subscription lives: one file per policy."""

@@ -1,0 +1,486 @@
+"""The client: what the application asks, as messages to its broker. A state machine like the node.
+
+Rules
+- The client numbers what it publishes, per source; its own event ids are `<incarnation>-<sequence>`.
+  So a publish that is sent again after a broken link is the same event to the broker.
+- At most `IN_FLIGHT` publishes are unacknowledged; the rest wait here, in order.
+- Taking the next notification commits the previous one.
+- While there is no link everything waits. When it is back, what was open is opened again under
+  its name and with its token, and what was not acknowledged is published again, in order.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from enum import StrEnum
+from random import Random
+from typing import Any
+
+import msgspec
+
+from tidings.errors import SettingsError
+from tidings.history.schema import OK, REFUSED, UNKNOWN, Outcome, Row, ntfy_row, pub_row, sub_row, usub_row
+from tidings.model.filter import Filter
+from tidings.model.subscription import SubscriptionId
+from tidings.protocol import inputs as ins
+from tidings.protocol import messages as msg
+from tidings.protocol.effects import (
+    Answer,
+    Counted,
+    Effect,
+    Ended,
+    Failed,
+    Notify,
+    Opened,
+    Receipt,
+    Record,
+    Send,
+)
+from tidings.protocol.listening import Listening, Phase, Taken
+
+IN_FLIGHT = 1024  # unacknowledged publishes at most; more keeps a slow disk busy and costs memory
+OVER = ("closed", "the subscription has ended")
+
+
+class Link(StrEnum):
+    """Where the link to the broker stands."""
+
+    DOWN = "down"  # none; `LinkUp` ends it
+    GREETING = "greeting"  # said hello; the broker's welcome ends it
+    UP = "up"  # usable; `LinkDown` ends it
+
+
+class _Publishing:
+    """A publish that is not acknowledged yet."""
+
+    __slots__ = ("call", "event", "issued", "message", "sequence")
+
+    def __init__(self, message: msg.Publish, issued: float) -> None:
+        self.call = message.call
+        self.event = message.event
+        self.sequence = message.sequence
+        self.message = message
+        self.issued = issued
+
+
+class Client:
+    """One subscriber and publisher. Nothing but `handle` changes it."""
+
+    def __init__(
+        self,
+        name: str,
+        broker: str,
+        *,
+        rng: Random,
+        incarnation: str | None = None,
+        recording: bool = False,
+    ) -> None:
+        self.name = name
+        self.broker = broker
+        self.incarnation = incarnation or f"{rng.getrandbits(48):012x}"
+        self._rng = rng
+        self._recording = recording
+        self._link = Link.DOWN
+        self._out: list[Effect] = []
+        self._sequences: dict[str, int] = {}  # by source
+        self._in_flight: dict[int, _Publishing] = {}  # by call, in order
+        self._line: deque[_Publishing] = deque()
+        self._listenings: dict[int, Listening] = {}  # by ref
+        self._last_ref = 0
+        self._advertised_filters: dict[str, Filter] = {}  # by name
+        self._advertising: set[int] = set()  # calls that the broker has not answered
+        self._handlers: dict[type, Callable[[Any, float], None]] = {
+            ins.Received: self._receive,
+            ins.LinkUp: self._link_up,
+            ins.LinkDown: self._link_down,
+            ins.ClientPublish: self._publish,
+            ins.ClientSubscribe: self._subscribe,
+            ins.ClientTake: self._take,
+            ins.ClientCancel: self._cancel,
+            ins.ClientAck: self._ack,
+            ins.ClientNack: self._nack,
+            ins.ClientLeave: self._leave,
+            ins.ClientAdvertise: self._advertise,
+            ins.ClientUnadvertise: self._unadvertise,
+            msg.Welcome: self._welcome,
+            msg.Published: self._published,
+            msg.Subscribed: self._subscribed,
+            msg.Unsubscribed: self._unsubscribed,
+            msg.Deliver: self._deliver,
+            msg.Silence: self._silence,
+            msg.Lost: self._lost,
+            msg.Refused: self._refused,
+            msg.Closed: self._closed,
+            msg.Advertised: self._advertised,
+        }
+
+    # -- the door ------------------------------------------------------------------------
+
+    def handle(self, input: ins.Input, now: float) -> list[Effect]:
+        handler = self._handlers.get(type(input))
+        if handler is None:
+            raise SettingsError(f"a client takes no {type(input).__name__}", hint="hand it to a node")
+        handler(input, now)
+        effects = self._out.copy()
+        self._out.clear()
+        return effects
+
+    def next_deadline(self) -> float | None:
+        return None
+
+    def check(self) -> None:
+        assert not self._out, "no effect is left behind"
+        assert len(self._in_flight) <= IN_FLIGHT, "publishes in flight are bounded"
+        for listening in self._listenings.values():
+            listening.check()
+
+    def _receive(self, input: ins.Received, now: float) -> None:
+        handler = self._handlers.get(type(input.message))
+        if handler is not None and self._link is not Link.DOWN:
+            handler(input.message, now)
+
+    # -- the link ------------------------------------------------------------------------
+
+    def _link_up(self, input: ins.LinkUp, now: float) -> None:
+        self._link = Link.GREETING
+        self._out.append(Send(self.broker, msg.Hello(self.name, self.incarnation)))
+
+    def _welcome(self, message: msg.Welcome, now: float) -> None:
+        self._link = Link.UP
+        self._advertise_again()
+        for listening in self._listenings.values():
+            if listening.phase is not Phase.ENDED:
+                self._open(listening)
+        for publishing in self._in_flight.values():
+            self._send(publishing.message)
+        self._send_line()
+
+    def _link_down(self, input: ins.LinkDown, now: float) -> None:
+        self._link = Link.DOWN
+        for publishing in self._in_flight.values():
+            self._record_publish(publishing, UNKNOWN)
+        for listening in list(self._listenings.values()):
+            listening.forget_link()
+            if listening.phase is Phase.LEAVING and not listening.must_end:
+                self._over(listening, now)
+
+    def _send(self, message: msg.Message) -> None:
+        if self._link is Link.UP:
+            self._out.append(Send(self.broker, message))
+
+    # -- advertising ---------------------------------------------------------------------
+
+    def _advertise(self, input: ins.ClientAdvertise, now: float) -> None:
+        self._advertised_filters[input.name] = input.filter
+        self._advertising.add(input.call)
+        self._send(msg.Advertise(input.call, input.name, input.filter))
+
+    def _unadvertise(self, input: ins.ClientUnadvertise, now: float) -> None:
+        if self._advertised_filters.pop(input.name, None) is None or self._link is not Link.UP:
+            self._out.append(Answer(input.call))
+            return
+        self._advertising.add(input.call)
+        self._send(msg.Unadvertise(input.call, input.name))
+
+    def _advertised(self, message: msg.Advertised, now: float) -> None:
+        if message.call in self._advertising:
+            self._advertising.remove(message.call)
+            self._out.append(Answer(message.call))
+
+    def _advertise_again(self) -> None:
+        """On a new link: the broker forgot what was said on the old one."""
+        calls = sorted(self._advertising)
+        self._advertising.clear()
+        for name, filter in self._advertised_filters.items():
+            self._send(msg.Advertise(0, name, filter))
+        self._out.extend(Answer(call) for call in calls)
+
+    # -- publishing ----------------------------------------------------------------------
+
+    def _publish(self, input: ins.ClientPublish, now: float) -> None:
+        event = input.event
+        sequence = self._sequences[event.source] = self._sequences.get(event.source, 0) + 1
+        if input.number:
+            event = msgspec.structs.replace(event, id=f"{self.incarnation}-{sequence}")
+        self._line.append(_Publishing(msg.Publish(input.call, event, sequence, input.mode), now))
+        self._send_line()
+
+    def _send_line(self) -> None:
+        while self._line and self._link is Link.UP and len(self._in_flight) < IN_FLIGHT:
+            publishing = self._line.popleft()
+            self._in_flight[publishing.call] = publishing
+            self._out.append(Send(self.broker, publishing.message))
+
+    def _published(self, message: msg.Published, now: float) -> None:
+        publishing = self._in_flight.pop(message.call, None)
+        if publishing is None:
+            return
+        event = publishing.event
+        self._record_publish(publishing, OK)
+        self._out.append(Answer(message.call, Receipt(event.source, event.id, message.position)))
+        self._send_line()
+
+    def _record_publish(self, publishing: _Publishing, outcome: Outcome) -> None:
+        if self._recording:
+            row = pub_row(
+                publishing.issued,
+                self.name,
+                publishing.event,
+                sequence=publishing.sequence,
+                outcome=outcome,
+                broker=self.broker,
+            )
+            self._out.append(Record(row))
+
+    # -- subscribing ---------------------------------------------------------------------
+
+    def _subscribe(self, input: ins.ClientSubscribe, now: float) -> None:
+        self._last_ref += 1
+        name = input.name or input.options.group or f"~{self._rng.getrandbits(64):016x}"
+        listening = Listening(
+            self._last_ref,
+            input.call,
+            SubscriptionId(self.name, name),
+            input.filter,
+            input.options,
+            named=input.name is not None or input.options.group is not None,
+            window=input.window,
+            auto=input.auto,
+            after=input.after,
+        )
+        self._listenings[listening.ref] = listening
+        self._open(listening)
+
+    def _open(self, listening: Listening) -> None:
+        """Ask for it, or ask again on a new link. One that is to be ended must be opened to be ended."""
+        if self._link is not Link.UP:
+            return
+        listening.granted = (
+            0 if listening.phase is Phase.LEAVING else listening.window + len(listening.waiting)
+        )
+        call = -listening.ref if listening.call is None else listening.call
+        self._send(
+            msg.Subscribe(
+                call,
+                listening.ref,
+                listening.id.name,
+                listening.filter,
+                listening.options,
+                listening.named,
+                listening.after,
+                listening.granted,
+            )
+        )
+        if listening.phase is Phase.LEAVING:
+            self._send(msg.Unsubscribe(call, listening.ref, end=True))
+
+    def _subscribed(self, message: msg.Subscribed, now: float) -> None:
+        listening = self._listenings.get(message.ref)
+        if listening is None or not listening.step("Subscribed"):
+            return
+        listening.id = SubscriptionId(message.subscriber, message.name)
+        if listening.call is not None:
+            call, listening.call = listening.call, None
+            self._record_subscribe(listening, now, OK)
+            self._out.append(Answer(call, Opened(listening.ref, listening.id, message.resumed)))
+        if listening.phase is Phase.OPEN:
+            self._hand_over(listening, now)
+
+    def _record_subscribe(self, listening: Listening, now: float, outcome: Outcome) -> None:
+        if self._recording:
+            row = sub_row(now, self.name, listening.id, listening.filter, outcome=outcome, broker=self.broker)
+            self._out.append(Record(row))
+
+    # -- hearing -------------------------------------------------------------------------
+
+    def _take(self, input: ins.ClientTake, now: float) -> None:
+        listening = self._listenings.get(input.ref)
+        if listening is None or listening.phase in (Phase.LEAVING, Phase.ENDED):
+            ending = listening.ending if listening is not None and listening.ending else OVER
+            self._out.append(Failed(input.call, *ending))
+            return
+        self._commit(listening, None)
+        listening.waiting.append(input.call)
+        self._hand_over(listening, now)
+
+    def _deliver(self, message: msg.Deliver, now: float) -> None:
+        listening = self._listenings.get(message.ref)
+        if listening is None or not listening.hears:
+            return
+        listening.granted -= 1
+        if listening.was_committed(message):
+            self._send(msg.Ack(message.ref, (message.tag,)))
+        elif not listening.held_again(message):
+            listening.buffer.append(message)
+        self._hand_over(listening, now)
+
+    def _hand_over(self, listening: Listening, now: float) -> None:
+        """Give what arrived to whoever waits, and ask for more."""
+        if listening.phase is not Phase.OPENING:
+            while listening.buffer and (listening.waiting or listening.auto):
+                call = None if listening.auto else listening.waiting.popleft()
+                self._notify(listening, listening.buffer.popleft(), call, now)
+        amount = listening.shortage() if listening.phase is not Phase.LEAVING else 0
+        if amount and (listening.window == 0 or listening.granted < max(1, listening.window // 2)):
+            listening.granted += amount
+            self._send(msg.Credit(listening.ref, amount))
+
+    def _notify(self, listening: Listening, deliver: msg.Deliver, call: int | None, now: float) -> None:
+        listening.taken.append(Taken(deliver, call))
+        notification = listening.notification(deliver)
+        self._out.append(Notify(listening.ref, notification, deliver.tag, call))
+        if self._recording:
+            row = ntfy_row(
+                now,
+                self.name,
+                listening.id,
+                deliver.event,
+                position=deliver.position,
+                redelivery=deliver.again,
+                broker=self.broker,
+            )
+            self._out.append(Record(row))
+        if listening.auto:
+            self._commit(listening, None)
+
+    def _silence(self, message: msg.Silence, now: float) -> None:
+        listening = self._listenings.get(message.ref)
+        if listening is not None:
+            listening.hear_silence(message.position)
+
+    def _lost(self, message: msg.Lost, now: float) -> None:
+        if message.ref in self._listenings:
+            self._out.append(Counted(message.ref, message.counts))
+
+    def _cancel(self, input: ins.ClientCancel, now: float) -> None:
+        if input.ref is None:
+            self._cancel_subscribe(input.call, now)
+            return
+        listening = self._listenings.get(input.ref)
+        if listening is None:
+            return
+        if input.call in listening.waiting:
+            listening.waiting.remove(input.call)
+        elif listening.phase is Phase.OPEN:
+            self._put_back(listening, input.call)
+        if listening.phase is Phase.OPEN:
+            self._hand_over(listening, now)
+
+    def _put_back(self, listening: Listening, call: int) -> None:
+        """The application was cancelled before it saw what was handed over."""
+        deliver = listening.untake(call)
+        if deliver is None:
+            return
+        if listening.options.group is None:
+            listening.buffer.appendleft(msgspec.structs.replace(deliver, again=True))
+        else:  # another member may be waiting for it
+            self._send(msg.Nack(listening.ref, (deliver.tag,), counted=False))
+
+    def _cancel_subscribe(self, call: int, now: float) -> None:
+        for listening in list(self._listenings.values()):
+            if listening.call == call:
+                listening.call = None
+                self._stop(listening, call, end=False, now=now)
+
+    # -- committing and leaving ------------------------------------------------------------
+
+    def _ack(self, input: ins.ClientAck, now: float) -> None:
+        listening = self._listenings.get(input.ref)
+        if listening is not None:
+            self._commit(listening, input.tag)
+
+    def _commit(self, listening: Listening, tag: int | None) -> None:
+        tags = listening.commit(tag) if listening.taken else ()
+        if tags:
+            self._send(msg.Ack(listening.ref, tags))
+
+    def _nack(self, input: ins.ClientNack, now: float) -> None:
+        listening = self._listenings.get(input.ref)
+        tags = () if listening is None else listening.give_back(input.tag)
+        if tags:
+            self._send(msg.Nack(input.ref, tags))
+
+    def _leave(self, input: ins.ClientLeave, now: float) -> None:
+        listening = self._listenings.get(input.ref)
+        if listening is None or listening.phase is Phase.ENDED:
+            self._listenings.pop(input.ref, None)
+            self._out.append(Answer(input.call))
+            return
+        if input.commit:
+            self._commit(listening, None)
+        listening.leaving_calls.append(input.call)
+        self._stop(listening, input.call, end=input.end, now=now)
+
+    def _stop(self, listening: Listening, call: int, *, end: bool, now: float) -> None:
+        """Ask the broker to stop, once; nothing more is handed over."""
+        if listening.phase is Phase.LEAVING:
+            return
+        listening.step("leave")
+        listening.must_end = end and listening.options.durable
+        self._fail_waiting(listening, OVER)
+        if self._link is Link.UP:
+            ends = end or not listening.options.durable
+            self._send(msg.Unsubscribe(call, listening.ref, ends, takes_rest=listening.auto))
+        elif not listening.must_end:
+            self._over(listening, now)
+
+    def _unsubscribed(self, message: msg.Unsubscribed, now: float) -> None:
+        listening = self._listenings.get(message.ref)
+        if listening is not None and listening.phase is Phase.LEAVING:
+            self._over(listening, now)
+
+    def _over(self, listening: Listening, now: float) -> None:
+        """It has ended, or is detached, as the application wanted."""
+        listening.step("Unsubscribed")
+        self._record_leave(listening, now)
+        del self._listenings[listening.ref]
+        for call in listening.leaving_calls:
+            self._out.append(Answer(call))
+
+    def _closed(self, message: msg.Closed, now: float) -> None:
+        listening = self._listenings.get(message.ref)
+        if listening is None:
+            return
+        if listening.phase is Phase.LEAVING:
+            self._over(listening, now)
+        elif listening.step("Closed"):
+            self._broken(listening, message.code, message.reason, now)
+
+    def _refused(self, message: msg.Refused, now: float) -> None:
+        publishing = self._in_flight.pop(message.call, None)
+        if publishing is not None:
+            self._record_publish(publishing, REFUSED)
+            self._out.append(Failed(message.call, message.code, message.reason))
+            self._send_line()
+            return
+        for listening in list(self._listenings.values()):
+            if listening.phase is Phase.LEAVING and message.call in (
+                *listening.leaving_calls,
+                -listening.ref,
+            ):
+                self._over(listening, now)
+            elif listening.call == message.call:
+                self._record_subscribe(listening, now, REFUSED)
+                del self._listenings[listening.ref]
+                self._out.append(Failed(message.call, message.code, message.reason))
+            elif message.call == -listening.ref and listening.step("Refused"):
+                self._broken(listening, message.code, message.reason, now)
+
+    def _broken(self, listening: Listening, code: str, reason: str, now: float) -> None:
+        """The broker ended it; whoever takes from it is told why."""
+        listening.ending = (code, reason)
+        listening.buffer.clear()
+        self._record_leave(listening, now)
+        self._fail_waiting(listening, listening.ending)
+        self._out.append(Ended(listening.ref, code, reason))
+
+    def _fail_waiting(self, listening: Listening, ending: tuple[str, str]) -> None:
+        while listening.waiting:
+            self._out.append(Failed(listening.waiting.popleft(), *ending))
+
+    def _record_leave(self, listening: Listening, now: float) -> None:
+        if self._recording:
+            detach = listening.options.durable and not listening.must_end and listening.ending is None
+            row: Row = usub_row(now, self.name, listening.id, detach=detach, broker=self.broker)
+            self._out.append(Record(row))

@@ -1,0 +1,25 @@
+"""Nodes that are put together from the strategies of this room."""
+
+from __future__ import annotations
+
+from random import Random
+
+from tidings.matching.matcher import Matcher
+from tidings.matching.small import SmallMatcher
+from tidings.protocol.delivery.exactly_once import ExactlyOnce
+from tidings.protocol.delivery.settings import DeliverySettings
+from tidings.protocol.node import Node
+
+
+def intermediary(
+    name: str,
+    *,
+    rng: Random,
+    stable: bool = False,
+    recording: bool = False,
+    matcher: Matcher | None = None,
+    settings: DeliverySettings | None = None,
+) -> Node:
+    """The intermediary of Baldoni et al. 2002, section 5.2: one broker, every client, no network."""
+    delivery = ExactlyOnce(matcher or SmallMatcher(), settings)
+    return Node(name, delivery=delivery, rng=rng, stable=stable, recording=recording)

@@ -1,0 +1,405 @@
+"""From the live way into queues, from queues to members, and what members say.
+
+Rules
+- A queue is bounded. When it is full, a durable subscription spills to the log (`Reader`), and
+  a transient one follows its policy; whatever is lost is counted under the policy's name.
+- An item goes to one member that has credit; members of a group take turns.
+- What a member gives back, or had when it left, goes to the front of the queue, in order. After
+  `max_deliveries` attempts it goes to dead letters instead.
+- Policy `block`: the item waits outside the queue, and its publisher waits with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from tidings.history.schema import dead_row, drop_row
+from tidings.language.evaluate import accepts
+from tidings.model.event import Event
+from tidings.model.filter import Filter
+from tidings.model.subscription import Policy, Position
+from tidings.protocol.delivery.arrival import Arrival
+from tidings.protocol.delivery.dead import DeadLetters, item_of
+from tidings.protocol.delivery.held import Held, Member, Phase
+from tidings.protocol.delivery.item import Item
+from tidings.protocol.delivery.ledger import Ledger
+from tidings.protocol.delivery.settings import DeliverySettings
+from tidings.protocol.effects import Record
+from tidings.protocol.messages import Deliver, Lost
+from tidings.protocol.slots import Ports
+
+SLOW = "its queue was full and its policy is `disconnect`"
+
+
+class Hooks(Protocol):
+    """What the courier asks of the strategy that owns it."""
+
+    def read(self, held: Held, now: float) -> None:
+        """There is room: read on in the log."""
+
+    def unblocked(self, arrival: Arrival, now: float) -> None:
+        """No subscription blocks this publish any longer."""
+
+    def close(self, held: Held, code: str, reason: str, now: float) -> None:
+        """End the subscription and tell its members why."""
+
+    def touched(self, held: Held, now: float) -> None:
+        """Its progress changed, or the figures of what it lost."""
+
+    def dead_letter_subscribers(self, held: Held) -> list[Held]:
+        """Who hears the dead letters of this subscription."""
+
+
+class Courier:
+    def __init__(
+        self, ports: Ports, settings: DeliverySettings, ledger: Ledger, dead: DeadLetters, hooks: Hooks
+    ) -> None:
+        self._ports = ports
+        self._settings = settings
+        self._ledger = ledger
+        self._dead = dead
+        self._hooks = hooks
+        self._keyed: dict[str, dict[Held, Item]] = {}  # what waits in queues, by key
+        self._policies: dict[Policy, Callable[[Held, Item, Arrival | None, float], bool]] = {
+            Policy.BLOCK: self._block,
+            Policy.DROP_OLDEST: self._drop_oldest,
+            Policy.DROP_NEWEST: self._drop_newest,
+            Policy.DISCONNECT: self._disconnect,
+        }
+
+    # -- in ------------------------------------------------------------------------------
+
+    def offer(
+        self,
+        held: Held,
+        event: Event,
+        position: Position | None,
+        accepted: float,
+        expires_at: float | None,
+        ticket: Arrival | None,
+        now: float,
+    ) -> None:
+        """A live event that the subscription accepts."""
+        if position is not None:
+            if held.durable:
+                self._ledger.owe(position.offset)
+            if held.phase is Phase.REPLAYING or (held.durable and held.is_full):
+                self._leave_in_log(held, position.offset, now)
+                return
+        item = Item(event, position, accepted, expires_at)
+        item.after = self._ledger.end
+        if held.is_full and not self._policies[held.options.policy](held, item, ticket, now):
+            return
+        self.enqueue(held, item)
+        self._keep_bound(held, now)
+        self.pump(held, now)
+
+    def _leave_in_log(self, held: Held, offset: int, now: float) -> None:
+        """It will be read from the log in its turn."""
+        if held.phase is Phase.LIVE:
+            held.step("read on")
+            held.at = held.seam = offset
+            held.figures["spilled"] += 1
+        if held.durable:
+            held.later.append(offset)
+            self._keep_bound(held, now)
+
+    def enqueue(self, held: Held, item: Item) -> None:
+        """Put it at the end of the queue, or behind the replay that goes on."""
+        if held.phase is Phase.REPLAYING and item.position is None:
+            held.behind.append(item)
+        else:
+            held.queue.append(item)
+        self._note(held, item)
+
+    def _note(self, held: Held, item: Item) -> None:
+        if item.position is not None and item.letter is None:
+            is_new = held.progress.hand_out(item.position.offset)
+            assert is_new, f"{held.id}: {item.position} was settled before"
+        if item.event.key is not None:
+            self._keyed.setdefault(item.event.key, {})[held] = item
+
+    def _block(self, held: Held, item: Item, ticket: Arrival | None, now: float) -> bool:
+        held.blocked.append(item)
+        held.figures["blocked"] += 1
+        self._note(held, item)
+        if ticket is not None:
+            item.ticket = ticket
+            ticket.blocked += 1
+        return False
+
+    def _drop_oldest(self, held: Held, item: Item, ticket: Arrival | None, now: float) -> bool:
+        self.lose(held, (held.queue or held.behind).popleft(), Policy.DROP_OLDEST, now)
+        return True
+
+    def _drop_newest(self, held: Held, item: Item, ticket: Arrival | None, now: float) -> bool:
+        self._note(held, item)
+        self.lose(held, item, Policy.DROP_NEWEST, now)
+        return False
+
+    def _disconnect(self, held: Held, item: Item, ticket: Arrival | None, now: float) -> bool:
+        self._count_loss(held, item.event, Policy.DISCONNECT, now)
+        self._hooks.close(held, "slow", SLOW, now)
+        return False
+
+    # -- out -----------------------------------------------------------------------------
+
+    def pump(self, held: Held, now: float) -> None:
+        """Send what waits to members that have credit, then fill the room that it left."""
+        while held.queue:
+            member = _next_member(held)
+            if member is None:
+                break
+            item = held.queue.popleft()
+            self._unkey(held, item)
+            if item.expired(now):
+                self.lose(held, item, "expired", now)
+            else:
+                self._send(held, member, item)
+            if held.blocked:
+                self._unblock(held, now)
+        if held.phase is Phase.REPLAYING:
+            self._hooks.read(held, now)
+
+    def _send(self, held: Held, member: Member, item: Item) -> None:
+        held.last_tag += 1
+        held.unacked[held.last_tag] = (item, member)
+        member.credit -= 1
+        held.figures["sent"] += 1
+        self._ports.send(
+            member.address,
+            Deliver(member.ref, held.last_tag, item.event, item.position, item.attempt, item.again),
+        )
+
+    def _unblock(self, held: Held, now: float) -> None:
+        while held.blocked and not held.is_full:
+            item = held.blocked.popleft()
+            is_behind = held.phase is Phase.REPLAYING and item.position is None
+            (held.behind if is_behind else held.queue).append(item)
+            self._release_ticket(item, now)
+
+    def _release_ticket(self, item: Item, now: float) -> None:
+        ticket, item.ticket = item.ticket, None
+        if ticket is not None:
+            ticket.blocked -= 1
+            if not ticket.blocked:
+                self._hooks.unblocked(ticket, now)
+
+    # -- what members say --------------------------------------------------------------------
+
+    def credit(self, member: Member, amount: int, now: float) -> None:
+        member.credit += amount
+        if amount > 0:
+            self.pump(member.held, now)
+
+    def acknowledge(self, member: Member, tags: tuple[int, ...], now: float) -> None:
+        held = member.held
+        for tag in tags:
+            item, holder = held.unacked.get(tag, (None, None))
+            if item is not None and holder is member:
+                del held.unacked[tag]
+                held.figures["acknowledged"] += 1
+                self.settle(held, item, now)
+
+    def acknowledge_all(self, member: Member, now: float) -> None:
+        """It will hear what was sent to it, and says nothing more."""
+        self.acknowledge(member, self._with(member), now)
+
+    def _with(self, member: Member) -> tuple[int, ...]:
+        return tuple(tag for tag, (_, holder) in member.held.unacked.items() if holder is member)
+
+    def give_back(self, member: Member, tags: tuple[int, ...], *, counted: bool, now: float) -> None:
+        held = member.held
+        for tag in sorted(tags, reverse=True):
+            item, holder = held.unacked.get(tag, (None, None))
+            if item is None or holder is not member:
+                continue
+            del held.unacked[tag]
+            if counted and item.attempt >= held.options.max_deliveries:
+                self._bury(held, item, now)
+                continue
+            item.attempt += counted
+            item.again = True
+            held.figures["redelivered"] += 1
+            self._put_back(held, item, now)
+        self.pump(held, now)
+
+    def take_back(self, member: Member, now: float) -> None:
+        """The member is gone: others, or itself when it comes back, get what it had."""
+        self.give_back(member, self._with(member), counted=False, now=now)
+
+    def _put_back(self, held: Held, item: Item, now: float) -> None:
+        key = item.event.key
+        if key is not None and held in self._keyed.get(key, {}):
+            self.lose(held, item, "superseded", now)
+            return
+        held.queue.appendleft(item)
+        if key is not None:
+            self._keyed.setdefault(key, {})[held] = item
+
+    def _bury(self, held: Held, item: Item, now: float) -> None:
+        if item.letter is not None:
+            return  # given back too often by who hears dead letters: it stays in its box
+        held.figures["dead"] += 1
+        letter, records = self._dead.add(held.id, item, now)
+        if self._ports.recording:
+            reason = f"given back {item.attempt} times"
+            self._ports.emit(Record(dead_row(now, self._ports.name, held.id, item.event, reason)))
+        if self._ports.disk.stable and self._ports.disk.failed is None:
+            self._ports.disk.persist(records)
+        self.settle(held, item, now)
+        for listener in self._hooks.dead_letter_subscribers(held):
+            self.enqueue(listener, item_of(letter))
+            self.pump(listener, now)
+
+    # -- settling ----------------------------------------------------------------------------
+
+    def settle(self, held: Held, item: Item, now: float) -> None:
+        """The subscription is done with it."""
+        if item.letter is not None:
+            self._settle_letter(held, item.letter)
+        elif item.position is not None:
+            held.progress.settle(item.position.offset)
+            if held.durable:
+                self._ledger.release(item.position.offset)
+            self._hooks.touched(held, now)
+
+    def _settle_letter(self, held: Held, number: int) -> None:
+        assert held.dead_letters_of is not None
+        records = self._dead.remove(held.dead_letters_of, number)
+        if records and self._ports.disk.stable and self._ports.disk.failed is None:
+            self._ports.disk.persist(records)
+
+    def lose(self, held: Held, item: Item, reason: str, now: float) -> None:
+        """It will not be told, by a policy or a bound that has a name."""
+        self._unkey(held, item)
+        self._count_loss(held, item.event, reason, now)
+        self.settle(held, item, now)
+        self._release_ticket(item, now)
+
+    def _count_loss(self, held: Held, event: Event, reason: str, now: float) -> None:
+        held.lost[str(reason)] += 1
+        if self._ports.recording:
+            self._ports.emit(Record(drop_row(now, self._ports.name, held.id, event, str(reason))))
+        self.tell_losses(held, now)
+
+    def count_gone(self, held: Held, now: float) -> None:
+        """It was owed, and ended for everybody before it could be read from the log."""
+        held.lost["superseded or expired"] += 1
+        self.tell_losses(held, now)
+
+    def tell_losses(self, held: Held, now: float) -> None:
+        """Tell the members what was lost: at once, but not oftener than progress is flushed."""
+        if held.lost_told_at is not None and now < held.lost_told_at + self._settings.flush_seconds:
+            held.has_losses = True
+            self._hooks.touched(held, now)
+            return
+        held.lost_told_at = now
+        held.has_losses = False
+        for member in held.members:
+            self._ports.send(member.address, Lost(member.ref, dict(held.lost)))
+
+    def forget(self, held: Held, item: Item, now: float) -> None:
+        """The subscription had it already; it is no longer in the queue."""
+        self._unkey(held, item)
+        self.settle(held, item, now)
+        self._unblock(held, now)
+
+    def spared(self, held: Held, filter: Filter) -> list[Item]:
+        """What waits and is in no log, as far as the new filter of the subscription accepts it."""
+        waiting = (*held.queue, *held.behind, *held.blocked)
+        return [item for item in waiting if item.position is None and accepts(filter, item.event)]
+
+    def supersede(self, key: str, now: float) -> None:
+        """A newer event of this key is told: the older ones that wait are obsolete."""
+        for held, item in self._keyed.pop(key, {}).items():
+            for line in (held.queue, held.behind, held.blocked):
+                if item in line:
+                    line.remove(item)
+            self.lose(held, item, "superseded", now)
+            self._unblock(held, now)
+
+    def _unkey(self, held: Held, item: Item) -> None:
+        key = item.event.key
+        if key is None:
+            return
+        waiting = self._keyed.get(key)
+        if waiting is not None and waiting.get(held) is item:
+            del waiting[held]
+            if not waiting:
+                del self._keyed[key]
+
+    # -- a durable subscription's own bounds -----------------------------------------------------
+
+    def _keep_bound(self, held: Held, now: float) -> None:
+        most = held.options.keep_events
+        if most is not None and held.durable:
+            while held.owes() > most and self._give_up_oldest(held, "bound on count", now):
+                pass
+
+    def age_out(self, held: Held, now: float) -> None:
+        """Give up what waits longer than the subscription wants."""
+        keep = held.options.keep_seconds
+        if keep is None:
+            return
+        while (oldest := self.oldest_waiting(held)) is not None and oldest + keep <= now:
+            self._give_up_oldest(held, "bound on age", now)
+
+    def oldest_waiting(self, held: Held) -> float | None:
+        """When the oldest that waits was accepted; None when none waits."""
+        if held.queue:
+            return held.queue[0].accepted
+        while held.later:
+            entry = self._ledger.entries.get(held.later[0])
+            if entry is not None:
+                return entry.accepted
+            self._ledger.release(held.later.popleft())
+        return None
+
+    def _give_up_oldest(self, held: Held, reason: str, now: float) -> bool:
+        """False when all that is owed is in the hands of members."""
+        if held.queue:
+            self.lose(held, held.queue.popleft(), reason, now)
+            return True
+        if not held.later:
+            return False
+        offset = held.later.popleft()
+        held.at = max(held.at, offset + 1)
+        held.lost[reason] += 1
+        self._record_given_up(held, offset, reason, now)
+        self._ledger.release(offset)
+        self.tell_losses(held, now)
+        self._hooks.touched(held, now)
+        return True
+
+    def _record_given_up(self, held: Held, offset: int, reason: str, now: float) -> None:
+        entry = self._ledger.entries.get(offset)
+        if entry is not None and self._ports.recording:
+            event = Event(source=entry.source, id=entry.id)
+            self._ports.emit(Record(drop_row(now, self._ports.name, held.id, event, reason)))
+
+    # -- the end -----------------------------------------------------------------------------
+
+    def clear(self, held: Held, now: float) -> None:
+        """The subscription ends: nothing waits for it any more."""
+        for item in (*held.queue, *held.behind, *held.blocked):
+            self._unkey(held, item)
+            self._release_ticket(item, now)
+        if held.durable:
+            for offset in (*held.progress.owed, *held.later):
+                self._ledger.release(offset)
+        for waiting in (held.queue, held.behind, held.blocked, held.later, held.unread):
+            waiting.clear()
+        held.progress.owed.clear()
+        held.unacked.clear()
+
+
+def _next_member(held: Held) -> Member | None:
+    members = held.members
+    for _ in range(len(members)):
+        member = members[0]
+        members.rotate(-1)
+        if member.credit > 0:
+            return member
+    return None

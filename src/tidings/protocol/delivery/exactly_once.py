@@ -1,0 +1,387 @@
+"""Delivery exactly once above the client's interface: the intermediary of Baldoni et al. 2002, and
+the access broker of a network.
+
+It puts the parts together: `intake` (publishes), `registry` (subscriptions), `courier` (queues and
+members), `reader` (replay), `ledger` (the index of the log), `dead` (dead letters); hands each
+message of a client to the part it is for; and does on its timer what can wait: persisting
+progress, forgetting what is over, the matcher's upkeep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from tidings.availability.records import Append, Forget, Record
+from tidings.matching.matcher import Matcher
+from tidings.model.subscription import Advertisement, Position, SubscriptionId
+from tidings.protocol.delivery.arrival import Arrival
+from tidings.protocol.delivery.courier import Courier
+from tidings.protocol.delivery.dead import DeadLetters
+from tidings.protocol.delivery.held import Held, Member, Phase
+from tidings.protocol.delivery.intake import Intake
+from tidings.protocol.delivery.ledger import Ledger
+from tidings.protocol.delivery.reader import Reader
+from tidings.protocol.delivery.registry import Refusal, Registry
+from tidings.protocol.delivery.sessions import Session, refusal
+from tidings.protocol.delivery.settings import DeliverySettings
+from tidings.protocol.inputs import Input, LinkDown, PersistFailed, Started
+from tidings.protocol.messages import (
+    CLIENT_MESSAGES,
+    Ack,
+    Advertise,
+    Advertised,
+    Credit,
+    Envelope,
+    Hello,
+    Message,
+    Nack,
+    Publish,
+    Refused,
+    Silence,
+    Subscribe,
+    Subscribed,
+    Unadvertise,
+    Unsubscribe,
+    Unsubscribed,
+    Welcome,
+)
+from tidings.protocol.slots import Delivery, Ports
+
+NO_HELLO = "say hello first"
+
+
+class ExactlyOnce(Delivery):
+    name = "exactly once"
+    messages = CLIENT_MESSAGES
+
+    def __init__(self, matcher: Matcher, settings: DeliverySettings | None = None) -> None:
+        self._matcher = matcher
+        self._settings = settings or DeliverySettings()
+        self._flush_at: float | None = None
+        self._touched: dict[Held, None] = {}
+        self._maintain_at: float | None = None
+        self._identities_at: float | None = None
+        self._age_at: float | None = None  # when the oldest that waits for somebody is too old
+
+    def bind(self, ports: Ports) -> None:
+        super().bind(ports)
+        settings = self._settings
+        self._ledger = Ledger(settings.collect_budget, lambda offset: self._reader.is_pinned(offset))
+        self._dead = DeadLetters(settings.dead_letters)
+        self._courier = Courier(ports, settings, self._ledger, self._dead, self)
+        self._reader = Reader(ports, settings, self._ledger, self._courier, self.close)
+        self._registry = Registry(
+            ports, settings, self._ledger, self._courier, self._reader, self._dead, self._matcher
+        )
+        self._intake = Intake(ports, settings.identities, self._ledger, self._registry.is_owed)
+        self._handlers: dict[type[Message], Callable[[Session, Any, float], None]] = {
+            Publish: self._on_publish,
+            Subscribe: self._on_subscribe,
+            Unsubscribe: self._on_unsubscribe,
+            Credit: self._on_credit,
+            Ack: self._on_ack,
+            Nack: self._on_nack,
+            Advertise: self._on_advertise,
+            Unadvertise: self._on_unadvertise,
+        }
+
+    # -- inputs and messages -------------------------------------------------------------------
+
+    def on_input(self, input: Input, now: float) -> None:
+        if isinstance(input, Started):
+            self._ledger.load(input.state)
+            self._dead.load(input.state)
+            self._intake.load(input.state)
+            self._registry.load(input.state, now)
+            self._age_at = now
+            self._forget_identities_later(now)
+        elif isinstance(input, LinkDown):
+            self._end_session(input.peer, now)
+
+    def on_message(self, sender: str, message: Message, now: float) -> None:
+        if type(message) is Hello:
+            self._greet(sender, message, now)
+            return
+        session = self._registry.sessions.get(sender)
+        if session is not None:
+            self._handlers[type(message)](session, message, now)
+        elif isinstance(message, Publish | Subscribe | Unsubscribe):
+            self.ports.send(sender, Refused(message.call, "refused", NO_HELLO))
+
+    def _greet(self, sender: str, message: Hello, now: float) -> None:
+        if sender in self._registry.sessions:
+            self._end_session(sender, now)
+        self._registry.sessions[sender] = Session(sender, message.client, message.incarnation)
+        self.ports.send(sender, Welcome(self.ports.name, self.ports.name))
+
+    def _end_session(self, address: str, now: float) -> None:
+        session = self._registry.sessions.pop(address, None)
+        if session is None:
+            return
+        records: list[Record] = []
+        for advertisement in session.advertisements.values():
+            self.ports.events.unadvertised(advertisement, now)
+        for member in list(session.members.values()):
+            records += self._registry.leave(member, end=False, lingers=True, now=now)
+        self._persist(records, now)
+
+    # -- publishing ----------------------------------------------------------------------------
+
+    def _on_publish(self, session: Session, message: Publish, now: float) -> None:
+        self._intake.publish(session, message, now)
+
+        if self._identities_at is None:
+            self._forget_identities_later(now)
+
+    def _forget_identities_later(self, now: float) -> None:
+        due = self._intake.identities.next_at(now)
+        if due is not None:
+            self._identities_at = max(due, now + self._settings.flush_seconds)
+
+    def deliver(self, envelope: Envelope, now: float) -> None:
+        event = envelope.event
+        if event.key is not None:
+            self._courier.supersede(event.key, now)
+        handles = self._registry.match(event)
+        if not handles:
+            return
+        arrival = self._intake.telling
+        position = None
+        if envelope.offset is not None and envelope.origin == self.ports.name:
+            position = Position(envelope.origin, envelope.offset)
+        accepted = now if arrival is None else arrival.accepted
+        expires_at = None if envelope.expires is None else now + envelope.expires
+        by_handle = self._registry.by_handle
+        for held in [by_handle[handle] for handle in handles]:
+            if position is None and held.durable and arrival is not None and held.number > arrival.number:
+                continue  # when it was taken in, nobody was owed it, so no log holds it
+            if held.phase is not Phase.ENDED:
+                self._courier.offer(held, event, position, accepted, expires_at, arrival, now)
+                self._age_later(held, now)
+        if position is not None and self._registry.has_durables:
+            self._flush_later(now)
+
+    # -- subscribing ---------------------------------------------------------------------------
+
+    def _on_subscribe(self, session: Session, message: Subscribe, now: float) -> None:
+        refused = refusal(session, message, self._settings) or self._disk_refusal(message)
+        if refused is not None:
+            self.ports.send(session.address, Refused(message.call, *refused))
+            return
+        self._intake.number += 1
+        answer = self._registry.subscribe(session, message, self._intake.number, now)
+        if isinstance(answer, Refusal):
+            self.ports.send(session.address, Refused(message.call, *answer))
+            return
+        member, is_resumed, records = answer
+        self._maintain_at = now
+        opened = partial(self._opened, member, message.call, is_resumed)
+        self._persist(records, now, opened, partial(self._not_opened, session, message.call, member))
+
+    def _disk_refusal(self, message: Subscribe) -> tuple[str, str] | None:
+        failed = self.ports.disk.failed
+        if failed is None or not message.options.durable:
+            return None
+        return ("store", f"the broker's disk has failed: {failed.reason}")
+
+    def _opened(self, member: Member, call: int, is_resumed: bool, now: float) -> None:
+        held = member.held
+        if member not in held.joining:
+            return  # it left before it was answered
+        held.joining.remove(member)
+        held.members.append(member)
+        member.is_open = True
+        self.ports.send(
+            member.address, Subscribed(call, member.ref, held.id.subscriber, held.id.name, is_resumed)
+        )
+        if held.lost:
+            self._courier.tell_losses(held, now)
+        self._courier.pump(held, now)
+
+    def _not_opened(
+        self, session: Session, call: int, member: Member, failure: PersistFailed, now: float
+    ) -> None:
+        self.ports.send(session.address, Refused(call, "store", f"not kept: {failure.reason}"))
+        self._registry.leave(member, end=True, lingers=False, now=now)
+
+    def _on_unsubscribe(self, session: Session, message: Unsubscribe, now: float) -> None:
+        member = session.members.get(message.ref)
+        records: list[Record] = []
+        if member is not None:
+            if message.takes_rest:
+                self._courier.acknowledge_all(member, now)
+            records = self._registry.leave(member, end=message.end, lingers=False, now=now)
+            self._maintain_at = now
+        answer = Unsubscribed(message.call, message.ref)
+        self._persist(records, now, lambda _: self.ports.send(session.address, answer))
+
+    def _on_credit(self, session: Session, message: Credit, now: float) -> None:
+        member = session.members.get(message.ref)
+        if member is not None:
+            self._courier.credit(member, message.amount, now)
+
+    def _on_ack(self, session: Session, message: Ack, now: float) -> None:
+        member = session.members.get(message.ref)
+        if member is not None:
+            self._courier.acknowledge(member, message.tags, now)
+
+    def _on_nack(self, session: Session, message: Nack, now: float) -> None:
+        member = session.members.get(message.ref)
+        if member is not None:
+            self._courier.give_back(member, message.tags, counted=message.counted, now=now)
+
+    def _on_advertise(self, session: Session, message: Advertise, now: float) -> None:
+        advertisement = Advertisement(session.client, message.filter)
+        earlier = session.advertisements.get(message.name)
+        session.advertisements[message.name] = advertisement
+        self.ports.events.advertised(advertisement, now)
+        if earlier is not None:
+            self.ports.events.unadvertised(earlier, now)
+        self.ports.send(session.address, Advertised(message.call))
+
+    def _on_unadvertise(self, session: Session, message: Unadvertise, now: float) -> None:
+        advertisement = session.advertisements.pop(message.name, None)
+        if advertisement is not None:
+            self.ports.events.unadvertised(advertisement, now)
+        self.ports.send(session.address, Advertised(message.call))
+
+    # -- hooks of the courier --------------------------------------------------------------------
+
+    def read(self, held: Held, now: float) -> None:
+        self._reader.read_on(held, now)
+
+    def unblocked(self, arrival: Arrival, now: float) -> None:
+        self._intake.unblocked(arrival, now)
+
+    def close(self, held: Held, code: str, reason: str, now: float) -> None:
+        self._persist(self._registry.close(held, code, reason, now), now)
+
+    def dead_letter_subscribers(self, held: Held) -> list[Held]:
+        return self._registry.dead_letter_subscribers(held)
+
+    def touched(self, held: Held, now: float) -> None:
+        self._touched[held] = None
+        self._flush_later(now)
+
+    def _flush_later(self, now: float) -> None:
+        if self._flush_at is None:
+            self._flush_at = now + self._settings.flush_seconds
+
+    def _age_later(self, held: Held, now: float) -> None:
+        keep = held.options.keep_seconds
+        if keep is not None and held.durable:
+            self._age_at = now + keep if self._age_at is None else min(self._age_at, now + keep)
+
+    # -- the timer -------------------------------------------------------------------------------
+
+    def next_deadline(self) -> float | None:
+        earliest = self._ledger.next_deadline()
+        for deadline in (
+            self._flush_at,
+            self._maintain_at,
+            self._age_at,
+            self._registry.memory.next_deadline(),
+            self._identities_at,
+        ):
+            if deadline is not None and (earliest is None or deadline < earliest):
+                earliest = deadline
+        return earliest
+
+    def on_timer(self, now: float) -> None:
+        records = [*self._ledger.collect(now), *self._registry.memory.expire(now)]
+        if self._identities_at is not None and self._identities_at <= now:
+            records += self._intake.identities.collect(now, self._settings.collect_budget)
+            self._identities_at = None
+            self._forget_identities_later(now)
+        if self._age_at is not None and self._age_at <= now:
+            self._age_out(now)
+        if self._flush_at is not None and self._flush_at <= now:
+            records += self._flush(now)
+        if self._maintain_at is not None and self._maintain_at <= now:
+            left = self._matcher.maintain(self._settings.maintain_budget)
+            self._maintain_at = now + self._settings.flush_seconds if left else None
+        self._persist(records, now)
+
+    def _flush(self, now: float) -> list[Record]:
+        """Persist progress, and tell members what they do not know yet."""
+        self._flush_at = None
+        touched, self._touched = self._touched, {}
+        records: list[Record] = []
+        for held in touched:
+            if held.phase is Phase.ENDED:
+                continue
+            if held.durable and self.ports.disk.stable:
+                records.append(self._registry.progress(held))
+            if held.has_losses:
+                self._courier.tell_losses(held, now)
+        for held in self._registry.helds.values():
+            if held.durable and held.members:
+                self._tell_silence(held)
+        return records
+
+    def _age_out(self, now: float) -> None:
+        due: list[float] = []
+        for held in list(self._registry.helds.values()):
+            keep = held.options.keep_seconds
+            if keep is not None and held.durable:
+                self._courier.age_out(held, now)
+                left = (self._reader.skip_older(held, now), self._courier.oldest_waiting(held))
+                due += [oldest + keep for oldest in left if oldest is not None]
+        self._age_at = max(min(due), now + self._settings.flush_seconds) if due else None
+
+    def _tell_silence(self, held: Held) -> None:
+        """The token of a durable subscription advances also over what is not for it."""
+        silent_upto = held.floor(self._ledger.end) - 1
+        if held.unacked or held.queue or silent_upto <= held.silent_upto:
+            return
+        held.silent_upto = silent_upto
+        for member in held.members:
+            self.ports.send(member.address, Silence(member.ref, Position(self.ports.name, silent_upto)))
+
+    def _persist(
+        self,
+        records: list[Record],
+        now: float,
+        then: Callable[[float], None] | None = None,
+        otherwise: Callable[[PersistFailed, float], None] | None = None,
+    ) -> None:
+        """Keep the records, if there is anything to keep; tables are kept only where they last."""
+        disk = self.ports.disk
+        if not disk.stable:
+            records = [record for record in records if isinstance(record, Append | Forget)]
+        if disk.failed is not None and records and otherwise is not None:
+            otherwise(disk.failed, now)
+        elif disk.failed is None and records:
+            disk.persist(records, then, otherwise)
+        elif then is not None:
+            then(now)
+
+    # -- for people and for tests ------------------------------------------------------------------
+
+    def client_of(self, address: str) -> str | None:
+        session = self._registry.sessions.get(address)
+        return None if session is None else session.client
+
+    def subscriptions(self) -> tuple[SubscriptionId, ...]:
+        return tuple(self._registry.helds)
+
+    def figures(self) -> dict[str, Any]:
+        return {
+            **self._intake.figures,
+            "subscriptions": len(self._registry.helds),
+            "entries": len(self._ledger.entries),
+            "forgotten": self._ledger.forgotten,
+            "identities given up": self._intake.identities.given_up,
+            "dead letters": len(self._dead),
+            "dead letters dropped": self._dead.dropped,
+            "remembered subscriptions": len(self._registry.memory),
+            "clients": len(self._registry.sessions),
+        }
+
+    def check(self) -> None:
+        self._ledger.check()
+        self._registry.check()
+        self._intake.check()
+        self._dead.check()

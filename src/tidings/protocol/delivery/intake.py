@@ -1,0 +1,201 @@
+"""Taking publishes in: each identity once, kept before it is told, in the order of its source.
+
+Rules
+- An event is written to the log when it has a lifetime, when a durable subscription is owed it,
+  or when its publisher asks for it. Any other event goes straight to the subscriptions.
+- What is written is told, and acknowledged, only after it is on the disk: otherwise a crash and
+  a publish that is tried again could tell it twice. Mode `best effort` is acknowledged at once.
+- An event that needs no disk follows the earlier ones of its source that do, so that the
+  order of a source holds.
+- Publishing an identity again is answered with the same acknowledgement and changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from tidings.availability.identity import Bounds, Identities, Seen
+from tidings.availability.records import Append, Loaded, Put
+from tidings.history.schema import avail_row
+from tidings.model.event import Event
+from tidings.model.subscription import Position
+from tidings.protocol.delivery.arrival import Arrival
+from tidings.protocol.delivery.ledger import Ledger
+from tidings.protocol.delivery.sessions import Session
+from tidings.protocol.effects import Record
+from tidings.protocol.inputs import PersistFailed
+from tidings.protocol.messages import Envelope, Mode, Publish, Published, Refused
+from tidings.protocol.slots import Ports
+
+NO_STORE = "mode 'kept' needs a broker with a store; this one keeps events only as long as its process lives"
+
+STALE = "this number was passed long ago; nobody can tell whether it was published"
+
+
+class Intake:
+    def __init__(
+        self, ports: Ports, bounds: Bounds, ledger: Ledger, is_owed: Callable[[Event], bool]
+    ) -> None:
+        self._ports = ports
+        self._bounds = bounds
+        self._ledger = ledger
+        self.identities = Identities(bounds)
+        self._is_owed = is_owed  # does some durable subscription accept it?
+        self._under_way: dict[tuple[str, str], Arrival] = {}  # by identity
+        self._last_of: dict[str, Arrival] = {}  # by source: the last one that waits for the disk
+        self.number = 0
+        self.telling: Arrival | None = None  # the one that is being told right now
+        self.figures = {"published": 0, "published again": 0, "kept": 0}
+
+    def load(self, state: Loaded) -> None:
+        self.identities = Identities.restore(state.tables, self._bounds)
+
+    def publish(self, session: Session, message: Publish, now: float) -> None:
+        event = message.event
+        if self._answer_again(session, message, now):
+            return
+        refusal = self._refusal(message)
+        if refusal is not None:
+            self._ports.send(session.address, Refused(message.call, *refusal))
+            return
+        self.number += 1
+        self.figures["published"] += 1
+        arrival = Arrival(event, self.number, message.sequence, now)
+        arrival.waiters.append((session.address, message.call))
+        self._under_way[event.identity] = arrival
+        rows = self._remember(session, message, now)
+        if event.lifetime > 0 or message.mode is Mode.KEPT or self._is_owed(event):
+            self._keep(arrival, message.mode, rows, now)
+        elif (earlier := self._last_of.get(event.source)) is not None:
+            earlier.followers.append(arrival)
+        else:
+            self._tell(arrival, now)
+
+    def _answer_again(self, session: Session, message: Publish, now: float) -> bool:
+        """True when this was published before, or nobody can tell."""
+        address, identity = session.address, message.event.identity
+        arrival = self._under_way.get(identity)
+        if arrival is not None:
+            arrival.waiters.append((address, message.call))
+            self.figures["published again"] += 1
+            return True
+        seen = self._look(session, message, now)
+        if seen is Seen.NEW:
+            return False
+        if seen is Seen.STALE:
+            self._ports.send(address, Refused(message.call, "refused", STALE))
+            return True
+        self.figures["published again"] += 1
+        position = self._position(self._ledger.offset_of(identity))
+        self._ports.send(address, Published(message.call, position))
+        return True
+
+    def _look(self, session: Session, message: Publish, now: float) -> Seen:
+        """A client numbers all that it publishes, so what it sends again is known by its number; an id
+        that is not the client's own is known besides, whoever sends it."""
+        event, number = message.event, message.sequence
+        seen = self.identities.look(event.source, _own_id(session, number), number, now)
+        if seen is Seen.NEW and event.id != _own_id(session, number):
+            return self.identities.look(event.source, event.id, None, now)
+        return seen
+
+    def _remember(self, session: Session, message: Publish, now: float) -> list[Put]:
+        event, number = message.event, message.sequence
+        rows = [self.identities.remember(event.source, _own_id(session, number), number, now)]
+        if event.id != _own_id(session, number):
+            rows.append(self.identities.remember(event.source, event.id, None, now))
+        return rows
+
+    def _refusal(self, message: Publish) -> tuple[str, str] | None:
+        disk = self._ports.disk
+        if disk.failed is not None:
+            return ("store", f"the broker's disk has failed: {disk.failed.reason}")
+        if message.mode is Mode.KEPT and not disk.stable:
+            return ("refused", NO_STORE)
+        return None
+
+    def _position(self, offset: int | None) -> Position | None:
+        return None if offset is None else Position(self._ports.name, offset)
+
+    # -- keeping -----------------------------------------------------------------------------
+
+    def _keep(self, arrival: Arrival, mode: Mode, rows: list[Put], now: float) -> None:
+        self.figures["kept"] += 1
+        offset = arrival.offset = self._ledger.next_offset
+        record = Append(offset, arrival.event, now, arrival.sequence, arrival.expires_at)
+        self._last_of[arrival.event.source] = arrival
+        records = self._ledger.append(record)
+        if self._ports.disk.stable:
+            records += rows
+        self._ports.disk.persist(records, partial(self._kept, arrival), partial(self._not_kept, arrival))
+        if mode is Mode.BEST_EFFORT:
+            self._answer(arrival)
+
+    def _kept(self, arrival: Arrival, now: float) -> None:
+        if self._last_of.get(arrival.event.source) is arrival:
+            del self._last_of[arrival.event.source]
+        self._tell(arrival, now)
+        for follower in arrival.followers:
+            self._tell(follower, now)
+
+    def _not_kept(self, arrival: Arrival, failure: PersistFailed, now: float) -> None:
+        for refused in (arrival, *arrival.followers):
+            self._under_way.pop(refused.event.identity, None)
+            for address, call in refused.waiters:
+                self._ports.send(address, Refused(call, "store", f"not kept: {failure.reason}"))
+
+    # -- telling -----------------------------------------------------------------------------
+
+    def _tell(self, arrival: Arrival, now: float) -> None:
+        event, offset = arrival.event, arrival.offset
+        if self._ports.recording:
+            self._ports.emit(Record(avail_row(now, self._ports.name, event)))
+        if offset is not None:
+            self._ledger.tell(offset)
+        elif event.key is not None:
+            self._supersede(event.key)
+        self.telling = arrival
+        self._ports.events.accepted(self._envelope(arrival, now), now)
+        self.telling = None
+        arrival.told = True
+        if offset is not None:
+            self._ledger.told(offset, now)
+        if not arrival.blocked:
+            self.unblocked(arrival, now)
+
+    def _supersede(self, key: str) -> None:
+        """An event that is not kept itself still ends the older one that is."""
+        records = self._ledger.supersede(key)
+        if records and self._ports.disk.failed is None:
+            self._ports.disk.persist(records)
+
+    def _envelope(self, arrival: Arrival, now: float) -> Envelope:
+        event = arrival.event
+        spent = now - arrival.accepted
+        expires = None if event.expires is None else event.expires - spent
+        remaining = max(event.lifetime - spent, 0.0)
+        return Envelope(event, self._ports.name, arrival.offset, arrival.sequence, remaining, expires)
+
+    def unblocked(self, arrival: Arrival, now: float) -> None:
+        """Nobody has to wait for room any longer."""
+        if arrival.told:
+            self._under_way.pop(arrival.event.identity, None)
+            self._answer(arrival)
+
+    def _answer(self, arrival: Arrival) -> None:
+        waiters, arrival.waiters = arrival.waiters, []
+        for address, call in waiters:
+            self._ports.send(address, Published(call, self._position(arrival.offset)))
+
+    def check(self) -> None:
+        for identity, arrival in self._under_way.items():
+            assert arrival.event.identity == identity
+            assert not arrival.told or arrival.blocked, "what was told and blocks nobody is answered"
+        for source, arrival in self._last_of.items():
+            assert arrival.offset is not None, f"{source} waits for the disk"
+            assert arrival.offset >= self._ledger.end, f"{source} waits for what was told"
+
+
+def _own_id(session: Session, number: int) -> str:
+    return f"{session.incarnation}-{number}"

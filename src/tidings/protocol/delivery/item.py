@@ -1,0 +1,47 @@
+"""An event in the hands of one subscription."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidings.model.event import Event
+from tidings.model.subscription import Position
+
+if TYPE_CHECKING:
+    from tidings.protocol.delivery.arrival import Arrival
+
+
+class Item:
+    """It waits in a queue, or is with a member that has not acknowledged it."""
+
+    __slots__ = (
+        "accepted",
+        "after",
+        "again",
+        "attempt",
+        "event",
+        "expires_at",
+        "letter",
+        "position",
+        "ticket",
+    )
+
+    def __init__(
+        self, event: Event, position: Position | None, accepted: float, expires_at: float | None
+    ) -> None:
+        self.event = event
+        self.position = position  # None: no log holds it
+        self.accepted = accepted
+        self.expires_at = expires_at  # None: it never ends
+        self.attempt = 1
+        self.again = False  # it was sent before
+        self.after = 0  # while a replay goes on: not before the log was read up to here
+        self.ticket: Arrival | None = None  # its publisher waits until there is room for it
+        self.letter: int | None = None  # its number, when it is a dead letter
+
+    @property
+    def offset(self) -> int | None:
+        return None if self.position is None else self.position.offset
+
+    def expired(self, now: float) -> bool:
+        return self.expires_at is not None and self.expires_at <= now

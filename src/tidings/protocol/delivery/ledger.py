@@ -1,0 +1,173 @@
+"""The index of this broker's log: what it holds, until when, and for whom.
+
+Rules
+- An entry is forgotten when its lifetime is over and nobody has a right to it any more: no
+  durable subscription is owed it, and no replay that began while it was available has still to
+  read it. `expires_at` ends it for everybody; a newer event with its key does too.
+- Forgetting goes in steps of a budget, on the node's timer, and is persisted in batches.
+- Offsets below `end` were told to the subscriptions that were live; those from `end` up to
+  `next_offset` are on their way to the disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+
+from tidings.availability.lifetime import ExpiryQueue, available
+from tidings.availability.records import Append, Entry, Forget, Loaded, Record, entry_of
+from tidings.availability.superseding import Superseding
+
+STEP_SECONDS = 0.05  # between two steps of forgetting; oftener forgets sooner, in smaller batches
+
+
+class Ledger:
+    def __init__(self, budget: int, is_pinned: Callable[[int], bool]) -> None:
+        self._budget = budget
+        self._is_pinned = is_pinned  # may some replay still have to read this offset?
+        self.next_offset = 1
+        self.end = 1
+        self.entries: dict[int, Entry] = {}  # ascending
+        self._offsets: dict[tuple[str, str], int] = {}  # by identity
+        self._keys = Superseding()
+        self._owed: dict[int, int] = {}  # how many durable subscriptions are owed an offset
+        self._lapses = ExpiryQueue()  # when a lifetime is over
+        self._ends = ExpiryQueue()  # when an event ends for everybody
+        self._lapsed: set[int] = set()  # lifetime over, kept for somebody
+        self._pinned: list[int] = []  # lapsed, and some replay may still read them
+        self._free: list[int] = []  # to be forgotten in the next step
+        self._next_step = 0.0
+        self.forgotten = 0
+
+    def load(self, state: Loaded) -> None:
+        """Begin with what the disk holds."""
+        self.next_offset = self.end = state.next_offset
+        for entry in state.entries:
+            self._index(entry)
+            self._watch(entry)
+
+    # -- entries -------------------------------------------------------------------------
+
+    def _index(self, entry: Entry) -> int | None:
+        """Take it in; the offset that it supersedes."""
+        self.entries[entry.offset] = entry
+        self._offsets[entry.source, entry.id] = entry.offset
+        return self._keys.supersede(entry.key, entry.offset)
+
+    def _watch(self, entry: Entry) -> None:
+        self._lapses.add(entry.offset, entry.ends_at)
+        self._ends.add(entry.offset, inf if entry.expires_at is None else entry.expires_at)
+
+    def append(self, record: Append) -> list[Record]:
+        """Take an entry in; the records to persist, among them the end of what it supersedes."""
+        self.next_offset = record.offset + 1
+        old = self._index(entry_of(record))
+        return [record] if old is None else [record, *self._forget(old)]
+
+    def supersede(self, key: str) -> list[Record]:
+        """A newer event has this key and is in no log: forget the older one. The records to persist."""
+        old = self._keys.latest(key)
+        return [] if old is None else self._forget(old)
+
+    def tell(self, offset: int) -> None:
+        """The entry is on the disk; from now on it is told."""
+        self.end = offset + 1
+
+    def told(self, offset: int, now: float) -> None:
+        """It was told to everyone who is live: who is owed it is known, its lifetime may end."""
+        entry = self.entries.get(offset)
+        if entry is None:
+            return
+        if entry.ends_at <= now:
+            self._lapse(offset)
+            self._ends.add(offset, inf if entry.expires_at is None else entry.expires_at)
+        else:
+            self._watch(entry)
+
+    @property
+    def first_offset(self) -> int:
+        return next(iter(self.entries), self.next_offset)
+
+    def offset_of(self, identity: tuple[str, str]) -> int | None:
+        return self._offsets.get(identity)
+
+    def may_hold(self, start: int, end: int) -> bool:
+        """Is there perhaps an entry there? Never a wrong no."""
+        return start < end and bool(self.entries) and next(reversed(self.entries)) >= start
+
+    def available(self, now: float) -> int:
+        """How many entries a subscription that begins now could hear."""
+        return sum(available(entry, now) for entry in self.entries.values())
+
+    # -- rights --------------------------------------------------------------------------
+
+    def owe(self, offset: int) -> None:
+        """A durable subscription has a right to it."""
+        self._owed[offset] = self._owed.get(offset, 0) + 1
+
+    def release(self, offset: int) -> None:
+        """One durable subscription is owed it no longer."""
+        count = self._owed.pop(offset, 0) - 1
+        if count > 0:
+            self._owed[offset] = count
+        elif offset in self._lapsed:
+            self._lapse(offset)
+
+    def unpin(self) -> None:
+        """A replay is over: look again at what was kept for it."""
+        pinned, self._pinned = self._pinned, []
+        for offset in pinned:
+            self._lapse(offset)
+
+    def _lapse(self, offset: int) -> None:
+        """Its lifetime is over: forget it soon, unless somebody has a right to it."""
+        if offset not in self.entries:
+            return
+        self._lapsed.add(offset)
+        if self._is_pinned(offset):
+            self._pinned.append(offset)
+        elif offset not in self._owed:
+            self._free.append(offset)
+
+    # -- forgetting ------------------------------------------------------------------------
+
+    def next_deadline(self) -> float | None:
+        """When there is something to forget."""
+        lapses, ends = self._lapses.next_at(), self._ends.next_at()
+        if self._free:
+            return max(0.0, self._next_step)
+        if lapses is None and ends is None:
+            return None
+        due = [at for at in (lapses, ends) if at is not None]
+        return max(min(due), self._next_step)
+
+    def collect(self, now: float) -> list[Record]:
+        """One step: the records that forget what is over, at most a budget of it."""
+        if now < self._next_step:
+            return []
+        self._next_step = now + STEP_SECONDS
+        self._free += self._ends.collect(now, self._budget)
+        for offset in self._lapses.collect(now, self._budget):
+            self._lapse(offset)
+        free, self._free = self._free[: self._budget], self._free[self._budget :]
+        return [record for offset in free for record in self._forget(offset)]
+
+    def _forget(self, offset: int) -> list[Record]:
+        entry = self.entries.pop(offset, None)
+        self._owed.pop(offset, None)
+        self._lapsed.discard(offset)
+        if entry is None:
+            return []
+        self.forgotten += 1
+        self._lapses.discard(offset)
+        self._ends.discard(offset)
+        self._keys.forget(entry.key, offset)
+        if self._offsets.get((entry.source, entry.id)) == offset:
+            del self._offsets[entry.source, entry.id]
+        return [Forget(offset)]
+
+    def check(self) -> None:
+        assert self.end <= self.next_offset
+        assert all(count > 0 for count in self._owed.values()), "rights are counted"
+        assert all(offset in self.entries for offset in self._lapsed), "only entries lapse"
+        assert len(self._offsets) == len(self.entries), "each entry has one identity"

@@ -1,0 +1,321 @@
+"""Subscriptions: which are held, under which name, and who listens to them.
+
+Rules
+- Identity is (subscriber, name). Subscribing again under a name resumes: with the same filter
+  where it stood, with another one so that only the difference is told.
+- A group is one subscription with many members, under the group's name and no subscriber's.
+- A durable subscription stays when its members leave.
+- A transient one ends when its last member leaves. What a named one was told is remembered for
+  a bounded time, and so, for a short while, is that of one without a name whose link broke.
+- One name has one listener. A new link of the same client takes over from its old one; a second
+  listener on one link is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tidings.availability.progress import LogProgress
+from tidings.availability.records import Loaded, Record
+from tidings.availability.told import Told
+from tidings.language.evaluate import accepts
+from tidings.matching.matcher import Matcher
+from tidings.model.event import Event
+from tidings.model.subscription import Subscription, SubscriptionId
+from tidings.protocol.delivery import rows
+from tidings.protocol.delivery.courier import Courier
+from tidings.protocol.delivery.dead import DeadLetters, item_of
+from tidings.protocol.delivery.held import Held, Member
+from tidings.protocol.delivery.ledger import Ledger
+from tidings.protocol.delivery.memory import Memory
+from tidings.protocol.delivery.reader import Reader
+from tidings.protocol.delivery.right import Right
+from tidings.protocol.delivery.rows import ProgressRow, SubscriptionRow
+from tidings.protocol.delivery.sessions import GROUPS, Session, identity
+from tidings.protocol.delivery.settings import DeliverySettings
+from tidings.protocol.messages import Closed, Subscribe
+from tidings.protocol.slots import Ports
+
+NEVER = float("inf")
+MAX_RIGHTS = 32  # filters that a durable subscription left before it heard what it was owed under them
+
+
+class Refusal(NamedTuple):
+    code: str
+    reason: str
+
+
+class Registry:
+    def __init__(
+        self,
+        ports: Ports,
+        settings: DeliverySettings,
+        ledger: Ledger,
+        courier: Courier,
+        reader: Reader,
+        dead: DeadLetters,
+        matcher: Matcher,
+    ) -> None:
+        self._ports = ports
+        self._settings = settings
+        self._ledger = ledger
+        self._courier = courier
+        self._reader = reader
+        self._dead = dead
+        self.matcher = matcher
+        self.memory = Memory()
+        self.helds: dict[SubscriptionId, Held] = {}
+        self.by_handle: dict[int, Held] = {}
+        self.sessions: dict[str, Session] = {}
+        self._durables = 0
+        self._last_match: tuple[Event, Sequence[int]] | None = None
+        self._dead_listeners: dict[SubscriptionId, list[Held]] = {}
+
+    # -- who wants an event ------------------------------------------------------------------
+
+    def is_owed(self, event: Event) -> bool:
+        """Does a durable subscription accept it?"""
+        if not self._durables:
+            return False
+        return any(self.by_handle[handle].durable for handle in self.match(event))
+
+    def match(self, event: Event) -> Sequence[int]:
+        """Handles of the subscriptions that accept it. The last answer is kept, since an event that
+        needs no disk is asked about twice in one step."""
+        if self._last_match is None or self._last_match[0] is not event:
+            self._last_match = (event, self.matcher.match(event))
+        return self._last_match[1]
+
+    @property
+    def has_durables(self) -> bool:
+        return self._durables > 0
+
+    def dead_letter_subscribers(self, held: Held) -> list[Held]:
+        return list(self._dead_listeners.get(held.id, ()))
+
+    # -- subscribing -------------------------------------------------------------------------
+
+    def subscribe(
+        self, session: Session, message: Subscribe, number: int, now: float
+    ) -> tuple[Member, bool, list[Record]] | Refusal:
+        """The new member, whether it resumes something, and the records to persist before it is told."""
+        id = identity(session, message)
+        held = self.helds.get(id)
+        records: list[Record] = []
+        is_resumed = held is not None
+        if held is None:
+            told, records = self.memory.take(id)
+            is_resumed = told is not None
+            held = self._create(id, session, message, told, number, now)
+        else:
+            refusal = self._rejoin(held, session, message, now)
+            if refusal is not None:
+                return refusal
+        member = Member(session.address, message.ref, message.credit, held)
+        session.members[message.ref] = member
+        held.joining.append(member)
+        if held.durable:
+            records.append(self._row(held))
+        return member, is_resumed, records
+
+    def _create(
+        self,
+        id: SubscriptionId,
+        session: Session,
+        message: Subscribe,
+        told: Told | None,
+        number: int,
+        now: float,
+    ) -> Held:
+        subscription = Subscription(id, message.filter, message.options)
+        held = Held(subscription, named=message.named, number=number, since=now)
+        self.helds[id] = held
+        if message.options.dead_letters_of is not None:
+            self._listen_to_dead(held, session, message.options.dead_letters_of)
+            return held
+        held.told = told or Told()
+        held.start = held.told_from = self._ledger.end
+        if message.options.replay:
+            held.told_from = self._ledger.first_offset
+        self._skip_handled(held, message)
+        self._want(held, now)
+        held.progress = LogProgress(heard=held.told_from)
+        self._reader.begin(held, held.told_from, now)
+        return held
+
+    def _want(self, held: Held, now: float) -> None:
+        self._last_match = None
+        held.handle = self.matcher.add(held.subscription.filter)
+        self.by_handle[held.handle] = held
+        self._durables += held.durable
+        self._ports.events.interested(held.subscription, now)
+
+    def _unwant(self, held: Held, now: float) -> None:
+        if held.handle is not None:
+            self._last_match = None
+            self.matcher.remove(held.handle)
+            del self.by_handle[held.handle]
+            self._durables -= held.durable
+            self._ports.events.uninterested(held.subscription, now)
+
+    def _listen_to_dead(self, held: Held, session: Session, name: str) -> None:
+        own = SubscriptionId(session.client, name)
+        group = SubscriptionId(GROUPS, name)
+        is_group = group in self.helds or (own not in self.helds and bool(self._dead.letters(group)))
+        target = held.dead_letters_of = group if is_group and own not in self.helds else own
+        self._dead_listeners.setdefault(target, []).append(held)
+        for letter in self._dead.letters(target):
+            if accepts(held.subscription.filter, letter.event):
+                self._courier.enqueue(held, item_of(letter))
+
+    def _skip_handled(self, held: Held, message: Subscribe) -> None:
+        """The client's token: what it handled counts as told."""
+        handled = message.after.get(self._ports.name)
+        if handled is not None:
+            end = min(handled + 1, self._ledger.end)
+            held.told.add(held.subscription.filter, self._ports.name, 0, end)
+
+    def _rejoin(self, held: Held, session: Session, message: Subscribe, now: float) -> Refusal | None:
+        is_group = message.options.group is not None
+        is_same = held.subscription.filter.digest == message.filter.digest
+        if held.durable is not message.options.durable:
+            kind = "durable" if held.durable else "not durable"
+            return Refusal("refused", f"subscription {held.id} is {kind}; subscribe likewise or end it first")
+        if not is_same and len(held.rights) >= MAX_RIGHTS:
+            return Refusal(
+                "limit", f"{held.id} changed its filter {MAX_RIGHTS} times; hear what it is owed first"
+            )
+        if is_group and held.has_members:
+            if is_same:
+                return None
+            return Refusal("refused", f"group {held.id.name!r} listens to {held.subscription.filter.text!r}")
+        listeners = [*held.members, *held.joining]
+        if any(member.address == session.address for member in listeners):
+            return Refusal("refused", f"subscription {held.id} has a listener; a group can have many")
+        self._take_over(held, listeners, now)
+        if not is_same:
+            self._change_filter(held, message, now)
+        held.subscription = Subscription(held.id, message.filter, message.options)
+        self._acknowledge_handled(held, message, now)
+        return None
+
+    def _take_over(self, held: Held, listeners: list[Member], now: float) -> None:
+        for member in listeners:
+            self._ports.send(member.address, Closed(member.ref, "closed", "a newer link took over"))
+            self._remove(member)
+            self._courier.take_back(member, now)
+
+    def _acknowledge_handled(self, held: Held, message: Subscribe, now: float) -> None:
+        """The client's token is ahead of what we know: settle what it handled."""
+        handled = message.after.get(self._ports.name, 0)
+        for item in [item for item in held.queue if item.offset is not None and item.offset <= handled]:
+            held.queue.remove(item)
+            self._courier.forget(held, item, now)
+        self._skip_handled(held, message)
+
+    def _change_filter(self, held: Held, message: Subscribe, now: float) -> None:
+        """Only what was not told yet will be told."""
+        log, end, old = self._ports.name, self._ledger.end, held.subscription.filter
+        held.remember(log, end).prune(log, self._ledger.first_offset)
+        kept = [right.narrowed(old) for right in held.rights if right.stop > held.progress.low_water]
+        held.rights = [*kept, Right((old,), held.since, held.start, end)] if held.durable else []
+        spared = self._courier.spared(held, message.filter)
+        self._unwant(held, now)
+        held.subscription = Subscription(held.id, message.filter, message.options)
+        held.since = now if message.options.replay else NEVER
+        held.start = end
+        held.told_from = self._ledger.first_offset
+        self._reader.begin(held, held.told_from, now)  # first, so that what is released stays readable
+        self._courier.clear(held, now)
+        held.progress = LogProgress(heard=held.told_from)
+        self._want(held, now)
+        for item in spared:
+            self._courier.enqueue(held, item)
+
+    # -- leaving -----------------------------------------------------------------------------
+
+    def _remove(self, member: Member) -> None:
+        held = member.held
+        if member in held.members:
+            held.members.remove(member)
+        if member in held.joining:
+            held.joining.remove(member)
+        session = self.sessions.get(member.address)
+        if session is not None:
+            session.members.pop(member.ref, None)
+
+    def leave(self, member: Member, *, end: bool, lingers: bool, now: float) -> list[Record]:
+        """A member goes; the subscription with it, unless it is durable or has others."""
+        held = member.held
+        self._remove(member)
+        if held.has_members or (held.durable and not end):
+            self._courier.take_back(member, now)
+            return [self.progress(held)] if held.durable else []
+        return self.end(held, now, lingers=lingers)
+
+    def end(self, held: Held, now: float, *, lingers: bool = False) -> list[Record]:
+        """It is over; what it was told is remembered. The records to persist."""
+        told = held.remember(self._ports.name, self._ledger.end)
+        told.prune(self._ports.name, self._ledger.first_offset)
+        self._unwant(held, now)
+        self._reader.stop(held)
+        self._courier.clear(held, now)
+        held.step("end")
+        del self.helds[held.id]
+        if held.dead_letters_of is not None:
+            self._dead_listeners[held.dead_letters_of].remove(held)
+            return []
+        records: list[Record] = []
+        if held.durable:
+            records = [rows.delete_for(rows.SUBSCRIPTION, held.id), rows.delete_for(rows.PROGRESS, held.id)]
+        if (held.named or lingers) and told.spans:
+            seconds = self._settings.memory_seconds if held.named else self._settings.linger_seconds
+            records += self.memory.keep(held.id, told, now + seconds)
+        return records
+
+    def close(self, held: Held, code: str, reason: str, now: float) -> list[Record]:
+        """Send its members away; a transient one ends. The records to persist."""
+        for member in [*held.members, *held.joining]:
+            self._ports.send(member.address, Closed(member.ref, code, reason))
+            self._remove(member)
+            self._courier.take_back(member, now)
+        return [self.progress(held)] if held.durable else self.end(held, now)
+
+    # -- what is on the disk -------------------------------------------------------------------
+
+    def _row(self, held: Held) -> Record:
+        row = SubscriptionRow(
+            held.subscription, held.since, held.start, held.told_from, held.told.encode(), held.rights
+        )
+        return rows.put_for(rows.SUBSCRIPTION, held.id, row)
+
+    def progress(self, held: Held) -> Record:
+        held.floor(self._ledger.end)
+        return rows.put_for(rows.PROGRESS, held.id, ProgressRow(held.id, held.progress))
+
+    def load(self, state: Loaded, now: float) -> None:
+        self.memory.load(state)
+        known = {row.subscription: row for row in rows.decoded(state.tables, rows.PROGRESS, ProgressRow)}
+        for row in rows.decoded(state.tables, rows.SUBSCRIPTION, SubscriptionRow):
+            held = Held(row.subscription, named=True, number=0, since=row.since)
+            self.helds[held.id] = held
+            held.start, held.told_from = row.start, row.told_from
+            held.told, held.rights = rows.read_told(row.told), row.rights
+            held.again_below = self._ledger.end
+            held.progress = known[held.id].progress if held.id in known else LogProgress(heard=row.told_from)
+            held.unread.extend(held.progress.owed)
+            self._want(held, now)
+            self._reader.begin(held, held.progress.low_water, now)
+
+    def check(self) -> None:
+        for held in self.helds.values():
+            held.check(self._ledger.end)
+        assert self._durables == sum(held.durable for held in self.by_handle.values())
+        for handle, held in self.by_handle.items():
+            assert held.handle == handle
+            assert self.helds[held.id] is held
+        for session in self.sessions.values():
+            for ref, member in session.members.items():
+                assert member.ref == ref
+                assert member in (*member.held.members, *member.held.joining)

@@ -1,0 +1,92 @@
+"""What delivery keeps in tables beside the log, and how it is written.
+
+Each value is one struct in MessagePack, as an array that begins with a version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TypeVar
+
+import msgspec
+
+from tidings.availability.progress import LogProgress
+from tidings.availability.records import Delete, Put
+from tidings.availability.told import Told
+from tidings.language import parse_filter
+from tidings.model.event import Event
+from tidings.model.subscription import Position, Subscription, SubscriptionId
+from tidings.protocol.delivery.right import Right
+
+VERSION = 1
+
+SUBSCRIPTION = "subscription"  # durable subscriptions
+PROGRESS = "progress"  # how far each of them is
+MEMORY = "memory"  # what ended named subscriptions were told
+DEAD = "dead"  # dead letters
+
+
+class SubscriptionRow(msgspec.Struct, array_like=True, frozen=True):
+    subscription: Subscription
+    since: float
+    start: int
+    told_from: int
+    told: bytes  # `Told.encode`
+    rights: list[Right]
+    version: int = VERSION
+
+
+class ProgressRow(msgspec.Struct, array_like=True, frozen=True):
+    subscription: SubscriptionId
+    progress: LogProgress
+    version: int = VERSION
+
+
+class MemoryRow(msgspec.Struct, array_like=True, frozen=True):
+    subscription: SubscriptionId
+    told: bytes  # `Told.encode`
+    until: float
+    version: int = VERSION
+
+
+class DeadRow(msgspec.Struct, array_like=True, frozen=True):
+    subscription: SubscriptionId
+    number: int
+    event: Event
+    position: Position | None
+    attempts: int
+    died: float
+    version: int = VERSION
+
+
+Row = SubscriptionRow | ProgressRow | MemoryRow | DeadRow
+R = TypeVar("R", bound=msgspec.Struct)
+
+
+def key_of(first: str, second: str) -> str:
+    """A key for a pair of any two texts; no two pairs share one."""
+    return f"{len(first)}:{first}{second}"
+
+
+def put(table: str, key: str, row: Row) -> Put:
+    return Put(table, key, msgspec.msgpack.encode(row))
+
+
+def put_for(table: str, id: SubscriptionId, row: Row) -> Put:
+    return put(table, key_of(id.subscriber, id.name), row)
+
+
+def delete_for(table: str, id: SubscriptionId) -> Delete:
+    return Delete(table, key_of(id.subscriber, id.name))
+
+
+def read_told(told: bytes) -> Told:
+    return Told.decode(told, lambda text, dialect: parse_filter(text, dialect=dialect))
+
+
+def decoded(tables: Mapping[str, Mapping[str, bytes]], table: str, type: type[R]) -> Iterator[R]:
+    """The rows of a table, in the order of their keys."""
+    decoder = msgspec.msgpack.Decoder(type)
+    rows = tables.get(table, {})
+    for key in sorted(rows):
+        yield decoder.decode(rows[key])

@@ -1,0 +1,46 @@
+"""Who is connected, and what may be asked for."""
+
+from __future__ import annotations
+
+from tidings.model.subscription import Advertisement, Policy, SubscriptionId
+from tidings.protocol.delivery.held import Member
+from tidings.protocol.delivery.settings import DeliverySettings
+from tidings.protocol.messages import Subscribe
+
+GROUPS = "*"  # stands for the subscriber in the identity of a group
+
+
+class Session:
+    """One client's link."""
+
+    __slots__ = ("address", "advertisements", "client", "incarnation", "members")
+
+    def __init__(self, address: str, client: str, incarnation: str) -> None:
+        self.address = address
+        self.client = client
+        self.incarnation = incarnation
+        self.members: dict[int, Member] = {}  # by ref
+        self.advertisements: dict[str, Advertisement] = {}  # by name; they end with the link
+
+
+def identity(session: Session, message: Subscribe) -> SubscriptionId:
+    group = message.options.group
+    return SubscriptionId(session.client, message.name) if group is None else SubscriptionId(GROUPS, group)
+
+
+def refusal(session: Session, message: Subscribe, settings: DeliverySettings) -> tuple[str, str] | None:
+    """Code and reason when a subscription cannot be had, whatever is held already."""
+    options = message.options
+    if message.filter.is_never_true:
+        return ("impossible", f"the filter can never be true: {message.filter.text}")
+    if message.ref in session.members:
+        return ("refused", f"reference {message.ref} is in use")
+    if options.queue < 1 or options.max_deliveries < 1:
+        return ("refused", "a queue holds at least 1, and an event is delivered at least once")
+    if options.policy is Policy.BLOCK and not options.durable and not settings.allow_block:
+        return ("refused", "policy `block` is for the embedded broker; choose one that drops, or durable")
+    if options.durable and not message.named:
+        return ("refused", "a durable subscription needs a name, or nobody could come back to it")
+    if options.dead_letters_of is not None and (options.durable or options.group is not None):
+        return ("refused", "dead letters are kept anyway: hear them with a plain subscription")
+    return None

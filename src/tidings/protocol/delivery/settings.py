@@ -1,0 +1,21 @@
+"""The knobs of delivery, each with its price."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tidings.availability.identity import Bounds
+
+DAY = 86_400.0
+
+
+class DeliverySettings(msgspec.Struct, frozen=True, kw_only=True):
+    chunk: int = 256  # events that a replay reads at once; more is faster and holds more in memory
+    flush_seconds: float = 0.05  # progress is persisted so often; a crash repeats at most this much
+    collect_budget: int = 512  # expired events that one step forgets; more delays what waits behind it
+    maintain_budget: int = 4096  # steps of the matcher's upkeep at once; the same price
+    memory_seconds: float = 7 * DAY  # what an ended named subscription was told is remembered so long
+    linger_seconds: float = 60.0  # the same for one without a name whose link broke
+    dead_letters: int = 1_000  # kept for each subscription; then the oldest is dropped and counted
+    identities: Bounds = Bounds()  # how much is remembered of what was published
+    allow_block: bool = True  # policy `block`; a network has none, there a slow subscriber hurts itself

@@ -1,0 +1,188 @@
+"""One subscription as its client sees it.
+
+Rules
+- What arrives before the broker's `Subscribed` waits. After the application left nothing is handed
+  over, unless it is handed over by itself (`auto`): then until the broker's `Unsubscribed`.
+- Credit is granted for what the application waits for, and for `window` more. What arrives
+  when nobody waits stays in `buffer`, in order.
+- What was handed over is *taken* until it is committed. After a broken link the broker sends it
+  again, and what was committed too late for it to know; both are recognised by their position
+  and not handed over twice.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import StrEnum
+
+import msgspec
+
+from tidings.model.filter import Filter
+from tidings.model.subscription import DeliveryOptions, Notification, Position, SubscriptionId
+from tidings.protocol.messages import Deliver
+
+
+class Phase(StrEnum):
+    """Where a subscription stands, and what ends that."""
+
+    OPENING = "opening"  # asked for; the broker's answer ends it
+    OPEN = "open"  # heard; leaving it, or the broker's `Closed`, ends it
+    LEAVING = "leaving"  # the application left; the broker's answer ends it
+    ENDED = "ended"  # over for good
+
+
+TRANSITIONS: dict[tuple[Phase, str], Phase] = {
+    (Phase.OPENING, "Subscribed"): Phase.OPEN,
+    (Phase.OPENING, "Refused"): Phase.ENDED,
+    (Phase.OPENING, "Closed"): Phase.ENDED,
+    (Phase.OPENING, "leave"): Phase.LEAVING,
+    (Phase.OPEN, "Subscribed"): Phase.OPEN,  # opened again after a broken link
+    (Phase.OPEN, "Refused"): Phase.ENDED,
+    (Phase.OPEN, "Closed"): Phase.ENDED,
+    (Phase.OPEN, "leave"): Phase.LEAVING,
+    (Phase.LEAVING, "Subscribed"): Phase.LEAVING,
+    (Phase.LEAVING, "Refused"): Phase.ENDED,
+    (Phase.LEAVING, "Closed"): Phase.ENDED,
+    (Phase.LEAVING, "Unsubscribed"): Phase.ENDED,
+}
+
+
+class Taken:
+    """A notification that was handed over and is not committed yet."""
+
+    __slots__ = ("call", "deliver", "tag")
+
+    def __init__(self, deliver: Deliver, call: int | None) -> None:
+        self.deliver = deliver
+        self.tag = deliver.tag
+        self.call = call
+
+
+class Listening:
+    """The state of one subscription, or of one membership of a group."""
+
+    __slots__ = (
+        "after", "auto", "buffer", "call", "ending", "filter", "given_back", "granted", "id", "leaving_calls",
+        "must_end", "named", "options", "phase", "ref", "taken", "waiting", "window",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        ref: int,
+        call: int,
+        id: SubscriptionId,
+        filter: Filter,
+        options: DeliveryOptions,
+        *,
+        named: bool,
+        window: int,
+        auto: bool,
+        after: dict[str, int],
+    ) -> None:
+        self.ref = ref
+        self.call: int | None = call  # the subscribe that waits for its answer
+        self.leaving_calls: list[int] = []  # the leaves that wait for their answer
+        self.must_end = False  # True: leaving ends a durable subscription, also over a broken link
+        self.id = id  # as the broker has it, once it answered
+        self.named = named
+        self.filter = filter
+        self.options = options
+        self.window = window
+        self.auto = auto
+        self.after = dict(after)  # token: by log, everything up to this offset was committed
+        self.given_back: set[Position] = set()  # `nack`ed and not committed since: the token waits
+        self.phase = Phase.OPENING
+        self.waiting: deque[int] = deque()  # takes
+        self.buffer: deque[Deliver] = deque()
+        self.taken: list[Taken] = []
+        self.granted = 0  # credit that the broker has not used yet; below 0 after a race
+        self.ending: tuple[str, str] | None = None  # code and reason for later takes
+
+    def step(self, happening: str) -> bool:
+        """Move to the next phase; False when this cannot happen in this phase."""
+        phase = TRANSITIONS.get((self.phase, happening))
+        if phase is not None:
+            self.phase = phase
+        return phase is not None
+
+    @property
+    def hears(self) -> bool:
+        """Is what arrives for the application?"""
+        return self.phase in (Phase.OPENING, Phase.OPEN) or (self.phase is Phase.LEAVING and self.auto)
+
+    def shortage(self) -> int:
+        """How much credit to grant (or, below 0, to take back)."""
+        wanted = len(self.waiting) + max(self.window - len(self.buffer), 0)
+        return wanted - self.granted
+
+    def was_committed(self, deliver: Deliver) -> bool:
+        """True when our token is past it. (What a group is sent says nothing about its other members.)"""
+        position = deliver.position
+        if position is None or self.options.group is not None or self.options.dead_letters_of is not None:
+            return False
+        return position.offset <= self.after.get(position.log, 0) and position not in self.given_back
+
+    def held_again(self, deliver: Deliver) -> bool:
+        """True when this is one that was taken before the link broke; its tag is renewed."""
+        if deliver.position is None:
+            return False
+        for taken in self.taken:
+            if taken.deliver.position == deliver.position:
+                taken.tag = deliver.tag
+                return True
+        return False
+
+    def notification(self, deliver: Deliver) -> Notification:
+        return Notification(self.id, deliver.event, deliver.position, deliver.attempt)
+
+    def settle(self, tag: int | None) -> tuple[int, ...]:
+        """Take one, or all, off the taken; their tags."""
+        settled = [taken for taken in self.taken if tag is None or taken.tag == tag]
+        self.taken = [taken for taken in self.taken if tag is not None and taken.tag != tag]
+        return tuple(taken.tag for taken in settled)
+
+    def commit(self, tag: int | None) -> tuple[int, ...]:
+        """As `settle`, and move the token forward as far as everything before it is committed."""
+        before = self.taken
+        tags = self.settle(tag)
+        still = {taken.deliver.position for taken in self.taken}
+        for position in (taken.deliver.position for taken in before):
+            if position is None:
+                continue
+            if position in still:
+                break
+            self.given_back.discard(position)
+            if not any(p.log == position.log and p.offset < position.offset for p in self.given_back):
+                self.after[position.log] = max(self.after.get(position.log, 0), position.offset)
+        return tags
+
+    def give_back(self, tag: int | None) -> tuple[int, ...]:
+        """As `settle`, and hold the token until they were delivered again and committed."""
+        before = self.taken
+        tags = self.settle(tag)
+        self.given_back.update(t.deliver.position for t in before if t.tag in tags and t.deliver.position)
+        return tags
+
+    def untake(self, call: int) -> Deliver | None:
+        """What that take was given, no longer taken; None when it has been settled since."""
+        for place, taken in enumerate(self.taken):
+            if taken.call == call:
+                del self.taken[place]
+                return msgspec.structs.replace(taken.deliver, tag=taken.tag)
+        return None
+
+    def hear_silence(self, position: Position) -> None:
+        """Nothing more up to there: the token moves, unless something before it is not committed."""
+        if not self.taken and not self.buffer and not self.given_back:
+            self.after[position.log] = max(self.after.get(position.log, 0), position.offset)
+
+    def forget_link(self) -> None:
+        """The link is gone: what the broker had sent ahead it will send again."""
+        self.buffer.clear()
+        self.granted = 0
+
+    def check(self) -> None:
+        assert not (self.waiting and self.buffer and self.phase is Phase.OPEN), "nobody waits beside a buffer"
+        assert self.phase is not Phase.ENDED or not self.waiting, "nobody waits for what has ended"
+        tags = [taken.tag for taken in self.taken]
+        assert len(tags) == len(set(tags)), "a notification is taken once"

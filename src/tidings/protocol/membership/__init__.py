@@ -1,0 +1,1 @@
+"""Who is there: one file per way to know."""

@@ -1,0 +1,190 @@
+"""The node: one strategy in each slot, behind one narrow door.
+
+The only file that knows every kind. It hands inputs to the strategies, lets each message reach
+the strategy that declared it, and leads events and subscriptions from slot to slot (see
+`slots.py` for the ways). It decides nothing itself; a new strategy needs no change here.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from tidings.errors import SettingsError
+from tidings.model.subscription import Advertisement, Subscription
+from tidings.protocol.disk import NodeDisk
+from tidings.protocol.effects import Channel, Effect, Send
+from tidings.protocol.inputs import (
+    Fetched,
+    FetchFailed,
+    Input,
+    LinkDown,
+    LinkUp,
+    Persisted,
+    PersistFailed,
+    Probed,
+    Received,
+    Started,
+    TimerFired,
+)
+from tidings.protocol.messages import Envelope, Message
+from tidings.protocol.slots import (
+    KINDS,
+    Assignment,
+    Delivery,
+    Membership,
+    Overlay,
+    Ports,
+    Recovery,
+    Routing,
+    Strategy,
+)
+
+
+class Node:
+    """A broker, or a peer. Nothing but `handle` changes it."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        delivery: Delivery,
+        rng: Random,
+        routing: Routing | None = None,
+        assignment: Assignment | None = None,
+        overlay: Overlay | None = None,
+        recovery: Recovery | None = None,
+        membership: Membership | None = None,
+        stable: bool = False,  # does what is persisted survive the process?
+        recording: bool = False,  # emit rows of a history?
+    ) -> None:
+        self.name = name
+        self._out: list[Effect] = []
+        self._disk = NodeDisk(self._out.append, stable=stable)
+        self.strange = 0  # messages that no strategy here understands
+        ports = self._ports = Ports()
+        ports.name, ports.rng, ports.recording = name, rng, recording
+        ports.emit, ports.send = self._out.append, self._send
+        ports.disk, ports.events = self._disk, self
+        ports.delivery = delivery
+        ports.routing = routing or Routing()
+        ports.assignment = assignment or Assignment()
+        ports.overlay = overlay or Overlay()
+        ports.recovery = recovery or Recovery()
+        ports.membership = membership or Membership()
+        self.slots: dict[str, Strategy] = {kind: getattr(ports, kind) for kind in KINDS}
+        self._owners = _owners(self.slots)
+        self._timed = [s for s in self.slots.values() if type(s).next_deadline is not Strategy.next_deadline]
+        for strategy in self.slots.values():
+            strategy.bind(ports)
+
+    # -- the door ------------------------------------------------------------------------
+
+    def handle(self, input: Input, now: float) -> list[Effect]:
+        kind = type(input)
+        if kind is Received:
+            self._receive(input.sender, input.message, now)  # type: ignore[union-attr]
+        elif kind is TimerFired:
+            self._on_timer(now)
+        else:
+            self._on_other(input, now)
+        effects = self._out.copy()
+        self._out.clear()
+        return effects
+
+    def next_deadline(self) -> float | None:
+        earliest = self._disk.next_deadline()
+        for strategy in self._timed:
+            deadline = strategy.next_deadline()
+            if deadline is not None and (earliest is None or deadline < earliest):
+                earliest = deadline
+        return earliest
+
+    def check(self) -> None:
+        assert not self._out, "no effect is left behind"
+        self._disk.check()
+        for strategy in self.slots.values():
+            strategy.check()
+
+    def figures(self) -> dict[str, Any]:
+        """Counters for people."""
+        return {**self._ports.delivery.figures(), "strange messages": self.strange}
+
+    def _receive(self, sender: str, message: Message, now: float) -> None:
+        owner = self._owners.get(type(message))
+        if owner is None:
+            self.strange += 1
+            return
+        owner.on_message(sender, message, now)
+
+    def _on_timer(self, now: float) -> None:
+        self._disk.on_timer(now)
+        for strategy in self._timed:
+            deadline = strategy.next_deadline()
+            if deadline is not None and deadline <= now:
+                strategy.on_timer(now)
+
+    def _on_other(self, input: Input, now: float) -> None:
+        match input:
+            case Persisted():
+                self._disk.persisted(input, now)
+            case Fetched():
+                self._disk.fetched(input, now)
+            case PersistFailed():
+                self._disk.persist_failed(input, now)
+            case FetchFailed():
+                self._disk.fetch_failed(input, now)
+            case Started() | LinkUp() | LinkDown() | Probed():
+                for strategy in self.slots.values():
+                    strategy.on_input(input, now)
+            case _:
+                raise SettingsError(f"a node takes no {type(input).__name__}", hint="hand it to a client")
+
+    def _send(self, to: str, message: Message, channel: Channel = Channel.LINK) -> None:
+        self._out.append(Send(to, message, channel))
+
+    # -- the way of events and of subscriptions (port `Events`) -----------------------------
+
+    def accepted(self, envelope: Envelope, now: float) -> None:
+        self._pass(envelope, None, now)
+
+    def arrived(self, envelope: Envelope, came_from: str, now: float) -> None:
+        self._pass(envelope, came_from, now)
+
+    def _pass(self, envelope: Envelope, came_from: str | None, now: float) -> None:
+        ports = self._ports
+        passing = ports.recovery.observe(envelope, came_from, now)
+        if passing is not None:
+            ports.delivery.deliver(passing, now)
+            at = ports.assignment.resolve(passing.event)
+            ports.routing.forward(passing, at, came_from, now)
+
+    def interested(self, subscription: Subscription, now: float) -> None:
+        at = self._ports.assignment.assign(subscription)
+        self._ports.routing.interest_added(subscription, at, now)
+
+    def uninterested(self, subscription: Subscription, now: float) -> None:
+        at = self._ports.assignment.assign(subscription)
+        self._ports.routing.interest_removed(subscription, at, now)
+
+    def advertised(self, advertisement: Advertisement, now: float) -> None:
+        self._ports.routing.advertisement_added(advertisement, now)
+
+    def unadvertised(self, advertisement: Advertisement, now: float) -> None:
+        self._ports.routing.advertisement_removed(advertisement, now)
+
+
+def _owners(slots: dict[str, Strategy]) -> dict[type[Message], Strategy]:
+    """Which strategy understands which message; two for one message is a mistake."""
+    owners: dict[type[Message], Strategy] = {}
+    for kind, strategy in slots.items():
+        if strategy.kind != kind:
+            raise SettingsError(f"a strategy for {strategy.kind} was put in the slot for {kind}")
+        for message in strategy.messages:
+            other = owners.setdefault(message, strategy)
+            if other is not strategy:
+                raise SettingsError(f"{other.name} and {strategy.name} both declare {message.__name__}")
+        for header in strategy.headers:
+            if not header.startswith(kind + "."):
+                raise SettingsError(f"{strategy.name} declares the header {header!r} of another kind")
+    return owners

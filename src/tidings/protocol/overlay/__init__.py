@@ -1,0 +1,1 @@
+"""Which links exist: one file per way."""

@@ -1,0 +1,1 @@
+"""Getting back what was lost: one file per algorithm."""

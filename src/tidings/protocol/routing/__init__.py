@@ -1,0 +1,1 @@
+"""Which links an event takes: one file per way."""

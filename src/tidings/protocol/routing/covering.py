@@ -1,0 +1,233 @@
+"""Routing by subscriptions: an event goes only where somebody wants it.
+
+`SubscriptionRouting(reduce="identical")` is subscription forwarding (Costa et al. 2003, section 2):
+each filter is told once per direction. `reduce="covering"` is SIENA's protocol: a filter that
+another one covers is not told, and comes out again when its cover goes; with `advertisements`
+it is told only toward publishers whose advertisements overlap it. `hierarchical` is SIENA's other
+protocol: filters and events go up to the parent, events come down where they are wanted.
+Needs an overlay without cycles.
+"""
+
+from __future__ import annotations
+
+from tidings.algebra import overlaps
+from tidings.errors import SettingsError
+from tidings.matching.small import SmallMatcher
+from tidings.model.event import Event
+from tidings.model.filter import Filter
+from tidings.model.subscription import Advertisement, Subscription
+from tidings.protocol.inputs import Input, LinkDown, LinkUp, Started
+from tidings.protocol.messages import Envelope, Message
+from tidings.protocol.routing.diffusion import LOCAL, Diffusion, Interest, InterestSeen
+from tidings.protocol.routing.outlets import OUTLETS
+from tidings.protocol.routing.seen import NUMBER, Forward, Numbering, Window
+from tidings.protocol.slots import Ports, Routing
+
+SUBSCRIPTIONS = "subscriptions"
+ADVERTISEMENTS = "advertisements"
+
+
+class SubscriptionRouting(Routing):
+    messages = (Forward, Interest, InterestSeen)
+    headers = frozenset({NUMBER})
+
+    def __init__(
+        self,
+        *,
+        reduce: str = "covering",
+        advertisements: bool = False,
+        parent: str | None = None,
+        hierarchical: bool = False,
+        acknowledged: bool = False,
+        remember_links: bool = False,
+    ) -> None:
+        if reduce not in OUTLETS:
+            raise SettingsError(f"no reduction is called {reduce!r}", hint=f"there are: {', '.join(OUTLETS)}")
+        self.reduce = reduce
+        self.acknowledged = acknowledged
+        self.parent = parent
+        self.hierarchical = hierarchical
+        self.remember_links = remember_links  # True: a broken link keeps its interest, for replay
+        gate = self._gate if advertisements or hierarchical else None
+        self._uses_advertisements = advertisements
+        self._subs = Diffusion(SUBSCRIPTIONS, reduce=reduce, acknowledged=acknowledged, gate=gate)
+        self._ads = Diffusion(ADVERTISEMENTS, reduce="covering", acknowledged=acknowledged)
+        self._subs.on_change = self._subscription_changed
+        self._ads.on_change = self._advertisement_changed
+        self._matcher = SmallMatcher()
+        self._handles: dict[str, int] = {}  # digest -> handle, for filters wanted over a link
+        self._digests: dict[int, str] = {}
+        self._seen = Window()
+        self._gates_to_review: dict[str, None] = {}
+
+    def bind(self, ports: Ports) -> None:
+        super().bind(ports)
+        self._restart()
+
+    def _restart(self) -> None:
+        self._incarnation = f"{self.ports.name}.{self.ports.rng.getrandbits(32):08x}"
+        self._numbering = Numbering(self._incarnation)
+
+    # -- inputs ----------------------------------------------------------------------------
+
+    def on_input(self, input: Input, now: float) -> None:
+        if isinstance(input, Started):
+            self._restart()
+        elif isinstance(input, LinkUp) and input.peer in self.ports.overlay.links():
+            session = f"{self._incarnation}/{self.ports.rng.getrandbits(32):08x}"
+            self._ads.link_up(input.peer, session)
+            self._subs.link_up(input.peer, session)
+            self._flush(now)
+        elif isinstance(input, LinkDown):
+            for diffusion in (self._ads, self._subs):
+                if self.remember_links:
+                    diffusion.quiet(input.peer)
+                else:
+                    diffusion.link_down(input.peer)
+            self._flush(now)
+
+    def interest_added(self, subscription: Subscription, at: tuple[str, ...], now: float) -> None:
+        self._subs.local_added(subscription.filter)
+        self._flush(now)
+
+    def interest_removed(self, subscription: Subscription, at: tuple[str, ...], now: float) -> None:
+        self._subs.local_removed(subscription.filter)
+        self._flush(now)
+
+    def advertisement_added(self, advertisement: Advertisement, now: float) -> None:
+        self._ads.local_added(advertisement.filter)
+        self._flush(now)
+
+    def advertisement_removed(self, advertisement: Advertisement, now: float) -> None:
+        self._ads.local_removed(advertisement.filter)
+        self._flush(now)
+
+    def on_message(self, sender: str, message: Message, now: float) -> None:
+        if isinstance(message, Forward):
+            self._event(sender, message.envelope, now)
+        elif isinstance(message, Interest):
+            self._diffusion(message.what).hear(sender, message, self.ports.send)
+            self._flush(now)
+        else:
+            assert isinstance(message, InterestSeen)
+            self._diffusion(message.what).seen(sender, message)
+
+    def _diffusion(self, what: str) -> Diffusion:
+        return self._ads if what == ADVERTISEMENTS else self._subs
+
+    def _flush(self, now: float) -> None:
+        links = self.ports.overlay.links()
+        if self._uses_advertisements:
+            self._ads.flush(self.ports.send, links, now)
+        for link in self._gates_to_review:
+            self._subs.review_link(link)
+        self._gates_to_review.clear()
+        self._subs.flush(self.ports.send, links, now)
+
+    def on_timer(self, now: float) -> None:
+        links = self.ports.overlay.links()
+        for diffusion in (self._ads, self._subs):
+            diffusion.repeat(self.ports.send, links, now)
+
+    def next_deadline(self) -> float | None:
+        if not self.acknowledged:
+            return None
+        times = [t for t in (self._ads.next_deadline(), self._subs.next_deadline()) if t is not None]
+        return min(times, default=None)
+
+    # -- tables ----------------------------------------------------------------------------
+
+    def _gate(self, link: str, filter: Filter) -> bool:
+        if self.hierarchical:
+            return link == self.parent
+        return any(overlaps(ad, filter) for ad in self._ads.behind(link))
+
+    def _advertisement_changed(self, _filter: Filter, source: str, _came: bool) -> None:
+        if source != LOCAL:
+            self._gates_to_review[source] = None
+
+    def _subscription_changed(self, filter: Filter, source: str, _came: bool) -> None:
+        """Keep the matcher to the filters that some link wants."""
+        if source == LOCAL:
+            return
+        digest = filter.digest
+        wanted = any(other != LOCAL for other in self._subs.sources[digest])
+        if wanted and digest not in self._handles:
+            self._handles[digest] = handle = self._matcher.add(filter)
+            self._digests[handle] = digest
+        elif not wanted and digest in self._handles:
+            handle = self._handles.pop(digest)
+            del self._digests[handle]
+            self._matcher.remove(handle)
+
+    # -- events ----------------------------------------------------------------------------
+
+    def _event(self, sender: str, envelope: Envelope, now: float) -> None:
+        origin, number = envelope.headers[NUMBER]
+        if origin == self._incarnation or not self._seen.is_new(origin, number):
+            return
+        if self.ports.recovery.admit(envelope, sender, now):
+            self.ports.events.arrived(envelope, sender, now)
+
+    def forward(
+        self, envelope: Envelope, at: tuple[str, ...] | None, came_from: str | None, now: float
+    ) -> None:
+        if came_from is None:
+            envelope = self._numbering.numbered(envelope)
+        wanted = self._wanting(envelope.event)
+        for link in self.ports.overlay.links():
+            if link != came_from and (link in wanted or (self.hierarchical and link == self.parent)):
+                self.ports.send(link, Forward(self.ports.recovery.outgoing(envelope, link)))
+
+    def _wanting(self, event: Event) -> set[str]:
+        wanted: set[str] = set()
+        for handle in self._matcher.match(event):
+            wanted.update(self._subs.sources[self._digests[handle]])
+        return wanted
+
+    def wanted_elsewhere(self, event: Event) -> bool:
+        if self.hierarchical and self.parent is not None:
+            return True
+        return len(self._matcher.match(event)) > 0
+
+    def interest(self, link: str) -> tuple[Filter, ...]:
+        return self._subs.behind(link)
+
+    def toward(self, target: Filter | str) -> tuple[str, ...]:
+        if isinstance(target, str):
+            return ()
+        return tuple(
+            link
+            for link in self.ports.overlay.links()
+            if any(overlaps(f, target) for f in self.interest(link))
+        )
+
+    def swap(self, old: str, new: str, now: float) -> None:
+        """What was wanted behind `old` is wanted behind `new` from now on."""
+        moved = self._subs.behind(old)
+        self._subs.link_up(new, f"{self._incarnation}/{self.ports.rng.getrandbits(32):08x}")
+        self._subs.hear(new, Interest(SUBSCRIPTIONS, moved, ()), self.ports.send)
+        self._subs.link_down(old)
+        self._flush(now)
+
+    def table_size(self) -> int:
+        """Filters held for links."""
+        return sum(len([s for s in sources if s != LOCAL]) for sources in self._subs.sources.values())
+
+    def check(self) -> None:
+        self._subs.check()
+        self._ads.check()
+        assert len(self._handles) == len(self._digests)
+        for digest, sources in self._subs.sources.items():
+            assert (digest in self._handles) == any(s != LOCAL for s in sources), "matcher and table differ"
+
+
+class Covering(SubscriptionRouting):
+    name = "covering"
+
+
+class SubscriptionForwarding(SubscriptionRouting):
+    name = "subscription forwarding"
+
+    def __init__(self) -> None:
+        super().__init__(reduce="identical")

@@ -1,0 +1,232 @@
+"""Filters spread over a tree: who wants what, behind which link.
+
+Each broker holds the filters that it heard over each link and those of its own clients. Over a
+link it tells what concerns the far end: the filters that came from elsewhere, reduced by the
+link's outlet. One `Diffusion` carries subscriptions and another carries advertisements.
+
+With `acknowledged`, changes are numbered per session of a link and repeated whole until the far
+end has seen them, so that a lossy link cannot leave two brokers with different tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tidings.model.filter import Filter
+from tidings.protocol.messages import Message
+from tidings.protocol.routing.outlets import OUTLETS, Outlet
+from tidings.protocol.slots import Sender
+
+LOCAL = ""  # the source of our own clients' filters; no link has this name
+
+
+class Interest(Message, frozen=True):
+    """What the sender wants over this link, or what may be published behind it."""
+
+    what: str  # subscriptions | advertisements
+    add: tuple[Filter, ...]
+    remove: tuple[str, ...]  # digests
+    reset: bool = False  # True: forget what you heard before
+    session: str = ""
+    number: int = 0  # 0: nobody counts
+
+
+class InterestSeen(Message, frozen=True):
+    what: str
+    session: str
+    number: int
+
+
+class _Talk:
+    """The acknowledged exchange over one link."""
+
+    def __init__(self) -> None:
+        self.session = ""
+        self.number = 0  # the last one sent
+        self.seen = 0  # the last one that the far end has
+        self.again_at: float | None = None
+        self.heard_session = ""
+        self.heard_number = 0
+
+
+class Diffusion:
+    def __init__(
+        self,
+        what: str,
+        *,
+        reduce: str = "covering",
+        acknowledged: bool = False,
+        gate: Callable[[str, Filter], bool] | None = None,
+        repeat_seconds: float = 1.0,
+    ) -> None:
+        self.what = what
+        self.acknowledged = acknowledged
+        self.repeat_seconds = repeat_seconds
+        self.filters: dict[str, Filter] = {}
+        self.sources: dict[str, dict[str, None]] = {}  # digest -> where it is wanted, in order
+        self.outlets: dict[str, Outlet] = {}
+        self._make_outlet = OUTLETS[reduce]
+        self._gate = gate
+        self._local: dict[str, int] = {}
+        self._talks: dict[str, _Talk] = {}
+        self.on_change: Callable[[Filter, str, bool], None] | None = None  # filter, source, came or went
+
+    # -- what is wanted ------------------------------------------------------------------
+
+    def local_added(self, filter: Filter) -> None:
+        count = self._local.get(filter.digest, 0)
+        self._local[filter.digest] = count + 1
+        if not count:
+            self._source_added(filter, LOCAL)
+
+    def local_removed(self, filter: Filter) -> None:
+        self._local[filter.digest] -= 1
+        if not self._local[filter.digest]:
+            del self._local[filter.digest]
+            self._source_removed(filter.digest, LOCAL)
+
+    def behind(self, link: str) -> tuple[Filter, ...]:
+        """What was heard over a link."""
+        return tuple(self.filters[digest] for digest, sources in self.sources.items() if link in sources)
+
+    def _source_added(self, filter: Filter, source: str) -> None:
+        digest = filter.digest
+        sources = self.sources.setdefault(digest, {})
+        if source in sources:
+            return
+        self.filters[digest] = filter
+        sources[source] = None
+        if self.on_change is not None:
+            self.on_change(filter, source, True)
+        self._review(digest)
+
+    def _source_removed(self, digest: str, source: str) -> None:
+        sources = self.sources.get(digest)
+        if sources is None or source not in sources:
+            return
+        del sources[source]
+        filter = self.filters[digest]
+        if self.on_change is not None:
+            self.on_change(filter, source, False)
+        self._review(digest)
+        if not sources:
+            del self.sources[digest], self.filters[digest]
+
+    def _review(self, digest: str) -> None:
+        sources = self.sources[digest]
+        for link, outlet in self.outlets.items():
+            concerns = (len(sources) > 1 or (len(sources) == 1 and link not in sources)) and (
+                self._gate is None or self._gate(link, self.filters[digest])
+            )
+            if concerns and digest not in outlet:
+                outlet.add(self.filters[digest])
+            elif not concerns and digest in outlet:
+                outlet.remove(digest)
+
+    def review_link(self, link: str) -> None:
+        """The gate of a link has changed."""
+        if link in self.outlets:
+            for digest in list(self.sources):
+                self._review(digest)
+
+    # -- links ---------------------------------------------------------------------------
+
+    def link_up(self, link: str, session: str) -> None:
+        """A link, new or again: its far end knows nothing of us yet."""
+        talk = self._talks.setdefault(link, _Talk())
+        talk.session, talk.number, talk.seen = session, 0, -1
+        if link not in self.outlets:
+            self.outlets[link] = self._make_outlet()
+            self.review_link(link)
+        self.outlets[link].forget()
+
+    def link_down(self, link: str) -> None:
+        """The link is gone, and what was wanted behind it."""
+        self.outlets.pop(link, None)
+        self._talks.pop(link, None)
+        for digest in [d for d, sources in self.sources.items() if link in sources]:
+            self._source_removed(digest, link)
+
+    def quiet(self, link: str) -> None:
+        """The link is down for now: stop talking, keep what was heard."""
+        talk = self._talks.get(link)
+        if talk is not None:
+            talk.again_at = None
+
+    # -- talking -------------------------------------------------------------------------
+
+    def flush(self, send: Sender, links: tuple[str, ...], now: float) -> None:
+        """Send what has changed."""
+        for link in links:
+            outlet = self.outlets.get(link)
+            if outlet is None:
+                continue
+            talk = self._talks[link]
+            changes = outlet.changes()
+            first = talk.seen < 0 and talk.number == 0
+            if changes or (first and self.acknowledged):
+                talk.number += 1
+                number = talk.number if self.acknowledged else 0
+                send(link, Interest(self.what, *changes, first, talk.session, number))
+                if self.acknowledged:
+                    talk.again_at = now + self.repeat_seconds
+
+    def hear(self, link: str, message: Interest, send: Sender) -> None:
+        """Take in what the far end of a link told."""
+        if self.acknowledged:
+            talk = self._talks.setdefault(link, _Talk())
+            if not self._is_next(talk, message):
+                send(link, InterestSeen(self.what, message.session, self._heard(talk, message)))
+                return
+            talk.heard_session, talk.heard_number = message.session, message.number
+            send(link, InterestSeen(self.what, message.session, message.number))
+        for filter in message.add:
+            self._source_added(filter, link)
+        for digest in message.remove:
+            self._source_removed(digest, link)
+        if message.reset:
+            kept = {filter.digest for filter in message.add}
+            for digest in [d for d, s in self.sources.items() if link in s and d not in kept]:
+                self._source_removed(digest, link)
+
+    def _is_next(self, talk: _Talk, message: Interest) -> bool:
+        if message.session != talk.heard_session:
+            return message.reset
+        return message.number > talk.heard_number and (
+            message.reset or message.number == talk.heard_number + 1
+        )
+
+    def _heard(self, talk: _Talk, message: Interest) -> int:
+        return talk.heard_number if message.session == talk.heard_session else 0
+
+    def seen(self, link: str, message: InterestSeen) -> None:
+        talk = self._talks.get(link)
+        if talk is not None and message.session == talk.session:
+            talk.seen = max(talk.seen, message.number)
+            if talk.seen >= talk.number:
+                talk.again_at = None
+
+    def next_deadline(self) -> float | None:
+        return min((t.again_at for t in self._talks.values() if t.again_at is not None), default=None)
+
+    def repeat(self, send: Sender, links: tuple[str, ...], now: float) -> None:
+        """Say again, whole, what the far end has not seen."""
+        for link in links:
+            talk = self._talks.get(link)
+            if talk is None or talk.again_at is None or talk.again_at > now:
+                continue
+            outlet = self.outlets[link]
+            outlet.changes()
+            talk.number += 1
+            talk.again_at = now + self.repeat_seconds
+            told = tuple(outlet.told.values())
+            send(link, Interest(self.what, told, (), True, talk.session, talk.number))
+
+    def check(self) -> None:
+        for digest, sources in self.sources.items():
+            assert sources, "a filter that nobody wants"
+            assert digest in self.filters
+        for link, outlet in self.outlets.items():
+            for digest in outlet.told:
+                merged = digest not in outlet  # a union may be equal to what the far end itself wants
+                assert merged or set(self.sources[digest]) - {link}, f"{link} was told what only it wants"

@@ -1,0 +1,163 @@
+"""Direct routing: brokers that hold other brokers' subscriptions, and send straight to them.
+
+`MatchFirst` goes with the all-brokers policy: each subscription is broadcast over the tree, the
+publisher's broker matches and sends one copy to each broker with a taker. `MatchAtTarget` goes with
+filter-driven assignment: subscription and event both go to the broker of their cell, which matches
+and sends one copy to each broker with a taker (Virgillito 2003, 2.4.4 and Table 2.1).
+"""
+
+from __future__ import annotations
+
+from tidings.matching.small import SmallMatcher
+from tidings.model.event import Event
+from tidings.model.filter import Filter
+from tidings.model.subscription import Subscription
+from tidings.protocol.effects import Channel
+from tidings.protocol.messages import Envelope, Message
+from tidings.protocol.slots import Ports, Routing
+
+
+class Hold(Message, frozen=True):
+    """Hold this filter for a broker, or let it go; `spread`: pass it on along the tree."""
+
+    filter: Filter
+    access: str
+    count: int  # +1 or -1
+    spread: bool = False
+
+
+class ToTarget(Message, frozen=True):
+    """An event for the broker of its cell."""
+
+    envelope: Envelope
+
+
+class ToAccess(Message, frozen=True):
+    """A matched event for a broker with a taker."""
+
+    envelope: Envelope
+
+
+class _Held:
+    """Filters held for brokers; one matcher entry per (filter, broker)."""
+
+    def __init__(self) -> None:
+        self._matcher = SmallMatcher()
+        self._handles: dict[tuple[str, str], int] = {}
+        self._access: dict[int, str] = {}
+        self._counts: dict[tuple[str, str], int] = {}
+
+    def change(self, filter: Filter, access: str, count: int) -> None:
+        key = (filter.digest, access)
+        total = self._counts.get(key, 0) + count
+        if total > 0:
+            self._counts[key] = total
+            if key not in self._handles:
+                self._handles[key] = handle = self._matcher.add(filter)
+                self._access[handle] = access
+        elif key in self._handles:
+            del self._counts[key]
+            handle = self._handles.pop(key)
+            del self._access[handle]
+            self._matcher.remove(handle)
+
+    def takers(self, event: Event) -> list[str]:
+        """The brokers with a subscription that accepts the event, each once, in a fixed order."""
+        return sorted({self._access[handle] for handle in self._matcher.match(event)})
+
+    def __len__(self) -> int:
+        return len(self._handles)
+
+    def check(self) -> None:
+        assert len(self._handles) == len(self._access) == len(self._counts)
+
+
+class _Direct(Routing):
+    def bind(self, ports: Ports) -> None:
+        super().bind(ports)
+        self._held = _Held()
+
+    def table_size(self) -> int:
+        """Filters held, for this broker and for others."""
+        return len(self._held)
+
+    def wanted_elsewhere(self, event: Event) -> bool:
+        return any(taker != self.ports.name for taker in self._held.takers(event))
+
+    def check(self) -> None:
+        self._held.check()
+
+    def _hand_out(self, envelope: Envelope) -> None:
+        for taker in self._held.takers(envelope.event):
+            if taker not in (envelope.origin, self.ports.name):
+                self.ports.send(taker, ToAccess(envelope), Channel.DATAGRAM)
+
+
+class MatchFirst(_Direct):
+    name = "match first"
+    messages = (Hold, ToAccess)
+
+    def interest_added(self, subscription: Subscription, at: tuple[str, ...], now: float) -> None:
+        self._spread(Hold(subscription.filter, self.ports.name, +1, spread=True), None)
+
+    def interest_removed(self, subscription: Subscription, at: tuple[str, ...], now: float) -> None:
+        self._spread(Hold(subscription.filter, self.ports.name, -1, spread=True), None)
+
+    def _spread(self, hold: Hold, came_from: str | None) -> None:
+        self._held.change(hold.filter, hold.access, hold.count)
+        for link in self.ports.overlay.links():
+            if link != came_from:
+                self.ports.send(link, hold)
+
+    def on_message(self, sender: str, message: Message, now: float) -> None:
+        if isinstance(message, Hold):
+            self._spread(message, sender)
+        else:
+            assert isinstance(message, ToAccess)
+            self.ports.events.arrived(message.envelope, sender, now)
+
+    def forward(
+        self, envelope: Envelope, at: tuple[str, ...] | None, came_from: str | None, now: float
+    ) -> None:
+        if came_from is None:
+            self._hand_out(envelope)
+
+
+class MatchAtTarget(_Direct):
+    name = "match at target"
+    messages = (Hold, ToTarget, ToAccess)
+
+    def interest_added(self, subscription: Subscription, at: tuple[str, ...], now: float) -> None:
+        self._hold_at(at, Hold(subscription.filter, self.ports.name, +1))
+
+    def interest_removed(self, subscription: Subscription, at: tuple[str, ...], now: float) -> None:
+        self._hold_at(at, Hold(subscription.filter, self.ports.name, -1))
+
+    def _hold_at(self, at: tuple[str, ...], hold: Hold) -> None:
+        for broker in at:
+            if broker == self.ports.name:
+                self._held.change(hold.filter, hold.access, hold.count)
+            else:
+                self.ports.send(broker, hold, Channel.DATAGRAM)
+
+    def on_message(self, sender: str, message: Message, now: float) -> None:
+        if isinstance(message, Hold):
+            self._held.change(message.filter, message.access, message.count)
+        elif isinstance(message, ToTarget):
+            self._hand_out(message.envelope)
+            if self.ports.name in self._held.takers(message.envelope.event):
+                self.ports.events.arrived(message.envelope, sender, now)
+        else:
+            assert isinstance(message, ToAccess)
+            self.ports.events.arrived(message.envelope, sender, now)
+
+    def forward(
+        self, envelope: Envelope, at: tuple[str, ...] | None, came_from: str | None, now: float
+    ) -> None:
+        if came_from is not None:
+            return
+        for target in at or ():
+            if target == self.ports.name:
+                self._hand_out(envelope)
+            else:
+                self.ports.send(target, ToTarget(envelope), Channel.DATAGRAM)

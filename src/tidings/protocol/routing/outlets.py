@@ -1,0 +1,181 @@
+"""What a link has been told: the filters that had to be sent, and those that others stand for.
+
+An outlet is given every filter that concerns its link and decides which of them the far end has to
+know. `Identical` tells each once (subscription forwarding). `Covering` tells only filters that no
+other one covers, and brings the covered ones out again when their cover goes. `Merging` tells
+perfect unions of them. Changes add up until `changes()` takes them: what came and went is not sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from tidings.algebra import covers
+from tidings.algebra.merge import perfect_merge
+from tidings.model.filter import Filter
+
+
+class Changes(NamedTuple):
+    add: tuple[Filter, ...]
+    remove: tuple[str, ...]  # digests
+
+    def __bool__(self) -> bool:
+        return bool(self.add or self.remove)
+
+
+class Outlet(Protocol):
+    """One link's side of a diffusion."""
+
+    told: dict[str, Filter]  # by digest: what the far end knows, or will after `changes()`
+
+    def __contains__(self, digest: str) -> bool:
+        """Does this filter concern the link, told or not?"""
+
+    def add(self, filter: Filter) -> None: ...
+    def remove(self, digest: str) -> None: ...
+
+    def changes(self) -> Changes:
+        """What has to be sent since the last call."""
+
+    def forget(self) -> None:
+        """The far end knows nothing any more: everything told counts as new."""
+
+
+class Identical:
+    """Every filter is told, each once."""
+
+    def __init__(self) -> None:
+        self.told: dict[str, Filter] = {}
+        self._known: dict[str, Filter] = {}  # what the far end has
+
+    def __contains__(self, digest: str) -> bool:
+        return digest in self.told
+
+    def add(self, filter: Filter) -> None:
+        self.told[filter.digest] = filter
+
+    def remove(self, digest: str) -> None:
+        del self.told[digest]
+
+    def changes(self) -> Changes:
+        add = tuple(f for digest, f in self.told.items() if digest not in self._known)
+        remove = tuple(digest for digest in self._known if digest not in self.told)
+        if add or remove:
+            self._known = dict(self.told)
+        return Changes(add, remove)
+
+    def forget(self) -> None:
+        self._known = {}
+
+
+class Covering:
+    """Only filters that no other told one covers."""
+
+    def __init__(self) -> None:
+        self.told: dict[str, Filter] = {}
+        self._hidden: dict[str, tuple[Filter, str]] = {}  # digest -> filter, digest of its cover
+        self._added: dict[str, Filter] = {}
+        self._removed: dict[str, None] = {}
+
+    def __contains__(self, digest: str) -> bool:
+        return digest in self.told or digest in self._hidden
+
+    def add(self, filter: Filter) -> None:
+        digest = filter.digest
+        for other, cover in self.told.items():
+            if covers(cover, filter):
+                self._hidden[digest] = (filter, other)
+                return
+        for other in [d for d, f in self.told.items() if covers(filter, f)]:
+            self._hidden[other] = (self._untell(other), digest)
+        self._tell(filter)
+        for hidden, (covered, cover_digest) in self._hidden.items():
+            if cover_digest not in self.told:  # its cover was hidden just now
+                self._hidden[hidden] = (covered, digest)
+
+    def remove(self, digest: str) -> None:
+        if digest in self._hidden:
+            del self._hidden[digest]
+            return
+        self._untell(digest)
+        orphans = [f for f, cover in self._hidden.values() if cover == digest]
+        for orphan in orphans:
+            del self._hidden[orphan.digest]
+        for orphan in orphans:
+            self.add(orphan)
+
+    def _tell(self, filter: Filter) -> None:
+        self.told[filter.digest] = filter
+        if filter.digest in self._removed:
+            del self._removed[filter.digest]
+        else:
+            self._added[filter.digest] = filter
+
+    def _untell(self, digest: str) -> Filter:
+        filter = self.told.pop(digest)
+        if digest in self._added:
+            del self._added[digest]
+        else:
+            self._removed[digest] = None
+        return filter
+
+    def changes(self) -> Changes:
+        changes = Changes(tuple(self._added.values()), tuple(self._removed))
+        self._added, self._removed = {}, {}
+        return changes
+
+    def forget(self) -> None:
+        self._added, self._removed = dict(self.told), {}
+
+
+class Merging(Identical):
+    """Perfect unions of the filters that concern the link; nothing is told that nobody wants."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._members: dict[str, Filter] = {}
+        self._stale = False
+
+    def __contains__(self, digest: str) -> bool:
+        return digest in self._members
+
+    def add(self, filter: Filter) -> None:
+        self._members[filter.digest] = filter
+        self._stale = True
+
+    def remove(self, digest: str) -> None:
+        del self._members[digest]
+        self._stale = True
+
+    def changes(self) -> Changes:
+        if self._stale:
+            self._stale = False
+            cover = Covering()
+            for filter in self._members.values():
+                cover.add(filter)
+            self.told = {filter.digest: filter for filter in _merged(list(cover.told.values()))}
+        return super().changes()
+
+
+def _merged(filters: list[Filter]) -> list[Filter]:
+    """Join pairs whose union one filter says exactly, until there is none."""
+    done: list[Filter] = []
+    for filter in filters:
+        joined = filter
+        kept: list[Filter] = []
+        for other in done:
+            union = perfect_merge(joined, other)
+            if union is None:
+                kept.append(other)
+            else:
+                joined = union
+        done = [*kept, joined]
+    return done
+
+
+OUTLETS: dict[str, Callable[[], Outlet]] = {
+    "identical": Identical,
+    "covering": Covering,
+    "merging": Merging,
+}

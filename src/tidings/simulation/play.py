@@ -1,0 +1,285 @@
+"""Plays: scenarios in plain text that read like a script, and judge themselves.
+
+    system siena
+    link b0 - b1 - b2
+    client alice at b0
+    subscribe alice cheap: price < 10
+    settle
+    publish bob price=7
+    expect alice hears 1
+
+One line is one step; `#` begins a comment. Times: `run 5` lets five seconds pass, `settle` lets
+everything in flight arrive. A line that is not understood, and an expectation that is not met,
+is a `PlayError` that names the line.
+"""
+
+from __future__ import annotations
+
+import itertools
+import shlex
+from collections.abc import Callable
+from difflib import get_close_matches
+from typing import Any
+
+import msgspec
+
+from tidings.errors import InputError, TidingsError
+from tidings.history.check import check
+from tidings.simulation.faults import (
+    CRASH,
+    PARTITION_HALVES,
+    PARTITION_ONE_WAY,
+    SLOW_LINK,
+    FaultPlan,
+    Incident,
+    Rates,
+)
+from tidings.simulation.simulator import SimulationSettings
+from tidings.simulation.topology import Overlay
+from tidings.simulation.workloads import AdvertiseStep, UnadvertiseStep
+from tidings.simulation.world import World
+
+
+class PlayError(InputError):
+    """A play that cannot be read, or an expectation in it that was not met."""
+
+    code = "play"
+
+
+class _Line(msgspec.Struct, frozen=True):
+    number: int
+    text: str
+
+    def error(self, problem: str) -> PlayError:
+        return PlayError(f"line {self.number}: {problem}: {self.text}")
+
+
+def perform(text: str, *, seed: int = 1) -> World:
+    """Perform a play; the world as it is at the end."""
+    return _Stage(seed).perform(text)
+
+
+class _Stage:
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.system = "tidings"
+        self.options: dict[str, Any] = {}
+        self.links: dict[tuple[str, str], float | None] = {}
+        self.brokers: dict[str, None] = {}
+        self.clients: dict[str, str] = {}
+        self.rates = Rates()
+        self.world: World | None = None
+        self.cuts: list[Incident] = []
+        self.verbs: dict[str, Callable[[_Line, str], None]] = {
+            name[3:].replace("_", "-"): getattr(self, name) for name in dir(self) if name.startswith("do_")
+        }
+
+    def perform(self, text: str) -> World:
+        for number, raw in enumerate(text.splitlines(), start=1):
+            words = raw.split("#", 1)[0].strip() if not raw.lstrip().startswith("#") else ""
+            if words:
+                self._line(_Line(number, words))
+        return self._ready()
+
+    def _line(self, line: _Line) -> None:
+        verb, _, rest = line.text.partition(" ")
+        action = self.verbs.get(verb)
+        if action is None:
+            near = get_close_matches(verb, self.verbs, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"verbs: {', '.join(sorted(self.verbs))}"
+            raise line.error(f"{verb!r} is no verb of a play ({hint})")
+        try:
+            action(line, rest.strip())
+        except PlayError:
+            raise
+        except (TidingsError, ValueError, KeyError) as error:
+            raise line.error(str(error)) from error
+
+    def _ready(self) -> World:
+        """The stage is set as soon as something happens on it."""
+        if self.world is None:
+            overlay = Overlay(tuple(self.brokers) or ("b0",), tuple(self.links))
+            latencies = {link: seconds for link, seconds in self.links.items() if seconds is not None}
+            self.world = World(
+                self.system, overlay, seed=self.seed, latencies=latencies, options=self.options,
+                settings=SimulationSettings(check=True),
+            )  # fmt: skip
+            self.world.simulation.plan(FaultPlan(self.rates))
+            self.world.run(0.1)
+            for client, broker in self.clients.items():
+                self._enter(client, broker)
+        return self.world
+
+    def _enter(self, client: str, broker: str) -> None:
+        world = self._ready()
+        world.add_client(client, broker)
+        world.run(world.simulation.now + 0.1)
+
+    def _named(self, line: _Line, name: str) -> str:
+        if name not in self._ready().simulation.places:
+            raise line.error(f"nobody is called {name!r}")
+        return name
+
+    def _now(self) -> float:
+        return self._ready().simulation.now
+
+    # -- setting the stage -----------------------------------------------------------------
+
+    def do_system(self, line: _Line, rest: str) -> None:
+        if self.world is not None:
+            raise line.error("the system is chosen before anything happens")
+        self.system, *options = rest.split()
+        self.options = {name: _value(value) for name, _, value in (o.partition("=") for o in options)}
+
+    def do_brokers(self, line: _Line, rest: str) -> None:
+        self.brokers.update(dict.fromkeys(rest.split()))
+
+    def do_link(self, line: _Line, rest: str) -> None:
+        """link b0 - b1 - b2 [latency 0.5]"""
+        chain, _, latency = rest.partition(" latency ")
+        names = [name.strip() for name in chain.split("-")]
+        if len(names) < 2 or not all(names):
+            raise line.error("a link joins two brokers: link b0 - b1")
+        self.brokers.update(dict.fromkeys(names))
+        for a, b in itertools.pairwise(names):
+            self.links[(a, b)] = float(latency) if latency else None
+
+    def do_client(self, line: _Line, rest: str) -> None:
+        name, word, broker = rest.split()
+        if word != "at":
+            raise line.error("say: client NAME at BROKER")
+        if self.world is None:
+            self.brokers.setdefault(broker)
+            self.clients[name] = broker
+        else:
+            self._enter(name, broker)
+
+    def do_rate(self, line: _Line, rest: str) -> None:
+        """rate loss 0.1"""
+        name, chance = rest.split()
+        self.rates = msgspec.structs.replace(self.rates, **{name: float(chance)})
+        if self.world is not None:
+            self.world.simulation.plan(FaultPlan(self.rates))
+
+    # -- what clients do -------------------------------------------------------------------
+
+    def do_subscribe(self, line: _Line, rest: str) -> None:
+        """subscribe alice news: change < -3    or    subscribe alice durable news: change < -3"""
+        head, colon, filter = rest.partition(":")
+        client, *kind, name = head.split()
+        if not colon or kind not in ([], ["durable"]):
+            raise line.error("say: subscribe CLIENT [durable] NAME: FILTER")
+        self._ready().subscribe(self._named(line, client), name, filter.strip(), durable=bool(kind))
+
+    def do_unsubscribe(self, line: _Line, rest: str) -> None:
+        client, name = rest.split()
+        self._ready().unsubscribe(self._named(line, client), name)
+
+    def do_publish(self, line: _Line, rest: str) -> None:
+        """publish bob price=7 symbol='IBM' [lifetime=60] [topic=a/b]"""
+        client, *pairs = shlex.split(rest)
+        values = {name: _value(value) for name, _, value in (pair.partition("=") for pair in pairs)}
+        fields = {name: values.pop(name) for name in ("lifetime", "topic", "key") if name in values}
+        self._ready().publish(self._named(line, client), values, **fields)
+
+    def do_advertise(self, line: _Line, rest: str) -> None:
+        head, _, filter = rest.partition(":")
+        client, name = head.split()
+        self._ready().do(AdvertiseStep(at=self._now(), client=client, name=name, filter=filter.strip()))
+
+    def do_unadvertise(self, line: _Line, rest: str) -> None:
+        client, name = rest.split()
+        self._ready().do(UnadvertiseStep(at=self._now(), client=client, name=name))
+
+    # -- time ------------------------------------------------------------------------------
+
+    def do_run(self, line: _Line, rest: str) -> None:
+        self._ready().run(self._now() + float(rest))
+
+    def do_settle(self, line: _Line, rest: str) -> None:
+        self._ready().run(self._now() + float(rest or 10.0))
+
+    # -- what goes wrong ---------------------------------------------------------------------
+
+    def do_crash(self, line: _Line, rest: str) -> None:
+        for name in rest.split():
+            self._begin(Incident(kind=CRASH, at=0, until=0, nodes=(self._named(line, name),)))
+
+    def do_restart(self, line: _Line, rest: str) -> None:
+        """restart b1 [without disk]"""
+        names, without, _ = rest.partition(" without ")
+        for name in names.split():
+            self._ready().simulation.restart(self._named(line, name), keep_disk=not without)
+
+    def do_stop(self, line: _Line, rest: str) -> None:
+        self._ready().simulation.stop(self._named(line, rest))
+
+    def do_resume(self, line: _Line, rest: str) -> None:
+        self._ready().simulation.resume(self._named(line, rest))
+
+    def do_partition(self, line: _Line, rest: str) -> None:
+        """partition b0 b1 | b2"""
+        sides = [[self._named(line, name) for name in side.split()] for side in rest.split("|")]
+        if len(sides) != 2:
+            raise line.error("say: partition SOME | OTHERS")
+        pairs = tuple(pair for a in sides[0] for b in sides[1] for pair in ((a, b), (b, a)))
+        self._begin(Incident(kind=PARTITION_HALVES, at=0, until=0, cut=pairs))
+
+    def do_cut(self, line: _Line, rest: str) -> None:
+        """cut b0 -> b1: nothing gets through that way"""
+        a, b = (self._named(line, name.strip()) for name in rest.split("->"))
+        self._begin(Incident(kind=PARTITION_ONE_WAY, at=0, until=0, cut=((a, b),)))
+
+    def do_slow(self, line: _Line, rest: str) -> None:
+        """slow b0 - b1 10: ten times slower"""
+        pair, _, times = rest.rpartition(" ")
+        a, b = (self._named(line, name.strip()) for name in pair.split("-"))
+        self._begin(Incident(kind=SLOW_LINK, at=0, until=0, cut=((a, b),), amount=float(times)))
+
+    def do_heal(self, line: _Line, rest: str) -> None:
+        for incident in self.cuts:
+            self._ready().simulation.end(incident)
+        self.cuts.clear()
+
+    def _begin(self, incident: Incident) -> None:
+        self._ready().simulation.begin(incident)
+        if incident.kind != CRASH:
+            self.cuts.append(incident)
+
+    # -- what is expected ----------------------------------------------------------------------
+
+    def do_expect(self, line: _Line, rest: str) -> None:
+        """expect alice hears 2 | expect alice hears nothing | expect minimality holds"""
+        subject, verb, *what = rest.split()
+        if verb in ("holds", "fails"):
+            self._expect_property(line, subject, verb == "holds")
+        elif verb == "hears":
+            self._expect_hearing(line, subject, what)
+        else:
+            raise line.error("say: expect CLIENT hears N, or: expect PROPERTY holds")
+
+    def _expect_hearing(self, line: _Line, client: str, what: list[str]) -> None:
+        heard = self._ready().applications[self._named(line, client)].heard
+        wanted = 0 if what == ["nothing"] else int(what[0])
+        if len(heard) != wanted:
+            told = ", ".join(str(n.notification.event.attributes) for n in heard) or "nothing"
+            raise line.error(f"{client} heard {len(heard)}: {told}")
+
+    def _expect_property(self, line: _Line, name: str, holds: bool) -> None:
+        world = self._ready()
+        report = check(world.rows, contract=world.system.contract)
+        verdict = report.verdicts[name]
+        if verdict.holds is not holds:
+            raise line.error(f"{name} is {verdict.holds}: {verdict.story or verdict.reason}")
+
+
+def _value(text: str) -> Any:
+    """A value as a play writes it: a number, true or false, or text."""
+    if text in ("true", "false"):
+        return text == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

@@ -1,0 +1,529 @@
+"""Driver one: virtual time.
+
+Rules
+- One seed, one run, byte for byte: every random draw comes from a `Random` named after the seed
+  and the machine, and simultaneous happenings keep the order in which they were asked for.
+- The driver performs effects and never looks into a machine.
+- A link is a first-in-first-out pipe with a latency while it is up. Rates of loss, duplication,
+  reordering and corruption act between brokers only; an incident that cuts a pair is noticed by
+  both ends `detect_seconds` later (`LinkDown`), and what was in flight then is lost.
+- A disk takes `disk_seconds` to sync. What was not synced is gone after a crash.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from functools import partial
+from heapq import heappop, heappush
+from random import Random
+from typing import Any, Protocol
+
+import msgspec
+
+from tidings.errors import StoreError, WireError
+from tidings.protocol import effects as fx
+from tidings.protocol import inputs as ins
+from tidings.simulation import faults as fault
+from tidings.simulation.faults import NO_FAULTS, FaultPlan, Incident
+from tidings.store.store import Store
+
+
+class Machine(Protocol):
+    """What is driven: a node or a client."""
+
+    def handle(self, input: Any, now: float) -> list[Any]: ...
+    def next_deadline(self) -> float | None: ...
+    def check(self) -> None: ...
+
+
+class Codec(Protocol):
+    def encode(self, message: Any) -> bytes: ...
+    def decode(self, frame: bytes) -> Any: ...
+
+
+class SimulationSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What the simulated world is like, apart from what goes wrong in it."""
+
+    link_seconds: float = 0.01  # latency of a link that has no latency of its own
+    client_seconds: float = 0.0005  # latency between a client and its broker
+    disk_seconds: float = 0.002  # one sync
+    detect_seconds: float = 0.3  # until both ends notice that a link is cut or its peer is gone
+    check: bool = False  # run every machine's invariants after each step
+    processing: Callable[[Any], float] | None = None  # seconds a machine is busy with an input
+    bytes_per_second: float | None = None  # bandwidth of a link; None: unlimited
+    codec: Codec | None = None  # pass every message through bytes
+
+
+class Place:
+    """A machine in its place: it may be up, down, or standing still."""
+
+    __slots__ = (
+        "build", "busy_until", "disk", "epoch", "held", "is_broker", "machine", "name", "skew", "stopped",
+        "up", "waking",
+    )  # fmt: skip
+
+    def __init__(self, name: str, build: Callable[[], Machine], is_broker: bool, disk: Store | None) -> None:
+        self.name = name
+        self.build = build
+        self.machine = build()
+        self.is_broker = is_broker
+        self.disk = disk
+        self.epoch = 0  # grows at every crash; what was meant for an earlier life is dropped
+        self.up = True
+        self.stopped = 0  # how many incidents hold it still
+        self.held: list[Any] = []
+        self.skew = 0.0
+        self.waking = float("inf")  # the earliest wake-up that is scheduled
+        self.busy_until = 0.0
+
+
+class Link:
+    """Both directions between two machines."""
+
+    __slots__ = ("cut", "free_at", "last_arrival", "seconds", "session", "slower", "up", "wanted")
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.up = False
+        self.wanted = True  # part of the overlay
+        self.session = 0  # grows when the link goes down: what was in flight is lost
+        self.cut: Counter[tuple[str, str]] = Counter()  # directions that incidents block
+        self.slower = 1.0
+        self.last_arrival: dict[str, float] = {}  # by receiver: first in, first out
+        self.free_at: dict[str, float] = {}  # by receiver: when the last byte is out
+
+
+def _pair(a: str, b: str) -> tuple[str, str]:
+    return (a, b) if a < b else (b, a)
+
+
+class Simulation:
+    """Machines, links, disks and a clock that jumps from one happening to the next."""
+
+    def __init__(self, seed: int, settings: SimulationSettings | None = None) -> None:
+        self.seed = seed
+        self.settings = settings or SimulationSettings()
+        self.now = 0.0
+        self.handled = 0  # inputs that machines have handled
+        self.sent: Counter[str] = Counter()  # messages between brokers, by their class
+        self.fired: Counter[str] = Counter()  # faults that took effect, by name
+        self.bytes_sent = 0
+        self.places: dict[str, Place] = {}
+        self.links: dict[tuple[str, str], Link] = {}
+        self.on_row: Callable[[Any], None] | None = None  # where history rows go
+        self.on_client_effect: Callable[[str, Any], None] | None = None
+        self.on_handled: Callable[[str, Any, float], None] | None = None  # to watch: who, what, when
+        self._queue: list[tuple[float, int, Place | None, int, Any]] = []
+        self._order = 0
+        self._chance = self.rng("network")
+        self._faults: FaultPlan = NO_FAULTS
+        self._rough = False  # True as soon as anything can go wrong between brokers
+
+    def rng(self, name: str) -> Random:
+        """The random source of that name: the same for the same seed."""
+        return Random(f"{self.seed}/{name}")
+
+    # -- building the world ------------------------------------------------------------
+
+    def add(
+        self, name: str, build: Callable[[], Machine], *, broker: bool = True, disk: Store | None = None
+    ) -> None:
+        self.places[name] = place = Place(name, build, broker, disk)
+        if disk is not None:
+            self._push(self.now, place, ins.Started(disk.load()))
+
+    def connect(self, a: str, b: str, seconds: float | None = None) -> None:
+        """A link of the overlay, or from a client to its broker; up from now on."""
+        if seconds is None:
+            both = self.places[a].is_broker and self.places[b].is_broker
+            seconds = self.settings.link_seconds if both else self.settings.client_seconds
+        link = self.links.setdefault(_pair(a, b), Link(seconds))
+        link.wanted = True
+        self._raise_link(a, b, link)
+
+    def plan(self, faults: FaultPlan) -> None:
+        """Schedule everything that goes wrong."""
+        self._faults = faults
+        self._rough = faults.rates.any or bool(faults.incidents)
+        for incident in faults.incidents:
+            self.call_at(incident.at, partial(self.begin, incident))
+            self.call_at(incident.until, partial(self.end, incident))
+
+    def call_at(self, at: float, action: Callable[[], None]) -> None:
+        self._order += 1
+        heappush(self._queue, (at, self._order, None, 0, action))
+
+    def input(self, name: str, item: Any, at: float | None = None) -> None:
+        """Something happens to a machine (an application's call, say) now or at a later time."""
+        self._push(self.now if at is None else at, self.places[name], item)
+
+    # -- running -----------------------------------------------------------------------
+
+    def run(self, until: float = float("inf"), progress: Callable[[float, int], None] | None = None) -> None:
+        """Run to a moment, or until nothing is left to happen."""
+        queue = self._queue
+        processing = self.settings.processing
+        steps = 0
+        while queue and queue[0][0] <= until:
+            at, _, place, epoch, item = heappop(queue)
+            self.now = at
+            if place is None:
+                item()
+                continue
+            if place.epoch != epoch:
+                continue
+            if place.stopped:
+                place.held.append(item)
+                continue
+            if processing is not None and type(item) is not _Ready:
+                place.busy_until = max(place.busy_until, at) + processing(item)
+                self._push(place.busy_until, place, _Ready(item))
+                continue
+            self._step(place, item.input if type(item) is _Ready else item)
+            steps += 1
+            if progress is not None and steps % 10_000 == 0:
+                progress(at, steps)
+        if until != float("inf"):
+            self.now = max(self.now, until)
+
+    def run_until_quiet(self, limit: float, quiet: Callable[[], bool] | None = None) -> bool:
+        """Run until only timers are left, or `quiet` holds; False when `limit` came first."""
+        while self._queue and self._queue[0][0] <= limit:
+            self.run(min(limit, self._queue[0][0]))
+            if quiet is not None and quiet():
+                return True
+        return quiet is None or quiet()
+
+    def _step(self, place: Place, item: Any) -> None:
+        machine = place.machine
+        if type(item) is ins.TimerFired:
+            if place.waking > self.now:
+                return  # an earlier wake-up took its place
+            place.waking = float("inf")
+        effects = machine.handle(item, self.now + place.skew)
+        self.handled += 1
+        if self.on_handled is not None:
+            self.on_handled(place.name, item, self.now)
+        for effect in effects:
+            if type(effect) is fx.Send:
+                self._send(place, effect)
+            else:
+                self._perform(place, effect)
+        if self.settings.check:
+            machine.check()
+        deadline = machine.next_deadline()
+        if deadline is not None and deadline - place.skew < place.waking:
+            place.waking = wake = max(deadline - place.skew, self.now)
+            self._push(wake, place, _TIMER)
+
+    def _push(self, at: float, place: Place, item: Any) -> None:
+        self._order += 1
+        heappush(self._queue, (at, self._order, place, place.epoch, item))
+
+    # -- effects -----------------------------------------------------------------------
+
+    def _send(self, place: Place, effect: fx.Send) -> None:
+        to = self.places.get(effect.to)
+        if to is None:
+            return
+        name = place.name
+        message = effect.message
+        between_brokers = place.is_broker and to.is_broker
+        if between_brokers:
+            self.sent[type(message).__name__] += 1
+        if effect.channel is fx.Channel.DATAGRAM:
+            self._send_datagram(place, to, message)
+            return
+        link = self.links.get((name, to.name) if name < to.name else (to.name, name))
+        if link is None or not link.up:
+            return
+        if self.settings.codec is not None:
+            message = self._through_bytes(message)
+        at = self.now + link.seconds
+        if self.settings.bytes_per_second is not None:
+            at = self._after_bandwidth(link, to.name, message) + link.seconds
+        if not self._rough:
+            self._push(self._in_order(link, to.name, at), to, ins.Received(name, message))
+        elif between_brokers:
+            self._send_roughly(place, to, link, message, at)
+        else:
+            self._fly(link, to, name, message, self._in_order(link, to.name, at))
+
+    def _in_order(self, link: Link, receiver: str, at: float) -> float:
+        """No overtaking on a link."""
+        last = link.last_arrival.get(receiver, 0.0)
+        link.last_arrival[receiver] = at = at if at > last else last
+        return at
+
+    def _after_bandwidth(self, link: Link, receiver: str, message: Any) -> float:
+        rate = self.settings.bytes_per_second
+        assert rate is not None
+        size = len(msgspec.msgpack.encode(message))
+        self.bytes_sent += size
+        begin = max(self.now, link.free_at.get(receiver, 0.0))
+        link.free_at[receiver] = begin + size / rate
+        return begin + size / rate
+
+    def _through_bytes(self, message: Any) -> Any:
+        codec = self.settings.codec
+        assert codec is not None
+        frame = codec.encode(message)
+        self.bytes_sent += len(frame)
+        return codec.decode(frame)
+
+    def _send_roughly(self, place: Place, to: Place, link: Link, message: Any, at: float) -> None:
+        """Between brokers, when things go wrong."""
+        if link.cut[(place.name, to.name)]:
+            return
+        at = self.now + (at - self.now) * link.slower
+        rates, chance = self._faults.rates, self._chance
+        if rates.any and self.now < self._faults.rates_until:
+            if chance.random() < rates.loss:
+                self.fired[fault.LOSS] += 1
+                return
+            if chance.random() < rates.corruption and self._is_spoiled(message):
+                self.fired[fault.CORRUPTION] += 1
+                return
+            if chance.random() < rates.reordering:
+                self.fired[fault.REORDERING] += 1
+                self._fly(link, to, place.name, message, at + chance.uniform(0.0, rates.reorder_seconds))
+                return
+            if chance.random() < rates.duplication:
+                self.fired[fault.DUPLICATION] += 1
+                self._fly(link, to, place.name, message, at + chance.uniform(0.0, rates.reorder_seconds))
+        self._fly(link, to, place.name, message, self._in_order(link, to.name, at))
+
+    def _is_spoiled(self, message: Any) -> bool:
+        """One bit flips on the way; the codec has to notice."""
+        codec = self.settings.codec
+        if codec is None:
+            return True
+        frame = bytearray(codec.encode(message))
+        bit = self._chance.randrange(len(frame) * 8)
+        frame[bit // 8] ^= 1 << (bit % 8)
+        try:
+            codec.decode(bytes(frame))
+        except WireError:
+            return True
+        raise AssertionError(f"a flipped bit went unnoticed in {type(message).__name__}")
+
+    def _fly(self, link: Link, to: Place, sender: str, message: Any, at: float) -> None:
+        session, epoch = link.session, to.epoch
+
+        def arrive() -> None:
+            if link.session == session and to.epoch == epoch and not link.cut[(sender, to.name)]:
+                self._push(self.now, to, ins.Received(sender, message))
+
+        self.call_at(at, arrive)
+
+    def _send_datagram(self, place: Place, to: Place, message: Any) -> None:
+        """Out of band: straight to any broker, without order, lost as often as on a link."""
+        link = self.links.get(_pair(place.name, to.name))
+        if not to.up or (link is not None and link.cut[(place.name, to.name)]):
+            return
+        losing = self._faults.rates.loss > 0 and self.now < self._faults.rates_until
+        if losing and self._chance.random() < self._faults.rates.loss:
+            self.fired[fault.LOSS] += 1
+            return
+        seconds = link.seconds if link is not None else self.settings.link_seconds
+        self._push(self.now + seconds, to, ins.Received(place.name, message))
+
+    def _perform(self, place: Place, effect: Any) -> None:
+        kind = type(effect)
+        if kind is fx.Record:
+            if self.on_row is not None:
+                self.on_row(effect.row)
+        elif kind is fx.Persist:
+            self._persist(place, effect)
+        elif kind is fx.Fetch:
+            self._fetch(place, effect)
+        elif kind is fx.Connect:
+            self.call_at(self.now + self.settings.link_seconds, lambda: self._open(place.name, effect.peer))
+        elif kind is fx.Disconnect:
+            self._close(place.name, effect.peer)
+        elif kind is fx.Probe:
+            self._probe(place, effect.peer)
+        elif self.on_client_effect is not None:
+            self.on_client_effect(place.name, effect)
+
+    def _persist(self, place: Place, effect: fx.Persist) -> None:
+        disk, epoch = place.disk, place.epoch
+
+        def sync() -> None:
+            if place.epoch != epoch:
+                return  # crashed before the sync: nothing was written
+            try:
+                if disk is not None:
+                    disk.commit(effect.records)
+            except StoreError as error:
+                self._push(self.now, place, ins.PersistFailed(effect.token, error.code, str(error)))
+            else:
+                self._push(self.now, place, ins.Persisted(effect.token))
+
+        self.call_at(self.now + self.settings.disk_seconds, sync)
+
+    def _fetch(self, place: Place, effect: fx.Fetch) -> None:
+        epoch = place.epoch
+
+        def read() -> None:
+            if place.epoch != epoch:
+                return
+            try:
+                assert place.disk is not None
+                found = place.disk.fetch(effect.from_offset, effect.limit, effect.max_bytes)
+            except StoreError as error:
+                self._push(self.now, place, ins.FetchFailed(effect.request, error.code, str(error)))
+            else:
+                self._push(self.now, place, ins.Fetched(effect.request, tuple(found)))
+
+        self.call_at(self.now + self.settings.disk_seconds / 4, read)
+
+    def _probe(self, place: Place, peer: str) -> None:
+        link = self.links.get(_pair(place.name, peer))
+        seconds = link.seconds if link is not None else self.settings.link_seconds
+        reached = peer in self.places and self.places[peer].up
+        answer = ins.Probed(peer, 2 * seconds if reached else None)
+        self._push(self.now + 2 * seconds, place, answer)
+
+    # -- links -------------------------------------------------------------------------
+
+    def _open(self, a: str, b: str) -> None:
+        if b in self.places:
+            link = self.links.setdefault(_pair(a, b), Link(self.settings.link_seconds))
+            link.wanted = True
+            self._raise_link(a, b, link)
+
+    def _close(self, a: str, b: str) -> None:
+        link = self.links.get(_pair(a, b))
+        if link is not None:
+            link.wanted = False
+            self._drop_link(a, b, link)
+
+    def _can_be_up(self, a: str, b: str, link: Link) -> bool:
+        one, other = self.places[a], self.places[b]
+        return (
+            link.wanted and one.up and other.up
+            and not link.cut[(a, b)] and not link.cut[(b, a)]
+            and not one.stopped and not other.stopped
+        )  # fmt: skip
+
+    def _raise_link(self, a: str, b: str, link: Link) -> None:
+        if not link.up and self._can_be_up(a, b, link):
+            link.up = True
+            link.last_arrival.clear()
+            self._push(self.now, self.places[a], ins.LinkUp(b))
+            self._push(self.now, self.places[b], ins.LinkUp(a))
+
+    def _drop_link(self, a: str, b: str, link: Link) -> None:
+        if link.up:
+            link.up = False
+            link.session += 1
+            for end, other in ((a, b), (b, a)):
+                if self.places[end].up:
+                    self._push(self.now, self.places[end], ins.LinkDown(other))
+
+    def _review_links(self, names: Iterable[str]) -> None:
+        """After something began or ended: what the ends will notice, once they notice."""
+        wanted = set(names)
+        for (a, b), link in self.links.items():
+            if a in wanted or b in wanted:
+                self.call_at(self.now + self.settings.detect_seconds, partial(self._review, a, b, link))
+
+    def _review(self, a: str, b: str, link: Link) -> None:
+        if self._can_be_up(a, b, link):
+            self._raise_link(a, b, link)
+        else:
+            self._drop_link(a, b, link)
+
+    # -- incidents -----------------------------------------------------------------------
+
+    def begin(self, incident: Incident) -> None:
+        kind = incident.kind
+        hit = set(incident.nodes) | {name for pair in incident.cut for name in pair}
+        if kind in (fault.CRASH, fault.DISK_LOSS):
+            for name in incident.nodes:
+                self.crash(name)
+        elif kind == fault.STOP:
+            for name in incident.nodes:
+                self.places[name].stopped += 1
+        elif kind == fault.CLOCK_SKEW:
+            for name in incident.nodes:
+                self.places[name].skew += incident.amount
+        elif kind == fault.SLOW_LINK:
+            for a, b in incident.cut:
+                self.links[_pair(a, b)].slower *= incident.amount
+        else:
+            for a, b in incident.cut:
+                if _pair(a, b) in self.links:
+                    self.links[_pair(a, b)].cut[(a, b)] += 1
+        self.fired[kind] += 1
+        self._review_links(hit)
+
+    def end(self, incident: Incident) -> None:
+        kind = incident.kind
+        hit = set(incident.nodes) | {name for pair in incident.cut for name in pair}
+        if kind in (fault.CRASH, fault.DISK_LOSS):
+            for name in incident.nodes:
+                self.restart(name, keep_disk=kind == fault.CRASH)
+        elif kind == fault.STOP:
+            for name in incident.nodes:
+                self._resume(self.places[name])
+        elif kind == fault.SLOW_LINK:
+            for a, b in incident.cut:
+                self.links[_pair(a, b)].slower /= incident.amount
+        elif kind != fault.CLOCK_SKEW:  # a clock that jumped stays where it is
+            for a, b in incident.cut:
+                if _pair(a, b) in self.links:
+                    self.links[_pair(a, b)].cut[(a, b)] -= 1
+        self._review_links(hit)
+
+    def crash(self, name: str) -> None:
+        """The machine is gone with all that it had not synced; its peers notice a little later."""
+        place = self.places[name]
+        if place.up:
+            place.up = False
+            place.epoch += 1
+            place.held.clear()
+            place.waking = float("inf")
+
+    def restart(self, name: str, *, keep_disk: bool = True) -> None:
+        """A new machine in the same place, with what the disk holds, or with an empty disk."""
+        place = self.places[name]
+        if place.up:
+            return
+        for (a, b), link in self.links.items():
+            if name in (a, b):
+                self._drop_link(a, b, link)  # a quick restart still breaks every connection
+        place.up = True
+        place.machine = place.build()
+        if place.disk is not None:
+            if not keep_disk:
+                place.disk = type(place.disk)()
+            self._push(self.now, place, ins.Started(place.disk.load()))
+        self._review_links([name])
+
+    def stop(self, name: str) -> None:
+        self.places[name].stopped += 1
+
+    def resume(self, name: str) -> None:
+        self._resume(self.places[name])
+
+    def _resume(self, place: Place) -> None:
+        place.stopped -= 1
+        if not place.stopped:
+            held, place.held = place.held, []
+            for item in held:
+                self._push(self.now, place, item)
+
+
+class _Ready:
+    """An input whose processing time is over."""
+
+    __slots__ = ("input",)
+
+    def __init__(self, item: Any) -> None:
+        self.input = item
+
+
+_TIMER = ins.TimerFired()

@@ -1,0 +1,250 @@
+"""Workloads: who subscribes to what, who publishes what, where and when.
+
+A workload is a list of steps in order of time, made from three independent choices: the
+*content* (filters and events that are drawn), the *placement* (at which broker), and the
+*arrival* (when). Steps are values; the same seed gives the same list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from random import Random
+from typing import Any, Protocol
+
+import msgspec
+
+from tidings.errors import SettingsError
+
+
+class SubscribeStep(msgspec.Struct, frozen=True, kw_only=True, tag_field="step", tag="subscribe"):
+    at: float
+    client: str
+    name: str
+    filter: str
+    durable: bool = False
+
+
+class UnsubscribeStep(msgspec.Struct, frozen=True, kw_only=True, tag_field="step", tag="unsubscribe"):
+    at: float
+    client: str
+    name: str
+
+
+class PublishStep(msgspec.Struct, frozen=True, kw_only=True, tag_field="step", tag="publish"):
+    at: float
+    client: str
+    attributes: dict[str, Any]
+    topic: str | None = None
+    type: tuple[str, ...] = ()
+    lifetime: float = 0.0
+    key: str | None = None
+
+
+class AdvertiseStep(msgspec.Struct, frozen=True, kw_only=True, tag_field="step", tag="advertise"):
+    at: float
+    client: str
+    name: str
+    filter: str
+
+
+class UnadvertiseStep(msgspec.Struct, frozen=True, kw_only=True, tag_field="step", tag="unadvertise"):
+    at: float
+    client: str
+    name: str
+
+
+Step = SubscribeStep | UnsubscribeStep | PublishStep | AdvertiseStep | UnadvertiseStep
+
+
+class Workload(msgspec.Struct, frozen=True):
+    """Which client sits at which broker, and what they do, in order of time."""
+
+    clients: dict[str, str]
+    steps: tuple[Step, ...]
+
+    @property
+    def over_at(self) -> float:
+        return self.steps[-1].at if self.steps else 0.0
+
+
+class Content(Protocol):
+    """What filters and events look like."""
+
+    def filter(self, rng: Random) -> str: ...
+    def event(self, rng: Random) -> dict[str, Any]: ...
+
+
+def zipf_weights(count: int, exponent: float) -> list[float]:
+    return [1.0 / rank**exponent for rank in range(1, count + 1)]
+
+
+class StockQuotes:
+    """The running example of the papers: names drawn by Zipf's law, thresholds on the change."""
+
+    def __init__(self, symbols: int = 50, exponent: float = 1.0) -> None:
+        self.symbols = [f"S{number:03d}" for number in range(symbols)]
+        self.weights = zipf_weights(symbols, exponent)
+
+    def filter(self, rng: Random) -> str:
+        symbol = rng.choices(self.symbols, self.weights)[0]
+        threshold = round(rng.uniform(-4.0, 4.0), 1)
+        shape = rng.random()
+        if shape < 0.5:
+            return f"StockName = '{symbol}' AND change {rng.choice('<>')} {threshold}"
+        if shape < 0.8:
+            return f"StockName LIKE '{symbol[:2]}%' AND change >= {abs(threshold)}"
+        return f"StockName = '{symbol}'"
+
+    def event(self, rng: Random) -> dict[str, Any]:
+        return {
+            "StockName": rng.choices(self.symbols, self.weights)[0],
+            "change": round(rng.gauss(0.0, 3.0), 2),
+            "price": round(rng.uniform(1.0, 500.0), 2),
+        }
+
+
+class Rectangles:
+    """Boxes over numeric attributes in [0, 1): centres by Zipf's law, extension uniform (VIR4-10).
+
+    `widest` is the largest side; the thesis leaves it out, and its headline depends on it (E-V9c).
+    """
+
+    def __init__(
+        self, widest: float = 1.0, exponent: float = 1.0, dimensions: int = 2, ranks: int = 100
+    ) -> None:
+        self.widest = widest
+        self.names = ["x", "y", "z", "u", "v", "w"][:dimensions]
+        self.ranks = ranks
+        self.weights = zipf_weights(ranks, exponent)
+
+    def centre(self, rng: Random) -> list[float]:
+        ranks = rng.choices(range(self.ranks), self.weights, k=len(self.names))
+        return [(rank + rng.random()) / self.ranks for rank in ranks]
+
+    def filter(self, rng: Random) -> str:
+        return box_filter(self.names, self.centre(rng), [rng.uniform(0.0, self.widest) for _ in self.names])
+
+    def event(self, rng: Random) -> dict[str, Any]:
+        return {name: round(rng.random(), 6) for name in self.names}
+
+
+def box_filter(names: Sequence[str], centre: Sequence[float], sides: Sequence[float]) -> str:
+    parts = []
+    for name, middle, side in zip(names, centre, sides, strict=True):
+        low, high = max(0.0, middle - side / 2), min(1.0, middle + side / 2)
+        parts.append(f"{name} BETWEEN {low:.6f} AND {high:.6f}")
+    return " AND ".join(parts)
+
+
+class Patterns:
+    """A fixed set of patterns, each a value of one attribute; events match some of them (COS-4)."""
+
+    def __init__(self, patterns: int = 70, per_event: int = 1) -> None:
+        self.patterns = patterns
+        self.per_event = per_event
+
+    def filter(self, rng: Random) -> str:
+        return f"p{rng.randrange(self.patterns)} = TRUE"
+
+    def event(self, rng: Random) -> dict[str, Any]:
+        return {f"p{number}": True for number in sorted(rng.sample(range(self.patterns), self.per_event))}
+
+
+CONTENTS: dict[str, Callable[[], Content]] = {
+    "stocks": StockQuotes,
+    "rectangles": Rectangles,
+    "patterns": Patterns,
+}
+
+
+def content_named(name: str) -> Content:
+    if name not in CONTENTS:
+        raise SettingsError(
+            f"no workload is called {name!r}", hint=f"there are: {', '.join(sorted(CONTENTS))}"
+        )
+    return CONTENTS[name]()
+
+
+def steady(rng: Random, rate: float, start: float = 0.0) -> Iterator[float]:
+    """Moments of a Poisson process of `rate` a second."""
+    at = start
+    while True:
+        at += rng.expovariate(rate)
+        yield at
+
+
+def bursts(rng: Random, rate: float, *, size: int = 20, start: float = 0.0) -> Iterator[float]:
+    """Bursts of `size` at once; `rate` a second in the mean."""
+    at = start
+    while True:
+        at += rng.expovariate(rate / size)
+        yield from (at,) * size
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """The sizes of a mixed workload."""
+
+    subscriptions: int = 100  # at the start, one client each
+    events: int = 1000
+    rate: float = 100.0  # events a second
+    churn: float = 0.0  # subscription changes per event (1/R of the thesis)
+    durable: float = 0.0  # share of durable subscriptions
+    lifetimes: tuple[float, ...] = (0.0,)  # drawn from, per event
+    settle: float = 5.0  # seconds between the first subscriptions and the first event
+    burst: int = 1  # events at once
+    publishers: int = 10
+    rename: bool = False  # True: a subscriber that returns takes a new name
+    leave: bool = False  # True: everybody unsubscribes at the end
+
+
+def mixed(content: Content, brokers: Sequence[str], rng: Random, plan: Plan) -> Workload:
+    """Subscriptions first, then events, with subscription changes among them; placed at random."""
+    clients = {f"s{number}": rng.choice(brokers) for number in range(plan.subscriptions)}
+    publishers = {f"p{number}": rng.choice(brokers) for number in range(plan.publishers)}
+    steps: list[Step] = [
+        _subscribe(content, client, 0, rng.uniform(0.0, plan.settle * 0.2), rng, plan) for client in clients
+    ]
+    turns = dict.fromkeys(clients, 0)
+    active = set(clients)
+    names = list(clients)
+    sources = list(publishers)
+    moments = bursts(rng, plan.rate, size=plan.burst, start=plan.settle)
+    for _, at in zip(range(plan.events), moments, strict=False):
+        if names and rng.random() < plan.churn:
+            steps.append(_change(content, rng.choice(names), turns, active, at, rng, plan))
+        steps.append(
+            PublishStep(
+                at=at,
+                client=rng.choice(sources),
+                attributes=content.event(rng),
+                lifetime=rng.choice(plan.lifetimes),
+            )
+        )
+    steps.sort(key=lambda step: step.at)
+    if plan.leave:
+        over = steps[-1].at + plan.settle
+        steps += [
+            UnsubscribeStep(at=over, client=c, name=_name(turns[c], plan)) for c in names if c in active
+        ]
+    return Workload({**clients, **publishers}, tuple(steps))
+
+
+def _subscribe(content: Content, client: str, turn: int, at: float, rng: Random, plan: Plan) -> SubscribeStep:
+    durable = rng.random() < plan.durable
+    name = _name(turn, plan)
+    return SubscribeStep(at=at, client=client, name=name, filter=content.filter(rng), durable=durable)
+
+
+def _name(turn: int, plan: Plan) -> str:
+    return f"n{turn}" if plan.rename else "n"
+
+
+def _change(
+    content: Content, client: str, turns: dict[str, int], active: set[str], at: float, rng: Random, plan: Plan
+) -> Step:
+    if client in active:
+        active.remove(client)
+        return UnsubscribeStep(at=at, client=client, name=_name(turns[client], plan))
+    turns[client] += 1
+    active.add(client)
+    return _subscribe(content, client, turns[client], at, rng, plan)

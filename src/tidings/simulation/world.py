@@ -1,0 +1,192 @@
+"""A simulated system: brokers of one composition, clients with their applications, a history.
+
+The application of every simulated client is the simplest one: it takes each notification at once
+and commits it. What happened is in the history (`rows`), and in the counters of the simulation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from tidings.errors import SettingsError
+from tidings.history.schema import Row
+from tidings.language import parse_filter
+from tidings.model.event import make_event
+from tidings.model.subscription import DeliveryOptions, Policy
+from tidings.protocol import effects as fx
+from tidings.protocol import inputs as ins
+from tidings.protocol.client import Client
+from tidings.simulation.simulator import Machine, Simulation, SimulationSettings
+from tidings.simulation.topology import Edge, Overlay
+from tidings.simulation.workloads import (
+    AdvertiseStep,
+    PublishStep,
+    Step,
+    SubscribeStep,
+    UnadvertiseStep,
+    UnsubscribeStep,
+    Workload,
+)
+from tidings.store.memory import MemoryStore
+from tidings.systems import Site, find_system
+
+WINDOW = 64  # notifications on their way to a client at most
+
+
+class Application(msgspec.Struct):
+    """What the application of one client has seen."""
+
+    refs: dict[str, int] = {}  # subscription name -> ref
+    calls: dict[int, str] = {}  # call -> what it was for
+    heard: list[fx.Notify] = []
+    failures: list[fx.Failed] = []
+    receipts: list[fx.Receipt] = []
+
+
+class World:
+    """Everything of one simulated run."""
+
+    def __init__(
+        self,
+        system: str,
+        overlay: Overlay,
+        *,
+        seed: int = 1,
+        settings: SimulationSettings | None = None,
+        latencies: dict[Edge, float] | None = None,
+        options: dict[str, Any] | None = None,
+        record: bool = True,
+        on_row: Callable[[Row], None] | None = None,
+    ) -> None:
+        self.system = find_system(system)
+        self.overlay = overlay
+        self.simulation = Simulation(seed, settings)
+        self.rows: list[Row] = []
+        self.applications: dict[str, Application] = {}
+        self._calls = 0
+        self._options = options or {}
+        self._record = record
+        self._sources: dict[str, int] = {}
+        if record:
+            self.simulation.on_row = on_row or self.rows.append
+        self.simulation.on_client_effect = self._client_effect
+        self.system.check_overlay(overlay.brokers, overlay.links)
+        self._build_brokers(latencies or {})
+
+    # -- building ------------------------------------------------------------------------
+
+    def _build_brokers(self, latencies: dict[Edge, float]) -> None:
+        neighbours = self.overlay.neighbours()
+        for name in self.overlay.brokers:
+            site = Site(
+                name=name,
+                neighbours=tuple(neighbours[name]),
+                brokers=self.overlay.brokers,
+                links=self.overlay.links,
+                options=self._options,
+                recording=self._record,
+            )
+            self.simulation.add(name, self._builder(site), disk=MemoryStore())
+        for a, b in self.overlay.links:
+            self.simulation.connect(a, b, latencies.get((a, b)))
+
+    def _builder(self, site: Site) -> Callable[[], Machine]:
+        lives = iter(range(1_000_000))
+
+        def build() -> Machine:
+            return self.system.build(site, self.simulation.rng(f"{site.name}/{next(lives)}"))
+
+        return build
+
+    def add_client(self, name: str, broker: str) -> None:
+        if broker not in self.simulation.places:
+            raise SettingsError(f"client {name!r} is at {broker!r}, and there is no such broker")
+        rng = self.simulation.rng(name)
+        self.applications[name] = Application()
+        self.simulation.add(name, lambda: Client(name, broker, rng=rng, recording=self._record), broker=False)
+        self.simulation.connect(name, broker)
+
+    def load(self, workload: Workload) -> None:
+        """Bring in the clients, and schedule everything that they do."""
+        for client, broker in workload.clients.items():
+            self.add_client(client, broker)
+        for step in workload.steps:
+            self.simulation.call_at(step.at, partial(self.do, step))
+
+    # -- what applications do --------------------------------------------------------------
+
+    def do(self, step: Step) -> None:
+        """Let a client's application do something now."""
+        match step:
+            case SubscribeStep():
+                self.subscribe(step.client, step.name, step.filter, durable=step.durable)
+            case UnsubscribeStep():
+                self.unsubscribe(step.client, step.name)
+            case PublishStep():
+                self.publish(
+                    step.client, step.attributes, topic=step.topic, type=step.type,
+                    lifetime=step.lifetime, key=step.key,
+                )  # fmt: skip
+            case AdvertiseStep():
+                self._input(
+                    step.client, ins.ClientAdvertise(self._call(), step.name, parse_filter(step.filter))
+                )
+            case UnadvertiseStep():
+                self._input(step.client, ins.ClientUnadvertise(self._call(), step.name))
+
+    def subscribe(self, client: str, name: str, filter: str, **options: Any) -> None:
+        options.setdefault("policy", Policy.DROP_NEWEST)
+        options.setdefault("queue", 100_000)
+        call = self._call()
+        self.applications[client].calls[call] = name
+        wanted = parse_filter(filter)
+        self._input(
+            client,
+            ins.ClientSubscribe(call, wanted, name, DeliveryOptions(**options), window=WINDOW, auto=True),
+        )
+
+    def unsubscribe(self, client: str, name: str) -> None:
+        ref = self.applications[client].refs.pop(name, None)
+        if ref is not None:  # else the broker has not answered yet: there is nothing to end
+            self._input(client, ins.ClientLeave(self._call(), ref, end=True))
+
+    def publish(self, client: str, attributes: dict[str, Any], **fields: Any) -> None:
+        event = make_event(attributes, source=client, id="-", **fields)
+        self._input(client, ins.ClientPublish(self._call(), event, number=True))
+
+    def _call(self) -> int:
+        self._calls += 1
+        return self._calls
+
+    def _input(self, client: str, item: Any) -> None:
+        self.simulation.input(client, item)
+
+    # -- what applications hear ------------------------------------------------------------
+
+    def _client_effect(self, client: str, effect: Any) -> None:
+        application = self.applications[client]
+        if type(effect) is fx.Notify:
+            application.heard.append(effect)
+        elif type(effect) is fx.Answer:
+            if isinstance(effect.value, fx.Opened):
+                application.refs[application.calls.pop(effect.call)] = effect.value.ref
+            elif isinstance(effect.value, fx.Receipt):
+                application.receipts.append(effect.value)
+        elif type(effect) is fx.Failed:
+            application.failures.append(effect)
+
+    # -- running and looking -----------------------------------------------------------------
+
+    def run(self, until: float, progress: Callable[[float, int], None] | None = None) -> None:
+        self.simulation.run(until, progress)
+
+    def heard(self, client: str) -> list[tuple[str, str]]:
+        """The identities of the events that a client's application was told, in order."""
+        return [n.notification.event.identity for n in self.applications[client].heard]
+
+    def nodes(self) -> Iterable[tuple[str, Any]]:
+        return ((name, self.simulation.places[name].machine) for name in self.overlay.brokers)

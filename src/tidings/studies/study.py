@@ -1,0 +1,119 @@
+"""What every study is made of: claims, figures to draw, and one function that runs.
+
+A study module exposes `STUDY`, a `Study`. Its `run(setting)` gives an `Outcome`: claims with
+the paper's value beside ours, tables of what was measured, and pictures described as data, so
+that measuring needs no plotting library and drawing happens in one place (`draw.py`).
+A claim of a paper that is false counts as reproduced when we show it false: `expected` is then
+the corrected value, and `erratum` says what was wrong.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any
+
+import msgspec
+
+from tidings.errors import SettingsError
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """One claim of a paper and our answer to it."""
+
+    id: str  # catalogue id, e.g. VIR3-7
+    claim: str  # in our own words
+    paper: float | str | None  # as printed
+    expected: float | str | None  # as printed, or corrected
+    erratum: str | None = None
+    ours: float | str | None
+    tolerance: float | str | None = None  # absolute, or the rule in words
+    reproduced: bool
+
+
+def close(id: str, claim: str, *, expected: float, ours: float, tolerance: float, paper: float | None = None,
+          erratum: str | None = None) -> Claim:  # fmt: skip
+    """A claim that holds when ours is within `tolerance` of what is expected."""
+    held = math.isfinite(ours) and abs(ours - expected) <= tolerance
+    return Claim(
+        id=id, claim=claim, paper=expected if paper is None else paper, expected=expected,
+        erratum=erratum, ours=ours, tolerance=tolerance, reproduced=held,
+    )  # fmt: skip
+
+
+def judged(id: str, claim: str, *, paper: float | str | None, ours: float | str, rule: str, held: bool,
+           expected: float | str | None = None, erratum: str | None = None) -> Claim:  # fmt: skip
+    """A claim that is judged by a rule in words (an order, a band, a slope)."""
+    return Claim(
+        id=id, claim=claim, paper=paper, expected=paper if expected is None else expected,
+        erratum=erratum, ours=ours, tolerance=rule, reproduced=bool(held),
+    )  # fmt: skip
+
+
+class Curve(msgspec.Struct, frozen=True):
+    """A line or a set of points in a picture."""
+
+    label: str
+    x: Sequence[float]
+    y: Sequence[float]
+    points: bool = False  # markers only: the paper's values
+    dashed: bool = False
+
+
+class Picture(msgspec.Struct, frozen=True, kw_only=True):
+    """A figure as data."""
+
+    name: str  # file name without ending
+    title: str
+    x_label: str
+    y_label: str
+    curves: Sequence[Curve]
+    x_log: bool = False
+    y_log: bool = False
+
+
+class Table(msgspec.Struct, frozen=True):
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+
+
+class Outcome(msgspec.Struct, kw_only=True):
+    claims: list[Claim]
+    pictures: list[Picture] = []
+    tables: list[Table] = []
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
+    """How to run: `quick` in seconds, full in minutes; the seed moves the figures."""
+
+    quick: bool = False
+    seed: int = 1
+    progress: Callable[[str], None] | None = None
+
+    def say(self, words: str) -> None:
+        if self.progress is not None:
+            self.progress(words)
+
+
+class Study(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    title: str
+    answers: str  # which tables and figures
+    run: Callable[[Setting], Outcome]
+
+
+def study_names() -> list[str]:
+    """Every module of this package that defines a study, by its command-line name."""
+    package = import_module("tidings.studies")
+    names = [module.name for module in iter_modules(package.__path__)]
+    return sorted(n.replace("_", "-") for n in names if n not in ("study", "draw") and n[0] != "_")
+
+
+def find_study(name: str) -> Study:
+    if name not in study_names():
+        raise SettingsError(f"no study is called {name!r}", hint=f"there are: {', '.join(study_names())}")
+    study: Study = import_module(f"tidings.studies.{name.replace('-', '_')}").STUDY
+    return study

@@ -1,0 +1,135 @@
+"""Identities against a set of everything ever published."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidings.availability.identity import FOREIGN, NUMBERED, Bounds, Identities, Numbers, Seen
+from tidings.availability.records import Delete, Put
+
+
+class Disk:
+    """Rows as a store would keep them."""
+
+    def __init__(self) -> None:
+        self.tables: dict[str, dict[str, bytes]] = {}
+
+    def do(self, *records: Put | Delete) -> None:
+        for record in records:
+            rows = self.tables.setdefault(record.table, {})
+            if isinstance(record, Put):
+                rows[record.key] = record.value
+            else:
+                del rows[record.key]
+
+
+@given(st.lists(st.integers(1, 30)), st.integers(1, 4))
+def test_numbers_are_a_set_as_long_as_nothing_is_stale(sequences: list[int], max_gaps: int) -> None:
+    numbers, taken = Numbers(), set[int]()
+    for sequence in sequences:
+        before = numbers.look(sequence)
+        if before is Seen.NEW:
+            numbers.take(sequence, 0.0, max_gaps)
+            taken.add(sequence)
+        assert numbers.look(sequence) is not Seen.NEW
+        assert len(numbers.gaps) <= max_gaps
+    for sequence in range(1, 35):
+        seen = numbers.look(sequence)
+        if sequence in taken:
+            assert seen in ((Seen.SEEN,) if sequence > numbers.floor else (Seen.STALE,))
+        else:
+            assert seen in ((Seen.NEW,) if sequence > numbers.floor else (Seen.STALE,))
+    if not numbers.floor:
+        assert numbers.high == max(taken, default=0)
+
+
+def test_in_order_nothing_is_ever_stale_and_the_row_stays_small() -> None:
+    numbers = Numbers()
+    for sequence in range(1, 5000):
+        numbers.take(sequence, 0.0, 4)
+    assert (numbers.high, numbers.floor, numbers.gaps) == (4999, 0, [])
+    assert numbers.look(1) is Seen.SEEN
+
+
+def test_a_publisher_that_comes_from_another_broker_leaves_one_gap() -> None:
+    numbers = Numbers()
+    numbers.take(1_000_000, 0.0, 4)
+    assert numbers.gaps == [(1, 999_999)]
+    assert numbers.look(999_999) is Seen.NEW
+
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(["s", "t"]),
+        st.sampled_from(["i", "j"]),
+        st.one_of(st.none(), st.integers(1, 8)),
+        st.integers(0, 3).map(float),
+    )
+)
+
+
+@given(steps)
+def test_identities_survive_restarts_and_tell_repeats(plan: list[tuple[str, str, int | None, float]]) -> None:
+    bounds = Bounds(foreign_seconds=5.0)
+    identities, disk = Identities(bounds), Disk()
+    accepted: dict[tuple[str, str], float] = {}
+    now = 0.0
+    for source, incarnation, sequence, passed in plan:
+        now += passed
+        id = f"{incarnation}-{sequence}" if sequence is not None else f"foreign {incarnation}"
+        at = accepted.get((source, id))
+        is_known = at is not None and (sequence is not None or now < at + 5.0)
+        assert identities.look(source, id, sequence, now) is (Seen.SEEN if is_known else Seen.NEW)
+        if not is_known:
+            disk.do(identities.remember(source, id, sequence, now))
+            accepted[source, id] = now
+        disk.do(*identities.collect(now, 100))
+        identities = Identities.restore(disk.tables, bounds)
+    assert identities.given_up == 0
+
+
+def test_at_a_bound_the_oldest_goes_and_is_counted() -> None:
+    identities, disk = Identities(Bounds(foreign_ids=3, incarnations=2)), Disk()
+    for number in range(5):
+        disk.do(identities.remember("s", f"f{number}", None, float(number)))
+        disk.do(identities.remember("s", f"i{number}-1", 1, float(number)))
+    assert identities.next_at(4.0) == 4.0
+    deletes = identities.collect(4.0, 100)
+    disk.do(*deletes)
+    assert len(deletes) == 2 + 3
+    assert identities.given_up == 5
+    assert {table: len(rows) for table, rows in disk.tables.items()} == {FOREIGN: 3, NUMBERED: 2}
+    assert identities.look("s", "f1", None, 4.0) is Seen.NEW
+    assert identities.look("s", "f2", None, 4.0) is Seen.SEEN
+
+
+def test_collecting_keeps_to_its_budget_and_says_when_to_come_back() -> None:
+    identities = Identities(Bounds(foreign_seconds=10.0, incarnation_seconds=100.0))
+    assert identities.next_at(0.0) is None
+    for number in range(5):
+        identities.remember("s", f"f{number}", None, float(number))
+    identities.remember("s", "i-1", 1, 0.0)
+    assert identities.next_at(5.0) == 10.0
+    assert [delete.key for delete in identities.collect(100.0, 2)] == ["1:sf0", "1:sf1"]
+    assert len(identities.collect(100.0, 100)) == 4
+    assert identities.next_at(100.0) is None
+    assert identities.given_up == 0
+
+
+def test_names_with_separators_stay_apart() -> None:
+    identities, disk = Identities(), Disk()
+    pairs = [("a:b", "c"), ("a", ":bc"), ("1:a", ""), ("", "1:a")]
+    for source, id in pairs:
+        disk.do(identities.remember(source, id, None, 1.0))
+    again = Identities.restore(disk.tables)
+    assert all(again.look(source, id, None, 2.0) is Seen.SEEN for source, id in pairs)
+    assert again.look("a:", "bc", None, 2.0) is Seen.NEW
+
+
+def test_a_new_incarnation_begins_anew() -> None:
+    identities = Identities()
+    identities.remember("s", "old-7", 7, 0.0)
+    assert identities.look("s", "old-7", 7, 1.0) is Seen.SEEN
+    assert identities.look("s", "new-7", 7, 1.0) is Seen.NEW
+    assert identities.look("t", "old-7", 7, 1.0) is Seen.NEW

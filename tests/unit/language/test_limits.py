@@ -1,0 +1,127 @@
+"""Budgets: each is named, and none is found out by running out of something."""
+
+from __future__ import annotations
+
+import time
+import tracemalloc
+
+import pytest
+
+from tidings.errors import FilterLimitError
+from tidings.language import Limits, normalise, parse, parse_filter
+from tidings.model.expression import And, Attribute, Compare, Literal, Not, Xor
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [
+        ("a = '" + "x" * 20_000 + "'", "text"),
+        ("a = '" + "é" * 9_000 + "'", "text"),
+        ("(" * 100 + "a" + ")" * 100, "depth"),
+        ("(" * 8000, "depth"),
+        ("NOT " * 4000 + "a", "depth"),
+        ("-" * 16_000 + "a", "depth"),
+        ("F(" * 5000, "depth"),
+        ("a" + " + 1" * 40 + " > 0", "depth"),
+        ("a" + " IS NULL" * 40, "depth"),
+        ("a" + " IN (1)" * 1000, "depth"),
+        (" AND ".join(f"a{n} = {n}" for n in range(257)), "constraints"),
+        (" OR ".join("a" for _ in range(257)), "constraints"),
+        ("a NOT IN (" + ", ".join(f"b{n}" for n in range(256)) + ")", "constraints"),
+        (" AND ".join(f"(a{n} OR b{n})" for n in range(9)), "conjunctions"),
+        (" AND ".join(f"(a{n} OR b{n})" for n in range(100)), "conjunctions"),
+        (" XOR ".join(f"a{n}" for n in range(250)), "conjunctions"),
+        (" AND ".join(f"a{n} NOT BETWEEN 1 AND 2" for n in range(200)), "conjunctions"),
+    ],
+)
+def test_each_budget_has_an_error_that_names_it(text: str, limit: str) -> None:
+    with pytest.raises(FilterLimitError, match=f"limit `{limit}`"):
+        parse_filter(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        " AND ".join(f"a{n} = {n}" for n in range(256)),
+        " AND ".join(f"(a{n} OR b{n})" for n in range(8)),
+        " OR ".join(f"a{n} AND b{n}" for n in range(128)),
+        "a IN (" + ", ".join(map(str, range(2900))) + ")",
+        " OR ".join(f"a = {n}" for n in range(256)),
+        "NOT (" * 15 + "a = 1" + ")" * 15,
+        "a" + " + 1" * 30 + " > 0",
+    ],
+)
+def test_what_is_within_the_budgets_is_read(text: str) -> None:
+    assert parse_filter(text).conjunctions
+
+
+def test_the_budgets_are_settings() -> None:
+    small = Limits(text=20, depth=2, constraints=2, conjunctions=2)
+    assert parse_filter("a = 1 AND b = 2", limits=small)
+    for text, limit in [
+        ("a = 'twenty characters'", "text"),
+        ("NOT (NOT (a > 1))", "depth"),
+        ("a AND b AND c", "constraints"),
+        ("a=1 AND b=2 AND c=3", "constraints"),
+    ]:
+        with pytest.raises(FilterLimitError, match=f"limit `{limit}`"):
+            parse_filter(text, limits=small)
+    with pytest.raises(FilterLimitError, match="limit `conjunctions`"):
+        parse_filter("(a OR b) AND (c OR d)", limits=Limits(conjunctions=3))
+
+
+def test_an_exploding_filter_costs_neither_time_nor_memory() -> None:
+    worst = [
+        " AND ".join(f"(a{n} OR b{n})" for n in range(120)),
+        " XOR ".join(f"(a{n} AND b{n})" for n in range(120)),
+        "(" * 30 + "a" + " XOR FALSE)" * 30,
+        "(" * 30 + "a" + " XOR (b IS NULL))" * 30,
+        " OR ".join("(" + " OR ".join(f"a{i}{j}" for j in range(9)) + ") AND b" for i in range(20)),
+    ]
+    tracemalloc.start()
+    began = time.process_time()
+    outcomes = [is_refused(text) for text in worst]
+    assert outcomes == [True, True, False, False, False]
+    assert time.process_time() - began < 5  # milliseconds each; without the check, for ever
+    assert tracemalloc.get_traced_memory()[1] < 50_000_000
+    tracemalloc.stop()
+
+
+def is_refused(text: str) -> bool:
+    try:
+        parse_filter(text)
+    except FilterLimitError:
+        return True
+    return False
+
+
+def test_expressions_made_by_code_are_measured_too() -> None:
+    leaf = Compare("=", Attribute("a"), Literal(1))
+    deep = leaf
+    for _ in range(50_000):
+        deep = Not(deep)  # type: ignore[assignment]
+    with pytest.raises(FilterLimitError, match="limit `depth`"):
+        normalise(deep, text="")
+    wide = leaf
+    for _ in range(50_000):
+        wide = And(wide, leaf)  # type: ignore[assignment]
+    with pytest.raises(FilterLimitError, match="limit `constraints`"):
+        normalise(wide, text="")
+    odd = leaf
+    for _ in range(250):
+        odd = Xor(odd, leaf)  # type: ignore[assignment]
+    assert normalise(odd, text="").conjunctions  # one attribute: it stays small
+
+
+def test_reading_is_linear_in_the_text() -> None:
+    """A text of sixteen times the length takes about sixteen times as long; squared would be 256."""
+    shapes = ["a IN ({})", "CONCAT({})", "a = '{}'"]
+    limits = Limits(text=1 << 30)
+    for shape in shapes:
+        spent = []
+        for count in (2_000, 32_000):
+            text = shape.format(", ".join(["1"] * count))
+            began = time.process_time()
+            parse(text, limits=limits)
+            spent.append(time.process_time() - began)
+        assert spent[1] < 100 * max(spent[0], 1e-4)

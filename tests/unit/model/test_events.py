@@ -1,0 +1,119 @@
+"""Events: what they hold, what filters see of them, what is refused."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import msgspec
+import pytest
+
+from tidings.errors import EventError
+from tidings.model.event import FOREVER, LINEAGE, Event, checked_attributes, make_event
+
+EAST = timezone(timedelta(hours=2))
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def test_identity_is_source_and_id() -> None:
+    assert make_event(source="s", id="1").identity == ("s", "1")
+
+
+def test_the_view_is_flat_and_holds_no_nulls() -> None:
+    event = make_event(
+        {
+            "a": 1,
+            "n": {"x": {"y": True}, "none": None},
+            "none": None,
+            "nan": math.nan,
+            "d.e": "f",
+            "inf": math.inf,
+        },
+        source="s",
+        id="1",
+        topic="t/u",
+        type=("Cat", "Animal"),
+        time=NOON,
+    )
+    assert event.view == {
+        "a": 1, "n.x.y": True, "d.e": "f", "inf": math.inf,
+        "id": "1", "source": "s", "topic": "t/u", "type": "Cat", LINEAGE: ("Cat", "Animal"), "time": NOON,
+    }  # fmt: skip
+    assert event.view is event.view
+    assert (event.get("n.x.y"), event.get("none"), event["a"]) == (True, None, 1)
+    with pytest.raises(KeyError):
+        event["none"]
+
+
+def test_what_was_not_given_is_not_seen() -> None:
+    assert make_event(source="s", id="1").view == {"id": "1", "source": "s"}
+
+
+def test_an_event_is_a_copy_of_what_was_handed_over() -> None:
+    mine: dict[str, Any] = {"n": {"x": 1}}
+    event = make_event(mine, source="s", id="1")
+    mine["n"]["x"] = 2
+    assert event["n.x"] == 1
+    with pytest.raises(AttributeError):
+        event.id = "2"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("name", ["id", "source", "type", "time", "topic"])
+def test_reserved_names_are_refused_by_name(name: str) -> None:
+    with pytest.raises(EventError, match=f"'{name}' is not an attribute"):
+        checked_attributes({name: 1})
+    with pytest.raises(EventError, match=f"'{name}.x' begins with a name"):
+        checked_attributes({f"{name}.x": 1})
+
+
+@pytest.mark.parametrize(
+    ("attributes", "problem"),
+    [
+        ({"": 1}, "non-empty string"), ({5: 1}, "non-empty string"), ({"a": {"": 1}}, "non-empty string"),
+        ({"a": {"b": 1}, "a.b": 2}, "given twice"), ({"a": [1]}, "'a' is a list"), ({"a": {"b": b""}}, "'a.b' is a bytes"),
+        ({str(n): n for n in range(1025)}, "1025 attributes"),
+    ],
+)  # fmt: skip
+def test_attributes_that_cannot_be(attributes: Any, problem: str) -> None:
+    with pytest.raises(EventError, match=problem):
+        make_event(attributes, source="s", id="1")
+
+
+def test_nesting_has_a_limit() -> None:
+    nested: dict[str, Any] = {"x": 1}
+    for _ in range(15):
+        nested = {"n": nested}
+    assert make_event(nested, source="s", id="1").view
+    with pytest.raises(EventError, match="nested 17 deep"):
+        make_event({"n": nested}, source="s", id="1")
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"source": ""}, "source and an id"), ({"id": ""}, "source and an id"), ({"time": datetime(2026, 1, 1)}, "no time zone"),
+        ({"time": datetime(1, 1, 1, tzinfo=EAST)}, "outside the years"), ({"topic": "a/+"}, "holds"), ({"lifetime": -1}, "lifetime is -1"), ({"lifetime": math.nan}, "lifetime is nan"),
+        ({"lifetime": "soon"}, "lifetime is 'soon'"), ({"expires": -0.5}, "expires is -0.5"),
+    ],
+)  # fmt: skip
+def test_options_that_cannot_be(options: dict[str, Any], problem: str) -> None:
+    with pytest.raises(EventError, match=problem):
+        make_event(**({"source": "s", "id": "1"} | options))
+
+
+def test_lifetimes() -> None:
+    assert make_event(source="s", id="1").lifetime == 0
+    assert make_event(source="s", id="1", lifetime=5).lifetime == 5.0
+    assert make_event(source="s", id="1", lifetime=FOREVER).lifetime == math.inf
+    assert make_event(source="s", id="1", expires=3).expires == 3.0
+
+
+def test_one_name_is_a_lineage_of_one() -> None:
+    assert make_event(source="s", id="1", type="Cat").type == ("Cat",)
+    assert make_event(source="s", id="1").type == ()
+
+
+def test_an_event_survives_the_wire() -> None:
+    event = make_event({"a": {"b": 1}}, source="s", id="1", topic="t", type="Cat", payload=b"x", lifetime=5)
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(event), type=Event) == event
