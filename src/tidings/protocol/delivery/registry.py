@@ -26,6 +26,8 @@ from tidings.protocol.delivery import rows
 from tidings.protocol.delivery.courier import Courier
 from tidings.protocol.delivery.dead import DeadLetters, item_of
 from tidings.protocol.delivery.held import Held, Member
+from tidings.protocol.delivery.lane import Lane
+from tidings.protocol.delivery.lanes import Lanes
 from tidings.protocol.delivery.ledger import Ledger
 from tidings.protocol.delivery.memory import Memory
 from tidings.protocol.delivery.reader import Reader
@@ -51,6 +53,7 @@ class Registry:
         ledger: Ledger,
         courier: Courier,
         reader: Reader,
+        lanes: Lanes,
         dead: DeadLetters,
         matcher: Matcher,
     ) -> None:
@@ -59,6 +62,7 @@ class Registry:
         self._ledger = ledger
         self._courier = courier
         self._reader = reader
+        self._lanes = lanes
         self._dead = dead
         self.matcher = matcher
         self.memory = Memory()
@@ -131,6 +135,7 @@ class Registry:
         self._want(held, now)
         held.progress = LogProgress(heard=held.told_from)
         self._reader.begin(held, held.told_from)
+        self._lanes.open(held)
         return held
 
     def _want(self, held: Held, now: float) -> None:
@@ -158,10 +163,9 @@ class Registry:
 
     def _skip_handled(self, held: Held, message: Subscribe) -> None:
         """The client's token: what it handled counts as told."""
-        handled = message.after.get(self._ports.name)
-        if handled is not None:
-            end = min(handled + 1, self._ledger.end)
-            held.told.add(held.subscription.filter, self._ports.name, 0, end)
+        for log, handled in message.after.items():
+            end = min(handled + 1, self._ledger.end) if log == self._ledger.log else handled + 1
+            held.told.add(held.subscription.filter, log, 0, end)
 
     def _rejoin(self, held: Held, session: Session, message: Subscribe, now: float) -> Refusal | None:
         is_group = message.options.group is not None
@@ -191,16 +195,18 @@ class Registry:
 
     def _acknowledge_handled(self, held: Held, message: Subscribe, now: float) -> None:
         """The client's token is ahead of what we know: settle what it handled."""
-        handled = message.after.get(self._ports.name, 0)
-        for item in [item for item in held.queue if item.offset is not None and item.offset <= handled]:
-            held.queue.remove(item)
-            self._courier.forget(held, item, now)
+        after = message.after
+        for item in [item for item in held.queue if item.position is not None]:
+            assert item.position is not None
+            if item.position.offset <= after.get(item.position.log, 0):
+                held.queue.remove(item)
+                self._courier.forget(held, item, now)
         self._skip_handled(held, message)
 
     def _change_filter(self, held: Held, message: Subscribe, now: float) -> None:
         """Only what was not told yet will be told."""
-        log, end, old = self._ports.name, self._ledger.end, held.subscription.filter
-        held.remember(log, end).prune(log, self._ledger.first_offset)
+        log, end, old = self._ledger.log, self._ledger.end, held.subscription.filter
+        held.remember(log, end, self._ports.recovery.known).prune(log, self._ledger.first_offset)
         kept = [right for right in held.rights if right.stop > held.progress.low_water]
         held.rights = [*kept, Span(old, log, held.start, end)] if held.durable else []
         spared = self._courier.spared(held, message.filter)
@@ -213,6 +219,7 @@ class Registry:
         self._courier.clear(held, now)
         held.progress = LogProgress(heard=held.told_from)
         self._want(held, now)
+        self._lanes.reopen(held, old)
         for item in spared:
             self._courier.enqueue(held, item)
 
@@ -239,11 +246,12 @@ class Registry:
 
     def end(self, held: Held, now: float, *, lingers: bool = False) -> list[Record]:
         """It is over; what it was told is remembered. The records to persist."""
-        told = held.remember(self._ports.name, self._ledger.end)
-        told.prune(self._ports.name, self._ledger.first_offset)
+        told = held.remember(self._ledger.log, self._ledger.end, self._ports.recovery.known)
+        told.prune(self._ledger.log, self._ledger.first_offset)
         self._unwant(held, now)
         self._reader.stop(held)
         self._courier.clear(held, now)
+        self._lanes.stop(held)
         held.step("end")
         del self.helds[held.id]
         if held.dead_letters_of is not None:
@@ -275,7 +283,8 @@ class Registry:
 
     def progress(self, held: Held) -> Record:
         held.floor(self._ledger.end)
-        return rows.put_for(rows.PROGRESS, held.id, ProgressRow(held.id, held.progress))
+        lanes = {log: rows.LaneRow(lane.progress, lane.told_from, lane.start) for log, lane in held.lanes.items()}
+        return rows.put_for(rows.PROGRESS, held.id, ProgressRow(held.id, held.progress, lanes=lanes))
 
     def load(self, state: Loaded, now: float) -> None:
         self.memory.load(state)
@@ -290,10 +299,12 @@ class Registry:
             held.unread.extend(held.progress.owed)
             self._want(held, now)
             self._reader.begin(held, held.progress.low_water)
+            if held.id in known:
+                held.lanes = {log: _lane(log, lane) for log, lane in known[held.id].lanes.items()}
 
     def check(self) -> None:
         for held in self.helds.values():
-            held.check(self._ledger.end)
+            held.check(self._ledger.log, self._ledger.end)
         assert self._durables == sum(held.durable for held in self.by_handle.values())
         for handle, held in self.by_handle.items():
             assert held.handle == handle
@@ -302,3 +313,12 @@ class Registry:
             for ref, member in session.members.items():
                 assert member.ref == ref
                 assert member in (*member.held.members, *member.held.joining)
+
+
+def _lane(log: str, row: rows.LaneRow) -> Lane:
+    """It goes on in another life: what was handed out and not settled is read again."""
+    lane = Lane(log, row.progress.low_water - 1, start=row.start, hold=row.progress.low_water - 1)
+    lane.progress, lane.told_from = row.progress, row.told_from
+    lane.unread.extend(row.progress.owed)
+    lane.again = True
+    return lane
