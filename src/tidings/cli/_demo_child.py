@@ -16,16 +16,18 @@ MOST = 10_000  # a bound, should nobody come to end it
 
 
 async def main(store: str) -> None:
-    async with tidings.connect(path=store, name="desk") as bus:
-        async with bus.subscribe("n > 0", name="alerts", durable=True) as listener:
-            for n in range(1, MOST + 1):
-                receipt = await bus.publish({"n": n}, id=f"n{n}")
-                print("acknowledged", receipt.id, flush=True)
-                if n % 2:
-                    event = await listener.get()
-                    place = listener.position
-                    assert place is not None
-                    print("heard", event.id, place.log, place.offset, flush=True)
+    async with (
+        tidings.connect(path=store, name="desk") as bus,
+        bus.subscribe("n > 0", name="alerts", durable=True) as listener,
+    ):
+        for n in range(1, MOST + 1):
+            receipt = await bus.publish({"n": n}, id=f"n{n}")
+            print("acknowledged", receipt.id, flush=True)
+            if n % 2:
+                event = await listener.get()
+                place = listener.position
+                assert place is not None
+                print("heard", event.id, place.log, place.offset, flush=True)
 
 
 if __name__ == "__main__":

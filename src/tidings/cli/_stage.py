@@ -17,6 +17,7 @@ class Claim(NamedTuple):
 
     text: str
     holds: bool
+    short: str  # for the last line; empty: left out there
 
 
 class Stage:
@@ -40,6 +41,7 @@ class Stage:
             self._console.print(text, style=style, markup=False, soft_wrap=True)
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+        from rich.padding import Padding
         from rich.table import Table
         from rich.text import Text
 
@@ -47,20 +49,22 @@ class Stage:
         for row in rows:
             table.add_row(*(Text(cell) for cell in row))
         if not self._silent:
-            self._console.print(table)
+            self._console.print(Padding(table, (1, 2)))
 
-    def claim(self, text: str, holds: bool) -> None:
+    def claim(self, text: str, holds: bool, short: str = "") -> None:
         """Note a claim, and show whether it holds."""
-        self.claims.append(Claim(text, holds))
+        self.claims.append(Claim(text, holds, short))
         if not self._silent:
             mark, style = ("proved", "green") if holds else ("NOT SO", "bold red")
             self._console.print(f"[{style}]{mark}[/]  ", end="")
             self._console.print(text, markup=False, soft_wrap=True)
 
     def bow(self, seconds: float) -> None:
-        """The last line: everything that was proved, in one breath."""
-        holding = [claim.text for claim in self.claims if claim.holds]
+        """The last line: what was proved, with its counts."""
+        holding = [claim for claim in self.claims if claim.holds]
+        style = "green" if len(holding) == len(self.claims) else "red"
         self._console.print()
-        self._console.rule(style="green" if len(holding) == len(self.claims) else "red")
-        head = f"{len(holding)} of {len(self.claims)} claims proved in {seconds:.0f} s: "
-        self._console.print(head + "; ".join(holding) + ".", markup=False, soft_wrap=True, style="bold")
+        self._console.rule(style=style)
+        count = f"{len(holding)} of {len(self.claims)} claims proved in {seconds:.0f} s"
+        proved = "; ".join(claim.short for claim in holding if claim.short)
+        self._console.print(f"{count}: {proved}.", markup=False, soft_wrap=True, style=f"bold {style}")

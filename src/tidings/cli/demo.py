@@ -15,17 +15,21 @@ from typing import Annotated, Any
 import typer
 
 from tidings.cli._output import Exit, console, print_json, say_error
-from tidings.cli._stage import Stage
+from tidings.cli._stage import Claim, Stage
 from tidings.cli._usage import JSON_HELP, examples
+from tidings.errors import InputError
 
 
 def register(app: typer.Typer) -> None:
-    app.command("demo", epilog=examples("tidings demo", "tidings demo --keep run", "tidings demo --json"))(demo)
+    app.command("demo", epilog=examples("tidings demo", "tidings demo --keep run", "tidings demo --json"))(
+        demo
+    )
 
 
 def demo(
     keep: Annotated[
-        Path | None, typer.Option("--keep", metavar="DIR", help="Keep the histories and the store in this directory.")
+        Path | None,
+        typer.Option("--keep", metavar="DIR", help="Keep the histories and the store in this directory."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
@@ -41,6 +45,8 @@ def demo(
             asyncio.run(_play(stage, Path(folder)))
     else:
         keep.mkdir(parents=True, exist_ok=True)
+        if any(keep.iterdir()):
+            raise InputError(f"{keep} is not empty", hint="name a new directory")
         asyncio.run(_play(stage, keep))
     _finish(stage, time.monotonic() - began, as_json)
 
@@ -64,5 +70,5 @@ def _finish(stage: Stage, seconds: float, as_json: bool) -> None:
         raise typer.Exit(Exit.NO)
 
 
-def _claim(claim: Any) -> dict[str, Any]:
+def _claim(claim: Claim) -> dict[str, Any]:
     return {"claim": claim.text, "holds": claim.holds}

@@ -118,9 +118,15 @@ class Unsettled(msgspec.Struct, frozen=True, gc=False):
     told_anyway: bool  # there is a notification, but outside the intervals or before its time
 
 
-def unsettled(claims: Sequence[Claim], told: Sequence[Told], losses: Sequence[Loss]) -> Iterator[Unsettled]:
+def not_lost(claims: Sequence[Claim], losses: Sequence[Loss]) -> Iterator[Claim]:
+    """The claims of one subscription on one event, unless it was lost for a reason."""
+    if not losses:
+        yield from claims
+
+
+def unsettled(claims: Sequence[Claim], told: Sequence[Told]) -> Iterator[Unsettled]:
     """The claims of one hearer on one event, unless they are settled."""
-    if losses or any(each.counts for each in told):
+    if any(each.counts for each in told):
         return
     in_time = sorted(claims, key=attrgetter("start", "process", "subscription"))
     first = in_time[0]

@@ -108,10 +108,12 @@ class Tables:
 
     @cached_property
     def unsettled(self) -> Table:
-        key = self.hearer
-        return self.engine.group(
-            owed.unsettled, (self.claims, key), (self.told, key), (self.losses, key), output=owed.Unsettled
-        )
+        claims = self.claims
+        if not self.engine.is_empty(self.losses):
+            key: Columns = ("run", "subscription", "source", "event")
+            claims = self.engine.group(owed.not_lost, (claims, key), (self.losses, key), output=owed.Claim)
+        by_hearer = (claims, self.hearer), (self.told, self.hearer)
+        return self.engine.group(owed.unsettled, *by_hearer, output=owed.Unsettled)
 
     @cached_property
     def reached(self) -> Table:

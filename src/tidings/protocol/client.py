@@ -316,20 +316,22 @@ class Client:
 
     def _deliver(self, message: msg.Deliver, now: float) -> None:
         listening = self._listenings.get(message.ref)
-        if listening is None or listening.phase in (Phase.LEAVING, Phase.ENDED):
+        if listening is None or not listening.hears:
             return
         listening.granted -= 1
-        if not listening.held_again(message):
+        if listening.was_committed(message):
+            self._send(msg.Ack(message.ref, (message.tag,)))
+        elif not listening.held_again(message):
             listening.buffer.append(message)
         self._hand_over(listening, now)
 
     def _hand_over(self, listening: Listening, now: float) -> None:
         """Give what arrived to whoever waits, and ask for more."""
-        if listening.phase is Phase.OPEN:
+        if listening.phase is not Phase.OPENING:
             while listening.buffer and (listening.waiting or listening.auto):
                 call = None if listening.auto else listening.waiting.popleft()
                 self._notify(listening, listening.buffer.popleft(), call, now)
-        amount = listening.shortage()
+        amount = listening.shortage() if listening.phase is not Phase.LEAVING else 0
         if amount and (listening.window == 0 or listening.granted < max(1, listening.window // 2)):
             listening.granted += amount
             self._send(msg.Credit(listening.ref, amount))
@@ -428,7 +430,8 @@ class Client:
         listening.must_end = end and listening.options.durable
         self._fail_waiting(listening, OVER)
         if self._link is Link.UP:
-            self._send(msg.Unsubscribe(call, listening.ref, end or not listening.options.durable))
+            ends = end or not listening.options.durable
+            self._send(msg.Unsubscribe(call, listening.ref, ends, takes_rest=listening.auto))
         elif not listening.must_end:
             self._over(listening, now)
 

@@ -74,6 +74,7 @@ class Node:
         ports.membership = membership or Membership()
         self.slots: dict[str, Strategy] = {kind: getattr(ports, kind) for kind in KINDS}
         self._owners = _owners(self.slots)
+        self._timed = [s for s in self.slots.values() if type(s).next_deadline is not Strategy.next_deadline]
         for strategy in self.slots.values():
             strategy.bind(ports)
 
@@ -93,7 +94,7 @@ class Node:
 
     def next_deadline(self) -> float | None:
         earliest = self._disk.next_deadline()
-        for strategy in self.slots.values():
+        for strategy in self._timed:
             deadline = strategy.next_deadline()
             if deadline is not None and (earliest is None or deadline < earliest):
                 earliest = deadline
@@ -118,7 +119,7 @@ class Node:
 
     def _on_timer(self, now: float) -> None:
         self._disk.on_timer(now)
-        for strategy in self.slots.values():
+        for strategy in self._timed:
             deadline = strategy.next_deadline()
             if deadline is not None and deadline <= now:
                 strategy.on_timer(now)

@@ -33,6 +33,7 @@ class Play:
         time: float,
         id: str,
         attributes: dict[str, Any] | None = None,
+        /,
         *,
         source: str = "press",
         outcome: Outcome = "ok",

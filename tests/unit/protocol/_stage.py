@@ -36,6 +36,7 @@ from tidings.protocol.effects import (
     Send,
 )
 from tidings.protocol.inputs import (
+    ClientCancel,
     ClientLeave,
     ClientPublish,
     ClientSubscribe,
@@ -104,10 +105,12 @@ class Stage:
         rng: Random | None = None,
         settings: DeliverySettings | None = None,
         check: bool = True,
+        inline: bool = False,
     ) -> None:
         self.rng = rng
         self.fifo = fifo
         self.check = check
+        self.inline = inline  # the disk works at once
         self.now = 0.0
         self.tick = 0.001
         self.rows: list[Row] = []
@@ -126,6 +129,9 @@ class Stage:
         self.tags: dict[tuple[str, int], list[int]] = {}
         self.lost: dict[tuple[str, int], dict[str, int]] = {}
         self.ended: dict[tuple[str, int], tuple[str, str]] = {}
+        self.handled: list[tuple[float, str, Any]] = []  # messages, as the broker had them
+        self.slowest = 0.0  # the largest delay of a message
+        self.quiet_at = 0.0
         self.calls = 0
         self.lives = 0
         self.hand(BROKER, Started(Loaded.empty()))
@@ -137,16 +143,23 @@ class Stage:
         self.now += self.tick
         machine = self.node if name == BROKER else self.clients[name]
         effects = machine.handle(input, self.now)
+        if name == BROKER and isinstance(input, Received):
+            self.handled.append((self.now, input.sender, input.message))
         for effect in effects:
             self._place(name, effect)
         if self.check:
             machine.check()
+        if self.inline and name == BROKER:
+            while self.disk.pending:
+                self.move("commit", None)
+            while self.disk.reads:
+                self.move("read", None)
         return effects
 
     def _place(self, name: str, effect: Effect) -> None:
         match effect:
             case Send(to, message):
-                self.channels.setdefault((name, to), deque()).append(message)
+                self.channels.setdefault((name, to), deque()).append((self.now, message))
             case Persist():
                 self.disk.pending.append(effect)
             case Fetch():
@@ -185,12 +198,10 @@ class Stage:
         if kind == "message":
             sender, to = what
             line = self.channels[what]
-            if self.fifo or self.rng is None:
-                message = line.popleft()
-            else:
-                place = self.rng.randrange(len(line))
-                message = line[place]
-                del line[place]
+            place = 0 if self.fifo or self.rng is None else self.rng.randrange(len(line))
+            sent_at, message = line[place]
+            del line[place]
+            self.slowest = max(self.slowest, self.now - sent_at)
             if to == BROKER or to in self.clients:
                 self.hand(to, Received(sender, message))
         elif kind == "commit":
@@ -263,64 +274,67 @@ class Stage:
         return self.calls
 
     def publish(
-        self, name: str, attributes: dict[str, Any] | None = None, *, mode: Mode = Mode.AUTO, **options: Any
+        self, who: str, attributes: dict[str, Any] | None = None, *, mode: Mode = Mode.AUTO, **options: Any
     ) -> int:
         call = self.call()
         is_numbered = "id" not in options
-        event = make_event(attributes or {}, source=options.pop("source", name), **{"id": "-", **options})
-        self.hand(name, ClientPublish(call, event, number=is_numbered, mode=mode))
+        event = make_event(attributes or {}, source=options.pop("source", who), **{"id": "-", **options})
+        self.hand(who, ClientPublish(call, event, number=is_numbered, mode=mode))
         return call
 
-    def subscribe(self, name: str, filter: str | Filter = EVERYTHING, **options: Any) -> int:
+    def subscribe(self, who: str, filter: str | Filter = EVERYTHING, **options: Any) -> int:
         call = self.call()
         own = {key: options.pop(key) for key in ("name", "after", "window", "auto") if key in options}
         wanted = parse_filter(filter) if isinstance(filter, str) else filter
-        self.hand(name, ClientSubscribe(call, wanted, options=DeliveryOptions(**options), **own))
+        self.hand(who, ClientSubscribe(call, wanted, options=DeliveryOptions(**options), **own))
         return call
 
-    def take(self, name: str, ref: int) -> int:
+    def take(self, who: str, ref: int) -> int:
         call = self.call()
-        self.hand(name, ClientTake(call, ref))
+        self.hand(who, ClientTake(call, ref))
         return call
 
-    def leave(self, name: str, ref: int, *, commit: bool = True, end: bool = False) -> int:
+    def leave(self, who: str, ref: int, *, commit: bool = True, end: bool = False) -> int:
         call = self.call()
-        self.hand(name, ClientLeave(call, ref, commit, end))
+        self.hand(who, ClientLeave(call, ref, commit, end))
         return call
 
     # -- the same, and waiting for the answer ---------------------------------------------------
 
-    def published(self, name: str, attributes: dict[str, Any] | None = None, **options: Any) -> Receipt:
-        call = self.publish(name, attributes, **options)
+    def published(self, who: str, attributes: dict[str, Any] | None = None, **options: Any) -> Receipt:
+        call = self.publish(who, attributes, **options)
         self.settle()
         receipt = self.answers[call]
         assert isinstance(receipt, Receipt)
         return receipt
 
-    def subscribed(self, name: str, filter: str | Filter = EVERYTHING, **options: Any) -> int:
+    def subscribed(self, who: str, filter: str | Filter = EVERYTHING, **options: Any) -> int:
         """The reference of the new subscription."""
-        opened = self.opened(name, filter, **options)
+        opened = self.opened(who, filter, **options)
         return opened.ref
 
-    def opened(self, name: str, filter: str | Filter = EVERYTHING, **options: Any) -> Opened:
-        call = self.subscribe(name, filter, **options)
+    def opened(self, who: str, filter: str | Filter = EVERYTHING, **options: Any) -> Opened:
+        call = self.subscribe(who, filter, **options)
         self.settle()
         assert call in self.answers, self.failures.get(call, "no answer")
         opened = self.answers[call]
         assert isinstance(opened, Opened)
         return opened
 
-    def taken(self, name: str, ref: int) -> Notification | None:
-        """The next notification; None (and the take stays open) when none comes."""
-        call = self.take(name, ref)
+    def taken(self, who: str, ref: int) -> Notification | None:
+        """The next notification; None (and the take is cancelled) when none comes."""
+        call = self.take(who, ref)
         self.settle()
         notification = self.answers.get(call)
+        if notification is None:
+            self.hand(who, ClientCancel(call, ref))
+            self.settle()
         assert notification is None or isinstance(notification, Notification)
         return notification
 
-    def drain(self, name: str, ref: int, attribute: str = "n", *, most: int = 10_000) -> list[Any]:
+    def drain(self, who: str, ref: int, attribute: str = "n", *, most: int = 10_000) -> list[Any]:
         """Take until none comes; one attribute of each event."""
         values: list[Any] = []
-        while len(values) < most and (notification := self.taken(name, ref)) is not None:
+        while len(values) < most and (notification := self.taken(who, ref)) is not None:
             values.append(notification.event.get(attribute))
         return values

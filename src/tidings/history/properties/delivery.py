@@ -30,9 +30,12 @@ def is_due(claim: Claim, t_sub: float, t_diff: float, until: float) -> bool:
     [t + T_diff, t + lifetime]. (T_sub must leave time for handing over what was available.)"""
     stable, diffused = claim.start + t_sub, claim.published + t_diff
     last = min(claim.end, claim.ends, until)
-    if stable <= claim.published and claim.start < claim.published and diffused <= last:
+    if claim.published >= claim.end:
+        return False
+    if claim.start < claim.published and stable <= claim.published and diffused <= last:
         return True
-    return max(diffused, stable) <= min(claim.published + claim.lifetime, last)
+    stored = claim.lifetime > 0
+    return stored and max(diffused, stable) <= min(claim.published + claim.lifetime, last)
 
 
 def is_owed(claim: Claim, t_sub: float, t_diff: float, until: float) -> bool:

@@ -8,6 +8,7 @@ that is no attribute value is an error, if some filter asks for it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from tidings.errors import EventError
 from tidings.matching.columnar.layout import EXACT_DOUBLES
 from tidings.matching.columnar.pack import Packer, Plan
+from tidings.matching.columnar.parts import exact_number, exact_time
 from tidings.model.event import LINEAGE, Event
 
 ROWS_AT_ONCE = 4096
@@ -61,7 +63,38 @@ def rows_of_batch(packer: Packer, batch: Any) -> tuple[Matrix, Rests]:
             needed = _fill(plan, name, column, matrix, rests) or needed
         elif name == LINEAGE:
             _fill_lineage(packer, column, matrix)
+    if packer.programs:
+        needed = _compute(packer, batch, matrix, rests) or needed
     return matrix, rests if needed else rests[:0]
+
+
+def _compute(packer: Packer, batch: Any, matrix: Matrix, rests: Rests) -> bool:
+    """Derived attributes, row by row where their inputs are there."""
+    needed = False
+    columns = dict(_columns(batch))
+    for program, plan in packer.programs:
+        held = {name: columns[name].to_pylist() for name in program.inputs if name in columns}
+        if program.direct and len(held) < len(program.inputs):
+            continue
+        for number in range(batch.num_rows):
+            view = {n: v[number] for n, v in held.items() if v[number] is not None and v[number] == v[number]}
+            if program.direct and len(view) < len(held):
+                continue
+            value = program.run(view)
+            if value is not None:
+                place, rest = _placed(plan, value)
+                matrix[number, place] = rest[0]
+                rests[number, place] = rest[1]
+                needed = needed or rest[1] != 0
+    return needed
+
+
+def _placed(plan: Plan, value: Any) -> tuple[int, tuple[float, int]]:
+    if type(value) is str:
+        return plan.text, plan.strings.find(value)
+    if type(value) is datetime:
+        return plan.time, exact_time(value)
+    return (plan.flag if type(value) is bool else plan.number), exact_number(value)
 
 
 def _columns(batch: Any) -> Iterator[tuple[str, Any]]:

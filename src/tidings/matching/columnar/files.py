@@ -59,6 +59,7 @@ class Header(msgspec.Struct):
     slots: list[tuple[str, str]]
     texts: dict[int, bool]  # slots of text; whether order matters there
     checks: list[bytes]
+    derived: list[bytes]  # expressions of the derived attributes, in the order of their names
     handles: int  # handles given out, removed ones included
     many: bool
     cells: int
@@ -67,7 +68,9 @@ class Header(msgspec.Struct):
     version: str = ""  # whatever the writer calls this table; the reader gets it back
 
 
-def save(table: Table, path: str | os.PathLike[str], *, handles: int, version: str = "") -> None:
+def save(
+    table: Table, path: str | os.PathLike[str], *, handles: int, derived: list[bytes], version: str = ""
+) -> None:
     """Write the table beside `path` and move it there, so that a reader sees all of it or none."""
     arrays = _arrays(table)
     places, offset = [], 0
@@ -78,7 +81,7 @@ def save(table: Table, path: str | os.PathLike[str], *, handles: int, version: s
     header = msgspec.msgpack.encode(
         Header(
             places, [tuple(s) for s in table.slots], {s: t.ordered for s, t in table.strings.items()},
-            [_encoded(check) for check in table.checks.all], handles, table.many,
+            [_encoded(check) for check in table.checks.all], derived, handles, table.many,
             table.grid.cells if table.grid is not None else 0, table.expected, table.sampled, version,
         )
     )  # fmt: skip

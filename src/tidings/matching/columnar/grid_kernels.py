@@ -71,6 +71,14 @@ def span(part, text, edges, start, stop):
 
 
 @compiled
+def is_simple(part, text):
+    """Can codes decide the part? Not a set, nor a bound that is no double."""
+    if part.count != 0:
+        return False
+    return text or (-1 <= part.lo_rest <= 1 and -1 <= part.hi_rest <= 1)
+
+
+@compiled
 def point_bucket(value, rest, text, edges, start, stop):
     """The bucket of a point of a set, and whether the bucket holds nothing else."""
     if rest != 0 and not text:
@@ -168,7 +176,7 @@ def spread(p, by_bucket, parts, points, rests, text, edges_at, edges, access, lu
     if part.count == 0 or part.count >= 0x8000:
         b0, d0, b1, d1 = span(part, text[s], edges, start, stop)
         w0, w1 = b0 if d0 else b0 + 1, b1 if d1 else b1 - 1
-        plain = part.count == 0
+        plain = is_simple(part, text[s])
         if by_bucket:
             for b in range(b0, b1 + 1):
                 cells[n], full[n] = b, plain and w0 <= b and b <= w1
@@ -251,7 +259,7 @@ def file_row(
                 if (i == one and full_a[x]) or (i == two and full_b[y]):
                     continue
                 part = parts[p0 + i]
-                if part.count != 0:
+                if not is_simple(part, text[part.slot]):
                     complete = False
                 if taken == 3 or part.slot >= 255:
                     complete = False

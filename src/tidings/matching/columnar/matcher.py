@@ -18,6 +18,7 @@ from itertools import islice
 from os import PathLike
 from typing import Any, Self
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -32,10 +33,12 @@ from tidings.matching.columnar.parts import Parts
 from tidings.matching.columnar.rows import Rows, rows_of
 from tidings.matching.columnar.slots import Slots
 from tidings.matching.columnar.strings import Strings
+from tidings.matching.columnar.describe import describe
 from tidings.matching.columnar.table import Table
 from tidings.matching.columnar.upkeep import Change, Replay, next_table, no_rows, remove_rows, source_of_table
 from tidings.matching.matcher import Matches
 from tidings.model.event import Event
+from tidings.model.expression import Expression
 from tidings.model.filter import Filter
 
 SAMPLE_SIZE = 1024  # events kept to learn from
@@ -68,7 +71,7 @@ class ColumnarMatcher:
         self._journal: list[Change] | None = None
         self._local = threading.local()
         self._walk = self._find_walk()
-        self.table: Table = _drained(next_table([no_rows()], self.slots, {}, [], indexed=self.compiled))
+        self.table: Table = _drained(next_table([no_rows()], self._parts, [], indexed=self.compiled))
         self.deltas: list[Delta] = [Delta(self.table.edges, 0)]
 
     def _find_walk(self) -> Callable[[Any], int]:
@@ -136,7 +139,8 @@ class ColumnarMatcher:
     def save(self, path: str | PathLike[str], *, version: str = "") -> None:
         """Freeze, and write the table as a file that other processes map."""
         self.freeze()
-        files.save(self.table, path, handles=len(self._alive), version=version)
+        derived = [msgspec.msgpack.encode(expression) for expression in self._parts.derived.names]
+        files.save(self.table, path, handles=len(self._alive), derived=derived, version=version)
 
     @classmethod
     def open(cls, path: str | PathLike[str], *, verify: bool = True) -> Self:
@@ -148,6 +152,8 @@ class ColumnarMatcher:
         made.slots.take(table.slots)
         made.table, made.strings = table, dict(table.strings)
         made._parts = Parts(made.slots, made.strings)
+        for expression in header.derived:
+            made._parts.derived.take(msgspec.msgpack.decode(expression, type=Expression))
         made.deltas = [Delta(table.edges, len(table.rows) // DELTA_SHARE)]
         made._alive = bytearray(header.handles)
         for handle in np.unique(table.rows.owners[table.rows.owners >= 0]).tolist():
@@ -186,12 +192,15 @@ class ColumnarMatcher:
             scratch = self._renew()
         return scratch, self._local.packer
 
+    def packer(self) -> Packer:
+        return Packer(self.slots, self.strings, self._parts.derived.programs)
+
     def _renew(self) -> Any:
         from tidings.matching.columnar.walk import Scratch
 
         local = self._local
         if getattr(local, "slots", -1) != self.slots.version or local.strings is not self.strings:
-            local.packer = Packer(self.slots, self.strings)
+            local.packer = self.packer()
             local.slots, local.strings = self.slots.version, self.strings
         deltas = [delta for delta in self.deltas if len(delta.rows)]
         local.scratch = Scratch(self.slots, self.table, deltas, self.counters, self.version)
@@ -247,6 +256,18 @@ class ColumnarMatcher:
     # -- upkeep
 
     @property
+    def freezing(self) -> bool:
+        return self._journal is not None
+
+    @property
+    def derived_count(self) -> int:
+        return len(self._parts.derived.programs)
+
+    def stats(self) -> dict[str, Any]:
+        """What holds the filters, how large and how full it is, and what a freeze would gain."""
+        return describe(self)
+
+    @property
     def due(self) -> bool:
         """Would upkeep do something?"""
         if self._work is not None:
@@ -281,10 +302,8 @@ class ColumnarMatcher:
         sources = [source_of_table(self.table), source_of(self.deltas[-1].rows), *extra]
         self.deltas.append(Delta(self.table.edges, room))
         self.version += 1
-        fresh = yield from next_table(
-            sources, self.slots, self.strings, list(self._sample), indexed=self.compiled
-        )
-        replay = Replay(fresh, self.slots, max(room, len(fresh.rows) // DELTA_SHARE))
+        fresh = yield from next_table(sources, self._parts, list(self._sample), indexed=self.compiled)
+        replay = Replay(fresh, self._parts, max(room, len(fresh.rows) // DELTA_SHARE))
         yield from replay.steps(journal)
         self.table, self.deltas = fresh, [replay.delta]
         self.strings, self._parts = replay.strings, replay.parts

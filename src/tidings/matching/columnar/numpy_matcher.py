@@ -13,7 +13,6 @@ from tidings.matching.columnar.asking import accepted
 from tidings.matching.columnar.batch_walk import pieces
 from tidings.matching.columnar.batches import event_of, is_record_batch, rows_of_batch, rows_of_events
 from tidings.matching.columnar.matcher import ColumnarMatcher, Handles
-from tidings.matching.columnar.pack import Packer
 from tidings.matching.columnar.plain import PlainIndex, RowsView, holds
 from tidings.matching.columnar.upkeep import link_presence
 from tidings.matching.matcher import Matches
@@ -31,10 +30,7 @@ class NumpyMatcher(ColumnarMatcher):
 
     def match(self, event: Event) -> Handles:
         self.learn([event])
-        return self._match(*rows_of_events(self._packer(), [event]), 0, event)
-
-    def _packer(self) -> Packer:
-        return Packer(self.slots, self.strings)
+        return self._match(*rows_of_events(self.packer(), [event]), 0, event)
 
     def _match(self, rows: NDArray[np.float64], rests: NDArray[np.int32], number: int, event: Event) -> Handles:
         slots = len(self.slots)
@@ -63,7 +59,7 @@ class NumpyMatcher(ColumnarMatcher):
 
     def match_batch(self, events: Any) -> Matches:
         offsets, handles = [0], []
-        packer = self._packer()
+        packer = self.packer()
         for piece in pieces(events):
             columnar = is_record_batch(piece)
             rows, rests = (rows_of_batch if columnar else rows_of_events)(packer, piece)

@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from math import inf
 from typing import Any, TypeAlias
 
+from tidings.matching.columnar.derived import Derived
 from tidings.matching.columnar.slots import (
     ABSENT,
     BOOL,
@@ -91,8 +92,9 @@ def _asked(said: Said) -> Said:
 class Parts:
     """Turns constraints into parts, making slots and extras as it goes."""
 
-    def __init__(self, slots: Slots, strings: dict[int, Strings]) -> None:
+    def __init__(self, slots: Slots, strings: dict[int, Strings], derived: Derived | None = None) -> None:
         self.slots = slots
+        self.derived = Derived() if derived is None else derived
         self.strings = strings
         self._known: dict[tuple[str, str], int] = {}
         self._makers: dict[type, Callable[[Any], Said]] = {

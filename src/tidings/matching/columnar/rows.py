@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from tidings.matching.columnar.asking import Check, Checks
 from tidings.matching.columnar.parts import Part, Parts
 from tidings.model.constraint import Constraint
+from tidings.model.expression import Expression
 from tidings.model.filter import Conjunction, Filter
 
 PART = np.dtype(
@@ -25,6 +26,15 @@ PART = np.dtype(
 OUTSIDE = 0x8000  # in `count`: the points are those left out
 MOST_ALTERNATIVES = 8  # rows that one conjunction may become; the rest is left to `accepts`
 _pack = Struct("<ddiiiHH").pack
+
+
+def _add_plainly(constraint: Constraint, parts: Parts, plain: list[Part]) -> bool:
+    """Add the parts of a constraint on a derived attribute, if they say all of it."""
+    alternatives, exact, settled = parts.of(constraint)
+    if len(alternatives) != 1 or not exact or not settled:
+        return False
+    plain += alternatives[0]
+    return True
 
 
 class Row(NamedTuple):
@@ -60,9 +70,13 @@ def _rows(conjunction: Conjunction, dialect: str, parts: Parts) -> list[Row]:
             for_ever.append(constraint)
         if not (exact and settled):
             asked.append(constraint)
-    residuals = conjunction.residuals
-    check = Check(tuple(asked), residuals, dialect) if asked or residuals else None
-    lasting = Check(tuple(for_ever), residuals, dialect) if for_ever or residuals else None
+    residuals: list[Expression] = []
+    for residual in conjunction.residuals:
+        constraint = parts.derived.constraint(residual, dialect)
+        if constraint is None or not _add_plainly(constraint, parts, plain):
+            residuals.append(residual)
+    check = Check(tuple(asked), tuple(residuals), dialect) if asked or residuals else None
+    lasting = Check(tuple(for_ever), tuple(residuals), dialect) if for_ever or residuals else None
     if not choices:
         return [Row(plain, check, lasting)]
     return [Row(plain + [p for some in pick for p in some], check, lasting) for pick in product(*choices)]

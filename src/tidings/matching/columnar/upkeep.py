@@ -44,21 +44,23 @@ def source_of_table(table: Table) -> Source:
 
 
 def next_table(
-    sources: list[Source], slots: Slots, strings: dict[int, Strings], sample: list[Event], *, indexed: bool
+    sources: list[Source], parts: Parts, sample: list[Event], *, indexed: bool
 ) -> Generator[None, None, Table]:
     """The table of all live rows of the sources."""
-    frozen = yield from freeze(sources, strings)
-    seen = (yield from _sampled(sample, slots, frozen.strings)) if indexed else None
+    slots = parts.slots
+    frozen = yield from freeze(sources, parts.strings)
+    seen = (yield from _sampled(sample, parts, frozen.strings)) if indexed else None
     return (yield from make_table(frozen, list(slots.all), slots.is_string(), seen, indexed=indexed))
 
 
 def _sampled(
-    sample: list[Event], slots: Slots, strings: dict[int, Strings]
+    sample: list[Event], parts: Parts, strings: dict[int, Strings]
 ) -> Generator[None, None, NDArray[np.float64] | None]:
     """Rows of sampled events, in the positions of the next dictionaries."""
     if len(sample) < 16:
         return None
-    packer = Packer(slots, strings)
+    slots = parts.slots
+    packer = Packer(slots, strings, parts.derived.programs)
     present, absent = slots.links()
     rows = np.empty((len(sample), len(slots)))
     for at in range(0, len(sample), PACKED_IN_STEP):
@@ -98,11 +100,11 @@ def remove_rows(table: Table, handle: int) -> bool:
 class Replay:
     """The next table's own delta, dictionaries and parts; filled from the journal."""
 
-    def __init__(self, table: Table, slots: Slots, room: int) -> None:
+    def __init__(self, table: Table, parts: Parts, room: int) -> None:
         self.table = table
-        self.slots = slots
+        self.slots = parts.slots
         self.strings = dict(table.strings)
-        self.parts = Parts(slots, self.strings)
+        self.parts = Parts(parts.slots, self.strings, parts.derived)
         self.delta = Delta(table.edges, room)
 
     def apply(self, changes: Iterable[Change]) -> None:

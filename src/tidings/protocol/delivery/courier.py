@@ -218,6 +218,13 @@ class Courier:
                 held.figures["acknowledged"] += 1
                 self.settle(held, item, now)
 
+    def acknowledge_all(self, member: Member, now: float) -> None:
+        """It will hear what was sent to it, and says nothing more."""
+        self.acknowledge(member, self._with(member), now)
+
+    def _with(self, member: Member) -> tuple[int, ...]:
+        return tuple(tag for tag, (_, holder) in member.held.unacked.items() if holder is member)
+
     def give_back(self, member: Member, tags: tuple[int, ...], *, counted: bool, now: float) -> None:
         held = member.held
         for tag in sorted(tags, reverse=True):
@@ -236,8 +243,7 @@ class Courier:
 
     def take_back(self, member: Member, now: float) -> None:
         """The member is gone: others, or itself when it comes back, get what it had."""
-        mine = tuple(tag for tag, (_, holder) in member.held.unacked.items() if holder is member)
-        self.give_back(member, mine, counted=False, now=now)
+        self.give_back(member, self._with(member), counted=False, now=now)
 
     def _put_back(self, held: Held, item: Item, now: float) -> None:
         key = item.event.key

@@ -181,8 +181,8 @@ class ExactlyOnce(Delivery):
         expires_at = None if envelope.expires is None else now + envelope.expires
         by_handle = self._registry.by_handle
         for held in [by_handle[handle] for handle in handles]:
-            if arrival is not None and held.number > arrival.number and not event.lifetime:
-                continue  # it was published before the subscription began
+            if position is None and held.durable and arrival is not None and held.number > arrival.number:
+                continue  # when it was taken in, nobody was owed it, so no log holds it
             if held.phase is not Phase.ENDED:
                 self._courier.offer(held, event, position, accepted, expires_at, arrival, now)
                 self._age_later(held, now)
@@ -271,6 +271,8 @@ class ExactlyOnce(Delivery):
         member = session.members.get(message.ref)
         records: list[Record] = []
         if member is not None:
+            if message.takes_rest:
+                self._courier.acknowledge_all(member, now)
             records = self._registry.leave(member, end=message.end, lingers=False, now=now)
             self._maintain_at = now
         answer = Unsubscribed(message.call, message.ref)
@@ -337,15 +339,17 @@ class ExactlyOnce(Delivery):
     # -- the timer -------------------------------------------------------------------------------
 
     def next_deadline(self) -> float | None:
-        deadlines = (
+        earliest = self._ledger.next_deadline()
+        for deadline in (
             self._flush_at,
             self._maintain_at,
             self._age_at,
-            self._ledger.next_deadline(),
             self._registry.memory.next_deadline(),
             self._identities_at,
-        )
-        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+        ):
+            if deadline is not None and (earliest is None or deadline < earliest):
+                earliest = deadline
+        return earliest
 
     def on_timer(self, now: float) -> None:
         records = [*self._ledger.collect(now), *self._registry.memory.expire(now)]

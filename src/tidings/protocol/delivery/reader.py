@@ -57,6 +57,8 @@ class Reader:
             self._replaying[held] = None
         elif held.phase is Phase.REPLAYING:
             self._catch_up(held)
+        else:
+            self._move_to(held, self._ledger.end)
 
     def stop(self, held: Held) -> None:
         """The subscription has ended."""
@@ -138,7 +140,7 @@ class Reader:
         if held.told.was_told(event, self._ledger.log, offset, accepts):
             return False
         if offset >= held.start:
-            return event.lifetime > 0 or record.accepted >= held.since
+            return True
         return record.ends_at > held.since or any(
             right.start <= offset < right.stop and accepts(right.filter, event) for right in held.rights
         )

@@ -45,6 +45,7 @@ class SubscriptionRouting(Routing):
         if reduce not in OUTLETS:
             raise SettingsError(f"no reduction is called {reduce!r}", hint=f"there are: {', '.join(OUTLETS)}")
         self.reduce = reduce
+        self.acknowledged = acknowledged
         self.parent = parent
         self.hierarchical = hierarchical
         self.remember_links = remember_links  # True: a broken link keeps its interest, for replay
@@ -136,6 +137,8 @@ class SubscriptionRouting(Routing):
             diffusion.repeat(self.ports.send, links, now)
 
     def next_deadline(self) -> float | None:
+        if not self.acknowledged:
+            return None
         times = [t for t in (self._ads.next_deadline(), self._subs.next_deadline()) if t is not None]
         return min(times, default=None)
 
