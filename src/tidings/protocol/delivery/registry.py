@@ -98,7 +98,10 @@ class Registry:
         records: list[Record] = []
         is_resumed = held is not None
         if held is None:
-            told, records = self.memory.take(id)
+            if message.options.durable:
+                told, records = self.memory.take(id)
+            else:
+                told = self.memory.look(id)
             is_resumed = told is not None
             held = self._create(id, session, message, told, number, now)
         else:
