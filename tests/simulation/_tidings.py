@@ -141,9 +141,7 @@ def _in_order(name: str, heard: list[tuple[str, int]]) -> None:
         last[source] = number
 
 
-def _owed(
-    run: Run, name: str, events: dict[tuple[str, int], Published]
-) -> set[tuple[str, int]]:
+def _owed(run: Run, name: str, events: dict[tuple[str, int], Published]) -> set[tuple[str, int]]:
     """What it must have heard at the end: nothing once it was ended. What lives for ever it must
     hear whenever it began; everything, when it stood from before the first event."""
     rows = _comings_and_goings(run, name)

@@ -114,9 +114,7 @@ class Lanes:
         start = lane.rights[0].start if lane.rights else lane.start
         limit = min(held.options.queue - len(held.queue), self._settings.chunk)
         wanted = Wanted(held.subscription.filter, lane.at, start, held.since, limit)
-        lane.reading = self._ports.recovery.read(
-            lane.log, wanted, partial(self._on_page, held, lane), now
-        )
+        lane.reading = self._ports.recovery.read(lane.log, wanted, partial(self._on_page, held, lane), now)
 
     def _on_page(self, held: Held, lane: Lane, page: Page, now: float) -> None:
         lane.reading = None
@@ -173,9 +171,7 @@ class Lanes:
     def settled(self, log: str, helds: Iterable[Held]) -> int | None:
         """The durable subscriptions need nothing of this log up to there; None: there are none."""
         known = self._ports.recovery.known(log)
-        needs = [
-            held.lanes[log].settled_upto(known) for held in helds if held.durable and log in held.lanes
-        ]
+        needs = [held.lanes[log].settled_upto(known) for held in helds if held.durable and log in held.lanes]
         return min(needs, default=None)
 
 

@@ -286,7 +286,9 @@ class Registry:
 
     def progress(self, held: Held) -> Record:
         held.floor(self._ledger.end)
-        lanes = {log: rows.LaneRow(lane.progress, lane.told_from, lane.start) for log, lane in held.lanes.items()}
+        lanes = {
+            log: rows.LaneRow(lane.progress, lane.told_from, lane.start) for log, lane in held.lanes.items()
+        }
         return rows.put_for(rows.PROGRESS, held.id, ProgressRow(held.id, held.progress, lanes=lanes))
 
     def load(self, state: Loaded, now: float) -> None:

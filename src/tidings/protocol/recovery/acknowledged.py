@@ -265,9 +265,7 @@ class Acknowledged(Recovery):
 
     def is_pinned(self, offset: int) -> bool:
         trails = self._own().trails
-        return any(
-            link not in trails or trails[link].wants(offset) for link in self.ports.overlay.peers()
-        )
+        return any(link not in trails or trails[link].wants(offset) for link in self.ports.overlay.peers())
 
     def progressed(self, now: float) -> None:
         for view in self.views.values():

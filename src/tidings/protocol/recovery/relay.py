@@ -187,7 +187,7 @@ class Relay:
         def fill(found: tuple[Envelope, ...], upto: int, _: bool) -> None:
             self._ports.send(link, Fill(ask.log, ask.after, upto, found, ask.path, is_gone))
 
-        def is_wanted(record: Append, now: float) -> bool:
+        def is_wanted(record: Append, _now: float) -> bool:
             return self._ports.routing.wants(link, record.event)
 
         if is_gone:
@@ -236,9 +236,7 @@ class Relay:
     def _envelope(self, record: Append, now: float) -> Envelope:
         expires = None if record.expires_at is None else record.expires_at - now
         log = self._ports.delivery.log
-        return Envelope(
-            record.event, log, record.offset, record.sequence, remaining(record, now), expires
-        )
+        return Envelope(record.event, log, record.offset, record.sequence, remaining(record, now), expires)
 
 
 def _one_further(message: Ask | ReplayAsk, name: str) -> Ask | ReplayAsk:

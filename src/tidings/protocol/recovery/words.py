@@ -84,4 +84,3 @@ class ReplayPart(Message, frozen=True):
     path: tuple[str, ...]
     is_last: bool = False
     is_gone: bool = False
-
