@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.properties._history_oracle import Oracle
@@ -91,9 +92,26 @@ def _fields(row: Row) -> dict[str, Any]:
 delays = st.sampled_from([0.0, 0.5, 1.0, 3.0])
 
 
-@settings(max_examples=400)
-@given(histories(), st.sampled_from(["subscription", "process"]), delays, delays)
+cases = (histories(), st.sampled_from(["subscription", "process"]), delays, delays)
+
+
+@settings(max_examples=250)
+@given(*cases)
 def test_the_checker_and_the_oracle_agree(rows: list[Row], hearer: str, t_sub: float, t_diff: float) -> None:
+    agree(rows, hearer, t_sub, t_diff)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@settings(max_examples=50_000)
+@given(*cases)
+def test_the_checker_and_the_oracle_agree_for_long(
+    rows: list[Row], hearer: str, t_sub: float, t_diff: float
+) -> None:
+    agree(rows, hearer, t_sub, t_diff)
+
+
+def agree(rows: list[Row], hearer: str, t_sub: float, t_diff: float) -> None:
     contract = Contract("test", EVERYTHING, hearer)
     report = check(rows, contract=contract, t_sub=t_sub, t_diff=t_diff)
     oracle = Oracle(rows, hearer)

@@ -24,6 +24,7 @@ COMMANDS = {
     "demo": "Show Tidings at work, in about a minute.",
     "filter": "Check, evaluate, explain and compare filters.",
     "match": "Find the events that a filter, or a file of subscriptions, accepts.",
+    "check": "Check a recorded history by the formal properties.",
     "simulate": "Run a system on a simulated network, with faults, and judge what happened.",
     "systems": "List the systems: what each is composed of, and what it promises.",
     "study": "Run the papers' experiments again and compare.",

@@ -58,7 +58,9 @@ class ParquetWriter:
     def __init__(self, path: Path) -> None:
         self._arrow = _arrow()
         self._schema = arrow_schema()
-        self._writer = self._arrow.parquet.ParquetWriter(path, self._schema, compression="zstd")
+        self._writer = self._arrow.parquet.ParquetWriter(
+            path, self._schema, compression="zstd", write_page_checksum=True
+        )
 
     def write_batch(self, rows: Iterable[Row]) -> None:
         held = list(rows)
@@ -89,13 +91,13 @@ def read_parquet(path: Path) -> Iterator[Row]:
 def _read_part(path: Path) -> Iterator[Row]:
     pa = _arrow()
     try:
-        with pa.parquet.ParquetFile(path) as file:
+        with pa.parquet.ParquetFile(path, page_checksum_verification=True) as file:
             schema = _checked_schema(path, file.schema_arrow)
             number = 0
             for batch in file.iter_batches(batch_size=BATCH_ROWS):
                 yield from _rows_of(path, _cast(pa, batch, schema), number)
                 number += batch.num_rows
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         if isinstance(error, FileNotFoundError):
             raise HistoryError(f"{path}: no such file") from None
         problem = str(error).splitlines()[0]

@@ -261,8 +261,8 @@ class Recovery(Strategy):
 
     kind = "recovery"
 
-    def observe(self, envelope: Envelope, came_from: str | None, now: float) -> Envelope:
-        """An event passes: note it, and put our headers on it."""
+    def observe(self, envelope: Envelope, came_from: str | None, now: float) -> Envelope | None:
+        """An event passes: note it, and put our headers on it. None: it passed before, and goes no further."""
         return envelope
 
     def outgoing(self, envelope: Envelope, link: str, now: float) -> Envelope | None:
@@ -364,6 +364,10 @@ class Delivery(Strategy):
 
     def deliver(self, envelope: Envelope, now: float) -> None:
         """Hand an event to every subscription of ours that accepts it."""
+
+    def client_of(self, address: str) -> str | None:
+        """Who is behind the address of a link; None: no client, or one that has not said hello."""
+        return None
 
     def subscriptions(self) -> tuple[SubscriptionId, ...]:
         """The subscriptions that this broker holds, in a fixed order."""

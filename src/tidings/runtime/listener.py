@@ -99,8 +99,11 @@ class Listener(Generic[T]):
         ref = self._ref
         if ref is None:
             raise ClosedError("the subscription has not begun", hint="use `async with` or `await` it first")
-        async with asyncio.timeout(timeout):
+        if timeout is None:
             notify = await self._bus._ask(lambda call: ClientTake(call, ref), taking=ref)
+        else:
+            async with asyncio.timeout(timeout):
+                notify = await self._bus._ask(lambda call: ClientTake(call, ref), taking=ref)
         assert isinstance(notify, Notify)
         self._last, self._last_tag = notify.notification, notify.tag
         self._taken += 1

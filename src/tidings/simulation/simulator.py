@@ -113,6 +113,7 @@ class Simulation:
         self.links: dict[tuple[str, str], Link] = {}
         self.on_row: Callable[[Any], None] | None = None  # where history rows go
         self.on_client_effect: Callable[[str, Any], None] | None = None
+        self.on_handled: Callable[[str, Any, float], None] | None = None  # to watch: who, what, when
         self._queue: list[tuple[float, int, Place | None, int, Any]] = []
         self._order = 0
         self._chance = self.rng("network")
@@ -202,6 +203,8 @@ class Simulation:
             place.waking = float("inf")
         effects = machine.handle(item, self.now + place.skew)
         self.handled += 1
+        if self.on_handled is not None:
+            self.on_handled(place.name, item, self.now)
         for effect in effects:
             if type(effect) is fx.Send:
                 self._send(place, effect)

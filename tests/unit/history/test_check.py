@@ -115,6 +115,8 @@ def test_contracts_are_those_of_the_systems() -> None:
         assert ({"lp2", "lp3"} <= contract.properties) == of_the_intermediary
         assert (contract.hearer == "process") == (contract.system == "Intermediary")
     assert contract_of("siena").system == "SIENA"
+    assert contract_of("network-of-servers").system == "Network of servers"
+    assert len({contract_of(name).system for name in CONTRACTS}) == len(CONTRACTS)
 
 
 def test_an_unknown_contract_is_told_with_the_nearest() -> None:

@@ -133,6 +133,7 @@ def test_views_rise_and_agree() -> None:
     assert agreed(views((1, "a", 1, ("a", "b")), (2, "a", 1, ("a", "b")))) is True  # learnt again
     assert agreed(views((1, "a", 2, ("a", "b")), (2, "a", 1, ("a",)))) is False
     assert agreed(views((1, "a", 1, ("a", "b")), (2, "a", 1, ("a",)))) is False
+    assert agreed(views((1, "a", 1, ("a", "b")), (2, "a", 1, ("c",)))) is False
     assert agreed(views((1, "a", 1, ("a", "b")), (1, "b", 1, ("b", "c")))) is False
     assert agreed(views((1, "a", 2, ("a", "b")), (1, "c", 2, ("c", "d")))) is True  # two halves
     assert agreed(Play().sub(0, "p", "x = 1")) is None

@@ -33,9 +33,7 @@ def match_batch(matcher: ColumnarMatcher, events: Any) -> Matches:
         offsets.append(some_offsets[1:] + total)
         handles.append(some)
         total += len(some)
-    return Matches(
-        np.concatenate(offsets), np.concatenate(handles) if handles else np.zeros(0, np.int32)
-    )  # type: ignore[arg-type]
+    return Matches(np.concatenate(offsets), np.concatenate(handles) if handles else np.zeros(0, np.int32))  # type: ignore[arg-type]
 
 
 def pieces(events: Any) -> Iterator[Any]:
@@ -65,7 +63,9 @@ def _match_piece(matcher: ColumnarMatcher, piece: Any) -> tuple[NDArray[np.int64
             break
         # it stopped for want of room, and goes on with the same event
         out, ask = np.resize(out, 4 * len(out)), np.resize(ask, (4 * len(ask), 4))
-        rows[number] = (rows_of_batch if columnar else rows_of_events)(packer, _slice(piece, number, columnar))[0][0]
+        rows[number] = (rows_of_batch if columnar else rows_of_events)(
+            packer, _slice(piece, number, columnar)
+        )[0][0]
     out = out[:used]
     if not asked:
         return offsets, out
@@ -86,7 +86,12 @@ def _learn(matcher: ColumnarMatcher, piece: Any, columnar: bool) -> None:
 
 
 def _with_asked(
-    matcher: ColumnarMatcher, piece: Any, columnar: bool, offsets: NDArray[np.int64], out: NDArray[np.int32], ask: Any
+    matcher: ColumnarMatcher,
+    piece: Any,
+    columnar: bool,
+    offsets: NDArray[np.int64],
+    out: NDArray[np.int32],
+    ask: Any,
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """Ask Python about the rows that wait for it, event by event, and merge."""
     checks = matcher.checks()

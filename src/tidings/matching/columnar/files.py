@@ -80,7 +80,7 @@ def save(
         offset = _aligned(offset + array.nbytes)
     header = msgspec.msgpack.encode(
         Header(
-            places, [tuple(s) for s in table.slots], {s: t.ordered for s, t in table.strings.items()},
+            places, [(s.attribute, s.kind) for s in table.slots], {s: t.ordered for s, t in table.strings.items()},
             [_encoded(check) for check in table.checks.all], derived, handles, table.many,
             table.grid.cells if table.grid is not None else 0, table.expected, table.sampled, version,
         )
@@ -103,7 +103,7 @@ def _write(file: Any, arrays: dict[str, Any], places: list[ArrayPlace]) -> int:
         gap = start + place.offset - file.tell()
         for some in (bytes(gap), np.ascontiguousarray(arrays[place.name]).reshape(-1).view(np.uint8)):
             file.write(some)
-            total = crc32c(some, total)
+            total = crc32c(memoryview(some), total)  # type: ignore[arg-type]
     return int(total)
 
 
@@ -140,7 +140,7 @@ def load(path: str | os.PathLike[str], *, verify: bool = True) -> tuple[Table, H
     except (OSError, ValueError) as error:
         raise InputError(f"cannot map the table {target}: {error}") from None
     header, start, total = _read_header(whole, target)
-    if verify and crc32c(whole[start:], 0) != total:
+    if verify and crc32c(whole[start:].data, 0) != total:
         raise CorruptionError(f"the arrays of {target} fail their checksum", hint="write the table again")
     return _table(header, whole, start, target), header
 
@@ -169,7 +169,9 @@ def _table(header: Header, whole: Any, start: int, path: Path) -> Table:
         if at + size > len(whole):
             raise CorruptionError(f"{path} ends before its arrays do", hint="write the table again")
         found[place.name] = np.frombuffer(whole[at : at + size], dtype).reshape(place.shape)
-    rows = FrozenRows(**{name: found[f"rows.{name}"] for name in ("starts", "parts", "points", "rests", "owners", "checks")})
+    rows = FrozenRows(
+        **{name: found[f"rows.{name}"] for name in ("starts", "parts", "points", "rests", "owners", "checks")}
+    )
     rows.owners = rows.owners.copy()  # the one array that changes
     table = Table(
         rows, [Slot(*s) for s in header.slots],

@@ -1,3 +1,5 @@
+# mypy: ignore-errors
+# (types of kernels are inferred by Numba when it compiles them)
 """The compiled walk: one event in, rows out. Imported only with Numba.
 
 Encode the event's slots, look up one cell for each pair of them, filter the entries without
@@ -18,8 +20,8 @@ ANY = 1 << 40  # lengths are not checked here; whoever fills the table of addres
 
 
 @intrinsic
-def _pointer(context, address):
-    def generate(context, builder, signature, args):
+def _pointer(_context, _address):
+    def generate(context, builder, _signature, args):
         return builder.inttoptr(args[0], context.get_value_type(types.voidptr))
 
     return types.voidptr(types.int64), generate
@@ -99,7 +101,12 @@ def encode(t, row, rest, has_rest):
 @compiled
 def runs(t, tier, n):
     """The runs of entries that the event must look at in one tier."""
-    access, here, buckets, sure = ints(t[at.ACCESS]), longs(t[at.HERE]), longs(t[at.BUCKETS]), longs(t[at.SURE])
+    access, here, buckets, sure = (
+        ints(t[at.ACCESS]),
+        longs(t[at.HERE]),
+        longs(t[at.BUCKETS]),
+        longs(t[at.SURE]),
+    )
     lut_at, lut, sizes = ints(t[tier + at.LUT_AT]), shorts(t[tier + at.LUT]), longs(t[tier + at.SIZES])
     pairs, singles = longs(t[tier + at.PAIRS]), longs(t[tier + at.SINGLES])
     cells = ints(t[tier + at.CELLS])
@@ -191,7 +198,11 @@ def holds(start, stop, row, rest, parts, points, rests):
 def settle(t, tier, n, row, rest, out, m):
     """Of the entries found, the rows that match; those in doubt are checked exactly."""
     found, open_, sure = longs(t[at.FOUND]), longs(t[at.OPEN]), longs(t[at.SURE])
-    entries, starts, parts = longs(t[tier + at.ENTRIES]), ints(t[tier + at.STARTS]), records(t[tier + at.PARTS])
+    entries, starts, parts = (
+        longs(t[tier + at.ENTRIES]),
+        ints(t[tier + at.STARTS]),
+        records(t[tier + at.PARTS]),
+    )
     points, rests = doubles(t[tier + at.POINTS]), ints(t[tier + at.RESTS])
     k = 0
     for i in range(n):
@@ -282,12 +293,26 @@ def to_handles(t, tier, out, first, last):
 
 @compiled
 def sort_handles(out, spare, n):
-    """Ascending, by insertion when few, else by radix of eight bits."""
-    top, sorted_ = 0, True
+    """Ascending: two runs are merged, few are sorted by insertion, many by radix of eight bits."""
+    top, runs_, cut = 0, 1, n
     for i in range(1, n):
         if out[i] < out[i - 1]:
-            sorted_ = False
-    if sorted_:
+            runs_ += 1
+            cut = min(cut, i)
+    if runs_ == 1:
+        return
+    if runs_ == 2 and n > 40:
+        for i in range(cut, n):
+            spare[i] = out[i]
+        left, right, place = cut - 1, n - 1, n - 1
+        while right >= cut:
+            if left >= 0 and out[left] > spare[right]:
+                out[place] = out[left]
+                left -= 1
+            else:
+                out[place] = spare[right]
+                right -= 1
+            place -= 1
         return
     if n <= 40:
         for i in range(1, n):

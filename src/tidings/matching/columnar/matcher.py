@@ -27,13 +27,13 @@ from tidings.matching.columnar import files
 from tidings.matching.columnar import layout as at
 from tidings.matching.columnar.asking import Checks, accepted
 from tidings.matching.columnar.delta import Delta
+from tidings.matching.columnar.describe import describe
 from tidings.matching.columnar.freeze import Source, source_of
 from tidings.matching.columnar.pack import Packer
 from tidings.matching.columnar.parts import Parts
 from tidings.matching.columnar.rows import Rows, rows_of
 from tidings.matching.columnar.slots import Slots
 from tidings.matching.columnar.strings import Strings
-from tidings.matching.columnar.describe import describe
 from tidings.matching.columnar.table import Table
 from tidings.matching.columnar.upkeep import Change, Replay, next_table, no_rows, remove_rows, source_of_table
 from tidings.matching.matcher import Matches
@@ -147,7 +147,9 @@ class ColumnarMatcher:
         """A matcher over a saved table; changes to it stay in this process."""
         table, header = files.load(path, verify=verify)
         if cls.compiled and table.grid is None:
-            raise InputError(f"{path} was written without Numba", hint="write it again where Numba is installed")
+            raise InputError(
+                f"{path} was written without Numba", hint="write it again where Numba is installed"
+            )
         made = cls()
         made.slots.take(table.slots)
         made.table, made.strings = table, dict(table.strings)

@@ -48,7 +48,12 @@ class Table:
         size = self.rows.nbytes + self.cell_at.nbytes + self.entries.nbytes
         size += sum(s.texts.blob.nbytes + s.texts.offsets.nbytes for s in self.strings.values())
         if self.edges is not None and self.grid is not None:
-            size += self.edges.edges.nbytes + self.edges.shares.nbytes + self.grid.lut.nbytes + self.grid.pairs.nbytes
+            size += (
+                self.edges.edges.nbytes
+                + self.edges.shares.nbytes
+                + self.grid.lut.nbytes
+                + self.grid.pairs.nbytes
+            )
         return size
 
 

@@ -1,3 +1,5 @@
+# mypy: ignore-errors
+# (types of kernels are inferred by Numba when it compiles them)
 """Kernels over sorted texts. Imported only with Numba."""
 
 from __future__ import annotations

@@ -306,6 +306,11 @@ class Courier:
             self._ports.emit(Record(drop_row(now, self._ports.name, held.id, event, str(reason))))
         self.tell_losses(held, now)
 
+    def count_gone(self, held: Held, now: float) -> None:
+        """It was owed, and ended for everybody before it could be read from the log."""
+        held.lost["superseded or expired"] += 1
+        self.tell_losses(held, now)
+
     def tell_losses(self, held: Held, now: float) -> None:
         """Tell the members what was lost: at once, but not oftener than progress is flushed."""
         if held.lost_told_at is not None and now < held.lost_told_at + self._settings.flush_seconds:

@@ -389,9 +389,13 @@ class ExactlyOnce(Delivery):
         for held in list(self._registry.helds.values()):
             if held.durable and held.options.keep_seconds is not None:
                 self._courier.age_out(held, now)
-                oldest = self._courier.oldest_waiting(held)
-                if oldest is not None:
-                    self._age_later(held, oldest)
+                unread = self._reader.skip_older(held, now)
+                waiting = self._courier.oldest_waiting(held)
+                for oldest in (unread, waiting):
+                    if oldest is not None:
+                        self._age_later(held, oldest)
+        if self._age_at is not None:
+            self._age_at = max(self._age_at, now + self._settings.flush_seconds)
 
     def _tell_silence(self, held: Held) -> None:
         """The token of a durable subscription advances also over what is not for it."""
@@ -430,6 +434,10 @@ class ExactlyOnce(Delivery):
             then(now)
 
     # -- for people and for tests ------------------------------------------------------------------
+
+    def client_of(self, address: str) -> str | None:
+        session = self._registry.sessions.get(address)
+        return None if session is None else session.client
 
     def subscriptions(self) -> tuple[SubscriptionId, ...]:
         return tuple(self._registry.helds)

@@ -20,10 +20,11 @@ from collections.abc import Callable
 from enum import StrEnum
 
 from tidings.availability.progress import LogProgress
-from tidings.availability.told import Span, Told
+from tidings.availability.told import Told
 from tidings.model.subscription import DeliveryOptions, Subscription, SubscriptionId
 from tidings.protocol.delivery.item import Item
 from tidings.protocol.delivery.lane import Lane
+from tidings.protocol.delivery.right import Right
 
 
 class Phase(StrEnum):
@@ -69,7 +70,7 @@ class Held:
         self.seam = 0  # what it is owed from here on is in `later`; below, every entry may be owed
         self.told_from = 0  # where its reading with this filter began
         self.told = Told()
-        self.rights: list[Span] = []  # what it was owed under earlier filters
+        self.rights: list[Right] = []  # what it was owed under earlier filters
         self.again_below = 0  # offsets below this may have been sent in an earlier life
         self.reading = 0  # the number of the read that is under way; 0: none
         self.queue: deque[Item] = deque()

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from tidings.availability.progress import LogProgress
 from tidings.availability.records import Loaded, Record
-from tidings.availability.told import Span, Told
+from tidings.availability.told import Told
 from tidings.language.evaluate import accepts
 from tidings.matching.matcher import Matcher
 from tidings.model.event import Event
@@ -31,6 +31,7 @@ from tidings.protocol.delivery.lanes import Lanes
 from tidings.protocol.delivery.ledger import Ledger
 from tidings.protocol.delivery.memory import Memory
 from tidings.protocol.delivery.reader import Reader
+from tidings.protocol.delivery.right import Right
 from tidings.protocol.delivery.rows import ProgressRow, SubscriptionRow
 from tidings.protocol.delivery.sessions import GROUPS, Session, identity
 from tidings.protocol.delivery.settings import DeliverySettings
@@ -38,6 +39,7 @@ from tidings.protocol.messages import Closed, Subscribe
 from tidings.protocol.slots import Ports
 
 NEVER = float("inf")
+MAX_RIGHTS = 32  # filters that a durable subscription left before it heard what it was owed under them
 
 
 class Refusal(NamedTuple):
@@ -137,7 +139,7 @@ class Registry:
         self._skip_handled(held, message)
         self._want(held, now)
         held.progress = LogProgress(heard=held.told_from)
-        self._reader.begin(held, held.told_from)
+        self._reader.begin(held, held.told_from, now)
         self._lanes.open(held)
         return held
 
@@ -176,6 +178,10 @@ class Registry:
         if held.durable is not message.options.durable:
             kind = "durable" if held.durable else "not durable"
             return Refusal("refused", f"subscription {held.id} is {kind}; subscribe likewise or end it first")
+        if not is_same and len(held.rights) >= MAX_RIGHTS:
+            return Refusal(
+                "limit", f"{held.id} changed its filter {MAX_RIGHTS} times; hear what it is owed first"
+            )
         if is_group and held.has_members:
             if is_same:
                 return None
@@ -210,15 +216,15 @@ class Registry:
         """Only what was not told yet will be told."""
         log, end, old = self._ledger.log, self._ledger.end, held.subscription.filter
         held.remember(log, end, self._ports.recovery.known).prune(log, self._ledger.first_offset)
-        kept = [right for right in held.rights if right.stop > held.progress.low_water]
-        held.rights = [*kept, Span(old, log, held.start, end)] if held.durable else []
+        kept = [right.narrowed(old) for right in held.rights if right.stop > held.progress.low_water]
+        held.rights = [*kept, Right((old,), held.since, held.start, end)] if held.durable else []
         spared = self._courier.spared(held, message.filter)
         self._unwant(held, now)
         held.subscription = Subscription(held.id, message.filter, message.options)
         held.since = now if message.options.replay else NEVER
         held.start = end
         held.told_from = self._ledger.first_offset
-        self._reader.begin(held, held.told_from)  # first, so that what is released stays readable
+        self._reader.begin(held, held.told_from, now)  # first, so that what is released stays readable
         self._courier.clear(held, now)
         held.progress = LogProgress(heard=held.told_from)
         self._want(held, now)
@@ -303,7 +309,7 @@ class Registry:
             held.progress = known[held.id].progress if held.id in known else LogProgress(heard=row.told_from)
             held.unread.extend(held.progress.owed)
             self._want(held, now)
-            self._reader.begin(held, held.progress.low_water)
+            self._reader.begin(held, held.progress.low_water, now)
             if held.id in known:
                 held.lanes = {log: _lane(log, lane) for log, lane in known[held.id].lanes.items()}
 

@@ -12,10 +12,11 @@ import msgspec
 
 from tidings.availability.progress import LogProgress
 from tidings.availability.records import Delete, Put
-from tidings.availability.told import Span, Told
+from tidings.availability.told import Told
 from tidings.language import parse_filter
 from tidings.model.event import Event
 from tidings.model.subscription import Position, Subscription, SubscriptionId
+from tidings.protocol.delivery.right import Right
 
 VERSION = 1
 
@@ -32,7 +33,7 @@ class SubscriptionRow(msgspec.Struct, array_like=True, frozen=True):
     start: int
     told_from: int
     told: bytes  # `Told.encode`
-    rights: list[Span]
+    rights: list[Right]
     version: int = VERSION
 
 

@@ -123,6 +123,9 @@ class Acknowledged(Recovery):
     def observe(self, envelope: Envelope, came_from: str | None, now: float) -> Envelope:
         if came_from is None and envelope.offset is not None:
             self._own().advance(envelope.offset)
+        if came_from is not None:
+            known = self.views[envelope.origin].known
+            assert envelope.offset == known, f"{envelope.origin}: {envelope.offset} passes after {known}"
         return envelope
 
     def outgoing(self, envelope: Envelope, link: str, now: float) -> Envelope | None:
