@@ -7,6 +7,8 @@ were handed, and nothing of what lies between.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from hashlib import sha256
 from random import Random
 from typing import Any, NamedTuple
 
@@ -241,13 +243,22 @@ def judge_quiet(run: Run) -> None:
         assert figures["entries"] == lasting.get(name, 0), f"{name} keeps {figures['entries']} entries"
 
 
-def effects_of(run: Run) -> dict[str, Any]:
-    """Everything that can be seen of a run, for comparing two of them."""
-    simulation = run.world.simulation
-    return {
-        "rows": run.world.rows,
-        "heard": {client: app.heard for client, app in run.world.applications.items()},
-        "sent": dict(simulation.sent),
-        "fired": dict(simulation.fired),
-        "handled": simulation.handled,
-    }
+def digest_of(seed: int, faults: Faults) -> str:
+    """A number for everything that every machine did in a run, in order."""
+    digest = sha256()
+
+    def listen(world: World) -> None:
+        simulation = world.simulation
+        send, perform = simulation._send, simulation._perform
+
+        def note(then: Callable[[Any, Any], None], place: Any, effect: Any) -> None:
+            digest.update(f"{simulation.now!r} {place.name} {effect!r}\n".encode())
+            then(place, effect)
+
+        simulation._send = partial(note, send)  # type: ignore[method-assign]
+        simulation._perform = partial(note, perform)  # type: ignore[method-assign]
+
+    run = play(seed, faults=faults, tune=listen)
+    for row in run.world.rows:
+        digest.update(repr(row).encode())
+    return digest.hexdigest()

@@ -157,21 +157,23 @@ class Held:
         assert self.durable or not self.later, f"{self.id}: only durable subscriptions are owed"
         assert self.progress.heard <= log_end, f"{self.id}: it heard what was told"
         if self.handle is not None:
-            self._check_reading(log, log_end)
+            waiting = self._waiting()
+            self._check_reading(waiting.get(log, []), log_end)
             for lane in self.lanes.values():
-                lane.check(self._waiting(lane.log))
+                lane.check(waiting.get(lane.log, []))
         assert not self.blocked or self.is_full, f"{self.id}: nobody is blocked while there is room"
         idle = self.queue and any(member.credit > 0 for member in self.members)
         assert not idle, f"{self.id}: a member with credit waits beside a queue"
 
-    def _waiting(self, log: str) -> list[int]:
-        """The offsets of this log that are in the queue or with members."""
-        items = [*self.queue, *self.blocked, *(item for item, _ in self.unacked.values())]
-        positions = [item.position for item in items if item.position is not None]
-        return [position.offset for position in positions if position.log == log]
+    def _waiting(self) -> dict[str, list[int]]:
+        """By log: the offsets that are in the queue or with members."""
+        found: dict[str, list[int]] = {}
+        for item in (*self.queue, *self.blocked, *(item for item, _ in self.unacked.values())):
+            if item.position is not None:
+                found.setdefault(item.position.log, []).append(item.position.offset)
+        return found
 
-    def _check_reading(self, log: str, log_end: int) -> None:
-        waiting = self._waiting(log)
+    def _check_reading(self, waiting: list[int], log_end: int) -> None:
         read_to = self.at if self.phase is Phase.REPLAYING else log_end
         owed = [offset for offset in self.progress.owed if offset < read_to]
         assert owed == sorted(waiting), f"{self.id}: what was read and not settled is somewhere, once"

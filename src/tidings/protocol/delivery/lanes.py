@@ -16,7 +16,6 @@ from functools import partial
 
 from tidings.availability.told import Span
 from tidings.language.evaluate import accepts
-from tidings.model.filter import Filter
 from tidings.model.subscription import Position
 from tidings.protocol.delivery.courier import Courier
 from tidings.protocol.delivery.held import Held, Phase
@@ -50,17 +49,24 @@ class Lanes:
         lane = held.lanes[log] = Lane(log, known, start=known + 1, hold=known)
         lane.phase = LanePhase.LIVE
 
-    def reopen(self, held: Held, earlier: Filter) -> None:
-        """It has another filter: read again what it may want now, and was owed before."""
-        old, held.lanes = held.lanes, {}
-        self.open(held)
-        for log, lane in old.items():
-            self._stop(lane)
-            if log in held.lanes:
-                first = lane.progress.low_water if lane.start is not None else lane.hold + 1
+    def rights(self, held: Held) -> dict[str, list[Span]]:
+        """What a durable subscription is owed in each log, before it takes another filter."""
+        found: dict[str, list[Span]] = {}
+        for log, lane in held.lanes.items():
+            if held.durable:
                 known = self._ports.recovery.known(log)
-                span = Span(earlier, log, first, known + 1)
-                held.lanes[log].rights = [*lane.rights, span] if held.durable else []
+                first = lane.settled_upto(known) + 1
+                found[log] = [*lane.rights, Span(held.subscription.filter, log, first, known + 1)]
+        return found
+
+    def reopen(self, held: Held, rights: dict[str, list[Span]]) -> None:
+        """It has another filter: read what it may want now, and what it was owed before."""
+        self.stop(held)
+        self.open(held)
+        for log, lane in held.lanes.items():
+            if log in rights:
+                lane.rights = rights[log]
+                lane.hold = min(right.start for right in lane.rights) - 1
 
     def stop(self, held: Held) -> None:
         """The subscription has ended."""
@@ -111,7 +117,7 @@ class Lanes:
     def _ask(self, held: Held, lane: Lane, now: float) -> None:
         lane.pending.clear()
         lane.missed = 0
-        start = lane.rights[0].start if lane.rights else lane.start
+        start = min(right.start for right in lane.rights) if lane.rights else lane.start
         limit = min(held.options.queue - len(held.queue), self._settings.chunk)
         wanted = Wanted(held.subscription.filter, lane.at, start, held.since, limit)
         lane.reading = self._ports.recovery.read(lane.log, wanted, partial(self._on_page, held, lane), now)

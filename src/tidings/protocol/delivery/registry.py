@@ -218,6 +218,7 @@ class Registry:
         held.remember(log, end, self._ports.recovery.known).prune(log, self._ledger.first_offset)
         kept = [right.narrowed(old) for right in held.rights if right.stop > held.progress.low_water]
         held.rights = [*kept, Right((old,), held.since, held.start, end)] if held.durable else []
+        owed_elsewhere = self._lanes.rights(held)
         spared = self._courier.spared(held, message.filter)
         self._unwant(held, now)
         held.subscription = Subscription(held.id, message.filter, message.options)
@@ -228,7 +229,7 @@ class Registry:
         self._courier.clear(held, now)
         held.progress = LogProgress(heard=held.told_from)
         self._want(held, now)
-        self._lanes.reopen(held, old)
+        self._lanes.reopen(held, owed_elsewhere)
         for item in spared:
             self._courier.enqueue(held, item)
 
