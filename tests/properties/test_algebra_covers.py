@@ -74,7 +74,7 @@ def test_covers_decides_types_and_their_lineages(wide: Filter, narrow: Filter) -
     assert decide_covers(wide, narrow) is not missed
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(filters(typed_constraints(), conjunctions=3), filters(typed_constraints()))
 def test_covers_is_sound_for_disjunctions_of_types(wide: Filter, narrow: Filter) -> None:
     missed = any(accepts(narrow, c) and not accepts(wide, c) for c in typed_choices())
@@ -82,26 +82,26 @@ def test_covers_is_sound_for_disjunctions_of_types(wide: Filter, narrow: Filter)
     assert verdict is None or verdict is not missed
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(filters(SIMPLE, conjunctions=2), filters(SIMPLE, conjunctions=2))
 def test_overlaps_is_decided_for_simple_constraints(one: Filter, other: Filter) -> None:
     assert decide_overlaps(one, other) is (common_event(one, other) is not None)
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(filters(PATTERNED, size=2), filters(PATTERNED, size=2))
 def test_overlaps_is_decided_for_like_and_topics(one: Filter, other: Filter) -> None:
     assert decide_overlaps(one, other) is (common_event(one, other, SHORT_STRINGS) is not None)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(filters(WITH_REGEXPS, conjunctions=2), filters(WITH_REGEXPS, conjunctions=2))
 def test_overlaps_never_says_no_wrongly(one: Filter, other: Filter) -> None:
     found = common_event(one, other, SHORT_STRINGS)
     assert found is None or decide_overlaps(one, other) is not False
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(filters(SIMPLE, conjunctions=3), filters(SIMPLE, conjunctions=3))
 def test_intersection_accepts_what_both_accept(one: Filter, other: Filter) -> None:
     both = intersect(one, other)
@@ -109,7 +109,7 @@ def test_intersection_accepts_what_both_accept(one: Filter, other: Filter) -> No
         assert accepts(both, choice) is (accepts(one, choice) and accepts(other, choice))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(filters(WITH_REGEXPS, conjunctions=2), filters(WITH_REGEXPS, conjunctions=2))
 def test_intersection_with_patterns_accepts_what_both_accept(one: Filter, other: Filter) -> None:
     both = intersect(one, other)
@@ -117,7 +117,7 @@ def test_intersection_with_patterns_accepts_what_both_accept(one: Filter, other:
         assert accepts(both, choice) is (accepts(one, choice) and accepts(other, choice))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(filters(typed_constraints(), conjunctions=2), filters(typed_constraints(), conjunctions=2))
 def test_intersection_of_types_accepts_what_both_accept(one: Filter, other: Filter) -> None:
     both = intersect(one, other)

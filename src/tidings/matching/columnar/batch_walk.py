@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tidings.matching.columnar.asking import accepted
+from tidings.matching.columnar.asking import accepted, merged
 from tidings.matching.columnar.batches import (
     ROWS_AT_ONCE,
     event_of,
@@ -105,8 +105,8 @@ def _with_asked(
         more = accepted(ask[first:end, 1:].tolist(), checks, event)
         if more:
             start, stop = int(offsets[number]), int(offsets[number + 1])
-            merged = np.union1d(out[start:stop], np.array(more, np.int32)).astype(np.int32)
-            found += [out[last:start], merged]
-            counts[number], last = len(merged), stop
+            both = merged(out[start:stop], more)
+            found += [out[last:start], both]
+            counts[number], last = len(both), stop
     found.append(out[last:])
     return np.concatenate((np.zeros(1, np.int64), np.cumsum(counts))), np.concatenate(found)

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from tidings.errors import InputError
 from tidings.matching.columnar import files
 from tidings.matching.columnar import layout as at
-from tidings.matching.columnar.asking import Checks, accepted
+from tidings.matching.columnar.asking import Checks, accepted, merged
 from tidings.matching.columnar.delta import Delta
 from tidings.matching.columnar.describe import describe
 from tidings.matching.columnar.freeze import Source, source_of
@@ -228,7 +228,7 @@ class ColumnarMatcher:
         more = accepted(scratch.ask[: 3 * asked].reshape(-1, 3).tolist(), self.checks(), event)
         if not more:
             return scratch.out[:found].copy()  # type: ignore[no-any-return]
-        return np.union1d(scratch.out[:found], np.array(more, np.int32)).astype(np.int32)
+        return merged(scratch.out[:found], more)
 
     def checks(self) -> dict[int, Checks]:
         tiers = [self.table.checks, *(delta.rows.table for delta in self.deltas if len(delta.rows))]

@@ -167,7 +167,7 @@ class ExactlyOnce(Delivery):
         event = envelope.event
         if event.key is not None:
             self._courier.supersede(event.key, now)
-        handles = self._matcher.match(event)
+        handles = self._registry.match(event)
         if not handles:
             return
         arrival = self._intake.telling
@@ -385,17 +385,14 @@ class ExactlyOnce(Delivery):
         return records
 
     def _age_out(self, now: float) -> None:
-        self._age_at = None
+        due: list[float] = []
         for held in list(self._registry.helds.values()):
-            if held.durable and held.options.keep_seconds is not None:
+            keep = held.options.keep_seconds
+            if keep is not None and held.durable:
                 self._courier.age_out(held, now)
-                unread = self._reader.skip_older(held, now)
-                waiting = self._courier.oldest_waiting(held)
-                for oldest in (unread, waiting):
-                    if oldest is not None:
-                        self._age_later(held, oldest)
-        if self._age_at is not None:
-            self._age_at = max(self._age_at, now + self._settings.flush_seconds)
+                left = (self._reader.skip_older(held, now), self._courier.oldest_waiting(held))
+                due += [oldest + keep for oldest in left if oldest is not None]
+        self._age_at = max(min(due), now + self._settings.flush_seconds) if due else None
 
     def _tell_silence(self, held: Held) -> None:
         """The token of a durable subscription advances also over what is not for it."""

@@ -13,6 +13,7 @@ Rules
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from tidings.availability.progress import LogProgress
@@ -72,6 +73,7 @@ class Registry:
         self.by_handle: dict[int, Held] = {}
         self.sessions: dict[str, Session] = {}
         self._durables = 0
+        self._last_match: tuple[Event, Sequence[int]] | None = None
         self._dead_listeners: dict[SubscriptionId, list[Held]] = {}
 
     # -- who wants an event ------------------------------------------------------------------
@@ -80,7 +82,14 @@ class Registry:
         """Does a durable subscription accept it?"""
         if not self._durables:
             return False
-        return any(self.by_handle[handle].durable for handle in self.matcher.match(event))
+        return any(self.by_handle[handle].durable for handle in self.match(event))
+
+    def match(self, event: Event) -> Sequence[int]:
+        """Handles of the subscriptions that accept it. The last answer is kept, since an event that
+        needs no disk is asked about twice in one step."""
+        if self._last_match is None or self._last_match[0] is not event:
+            self._last_match = (event, self.matcher.match(event))
+        return self._last_match[1]
 
     @property
     def has_durables(self) -> bool:
@@ -144,6 +153,7 @@ class Registry:
         return held
 
     def _want(self, held: Held, now: float) -> None:
+        self._last_match = None
         held.handle = self.matcher.add(held.subscription.filter)
         self.by_handle[held.handle] = held
         self._durables += held.durable
@@ -151,6 +161,7 @@ class Registry:
 
     def _unwant(self, held: Held, now: float) -> None:
         if held.handle is not None:
+            self._last_match = None
             self.matcher.remove(held.handle)
             del self.by_handle[held.handle]
             self._durables -= held.durable
