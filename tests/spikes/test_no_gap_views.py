@@ -118,7 +118,7 @@ def test_figure_6_what_one_survivor_has_all_survivors_get() -> None:
             "membership": Views(),
             "recovery": Buffer(),
             "routing": ToAll(),
-        },  # fmt: skip
+        },
     )
     for name in GROUP:
         stage.want(name, "EXISTS m")

@@ -179,8 +179,8 @@ class Simulation:
             if place is None:
                 item()
                 continue
-            if place.epoch != epoch:
-                continue
+            if place.epoch != epoch or not place.up:
+                continue  # it was meant for an earlier life, or reached a machine that is down
             if place.stopped:
                 place.held.append(item)
                 continue

@@ -42,6 +42,8 @@ class Application(msgspec.Struct):
 
     refs: dict[str, int] = {}  # subscription name -> ref
     calls: dict[int, str] = {}  # call -> what it was for
+    leaving: dict[int, str] = {}  # call -> name of the subscription that is being ended
+    later: list[tuple[str, str, dict[str, Any]]] = []  # what to subscribe to when that is answered
     heard: list[fx.Notify] = []
     failures: list[fx.Failed] = []
     receipts: list[fx.Receipt] = []
@@ -141,6 +143,9 @@ class World:
     def subscribe(self, client: str, name: str, filter: str, **options: Any) -> None:
         options.setdefault("policy", Policy.DROP_NEWEST)
         options.setdefault("queue", 100_000)
+        if name in self.applications[client].leaving.values():
+            self.applications[client].later.append((name, filter, options))
+            return
         call = self._call()
         self.applications[client].calls[call] = name
         wanted = parse_filter(filter)
@@ -152,7 +157,19 @@ class World:
     def unsubscribe(self, client: str, name: str) -> None:
         ref = self.applications[client].refs.pop(name, None)
         if ref is not None:  # else the broker has not answered yet: there is nothing to end
-            self._input(client, ins.ClientLeave(self._call(), ref, end=True))
+            call = self._call()
+            self.applications[client].leaving[call] = name
+            self._input(client, ins.ClientLeave(call, ref, end=True))
+
+    def _left(self, client: str, name: str) -> None:
+        """The end is answered: now the name is free for whoever waits to subscribe under it."""
+        application = self.applications[client]
+        waiting, application.later = application.later, []
+        for later, filter, options in waiting:
+            if later == name:
+                self.subscribe(client, later, filter, **options)
+            else:
+                application.later.append((later, filter, options))
 
     def publish(self, client: str, attributes: dict[str, Any], **fields: Any) -> None:
         event = make_event(attributes, source=client, id="-", **fields)
@@ -176,6 +193,8 @@ class World:
                 application.refs[application.calls.pop(effect.call)] = effect.value.ref
             elif isinstance(effect.value, fx.Receipt):
                 application.receipts.append(effect.value)
+            elif effect.call in application.leaving:
+                self._left(client, application.leaving.pop(effect.call))
         elif type(effect) is fx.Failed:
             application.failures.append(effect)
 

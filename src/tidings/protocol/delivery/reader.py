@@ -162,7 +162,7 @@ class Reader:
             return
         if held.durable and not is_owed:
             self._ledger.owe(offset)
-        position = Position(self._ports.name, offset)
+        position = Position(self._ledger.log, offset)
         item = Item(record.event, position, record.accepted, record.expires_at)
         item.again = offset < held.again_below
         self._courier.enqueue(held, item)
@@ -174,7 +174,7 @@ class Reader:
             return False
         if not accepts(held.subscription.filter, event) or held.progress.is_settled(offset):
             return False
-        if held.told.was_told(event, self._ports.name, offset, accepts):
+        if held.told.was_told(event, self._ledger.log, offset, accepts):
             return False
         if offset >= held.start or record.ends_at > held.since:
             return True
