@@ -309,7 +309,7 @@ def _event(parts: _Parts) -> Event:
         raise EventError(
             "this is no CloudEvent of version 1.0", hint="its member `specversion` must be '1.0'"
         )
-    id, source, type = (_text(context.pop(name, None), name) for name in ("id", "source", "type"))
+    id, source, type = (_required(context.pop(name, None), name) for name in ("id", "source", "type"))
     time = context.pop("time", None)
     meta = _read_meta(context)
     topic = _topic(context)
@@ -329,7 +329,7 @@ def _event(parts: _Parts) -> Event:
     )
 
 
-def _text(value: Any, name: str) -> str:
+def _required(value: Any, name: str) -> str:
     if not isinstance(value, str) or not value:
         raise EventError(
             f"the CloudEvent has no {name}", hint="id, source, type and specversion are required"

@@ -150,6 +150,14 @@ class Simulation:
             self.call_at(incident.at, partial(self.begin, incident))
             self.call_at(incident.until, partial(self.end, incident))
 
+    def plan_rough(self) -> None:
+        """From now on links may be cut by hand."""
+        self._rough = True
+
+    def notice(self, name: str) -> None:
+        """Let the peers of a machine notice, in their time, that it is gone or back."""
+        self._review_links([name])
+
     def call_at(self, at: float, action: Callable[[], None]) -> None:
         self._order += 1
         heappush(self._queue, (at, self._order, None, 0, action))

@@ -41,6 +41,7 @@ from tidings.model.event import Event
 from tidings.model.expression import Expression
 from tidings.model.filter import Filter
 
+FIRST_BATCH_ROOM = 1 << 16  # handles of a piece of a batch, before its size is known
 SAMPLE_SIZE = 1024  # events kept to learn from
 SAMPLE_EVERY = 16
 DELTA_LEAST = 4096  # rows in the delta before a freeze is due ...
@@ -63,6 +64,7 @@ class ColumnarMatcher:
         self.counters = np.zeros(8, np.int64)
         self.version = 0  # grows whenever a walk must look at its addresses again
         self._parts = Parts(self.slots, self.strings)
+        self.batch_room = FIRST_BATCH_ROOM
         self._alive = bytearray()
         self._free: list[int] = []
         self._sample: list[Event] = []

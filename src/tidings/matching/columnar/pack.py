@@ -98,6 +98,7 @@ class Packer:
         """The derived attributes."""
         fine = True
         held = event.attributes.get
+        value: Any
         for program, plan in self.programs:
             if not program.direct:
                 value = program.run(event.view)

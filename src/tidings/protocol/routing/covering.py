@@ -180,7 +180,7 @@ class SubscriptionRouting(Routing):
     def forward(
         self, envelope: Envelope, at: tuple[str, ...] | None, came_from: str | None, now: float
     ) -> None:
-        if came_from is None and self.numbered:
+        if self.numbered and NUMBER not in envelope.headers:  # ours, or one that recovery brought back
             envelope = self._numbering.numbered(envelope)
         wanted = self._wanting(envelope.event)
         up = self.ports.overlay.links()

@@ -43,7 +43,7 @@ class Flooding(Routing):
     def forward(
         self, envelope: Envelope, at: tuple[str, ...] | None, came_from: str | None, now: float
     ) -> None:
-        if came_from is None:
+        if NUMBER not in envelope.headers:  # ours, or one that recovery brought back
             envelope = self._numbering.numbered(envelope)
         for link in self.ports.overlay.links():
             if link == came_from:
