@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tidings.history.check import check
-from tidings.history.schema import OK, SUB, USUB, Row
+from tidings.history.schema import DETACH, OK, SUB, USUB, Row
 from tidings.language import parse_filter
 from tidings.language.evaluate import accepts
 from tidings.model.event import FOREVER, Event, make_event
+from tidings.protocol.inputs import ClientLeave, ClientSubscribe
 from tidings.simulation.faults import FaultPlan
 from tidings.simulation.simulator import SimulationSettings
 from tidings.simulation.topology import Overlay, random_tree
@@ -43,6 +44,7 @@ Faults = Callable[[Overlay, Random], FaultPlan]
 class Run(NamedTuple):
     world: World
     workload: Workload
+    asked: dict[str, list[ClientSubscribe]]  # by client: its subscribes, in order
     over_at: float  # faults and workload
 
 
@@ -54,6 +56,7 @@ def play(
     plan: Plan | None = None,
     settings: SimulationSettings | None = None,
     begin: float = SETTLE,
+    absences: bool = False,
     tune: Callable[[World], None] | None = None,
 ) -> Run:
     """One run: a random tree, a workload with churn, and what goes wrong in it."""
@@ -67,7 +70,10 @@ def play(
     slow_disk = SimulationSettings(check=True, disk_seconds=0.15)  # crashes find much that is not synced
     settings = settings or (slow_disk if seed % 3 == 0 else SimulationSettings(check=True))
     world = World("tidings", overlay, seed=seed, settings=settings)
+    asked = note_subscribes(world)
     world.load(workload)
+    if absences:
+        plan_absences(world, workload, rng)
     if tune is not None:
         tune(world)
     over_at = workload.over_at
@@ -76,7 +82,48 @@ def play(
         world.simulation.call_at(begin, lambda: world.simulation.plan(trouble))
         over_at = max(over_at, trouble.over_at)
     world.run(over_at + PATIENCE)
-    return Run(world, workload, over_at)
+    return Run(world, workload, asked, over_at)
+
+
+def note_subscribes(world: World) -> dict[str, list[ClientSubscribe]]:
+    asked: dict[str, list[ClientSubscribe]] = {}
+    hand_in = world._input
+
+    def noting(client: str, item: Any) -> None:
+        if isinstance(item, ClientSubscribe):
+            asked.setdefault(client, []).append(item)
+        hand_in(client, item)
+
+    world._input = noting  # type: ignore[method-assign]
+    return asked
+
+
+def plan_absences(world: World, workload: Workload, rng: Random) -> None:
+    """Durable subscribers go away for a while; their queues are short, so that they fall behind."""
+    subscribe = world.subscribe
+
+    def short(client: str, name: str, filter: str, *, durable: bool = False, **options: Any) -> None:
+        queue = {"queue": 3} if durable else {}
+        subscribe(client, name, filter, durable=durable, **{**queue, **options})
+
+    world.subscribe = short  # type: ignore[method-assign]
+    for step in workload.steps:
+        if isinstance(step, SubscribeStep) and step.durable and step.at < SETTLE:
+            away = rng.uniform(SETTLE, SETTLE + 4.0)
+            world.simulation.call_at(away, partial(_leave, world, step))
+            world.simulation.call_at(away + rng.uniform(0.5, 4.0), partial(_return, world, step))
+
+
+def _leave(world: World, step: SubscribeStep) -> None:
+    ref = world.applications[step.client].refs.pop(step.name, None)
+    if ref is not None:
+        world.applications[step.client].refs[f"away {step.name}"] = ref
+        world._input(step.client, ClientLeave(world._call(), ref))
+
+
+def _return(world: World, step: SubscribeStep) -> None:
+    if world.applications[step.client].refs.pop(f"away {step.name}", None) is not None:
+        world.subscribe(step.client, step.name, step.filter, durable=True)
 
 
 def renamed(workload: Workload) -> Workload:
@@ -127,9 +174,9 @@ def published(workload: Workload) -> dict[tuple[str, int], Published]:
 
 
 class Listening(NamedTuple):
-    """One subscribe step and what was heard of it, in order."""
+    """One subscribe and what was heard of it, in order."""
 
-    step: SubscribeStep
+    asked: ClientSubscribe
     heard: list[tuple[str, int]]
 
 
@@ -137,13 +184,12 @@ def listenings(run: Run) -> dict[str, list[Listening]]:
     """By subscription: its turns. A client numbers its subscribes (`ref`), and a name may come back."""
     found: dict[str, list[Listening]] = {}
     for client, application in run.world.applications.items():
-        steps = [s for s in run.workload.steps if isinstance(s, SubscribeStep) and s.client == client]
-        turns = {ref: Listening(step, []) for ref, step in enumerate(steps, start=1)}
+        turns = {ref: Listening(asked, []) for ref, asked in enumerate(run.asked.get(client, ()), start=1)}
         for notify in application.heard:
             event = notify.notification.event
             turns[notify.ref].heard.append((event.source, int(event.id.rpartition("-")[2])))
         for turn in turns.values():
-            found.setdefault(f"{client}/{turn.step.name}", []).append(turn)
+            found.setdefault(f"{client}/{turn.asked.name}", []).append(turn)
     return found
 
 
@@ -155,14 +201,14 @@ def judge_directly(run: Run) -> None:
     for name, turns in listenings(run).items():
         for turn in turns:
             _in_order(name, turn.heard)
-            wanted = parse_filter(turn.step.filter)
+            wanted = turn.asked.filter
             for each in turn.heard:
-                assert accepts(wanted, events[each].event), f"{name} was told {each}: {turn.step.filter}"
+                assert accepts(wanted, events[each].event), f"{name} was told {each}: {wanted.text}"
         told = [each for turn in turns for each in turn.heard]
         twice = sorted({each for each in told if told.count(each) > 1})
         assert not twice, f"{name} was told twice: {twice}"
         missing = sorted(_owed(run, name, events) - set(told))
-        assert not missing, f"{name} ({turns[-1].step}) never heard {missing}"
+        assert not missing, f"{name} ({turns[-1].asked}) never heard {missing}"
 
 
 def _in_order(name: str, heard: list[tuple[str, int]]) -> None:
@@ -194,8 +240,13 @@ def _comings_and_goings(run: Run, name: str) -> list[Row]:
 
 def has_stood(rows: list[Row]) -> bool:
     """Was it there before the first event, and never interrupted? A transient subscription is
-    interrupted when its broker crashes or stops; a durable one is not."""
-    return len(rows) == 1 and rows[0].time < SETTLE / 2
+    interrupted when its broker crashes or stops; a durable one is not, also when nobody listens."""
+    if not rows or rows[0].time > SETTLE / 2:
+        return False
+    return (
+        all(row.op == SUB or row.reason == DETACH for row in rows)
+        and len({r.filter for r in rows} - {None}) == 1
+    )
 
 
 # -- the judges ------------------------------------------------------------------------------

@@ -12,7 +12,10 @@ from tests.simulation._tidings import Faults, digest_of, judge, play
 
 from tidings.simulation import faults as fault
 from tidings.simulation.faults import FaultMix, FaultPlan, drawn
+from tidings.simulation.simulator import SimulationSettings
 from tidings.simulation.topology import Overlay
+from tidings.systems import Site, find_system
+from tidings.wire.codec import Codec
 
 # A crash with an empty disk loses what only that disk held, by contract (`kept` survives crash and power
 # cut, not the loss of the disk); see test_tidings_scenes.py. A clock that jumps moves every timer of its
@@ -64,6 +67,21 @@ def test_tidings_keeps_its_promises_through_mixed_faults(seed: int) -> None:
     judge(run)
 
 
+@pytest.mark.parametrize("seed", range(200, 208))
+def test_durable_subscribers_that_go_away_come_back_without_gap_or_repeat(seed: int) -> None:
+    judge(play(seed, faults=trouble(*KINDS), absences=True))
+
+
+def test_every_message_passes_through_bytes() -> None:
+    """With a codec between brokers, a flipped bit is found by its checksum."""
+    node = find_system("tidings").build(Site(name="b0"), Random(1))
+    declared = [message for strategy in node.slots.values() for message in strategy.messages]
+    settings = SimulationSettings(check=True, codec=Codec(declared))
+    run = play(5, faults=trouble(fault.CORRUPTION), settings=settings)
+    assert run.world.simulation.fired[fault.CORRUPTION]
+    judge(run)
+
+
 def test_a_seed_replays_byte_for_byte() -> None:
     """In this process, and in others that hash texts differently."""
     here = digest_of(102, trouble(*KINDS))
@@ -78,7 +96,7 @@ def test_a_seed_replays_byte_for_byte() -> None:
 @pytest.mark.parametrize("hundred", range(10, 60))
 def test_soak_tidings_through_mixed_faults(hundred: int) -> None:
     for seed in range(100 * hundred, 100 * hundred + 100):
-        judge(play(seed, faults=trouble(*KINDS), brokers=3 + seed % 9))
+        judge(play(seed, faults=trouble(*KINDS), brokers=3 + seed % 9, absences=seed % 2 == 1))
 
 
 if __name__ == "__main__":

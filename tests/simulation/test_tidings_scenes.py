@@ -209,6 +209,25 @@ def test_a_durable_subscription_survives_the_crash_of_its_own_broker() -> None:
     assert entries(world) == {"b0": 0, "b1": 0, "b2": 0}
 
 
+def test_the_brokers_token_is_enough_when_the_client_forgot_everything() -> None:
+    world = three()
+    world.subscribe("s", "n", "x > 0", durable=True)
+    world.run(2.0)
+    for x in (1, 2):
+        world.publish("p", {"x": x}, lifetime=FOREVER)
+    world.run(4.0)
+    for machine in ("s", "b2"):
+        world.simulation.crash(machine)
+    world.publish("p", {"x": 3}, lifetime=FOREVER)
+    world.run(6.0)
+    for machine in ("s", "b2"):
+        world.simulation.restart(machine)
+    world.run(8.0)
+    world.subscribe("s", "n", "x > 0", durable=True)
+    world.run(20.0)
+    assert sequences(world, "s") == [1, 2, 3]
+
+
 def test_another_filter_under_the_same_name_tells_only_the_difference() -> None:
     world = three()
     world.subscribe("s", "n", "x < 5", durable=True)
