@@ -75,13 +75,13 @@ def judge(rotten: tuple[Path, Content], scratch: Path, name: str, damage: bytes 
     return "harmless"
 
 
-def flips(path: Path, step: int, rng: random.Random) -> list[tuple[str, int]]:
-    """(file, position) for every `step`-th byte of every file, from a random start."""
-    return [
-        (name, position)
-        for name, data in snapshot(path).items()
-        for position in range(rng.randrange(min(step, len(data))) if data else 0, len(data), step)
-    ]
+def flips(path: Path, step: int, rng: random.Random) -> Iterator[tuple[str, int]]:
+    """(file, position) for every `step`-th byte of every file, from a random start; of the files in which
+    RocksDB only notes its options, every sixteenth of those."""
+    for name, data in snapshot(path).items():
+        stride = 16 * step if "OPTIONS" in name else step
+        start = rng.randrange(min(stride, len(data))) if data else 0
+        yield from ((name, position) for position in range(start, len(data), stride))
 
 
 def rot(rotten: tuple[Path, Content], scratch: Path, step: int, seed: int) -> dict[str, Counter[str]]:
@@ -105,7 +105,7 @@ def check(verdicts: dict[str, Counter[str]]) -> None:
 
 
 def test_a_sample_of_flipped_bits(rotten: tuple[Path, Content], tmp_path: Path) -> None:
-    verdicts = rot(rotten, tmp_path / "flipped", step=151, seed=4711)
+    verdicts = rot(rotten, tmp_path / "flipped", step=101, seed=4711)
     check(verdicts)
     assert sum(counter["detected"] for counter in verdicts.values()) > 50
 

@@ -21,7 +21,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.unit.protocol._stage import BROKER, Stage
+from tests.unit.protocol._stage import Stage
 
 from tidings.history.check import check
 from tidings.history.schema import AVAIL, NTFY, PUB, SUB, USUB, Row

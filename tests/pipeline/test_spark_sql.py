@@ -310,7 +310,10 @@ def test_every_pattern_on_every_text(interpreted: Any) -> None:
     check(
         interpreted,
         patterns,
-        [{**row, "s": text} for text in STRINGS + TOPICS + ["Kelvin \u212a", "\u212a", "k", "STRASE", "strase"]],
+        [
+            {**row, "s": text}
+            for text in STRINGS + TOPICS + ["Kelvin \u212a", "\u212a", "k", "STRASE", "strase"]
+        ],
     )
 
 

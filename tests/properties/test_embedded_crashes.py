@@ -16,7 +16,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.protocol._stage import Stage
 
-from tidings.history.schema import NTFY
 from tidings.language import accepts, parse_filter
 from tidings.model.event import FOREVER, Event, make_event
 from tidings.protocol.delivery.settings import DeliverySettings

@@ -37,7 +37,7 @@ def _loaded(kind: Any, population: list[Filter]) -> tuple[Any, NaiveMatcher]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(filters, max_size=12), st.lists(events(), max_size=4))
 def test_a_frozen_table_is_naive(kind: Any, population: list[Filter], probes: list[Event]) -> None:
     matcher, oracle = _loaded(kind, population)
@@ -45,7 +45,7 @@ def test_a_frozen_table_is_naive(kind: Any, population: list[Filter], probes: li
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.lists(conditions, max_size=6), st.lists(events(), max_size=4))
 def test_any_expressions_are_naive(kind: Any, texts: list[Expression], probes: list[Event]) -> None:
     population = []
@@ -87,8 +87,10 @@ def _step(matcher: Any, oracle: NaiveMatcher, alive: list[int], step: tuple[str,
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=60, deadline=None)
-@given(st.lists(filters, max_size=6), st.lists(steps, max_size=14), st.lists(events(), min_size=1, max_size=3))
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(filters, max_size=6), st.lists(steps, max_size=14), st.lists(events(), min_size=1, max_size=3)
+)
 def test_any_changes_are_naive(
     kind: Any, population: list[Filter], changes: list[tuple[str, Any]], probes: list[Event]
 ) -> None:
@@ -128,13 +130,15 @@ def test_the_workloads_are_naive(kind: Any, name: str) -> None:
 
 
 texts = st.one_of(
-    st.sampled_from(("", "a", "a\U0010ffff", "\U0010ffff", "\U0010ffff\U0010ffff", "\U0001f600", "\ud7ff", "b")),
+    st.sampled_from(
+        ("", "a", "a\U0010ffff", "\U0010ffff", "\U0010ffff\U0010ffff", "\U0001f600", "\ud7ff", "b")
+    ),
     st.text(max_size=3),
 )
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(texts, min_size=1, max_size=6), st.lists(texts, max_size=4), st.data())
 def test_order_and_prefixes_of_text_are_by_code_point(
     kind: Any, known: list[str], later: list[str], data: st.DataObject
@@ -162,17 +166,25 @@ def test_order_and_prefixes_of_text_are_by_code_point(
 
 
 numbers = st.one_of(
-    st.sampled_from((0, 0.0, -0.0, 1, 2**53, 2**53 + 1, 2.0**53, 2**63 - 1, -(2**63), 2.0**63, 1e308, -1e308)),
-    st.sampled_from((float("inf"), float("-inf"), float("nan"), 5e-324, 2**60, 2**60 + 1, 2**60 - 1, 2.0**60)),
+    st.sampled_from(
+        (0, 0.0, -0.0, 1, 2**53, 2**53 + 1, 2.0**53, 2**63 - 1, -(2**63), 2.0**63, 1e308, -1e308)
+    ),
+    st.sampled_from(
+        (float("inf"), float("-inf"), float("nan"), 5e-324, 2**60, 2**60 + 1, 2**60 - 1, 2.0**60)
+    ),
     st.integers(-(2**63), 2**63 - 1),
     st.floats(),
 )
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=120, deadline=None)
-@given(st.lists(st.tuples(numbers, numbers), min_size=1, max_size=5), st.lists(numbers, min_size=1, max_size=5))
-def test_integers_and_doubles_compare_exactly(kind: Any, pairs: list[tuple[Any, Any]], values: list[Any]) -> None:
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(numbers, numbers), min_size=1, max_size=5), st.lists(numbers, min_size=1, max_size=5)
+)
+def test_integers_and_doubles_compare_exactly(
+    kind: Any, pairs: list[tuple[Any, Any]], values: list[Any]
+) -> None:
     from tidings.model.constraint import Equals, NotOneOf, OneOf, Range
     from tidings.model.filter import Conjunction
 

@@ -37,7 +37,9 @@ def _agree(kind: Any, population: list[Filter], removed: set[int], probes: list[
 
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=80, deadline=None)
-@given(st.lists(filters, max_size=12), st.sets(st.integers(0, 11), max_size=6), st.lists(events(), max_size=4))
+@given(
+    st.lists(filters, max_size=12), st.sets(st.integers(0, 11), max_size=6), st.lists(events(), max_size=4)
+)
 def test_an_index_is_naive_for_any_filters(
     kind: Any, population: list[Filter], removed: set[int], probes: list[Event]
 ) -> None:
@@ -60,7 +62,10 @@ numbers = st.one_of(
 
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=80, deadline=None)
-@given(st.lists(st.tuples(numbers, numbers, st.booleans()), max_size=6), st.lists(numbers, min_size=1, max_size=4))
+@given(
+    st.lists(st.tuples(numbers, numbers, st.booleans()), max_size=6),
+    st.lists(numbers, min_size=1, max_size=4),
+)
 def test_boxes_compare_exactly(kind: Any, sides: list[tuple[Any, Any, bool]], values: list[Any]) -> None:
     population = [
         Filter("", (Conjunction((Range("x", low, high, is_open, not is_open), Equals("y", low))),))
@@ -70,3 +75,8 @@ def test_boxes_compare_exactly(kind: Any, sides: list[tuple[Any, Any, bool]], va
     ]
     probes = [make_event({"x": value, "y": values[0]}, source="s", id="1") for value in values]
     _agree(kind, population, set(), [*probes, make_event({"x": True}, source="s", id="2")])
+
+
+def test_a_tree_of_boxes_of_three_levels_is_naive() -> None:
+    made = workloads.workload("W1")
+    _agree(BoxMatcher, list(workloads.filters(made, 5000)), {1, 2, 3}, workloads.events(made, 4))

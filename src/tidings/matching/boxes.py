@@ -105,9 +105,12 @@ class BoxMatcher:
     def _search(self, event: Event) -> list[int]:
         values = [event.view.get(name) for name in self._names]
         held = np.array([kind_of(v) is Kind.NUMBER for v in values])
-        point = np.array([float(v) if h else 0.0 for v, h in zip(values, held, strict=True)])
+        point = np.array(
+            [float(v) if h and v is not None else 0.0 for v, h in zip(values, held, strict=True)]
+        )
         rows = np.arange(len(self._levels[-1][0])) if self._levels else np.arange(len(self._leaves[0]))
         for low, high in reversed(self._levels):
+            rows = rows[rows < len(low)]
             inside = ((low[rows] <= point) & (point <= high[rows]) | ~held).all(axis=1)
             rows = (rows[inside][:, None] * FAN_OUT + np.arange(FAN_OUT)[None, :]).ravel()
         low, high, wanted, handles = self._leaves
@@ -150,7 +153,9 @@ def _tiled(low: Floats, high: Floats) -> NDArray[np.int64]:
         leaves = -(-len(rows) // FAN_OUT)
         slices = max(1, round(leaves ** (1 / (centre.shape[1] - dimension))))
         size = -(-leaves // slices) * FAN_OUT
-        return np.concatenate([tiled(rows[at : at + size], dimension + 1) for at in range(0, len(rows), size)])
+        return np.concatenate(
+            [tiled(rows[at : at + size], dimension + 1) for at in range(0, len(rows), size)]
+        )
 
     return tiled(np.arange(len(low)), 0)
 

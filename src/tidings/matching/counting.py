@@ -43,7 +43,9 @@ class _Attribute:
                     self.values.setdefault((kind, value), []).append(number)
         elif isinstance(constraint, Range) and _is_plain(constraint):
             low = -np.inf if constraint.low is None else _nudged(constraint.low, constraint.low_open, np.inf)
-            high = np.inf if constraint.high is None else _nudged(constraint.high, constraint.high_open, -np.inf)
+            high = (
+                np.inf if constraint.high is None else _nudged(constraint.high, constraint.high_open, -np.inf)
+            )
             self.ranges.append((low, high, number))
         else:
             self.tests.append((constraint.accepts, number))
@@ -76,7 +78,8 @@ def _is_plain(constraint: Range) -> bool:
     """Are both bounds numbers that doubles hold exactly?"""
     bounds = [b for b in (constraint.low, constraint.high) if b is not None]
     return all(
-        kind_of(b) is Kind.NUMBER and (abs(b) < EXACT or isinstance(b, float)) and abs(b) != np.inf for b in bounds
+        kind_of(b) is Kind.NUMBER and (abs(b) < EXACT or isinstance(b, float)) and abs(b) != np.inf
+        for b in bounds
     )
 
 
@@ -132,7 +135,9 @@ class CountingMatcher:
                     number = numbers.setdefault(constraint, len(numbers))
                     if number == len(users):
                         users.append([])
-                        self._attributes.setdefault(constraint.attribute, _Attribute()).add(constraint, number)
+                        self._attributes.setdefault(constraint.attribute, _Attribute()).add(
+                            constraint, number
+                        )
                     users[number].append(len(needed))
                 needed.append(len(distinct))
                 self._owners.append(handle)
@@ -151,4 +156,9 @@ class CountingMatcher:
 
     def stats(self) -> dict[str, Any]:
         distinct = 0 if self._stale else len(self._users)
-        return {"engine": "counting", "filters": len(self._filters), "constraints": distinct, "stale": self._stale}
+        return {
+            "engine": "counting",
+            "filters": len(self._filters),
+            "constraints": distinct,
+            "stale": self._stale,
+        }

@@ -12,7 +12,7 @@ from typing import Any
 from tidings.matching.matcher import Matches
 from tidings.matching.small import SmallMatcher
 from tidings.model.event import Event
-from tidings.model.filter import Filter, NOTHING
+from tidings.model.filter import NOTHING, Filter
 
 THRESHOLD = 500  # filters; about where the compiled walk begins to win
 

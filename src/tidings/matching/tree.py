@@ -122,4 +122,9 @@ class TreeMatcher:
         return 0
 
     def stats(self) -> dict[str, Any]:
-        return {"engine": "tree", "filters": len(self._filters), "nodes": self._nodes, "levels": len(self._order)}
+        return {
+            "engine": "tree",
+            "filters": len(self._filters),
+            "nodes": self._nodes,
+            "levels": len(self._order),
+        }

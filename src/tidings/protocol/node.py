@@ -153,10 +153,11 @@ class Node:
 
     def _pass(self, envelope: Envelope, came_from: str | None, now: float) -> None:
         ports = self._ports
-        envelope = ports.recovery.observe(envelope, came_from, now)
-        ports.delivery.deliver(envelope, now)
-        at = ports.assignment.resolve(envelope.event)
-        ports.routing.forward(envelope, at, came_from, now)
+        passing = ports.recovery.observe(envelope, came_from, now)
+        if passing is not None:
+            ports.delivery.deliver(passing, now)
+            at = ports.assignment.resolve(passing.event)
+            ports.routing.forward(passing, at, came_from, now)
 
     def interested(self, subscription: Subscription, now: float) -> None:
         at = self._ports.assignment.assign(subscription)

@@ -27,6 +27,7 @@ from tidings.protocol.effects import Receipt
 from tidings.runtime import connect as way_in
 from tidings.runtime.bus import Bus
 from tidings.runtime.callbacks import Callback, Calling
+from tidings.runtime.clock import Clock
 from tidings.runtime.listener import Listener
 
 T = TypeVar("T")
@@ -43,6 +44,7 @@ class _Loop:
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         self._loop.run_forever()
+        self._loop.run_until_complete(self._loop.shutdown_default_executor())
         self._loop.close()
 
     def call(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -235,8 +237,9 @@ def connect(
     name: str = way_in.NAME,
     record: Recorder | Path | str | None = None,
     seed: int | None = None,
+    clock: Clock | None = None,
     **settings: Any,
 ) -> BlockingBus:
     """As `tidings.connect`, for code that does not await. Also called `tidings.open`."""
-    bus = way_in.connect(address, path=path, name=name, record=record, seed=seed, **settings)
+    bus = way_in.connect(address, path=path, name=name, record=record, seed=seed, clock=clock, **settings)
     return BlockingBus(bus)

@@ -15,6 +15,7 @@ from tidings.protocol.client import Client
 from tidings.protocol.compositions import intermediary
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.inputs import Input, Started
+from tidings.runtime.clock import Clock, RealClock
 from tidings.runtime.embedded import Embedded, Hear
 from tidings.store.memory import MemoryStore
 from tidings.store.store import Store
@@ -47,20 +48,25 @@ class EmbeddedBroker:
         *,
         record: Recorder | Path | str | None,
         seed: int | None,
+        clock: Clock | None,
         settings: DeliverySettings,
     ) -> None:
         self._path = path
         self._record = record
         self._rng = Random(SystemRandom().getrandbits(64) if seed is None else seed)
+        self._clock = clock or RealClock()
         self._settings = settings
         self._driver: Embedded | None = None
         self._recorder: Recorder | None = None
         self._starting = asyncio.Lock()
         self._joined = 0
+        self._has_stopped = False
         self._names = 0
 
     async def join(self, client: str, hear: Hear) -> str:
         async with self._starting:
+            if self._has_stopped:
+                raise ClosedError("the broker has stopped", hint="call tidings.connect again")
             if self._driver is None:
                 await self._start()
             self._joined += 1
@@ -77,6 +83,7 @@ class EmbeddedBroker:
         self._joined -= 1
         if not self._joined:
             self._driver = None
+            self._has_stopped = True
             await driver.close()
             if self._recorder is not None:
                 self._recorder.close()
@@ -93,9 +100,9 @@ class EmbeddedBroker:
         return self._driver
 
     async def _start(self) -> None:
-        self._recorder = _recorder(self._record)
         store = await _opened(self._path)
         state = await asyncio.to_thread(store.load)
+        self._recorder = _recorder(self._record)
         node = intermediary(
             NAME,
             rng=self._rng,
@@ -104,7 +111,7 @@ class EmbeddedBroker:
             settings=self._settings,
         )
         record: Callable[[Any], None] = self._recorder.record if self._recorder is not None else _nothing
-        self._driver = Embedded(node, store, threaded=self._path is not None, record=record)
+        self._driver = Embedded(node, store, self._clock, threaded=self._path is not None, record=record)
         self._driver.start(Started(state))
 
 

@@ -45,14 +45,16 @@ class Bus:
         self._listeners: dict[int, Listener[Any]] = {}
         self._callings: list[Calling[Any]] = []
         self._state = "new"
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     # -- beginning and ending ----------------------------------------------------------------
 
     async def open(self) -> Bus:
         if self._state != "new":
             raise ClosedError("a bus is opened once", hint="call tidings.connect again")
-        self._state = "open"
+        self._loop = asyncio.get_running_loop()
         self._address = await self._broker.join(self.name, self._hear)
+        self._state = "open"
         return self
 
     def __await__(self) -> Generator[Any, None, Bus]:
@@ -190,6 +192,10 @@ class Bus:
         if self._state != "open":
             hint = "use `async with` or `await` it first" if self._state == "new" else None
             raise ClosedError("the bus has not begun" if self._state == "new" else CLOSED, hint=hint)
+        if asyncio.get_running_loop() is not self._loop:
+            raise SettingsError(
+                "this bus belongs to another event loop", hint="tidings.open() gives one for any thread"
+            )
         self._broker.hand(self._address, input)
 
     def _hear(self, effect: fx.Effect) -> None:

@@ -57,11 +57,13 @@ class Threaded:
         self._report = report
         self._loop = loop
         self._kept = 0
+        self._is_closing = False
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="tidings-reader")
         self._committer = Committer(store, on_kept=self._on_kept, on_failed=self._on_failed)
 
     def persist(self, effect: Persist) -> None:
-        self._committer.submit(effect.token, effect.records)
+        if not self._is_closing:  # afterwards nobody waits for an answer
+            self._committer.submit(effect.token, effect.records)
 
     def _on_kept(self, token: int) -> None:
         self._kept = token
@@ -72,12 +74,14 @@ class Threaded:
         self._loop.call_soon_threadsafe(self._report, PersistFailed(self._kept + 1, code, str(error)))
 
     def fetch(self, effect: Fetch) -> None:
-        self._readers.submit(self._fetch, effect)
+        if not self._is_closing:
+            self._readers.submit(self._fetch, effect)
 
     def _fetch(self, effect: Fetch) -> None:
         self._loop.call_soon_threadsafe(self._report, _read(self._store, effect))
 
     async def close(self) -> None:
+        self._is_closing = True
         await asyncio.to_thread(self._close)
 
     def _close(self) -> None:

@@ -16,7 +16,7 @@ from tidings.protocol import effects as fx
 from tidings.protocol.inputs import Input, LinkDown, LinkUp, Received, Started, TimerFired
 from tidings.protocol.node import Node
 from tidings.protocol.slots import Machine
-from tidings.runtime.clock import Clock
+from tidings.runtime.clock import Clock, Timer
 from tidings.runtime.drives import Drive, Inline, Threaded
 from tidings.store.store import Store
 
@@ -26,19 +26,22 @@ Hear = Callable[[fx.Effect], None]  # what a client's application hears
 class Embedded:
     """Drives the machines. Everything happens on the loop that it was started on."""
 
-    def __init__(self, node: Node, store: Store, *, threaded: bool, record: Callable[[Row], None]) -> None:
+    def __init__(
+        self, node: Node, store: Store, clock: Clock, *, threaded: bool, record: Callable[[Row], None]
+    ) -> None:
         self.node = node
-        self._clock = Clock()
-        self._record = record
-        self._loop = asyncio.get_running_loop()
+        self._clock = clock
         self._machines: dict[str, Machine] = {node.name: node}
         self._hears: dict[str, Hear] = {}
         self._line: deque[tuple[str, Input]] = deque()
         self._is_running = False
-        self._timer: asyncio.TimerHandle | None = None
+        self._is_closed = False
+        self._timer: Timer | None = None
         self._wake_at: float | None = None
         self._drive: Drive = (
-            Threaded(store, self._report, self._loop) if threaded else Inline(store, self._report)
+            Threaded(store, self._report, asyncio.get_running_loop())
+            if threaded
+            else Inline(store, self._report)
         )
         self._performers: dict[type, Callable[[str, Any], None]] = {
             fx.Send: self._send,
@@ -104,16 +107,15 @@ class Embedded:
     # -- the timer -----------------------------------------------------------------------
 
     def _set_timer(self) -> None:
-        wake_at = self.node.next_deadline()
+        wake_at = None if self._is_closed else self.node.next_deadline()
         if wake_at == self._wake_at and self._timer is not None:
             return
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         self._wake_at = wake_at
-        if wake_at is not None and not self._loop.is_closed():
-            delay = max(0.0, wake_at - self._clock.now())
-            self._timer = self._loop.call_later(delay, self._on_timer)
+        if wake_at is not None:
+            self._timer = self._clock.wake(wake_at, self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer = None
@@ -123,8 +125,7 @@ class Embedded:
         """Every client is gone: let the disk finish, and stop."""
         for address in list(self._hears):
             self.detach(address)
+        self._is_closed = True
+        self._set_timer()
         await self._drive.close()
         await asyncio.sleep(0)  # what the disk reported last
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None

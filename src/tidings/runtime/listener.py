@@ -99,15 +99,18 @@ class Listener(Generic[T]):
         ref = self._ref
         if ref is None:
             raise ClosedError("the subscription has not begun", hint="use `async with` or `await` it first")
-        async with asyncio.timeout(timeout):
+        if timeout is None:
             notify = await self._bus._ask(lambda call: ClientTake(call, ref), taking=ref)
+        else:
+            async with asyncio.timeout(timeout):
+                notify = await self._bus._ask(lambda call: ClientTake(call, ref), taking=ref)
         assert isinstance(notify, Notify)
         self._last, self._last_tag = notify.notification, notify.tag
         self._taken += 1
         return notify.notification
 
     def _shown(self, notification: Notification) -> T:
-        event: Any = notification.event
+        event: Any = notification.event.placed_at(notification.position)
         return event if self._read is None else self._read(event)
 
     def __aiter__(self) -> AsyncIterator[T]:

@@ -75,6 +75,7 @@ class RocksEngine:
         self._directory = path / "db"
         self._buffer_bytes = buffer_bytes
         self._database: Any = None
+        self._is_empty = not (self._directory / "CURRENT").exists()
         self._readers = 0
         self._swapping = threading.Condition()  # readers are counted, so that no handle closes under them
         self._has_failed = False
@@ -84,9 +85,10 @@ class RocksEngine:
             undo.callback(os.close, self._lock)
             with self._translating():
                 self._watermark = Watermark(path / "watermark", self.name, sync_seconds=watermark_seconds)
-            self._is_empty = not (self._directory / "CURRENT").exists()
             if not self._is_empty:
                 self._database = self._opened(read_only=True)
+            elif any(self._directory.glob("*.sst")):  # RocksDB would begin anew and delete them
+                raise damaged(self.name, "its file db/CURRENT is gone")
             undo.pop_all()
 
     def open_for_writing(self, commit: int) -> None:

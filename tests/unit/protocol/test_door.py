@@ -201,6 +201,9 @@ def test_every_message_survives_its_encoding() -> None:
         msg.Lost(1, {"drop oldest": 2}),
         msg.Refused(1, "refused", "no"),
         msg.Closed(1, "slow", "too slow"),
+        msg.Advertise(1, "quotes", DROPS),
+        msg.Unadvertise(1, "quotes"),
+        msg.Advertised(1),
     ]
     assert {type(sample) for sample in samples} == set(msg.CLIENT_MESSAGES + msg.BROKER_MESSAGES)
     for sample in samples:
@@ -272,7 +275,7 @@ def test_a_meaningless_composition_is_refused() -> None:
         name = "thief"
         headers = frozenset({"recovery.route"})
 
-    with pytest.raises(SettingsError, match="header 'recovery.route' of another kind"):
+    with pytest.raises(SettingsError, match=r"header 'recovery\.route' of another kind"):
         Node("b", delivery=ExactlyOnce(SmallMatcher()), overlay=Thief(), rng=Random(1))
 
 

@@ -106,7 +106,7 @@ def test_a_log_that_cannot_be_read_ends_the_listening_with_its_reason() -> None:
     for number in range(3):
         stage.published("p", {"n": number}, lifetime=FOREVER)
     calls = [stage.subscribe("s", name=name, durable=name == "long") for name in ("long", "short")]
-    while not len(stage.disk.reads) == 2:
+    while len(stage.disk.reads) != 2:
         stage.move(*stage.movable()[0])
     for fetch in list(stage.disk.reads):
         stage.hand(BROKER, FetchFailed(fetch.request, "corrupt", "a checksum does not fit"))

@@ -142,6 +142,22 @@ def test_a_bound_on_age_gives_up_what_waited_too_long_and_frees_the_log() -> Non
     assert stage.drain("s", ref) == [4]
 
 
+def test_a_bound_on_age_holds_through_a_restart_also_for_who_does_not_return() -> None:
+    stage = stage_with(stable=True)
+    ref = stage.subscribed("s", name="mine", durable=True, keep_seconds=60)
+    stage.leave("s", ref)
+    publish(stage, 1, 2, 3)
+    stage.wait(30)
+    publish(stage, 4)
+    stage.crash()
+    stage.wait(40)
+    assert [record.event["n"] for record in stage.disk.log.values()] == [4]
+    stage.link("s")
+    stage.settle()
+    ref = stage.subscribed("s", name="mine", durable=True, keep_seconds=60)
+    assert stage.drain("s", ref) == [4]
+
+
 def test_what_expires_while_it_waits_is_not_told() -> None:
     stage = stage_with(stable=True)
     ref = stage.subscribed("s", name="mine", durable=True)

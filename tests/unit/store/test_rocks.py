@@ -149,6 +149,14 @@ def test_a_database_that_is_gone_is_damage_and_not_a_new_store(tmp_path: Path) -
         RocksStore(tmp_path)
 
 
+def test_tables_without_their_current_file_are_damage_whatever_the_watermark_says(tmp_path: Path) -> None:
+    made(tmp_path).close()
+    (tmp_path / "db/CURRENT").unlink()
+    (tmp_path / "watermark").unlink()
+    with pytest.raises(CorruptionError, match="CURRENT is gone"):
+        RocksStore(tmp_path)
+
+
 def test_a_record_that_vanished_or_came_back_is_damage(tmp_path: Path) -> None:
     store = made(tmp_path)
     store.commit([Forget(2), Put("t", "k", b"1")])

@@ -129,7 +129,9 @@ def _fill(plan: Plan, name: str, column: Any, matrix: Matrix, rests: Rests) -> b
         place = plan.number if pa.types.is_integer(kind) else plan.time
         if pa.types.is_timestamp(kind):
             column = column.cast(pa.timestamp("us", kind.tz)).cast(pa.int64())
-        return _fill_integers(place, column.fill_null(0).to_numpy(zero_copy_only=False), valid, plan, matrix, rests)
+        return _fill_integers(
+            place, column.fill_null(0).to_numpy(zero_copy_only=False), valid, plan, matrix, rests
+        )
     else:
         raise EventError(
             f"column {name!r} is of type {kind}, which is no attribute value",

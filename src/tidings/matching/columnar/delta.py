@@ -137,7 +137,15 @@ class Delta:
         """The arrays that those addresses point into."""
         rows, grid = self.rows, self.grid
         return [
-            rows.starts, rows.parts, rows.points, rows.rests, rows.owners, rows.checks, grid, self.blocks, self.heap
+            rows.starts,
+            rows.parts,
+            rows.points,
+            rows.rests,
+            rows.owners,
+            rows.checks,
+            grid,
+            self.blocks,
+            self.heap,
         ]
 
     @property

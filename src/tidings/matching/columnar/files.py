@@ -30,7 +30,7 @@ from tidings.matching.columnar.geometry import Edges, Grid
 from tidings.matching.columnar.rows import PART, FrozenRows
 from tidings.matching.columnar.slots import Slot
 from tidings.matching.columnar.strings import SortedTexts, Strings
-from tidings.matching.columnar.table import Table
+from tidings.matching.columnar.table import Boxes, Table
 from tidings.model.constraint import Constraint
 from tidings.model.expression import Expression
 from tidings.model.value import Value
@@ -65,6 +65,7 @@ class Header(msgspec.Struct):
     cells: int
     expected: float
     sampled: int
+    boxes: tuple[int, int] | None = None  # the slots of the rectangles that are filed apart
     version: str = ""  # whatever the writer calls this table; the reader gets it back
 
 
@@ -80,9 +81,10 @@ def save(
         offset = _aligned(offset + array.nbytes)
     header = msgspec.msgpack.encode(
         Header(
-            places, [tuple(s) for s in table.slots], {s: t.ordered for s, t in table.strings.items()},
+            places, [(s.attribute, s.kind) for s in table.slots], {s: t.ordered for s, t in table.strings.items()},
             [_encoded(check) for check in table.checks.all], derived, handles, table.many,
-            table.grid.cells if table.grid is not None else 0, table.expected, table.sampled, version,
+            table.grid.cells if table.grid is not None else 0, table.expected, table.sampled,
+            None if table.boxes is None else table.boxes.slots, version,
         )
     )  # fmt: skip
     target = Path(path)
@@ -103,7 +105,7 @@ def _write(file: Any, arrays: dict[str, Any], places: list[ArrayPlace]) -> int:
         gap = start + place.offset - file.tell()
         for some in (bytes(gap), np.ascontiguousarray(arrays[place.name]).reshape(-1).view(np.uint8)):
             file.write(some)
-            total = crc32c(some, total)
+            total = crc32c(memoryview(some), total)  # type: ignore[arg-type]
     return int(total)
 
 
@@ -129,6 +131,9 @@ def _arrays(table: Table) -> dict[str, Any]:
                     arrays[f"{part}.{field.name}"] = getattr(holder, field.name)
     if table.grid is not None:
         arrays["cell_at"], arrays["entries"] = table.cell_at, table.entries
+    if table.boxes is not None:
+        for name in ("cell_at", "rows", "codes"):
+            arrays[f"boxes.{name}"] = getattr(table.boxes, name)
     return arrays
 
 
@@ -140,7 +145,7 @@ def load(path: str | os.PathLike[str], *, verify: bool = True) -> tuple[Table, H
     except (OSError, ValueError) as error:
         raise InputError(f"cannot map the table {target}: {error}") from None
     header, start, total = _read_header(whole, target)
-    if verify and crc32c(whole[start:], 0) != total:
+    if verify and crc32c(whole[start:].data, 0) != total:
         raise CorruptionError(f"the arrays of {target} fail their checksum", hint="write the table again")
     return _table(header, whole, start, target), header
 
@@ -169,7 +174,9 @@ def _table(header: Header, whole: Any, start: int, path: Path) -> Table:
         if at + size > len(whole):
             raise CorruptionError(f"{path} ends before its arrays do", hint="write the table again")
         found[place.name] = np.frombuffer(whole[at : at + size], dtype).reshape(place.shape)
-    rows = FrozenRows(**{name: found[f"rows.{name}"] for name in ("starts", "parts", "points", "rests", "owners", "checks")})
+    rows = FrozenRows(
+        **{name: found[f"rows.{name}"] for name in ("starts", "parts", "points", "rests", "owners", "checks")}
+    )
     rows.owners = rows.owners.copy()  # the one array that changes
     table = Table(
         rows, [Slot(*s) for s in header.slots],
@@ -187,6 +194,8 @@ def _table(header: Header, whole: Any, start: int, path: Path) -> Table:
             cells=header.cells, **{f.name: found[f"grid.{f.name}"] for f in fields(Grid) if f.name != "cells"}
         )
         table.cell_at, table.entries = found["cell_at"], found["entries"]
+    if header.boxes is not None:
+        table.boxes = Boxes(header.boxes, found["boxes.cell_at"], found["boxes.rows"], found["boxes.codes"])
     return table
 
 

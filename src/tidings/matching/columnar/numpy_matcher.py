@@ -32,7 +32,9 @@ class NumpyMatcher(ColumnarMatcher):
         self.learn([event])
         return self._match(*rows_of_events(self.packer(), [event]), 0, event)
 
-    def _match(self, rows: NDArray[np.float64], rests: NDArray[np.int32], number: int, event: Event) -> Handles:
+    def _match(
+        self, rows: NDArray[np.float64], rests: NDArray[np.int32], number: int, event: Event
+    ) -> Handles:
         slots = len(self.slots)
         row = rows[number : number + 1, :slots].copy()
         link_presence(row, *self.slots.links())
@@ -41,9 +43,14 @@ class NumpyMatcher(ColumnarMatcher):
         for tier, (owners, checks, matching) in enumerate(self._tiers(row[0], rest)):
             handles = owners[matching]
             live = handles >= 0
-            handles, asked = handles[live], checks[matching][live] if len(checks) else np.full(int(live.sum()), -1)
+            handles, asked = (
+                handles[live],
+                checks[matching][live] if len(checks) else np.full(int(live.sum()), -1),
+            )
             found.append(handles[asked < 0])
-            waiting = [(h, c, at.TIER + tier * at.TIER_SIZE) for h, c in zip(handles, asked, strict=True) if c >= 0]
+            waiting = [
+                (h, c, at.TIER + tier * at.TIER_SIZE) for h, c in zip(handles, asked, strict=True) if c >= 0
+            ]
             found.append(np.array(accepted(waiting, self.checks(), event), np.int32))
         return np.unique(np.concatenate(found)).astype(np.int32)
 
@@ -67,6 +74,5 @@ class NumpyMatcher(ColumnarMatcher):
                 event = event_of(piece, number) if columnar else piece[number]
                 handles.append(self._match(rows, rests, number, event))
                 offsets.append(offsets[-1] + len(handles[-1]))
-        return Matches(
-            np.array(offsets, np.int64), np.concatenate(handles) if handles else np.zeros(0, np.int32)
-        )  # type: ignore[arg-type]
+        together = np.concatenate(handles) if handles else np.zeros(0, np.int32)
+        return Matches(np.array(offsets, np.int64), together)  # type: ignore[arg-type]

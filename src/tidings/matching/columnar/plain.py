@@ -40,7 +40,9 @@ def holds(view: RowsView, rows: Ints, row: NDArray[np.float64], rest: NDArray[np
     return rows
 
 
-def _parts_hold(view: RowsView, index: Ints, row: NDArray[np.float64], rest: NDArray[np.int32]) -> NDArray[Any]:
+def _parts_hold(
+    view: RowsView, index: Ints, row: NDArray[np.float64], rest: NDArray[np.int32]
+) -> NDArray[Any]:
     parts = view.parts[index]
     value, off = row[parts["slot"]], rest[parts["slot"]]
     low, high = parts["lo"], parts["hi"]

@@ -72,8 +72,8 @@ def _rows(conjunction: Conjunction, dialect: str, parts: Parts) -> list[Row]:
             asked.append(constraint)
     residuals: list[Expression] = []
     for residual in conjunction.residuals:
-        constraint = parts.derived.constraint(residual, dialect)
-        if constraint is None or not _add_plainly(constraint, parts, plain):
+        derived = parts.derived.constraint(residual, dialect)
+        if derived is None or not _add_plainly(derived, parts, plain):
             residuals.append(residual)
     check = Check(tuple(asked), tuple(residuals), dialect) if asked or residuals else None
     lasting = Check(tuple(for_ever), tuple(residuals), dialect) if for_ever or residuals else None
@@ -151,13 +151,15 @@ class Rows:
             self._grow("points", self._points)
             self._grow("rests", self._points)
         for place, (value, rest) in enumerate(some, at):
-            self._point_bytes[place] = value
+            self._point_bytes[place] = value  # type: ignore[call-overload]
             self._rest_bytes[place] = rest
         return at
 
     @property
     def nbytes(self) -> int:
-        return sum(a.nbytes for a in (self.starts, self.owners, self.checks, self.lasting, self.parts, self.points))
+        return sum(
+            a.nbytes for a in (self.starts, self.owners, self.checks, self.lasting, self.parts, self.points)
+        )
 
 
 @dataclass

@@ -1,9 +1,11 @@
+# mypy: ignore-errors
+# (types of kernels are inferred by Numba when it compiles them)
 """Kernels over sorted texts. Imported only with Numba."""
 
 from __future__ import annotations
 
 from tidings.matching.columnar.grid_kernels import compiled
-from tidings.matching.columnar.kernels import longs, small
+from tidings.matching.columnar.kernels_base import longs, small
 
 
 @compiled

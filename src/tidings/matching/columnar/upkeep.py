@@ -18,7 +18,6 @@ from tidings.matching.columnar.freeze import Source, freeze
 from tidings.matching.columnar.pack import Packer
 from tidings.matching.columnar.parts import Parts
 from tidings.matching.columnar.rows import PART, rows_of
-from tidings.matching.columnar.slots import Slots
 from tidings.matching.columnar.strings import Strings
 from tidings.matching.columnar.table import Table, make_table
 from tidings.model.event import Event
@@ -86,7 +85,7 @@ def link_presence(rows: NDArray[np.float64], present: NDArray[np.int32], absent:
 def remove_rows(table: Table, handle: int) -> bool:
     """Mark the rows of a handle as removed; False when the table has none."""
     owned = table.sorted_owners
-    first = int(np.searchsorted(owned, handle))
+    first = int(np.searchsorted(owned, np.int32(handle)))
     row = first
     while row < len(owned) and owned[row] == handle:
         if table.rows.owners[row] < 0:
