@@ -9,9 +9,10 @@ a line in GENERATED.
 
 from __future__ import annotations
 
+import inspect
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -24,7 +25,55 @@ def command_line() -> str:
     return reference()
 
 
-GENERATED: dict[str, Callable[[], str]] = {"docs/reference/cli.md": command_line}
+def systems() -> str:
+    from tidings.systems import SYSTEMS
+
+    rows = [system.row() for system in SYSTEMS]
+    lines = [
+        "# Systems\n",
+        "Each is a composition of kinds, and promises its last column. `tidings systems` prints the same; "
+        "`tidings simulate SYSTEM` runs one. The whole plan is on [the map](../../ARCHITECTURE.md).\n",
+        _row(rows[0]),
+        _row("---" for _ in rows[0]),
+        *(_row(row.values()) for row in rows),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def settings() -> str:
+    from tidings.language.limits import Limits
+    from tidings.model.subscription import DeliveryOptions
+    from tidings.protocol.delivery.settings import DeliverySettings
+
+    parts = ["# Settings\n", "Every knob, what it is when you say nothing, and its price.\n"]
+    for title, kind in (
+        ("Of a bus: `tidings.connect(...)`", DeliverySettings),
+        ("Of a subscription: `bus.subscribe(...)`", DeliveryOptions),
+        ("Of filters: the budgets", Limits),
+    ):
+        parts += [f"## {title}\n", _row(("setting", "default", "meaning")), _row(("---",) * 3)]
+        parts += [_row((f"`{name}`", f"`{default}`", note)) for name, default, note in _fields(kind)]
+        parts.append("")
+    return "\n".join(parts)
+
+
+FIELD = re.compile(r"^    (\w+): [^=]+ = (.+?)(?:  # (.*))?$", re.MULTILINE)
+
+
+def _fields(kind: type) -> list[tuple[str, str, str]]:
+    """Name, default and comment of each field, as its source says."""
+    return [(name, default, note) for name, default, note in FIELD.findall(inspect.getsource(kind))]
+
+
+def _row(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+GENERATED: dict[str, Callable[[], str]] = {
+    "docs/reference/cli.md": command_line,
+    "docs/reference/settings.md": settings,
+    "docs/reference/systems.md": systems,
+}
 
 
 def generated() -> Iterator[tuple[Path, str]]:

@@ -1,1 +1,106 @@
+"""Tidings: content-based publish/subscribe. Each matching event, exactly once.
 
+    async with tidings.connect() as bus:
+        async with bus.subscribe("StockName = 'IBM' AND change < -3") as news:
+            await bus.publish({"StockName": "IBM", "change": -4.5}, lifetime=60)
+            async for event in news: ...
+
+Names are imported when they are first used, so that `import tidings` is quick.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from tidings._version import __version__
+
+if TYPE_CHECKING:
+    from tidings import errors, testing
+    from tidings.errors import (
+        ClosedError,
+        EventError,
+        FilterError,
+        FilterSyntaxError,
+        ImpossibleFilterError,
+        RefusedError,
+        SettingsError,
+        SlowConsumerError,
+        StoreError,
+        TidingsError,
+    )
+    from tidings.language import parse_filter
+    from tidings.language.build import attr, is_a, topic
+    from tidings.matching.explain import explain
+    from tidings.model.event import FOREVER, Event, make_event
+    from tidings.model.filter import Filter
+    from tidings.model.subscription import Notification, Policy, Position, SubscriptionId
+    from tidings.model.typed import derived
+    from tidings.protocol.effects import Receipt
+    from tidings.runtime import blocking
+    from tidings.runtime.blocking import BlockingBus, BlockingListener
+    from tidings.runtime.blocking import connect as open
+    from tidings.runtime.bus import Bus
+    from tidings.runtime.connect import connect
+    from tidings.runtime.listener import Listener
+
+_PLACES = {
+    "errors": "tidings.errors",
+    "testing": "tidings.testing",
+    "blocking": "tidings.runtime.blocking",
+    "ClosedError": "tidings.errors:ClosedError",
+    "EventError": "tidings.errors:EventError",
+    "FilterError": "tidings.errors:FilterError",
+    "FilterSyntaxError": "tidings.errors:FilterSyntaxError",
+    "ImpossibleFilterError": "tidings.errors:ImpossibleFilterError",
+    "RefusedError": "tidings.errors:RefusedError",
+    "SettingsError": "tidings.errors:SettingsError",
+    "SlowConsumerError": "tidings.errors:SlowConsumerError",
+    "StoreError": "tidings.errors:StoreError",
+    "TidingsError": "tidings.errors:TidingsError",
+    "parse_filter": "tidings.language:parse_filter",
+    "attr": "tidings.language.build:attr",
+    "is_a": "tidings.language.build:is_a",
+    "topic": "tidings.language.build:topic",
+    "explain": "tidings.matching.explain:explain",
+    "FOREVER": "tidings.model.event:FOREVER",
+    "Event": "tidings.model.event:Event",
+    "make_event": "tidings.model.event:make_event",
+    "Filter": "tidings.model.filter:Filter",
+    "Notification": "tidings.model.subscription:Notification",
+    "Policy": "tidings.model.subscription:Policy",
+    "Position": "tidings.model.subscription:Position",
+    "SubscriptionId": "tidings.model.subscription:SubscriptionId",
+    "derived": "tidings.model.typed:derived",
+    "Receipt": "tidings.protocol.effects:Receipt",
+    "BlockingBus": "tidings.runtime.blocking:BlockingBus",
+    "BlockingListener": "tidings.runtime.blocking:BlockingListener",
+    "open": "tidings.runtime.blocking:connect",
+    "Bus": "tidings.runtime.bus:Bus",
+    "connect": "tidings.runtime.connect:connect",
+    "Listener": "tidings.runtime.listener:Listener",
+}
+
+__all__ = [
+    "FOREVER", "BlockingBus", "BlockingListener", "Bus", "ClosedError", "Event", "EventError", "Filter",
+    "FilterError", "FilterSyntaxError", "ImpossibleFilterError", "Listener", "Notification", "Policy",
+    "Position", "Receipt", "RefusedError", "SettingsError", "SlowConsumerError", "StoreError",
+    "SubscriptionId", "TidingsError", "__version__", "attr", "blocking", "connect", "derived", "errors",
+    "explain", "is_a", "make_event", "open", "parse_filter", "testing", "topic",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    place = _PLACES.get(name)
+    if place is None:
+        raise AttributeError(f"module 'tidings' has no attribute {name!r}")
+    module, _, attribute = place.partition(":")
+    value = import_module(module)
+    if attribute:
+        value = getattr(value, attribute)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 import yaml
-from tidings.language.parser import parse
 
 from tidings.errors import FilterError
 from tidings.language.cesql import evaluate
+from tidings.language.parser import parse
 
 ROOT = Path(__file__).parents[2]
 PLACES = [ROOT / ".." / "shared/conformance/cesql", ROOT / "../.." / "shared/conformance/cesql"]

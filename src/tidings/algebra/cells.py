@@ -230,8 +230,9 @@ def stable_hash(value: Value) -> int:
 
 def _canonical(value: Value) -> bytes:
     kind = kind_of(value)
+    assert kind is not None, "NULL has no hash"
     if isinstance(value, float) and value.is_integer():
         value = int(value)  # 1 and 1.0 are equal
     elif isinstance(value, datetime):
         value = utc(value).isoformat()
-    return f"{kind!r}:{value!r}".encode()
+    return f"{int(kind)}:{value!r}".encode()

@@ -165,7 +165,11 @@ def difference(one: Intervals, other: Intervals) -> Intervals:
 
 def within(small: Intervals, large: Intervals) -> bool:
     """Is every value of `small` in `large`?"""
-    return not small or large == FULL or small == large or not difference(small, large)
+    if not small:
+        return True
+    if len(large) == 1 and large[0][0] <= small[0][0] and small[-1][1] <= large[0][1]:
+        return True
+    return bool(large) and not difference(small, large)
 
 
 def only_value(kind: Kind, interval: Interval) -> Value | None:

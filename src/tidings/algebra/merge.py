@@ -136,9 +136,16 @@ def _as_filter(pool: list[Conjunction], parts: Sequence[Filter], *, exact: bool)
         same = zip(pool, part.conjunctions, strict=False)
         if len(pool) == len(part.conjunctions) and all(mine is theirs for mine, theirs in same):
             return part
-    said = any(conjunction.residuals for conjunction in pool) or parts[0].dialect != TIDINGS
-    text = " OR ".join(f"({part.text})" for part in parts) if exact and said else worded(pool)
-    return Filter(text, tuple(pool), parts[0].dialect)
+    return Filter(_text(pool, parts, exact=exact), tuple(pool), parts[0].dialect)
+
+
+def _text(pool: list[Conjunction], parts: Sequence[Filter], *, exact: bool) -> str:
+    """Worded afresh; but residuals only the parts can say, and they are part of the union anyway."""
+    plain = [conjunction for conjunction in pool if not conjunction.residuals]
+    if len(plain) == len(pool) and parts[0].dialect == TIDINGS:
+        return worded(pool)
+    texts = [part.text for part in parts] if exact else [*(part.text for part in parts), worded(plain)]
+    return " OR ".join(f"({text})" for text in texts)
 
 
 def _joined_perfectly(pool: Sequence[Conjunction], dialect: str) -> list[Conjunction]:

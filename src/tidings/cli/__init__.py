@@ -21,8 +21,13 @@ if TYPE_CHECKING:
 
 # name -> the first line of its help. The module is tidings.cli.<name>.
 COMMANDS = {
+    "demo": "Show Tidings at work, in about a minute.",
     "filter": "Check, evaluate, explain and compare filters.",
     "match": "Find the events that a filter, or a file of subscriptions, accepts.",
+    "check": "Check a recorded history by the formal properties.",
+    "simulate": "Run a system on a simulated network, with faults, and judge what happened.",
+    "systems": "List the systems: what each is composed of, and what it promises.",
+    "study": "Run the papers' experiments again and compare.",
     "bench": "Run a benchmark beside its peers and print the ratios.",
     "version": "Print the version of Tidings and of what it runs on.",
 }

@@ -9,49 +9,50 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from tidings.errors import EventError, InputError
 from tidings.model.event import RESERVED, Event, make_event
-from tidings.model.topic import check_topic
 
 STDIN = "-"
-CONTEXT = frozenset(
-    [
-        "specversion",
-        "id",
-        "source",
-        "type",
-        "time",
-        "subject",
-        "datacontenttype",
-        "dataschema",
-        "data",
-        "data_base64",
-    ]
-)
+CHUNK = 1 << 18  # bytes read at once, if there are so many
 UNKNOWN_SOURCE = "command line"
 
 
-def lines(path: str) -> Iterator[tuple[int, str]]:
-    """(number from 0, text) of every line; `-` is standard input."""
+def batches(path: str) -> Iterator[list[tuple[int, str]]]:
+    """(number from 0, text) of every line, as many at once as are there; `-` is standard input.
+
+    A line that is typed or piped is handed on at once, a file in large pieces.
+    """
     if path == STDIN:
-        yield from _numbered(sys.stdin)
+        yield from _numbered(sys.stdin.buffer)
         return
-    with Path(path).open(encoding="utf-8", errors="replace") as file:
+    with Path(path).open("rb") as file:
         yield from _numbered(file)
 
 
-def filled_lines(path: str) -> Iterator[tuple[int, str]]:
-    """The lines that are not blank; blank ones still count."""
-    return ((number, text) for number, text in lines(path) if text.strip())
+def _numbered(file: Any) -> Iterator[list[tuple[int, str]]]:
+    number, rest = 0, b""
+    while chunk := file.read1(CHUNK):
+        *whole, rest = (rest + chunk).split(b"\n")
+        yield [(number + place, _text_of(line)) for place, line in enumerate(whole)]
+        number += len(whole)
+    if rest:
+        yield [(number, _text_of(rest))]
 
 
-def _numbered(file: Iterable[str]) -> Iterator[tuple[int, str]]:
-    return ((number, line.rstrip("\n")) for number, line in enumerate(file))
+def _text_of(line: bytes) -> str:
+    return line.decode("utf-8", errors="replace")
+
+
+def lines(path: str) -> Iterator[tuple[int, str]]:
+    """The same, one by one."""
+    return (line for batch in batches(path) for line in batch)
 
 
 def json_object(text: str, where: str) -> dict[str, Any]:
@@ -74,8 +75,8 @@ def _name(value: Any) -> str:
 
 def whole_object(path: str) -> dict[str, Any]:
     """One JSON object that fills a file (or standard input)."""
-    text = sys.stdin.read() if path == STDIN else Path(path).read_text(encoding="utf-8", errors="replace")
-    return json_object(text, "standard input" if path == STDIN else path)
+    whole = sys.stdin.buffer.read() if path == STDIN else Path(path).read_bytes()
+    return json_object(_text_of(whole), "standard input" if path == STDIN else path)
 
 
 def event_id(given: Mapping[str, Any], number: int) -> str:
@@ -118,30 +119,12 @@ def view_of(given: Mapping[str, Any], number: int = 0) -> Mapping[str, Any]:
 
 
 def _cloud_event(given: Mapping[str, Any], number: int) -> Event:
-    """Extensions and the members of a JSON `data` are attributes; `subject` carries the topic.
+    """Here, as for plain objects, what is missing of the identity is made up; nothing else is."""
+    from tidings.model.cloudevents import UNTYPED, from_mapping
 
-    A context attribute wins over a member of the same name, which stays reachable as data.NAME.
-    """
-    attributes = {name: value for name, value in given.items() if name not in CONTEXT}
-    data = given.get("data")
-    hidden: dict[str, Any] = {}
-    for name, value in data.items() if isinstance(data, dict) else ():
-        (hidden if name in attributes or name in CONTEXT or name in RESERVED else attributes)[name] = value
-    if hidden:
-        attributes["data"] = hidden
-    topic = _text(given, "subject")
-    if topic is not None and not _is_topic(topic):
-        attributes["subject"], topic = topic, None
-    own = {name: given[name] for name in ("id", "source", "type", "time") if name in given}
-    return _plain_event({**attributes, **own, "topic": topic}, number)
-
-
-def _is_topic(text: str) -> bool:
-    try:
-        check_topic(text)
-    except EventError:
-        return False
-    return True
+    whole = {"source": UNKNOWN_SOURCE, "type": UNTYPED, **given, "id": event_id(given, number)}
+    event = from_mapping(whole)
+    return event if "type" in given else msgspec.structs.replace(event, type=())
 
 
 def _text(given: Mapping[str, Any], name: str) -> str | None:

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from enum import IntEnum
 from functools import cache
+from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any
 
 from tidings.errors import FilterSyntaxError, TidingsError
@@ -52,6 +53,9 @@ class ReaderGone(Exception):
 
 def guarded(run: Callable[[], None]) -> int:
     """Run a command; errors become a message on standard error and an exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # no text is a reason to fail
     try:
         run()
     except SystemExit as end:
@@ -161,7 +165,13 @@ def print_json(value: Any) -> None:
 
 
 def json_line(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=_json_value, allow_nan=False) + "\n"
+    """Readable where the stream can show it, escaped where it cannot."""
+    text = json.dumps(value, ensure_ascii=False, default=_json_value, allow_nan=False)
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        text = json.dumps(value, default=_json_value, allow_nan=False)
+    return text + "\n"
 
 
 def _json_value(value: Any) -> Any:

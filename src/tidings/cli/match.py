@@ -14,14 +14,15 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from tidings.cli._events import STDIN, event_id, event_of, filled_lines, json_object
+from tidings.cli._events import STDIN, batches, event_id, event_of, json_object, lines
 from tidings.cli._output import Exit, json_line, progress, say_error, show_error
 from tidings.cli._usage import JSON_HELP, Dialect, examples
 from tidings.errors import FilterError, FilterSyntaxError, InputError, TidingsError
 from tidings.matching.matcher import Matcher
 from tidings.model.event import Event
 
-BATCH = 1000  # events handed to the matcher at once; more is faster and holds more in memory
+COMPILE_FROM = 2_000  # subscriptions; a first run above this waits for the kernels to be compiled
+UPKEEP = 1 << 20  # steps of the matcher's upkeep at once, when all subscriptions are in
 
 
 class Wanted(NamedTuple):
@@ -110,14 +111,14 @@ class _Run:
 
     def file(self, name: str) -> None:
         with progress(f"matching {name}") as advance:
-            # What is typed or piped line by line must answer line by line.
-            size = 1 if name == STDIN else BATCH
-            for batch in _batches(self._read(name), size):
-                self._match(batch)
+            for batch in batches(name):
+                self._match(list(self._read(name, batch)))
                 advance(len(batch))
 
-    def _read(self, name: str) -> Iterator[Line]:
-        for number, text in filled_lines(name):
+    def _read(self, name: str, batch: Sequence[tuple[int, str]]) -> Iterator[Line]:
+        for number, text in batch:
+            if not text.strip():
+                continue
             where = f"{'standard input' if name == STDIN else name}, line {number + 1}"
             try:
                 given = json_object(text, where)
@@ -157,21 +158,10 @@ class _Run:
             raise typer.Exit(Exit.NO)
 
 
-def _batches(items: Iterator[Line], size: int) -> Iterator[list[Line]]:
-    batch: list[Line] = []
-    for item in items:
-        batch.append(item)
-        if len(batch) >= size:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
-
-
 def _matcher() -> Matcher:
-    from tidings.matching.small import SmallMatcher
+    from tidings.matching.engine import MatchingEngine
 
-    return SmallMatcher()
+    return MatchingEngine(threshold=COMPILE_FROM)
 
 
 def _where(filters: Sequence[str], dialect: str) -> Wanted:
@@ -188,8 +178,10 @@ def _subscriptions(name: str, dialect: str) -> Wanted:
     matcher = _matcher()
     ids: dict[int, Any] = {}
     with progress(f"reading {name}") as advance:
-        for number, text in filled_lines(name):
+        for number, text in lines(name):
             where = f"{name}, line {number + 1}"
+            if not text.strip():
+                continue
             given = json_object(text, where)
             meaning = given.get("dialect", dialect)
             if "id" not in given or not isinstance(given.get("filter"), str) or meaning not in [*Dialect]:
@@ -202,6 +194,8 @@ def _subscriptions(name: str, dialect: str) -> Wanted:
                 raise _placed(error, where) from None
             ids[matcher.add(filter)] = given["id"]
             advance(1)
+        while matcher.maintain(UPKEEP):
+            advance(0)
     return Wanted(matcher, ids)
 
 

@@ -43,6 +43,10 @@ CONTRACTS: Final[dict[str, Contract]] = {
         _contract("Scribe", *_SAFE),
         _contract("Gryphon", *_COMPLETE, "fifo", "gap_freedom"),
         _contract("SIENA", *_SAFE),
+        _contract("SIENA hierarchical", *_SAFE),
+        _contract("Subscription forwarding", *_SAFE),
+        _contract("All brokers", *_SAFE),
+        _contract("Partitioned", *_SAFE),
         _contract("Hermes", *_SAFE),
         _contract("SOCBR", *_COMPLETE),
         _contract("pbSOCBR", *_COMPLETE),
@@ -61,10 +65,14 @@ CONTRACTS: Final[dict[str, Contract]] = {
 
 
 def contract_of(name: str) -> Contract:
-    """The contract of that system; upper and lower case do not matter."""
-    known = {each.lower(): each for each in CONTRACTS}
-    if name.lower() in known:
-        return CONTRACTS[known[name.lower()]]
-    near = get_close_matches(name.lower(), known, n=1)
+    """The contract of that system; case, spaces and signs do not matter (network-of-servers)."""
+    known = {_letters(each): each for each in CONTRACTS}
+    if _letters(name) in known:
+        return CONTRACTS[known[_letters(name)]]
+    near = get_close_matches(_letters(name), known, n=1)
     hint = f"did you mean {known[near[0]]}?" if near else f"one of: {', '.join(CONTRACTS)}"
     raise HistoryError(f"no contract is called {name!r}", hint=hint)
+
+
+def _letters(name: str) -> str:
+    return "".join(ch for ch in name.lower() if ch.isalnum())

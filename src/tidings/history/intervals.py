@@ -3,7 +3,7 @@
 Rules
 - A `usub` belongs to the latest `sub` of that id that is still open (so subscribing again to the
   same filter is fine). A crash of the process ends all its intervals. A `sub` of an id that is
-  still open ends the old interval and begins the next.
+  still open resumes it: the old interval ends and the next begins.
 - Refused operations did nothing. After a `sub` of unknown outcome the interval *may* be on
   (`sure` is False: nothing is owed to it). After a `usub` of unknown outcome it may still be on:
   `sure_end` is the last moment when it surely was, `end` the one after which it surely is not.
@@ -54,31 +54,35 @@ class Interval(msgspec.Struct, frozen=True, gc=False):
         return self.start <= time <= self.end
 
 
-_Open = dict[str, tuple[Operation, float | None]]  # subscription -> its sub, its doubtful end
+_Open = dict[str, list[tuple[Operation, float | None]]]  # subscription -> open subs, their doubtful ends
 
 
-def pair_up(operations: Iterable[Operation]) -> list[Pair]:
-    """The pairs of one process, in the order of their ends; those still open come last."""
+def pair_up(operations: Iterable[Operation], *, resuming: bool = True) -> list[Pair]:
+    """The pairs of one process.
+
+    A `sub` of an id that is still open ends the old one when `resuming`; otherwise both are open,
+    and a `usub` belongs to the latest."""
     acted = sorted((o for o in operations if o.outcome != REFUSED), key=attrgetter("time"))
     still_open: _Open = {}
     pairs: list[Pair] = []
     for _, instant in groupby(acted, key=attrgetter("time")):
         for operation in _sensible(list(instant), still_open):
-            _apply(operation, still_open, pairs)
-    pairs.extend(Pair(sub, None, doubt) for sub, doubt in still_open.values())
+            pairs.extend(_ended_by(operation, still_open, resuming))
+            if operation.op == SUB:
+                still_open.setdefault(operation.subscription, []).append((operation, None))
+    pairs.extend(Pair(sub, None, doubt) for subs in still_open.values() for sub, doubt in subs)
     return pairs
 
 
 def _sensible(instant: list[Operation], still_open: _Open) -> list[Operation]:
     if len(instant) == 1:
         return instant
-    before = dict(still_open)
 
     def rank(operation: Operation) -> tuple[int, str, str, str]:
         if operation.op == SUB:
             place = 1
         elif operation.op == USUB:
-            place = 0 if operation.subscription in before else 2
+            place = 0 if operation.subscription in still_open else 2
         else:
             place = 3
         return (place, operation.subscription, operation.outcome, operation.filter or "")
@@ -86,24 +90,27 @@ def _sensible(instant: list[Operation], still_open: _Open) -> list[Operation]:
     return sorted(instant, key=rank)
 
 
-def _apply(operation: Operation, still_open: _Open, pairs: list[Pair]) -> None:
+def _ended_by(operation: Operation, still_open: _Open, resuming: bool) -> Iterator[Pair]:
     name = operation.subscription
     if operation.op == CRASH:
-        pairs.extend(Pair(sub, operation, doubt) for sub, doubt in still_open.values())
+        yield from (Pair(sub, operation, doubt) for subs in still_open.values() for sub, doubt in subs)
         still_open.clear()
         return
-    current = still_open.get(name)
+    subs = still_open.get(name)
     if operation.op == SUB:
-        if current is not None:
-            pairs.append(Pair(current[0], operation, current[1]))
-        still_open[name] = (operation, None)
-    elif current is None:
-        pairs.append(Pair(None, operation))
+        if subs and resuming:
+            yield Pair(subs[0][0], operation, subs[0][1])
+            del still_open[name]
+    elif not subs:
+        yield Pair(None, operation)
     elif operation.outcome == UNKNOWN:
-        still_open[name] = (current[0], operation.time if current[1] is None else current[1])
+        sub, doubt = subs[-1]
+        subs[-1] = (sub, operation.time if doubt is None else doubt)
     else:
-        pairs.append(Pair(current[0], operation, current[1]))
-        del still_open[name]
+        sub, doubt = subs.pop()
+        yield Pair(sub, operation, doubt)
+        if not subs:
+            del still_open[name]
 
 
 def intervals_of(operations: Sequence[Operation]) -> Iterator[Interval]:

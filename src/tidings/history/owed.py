@@ -1,21 +1,25 @@
 """Who may be owed what: each promised event beside each interval whose filter accepts it.
 
-What a property then demands of such a `Claim` differs: liveness goes by T_sub and T_diff,
-completeness by the room for a hand-over.
+A claim is settled by a notification, or by a `drop` or `dead` row that names a reason. When a
+claim that is not settled is a debt differs: liveness goes by T_sub and T_diff, completeness by
+the room for a hand-over, gap freedom by what was told before and after.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import attrgetter
 from typing import TypeAlias
 
 import msgspec
 
-from tidings.history.acceptance import FilterIndex
-from tidings.history.facts import Arrival
+from tidings.history import acceptance
+from tidings.history.acceptance import Matcher
+from tidings.history.facts import Arrival, Loss
 from tidings.history.intervals import Interval
 from tidings.history.publications import Publication
+from tidings.history.told import Told
 
 
 class Claim(msgspec.Struct, frozen=True, gc=False):
@@ -44,24 +48,24 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
 class ClaimIndex:
     """The intervals of one run by their filter."""
 
-    def __init__(self, intervals: Iterable[Interval]) -> None:
+    def __init__(self, intervals: Iterable[Interval], matcher: Callable[[], Matcher] | None) -> None:
         by_filter: dict[tuple[str, str], list[Interval]] = {}
         for interval in intervals:
             by_filter.setdefault((interval.filter, interval.dialect), []).append(interval)
-        self.filters = FilterIndex(by_filter)
+        self.filters = acceptance.index_of(by_filter, matcher)
         self.intervals = list(by_filter.values())
 
 
 Index: TypeAlias = dict[str, ClaimIndex]
 
 
-def index_of(intervals: Iterable[Interval]) -> Index:
+def index_of(intervals: Iterable[Interval], *, matcher: Callable[[], Matcher] | None = None) -> Index:
     """For each run an index of the intervals that something can be owed to."""
     runs: dict[str, list[Interval]] = {}
     for interval in intervals:
         if interval.sure:
             runs.setdefault(interval.run, []).append(interval)
-    return {run: ClaimIndex(own) for run, own in runs.items()}
+    return {run: ClaimIndex(own, matcher) for run, own in runs.items()}
 
 
 def claims_on(index: Index, publication: Publication) -> Iterator[Claim]:
@@ -101,3 +105,38 @@ def arrived(claims: Sequence[Claim], arrivals: Sequence[Arrival]) -> Iterator[Cl
     at = min((each.time for each in arrivals), default=-math.inf)
     for claim in claims:
         yield msgspec.structs.replace(claim, available=at) if at > claim.available else claim
+
+
+class Unsettled(msgspec.Struct, frozen=True, gc=False):
+    """All claims of one hearer on one event, none of them settled within an interval."""
+
+    run: str
+    process: str
+    subscription: str
+    source: str
+    event: str
+    claims: tuple[Claim, ...]  # by their start
+    told_anyway: bool  # there is a notification, but outside the intervals or before its time
+
+
+def not_lost(claims: Sequence[Claim], losses: Sequence[Loss]) -> Iterator[Claim]:
+    """The claims of one subscription on one event, unless it was lost for a reason."""
+    if not losses:
+        yield from claims
+
+
+def unsettled(claims: Sequence[Claim], told: Sequence[Told]) -> Iterator[Unsettled]:
+    """The claims of one hearer on one event, unless they are settled."""
+    if any(each.counts for each in told):
+        return
+    in_time = sorted(claims, key=attrgetter("start", "process", "subscription"))
+    first = in_time[0]
+    yield Unsettled(
+        first.run,
+        first.process,
+        first.subscription,
+        first.source,
+        first.event,
+        tuple(in_time),
+        bool(told),
+    )

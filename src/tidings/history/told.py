@@ -78,20 +78,34 @@ class Told(msgspec.Struct, frozen=True, gc=False):
 
 def placed(notices: Sequence[Notice], intervals: Sequence[Interval]) -> Iterator[Placed]:
     """The notifications of one process beside its intervals."""
-    by_subscription: dict[str, list[Interval]] = {}
-    for interval in sorted(intervals, key=lambda each: each.start):
-        by_subscription.setdefault(interval.subscription, []).append(interval)
-    starts = {name: [each.start for each in own] for name, own in by_subscription.items()}
+    lanes: dict[str, _Lane] = {}
+    for interval in sorted(intervals, key=lambda each: (each.start, each.end)):
+        lanes.setdefault(interval.subscription, _Lane()).add(interval)
     for notice in notices:
-        own = by_subscription.get(notice.subscription)
-        if own is None:
-            yield _placed(notice, None, ())
-            continue
-        last = bisect_right(starts[notice.subscription], notice.time) - 1
-        around = own[max(0, last - 1) : last + 1]  # two may touch at this very instant
-        holding = [each for each in around if each.contains(notice.time)]
-        nearest = holding[-1] if holding else own[max(0, last)]
-        yield _placed(notice, nearest, tuple((each.filter, each.dialect) for each in holding))
+        lane = lanes.get(notice.subscription)
+        yield _placed(notice, None, ()) if lane is None else _placed(notice, *lane.at(notice.time))
+
+
+class _Lane:
+    """The intervals of one subscription in one process: one after the other, at most touching."""
+
+    def __init__(self) -> None:
+        self.starts: list[float] = []
+        self.intervals: list[tuple[Interval, Filters]] = []
+
+    def add(self, interval: Interval) -> None:
+        self.starts.append(interval.start)
+        self.intervals.append((interval, ((interval.filter, interval.dialect),)))
+
+    def at(self, time: float) -> tuple[Interval, Filters]:
+        """The interval that holds this time, or else the nearest; and the filters in force."""
+        last = bisect_right(self.starts, time) - 1
+        interval, filters = self.intervals[max(0, last)]
+        held = interval.start <= time <= interval.end
+        if last < 1 or self.intervals[last - 1][0].end < time:
+            return interval, filters if held else ()
+        before, earlier = self.intervals[last - 1]  # they touch at this very instant
+        return (interval, earlier + filters) if held else (before, earlier)
 
 
 def _placed(notice: Notice, interval: Interval | None, filters: Filters) -> Placed:

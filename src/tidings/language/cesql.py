@@ -48,14 +48,27 @@ REQUIRED = frozenset({"id", "source", "type", "specversion"})
 SPECVERSION = "1.0"
 _MISSING = (False, ("missingAttribute",))
 _ZERO: dict[str, Any] = {STRING: "", INTEGER: 0}
+_MANY = 4096
+_checked: dict[int, tuple[e.Expression, bool]] = {}  # the expression is kept, so its id stays its own
 
 
 def evaluate(expression: e.Expression, attributes: Attributes) -> tuple[Any, list[str]]:
     """The value of an expression for the attributes of an event, and the names of the errors."""
-    if _has_wide_integer(expression):
+    known = _checked.get(id(expression))
+    wide = _remembered(expression) if known is None else known[1]
+    if wide:
         return False, ["parse"]
     value, errors = _evaluate(expression, attributes)
-    return value, list(dict.fromkeys(errors))
+    return value, list(dict.fromkeys(errors)) if errors else []
+
+
+def _remembered(expression: e.Expression) -> bool:
+    """Is there an integer past 32 bits? Asked once of each expression, by identity."""
+    if len(_checked) >= _MANY:
+        _checked.clear()
+    wide = _has_wide_integer(expression)
+    _checked[id(expression)] = (expression, wide)
+    return wide
 
 
 def accepts(expression: e.Expression, attributes: Attributes) -> bool:

@@ -13,10 +13,11 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from tidings.language.evaluate import residual_test
+from tidings.matching.acceptors import acceptor
 from tidings.matching.matcher import Matches
 from tidings.matching.naive import Handles, one_by_one
 from tidings.model.constraint import Constraint, Equals, IsA, Missing, OneOf, Prefix, TopicIs
@@ -28,6 +29,7 @@ Bucket: TypeAlias = dict[tuple[int, int], "_Entry"]  # (handle, number of the co
 
 VALUE, NAME, START, LEVEL, PRESENT = "value", "name", "start", "level", "present"
 _RANK = {VALUE: 0, NAME: 1, START: 2, LEVEL: 3, PRESENT: 4}
+ANY: Place = (PRESENT, None)
 _SURE = {VALUE, NAME, START}  # being found there proves the constraint
 
 
@@ -40,15 +42,14 @@ class _Entry:
         self, handle: int, rest: Iterable[Constraint], residuals: list[Callable[[Event], bool]]
     ) -> None:
         self.handle = handle
-        self.constraints = [(constraint.attribute, constraint.accepts) for constraint in rest]
+        self.constraints = [(constraint.attribute, acceptor(constraint)) for constraint in rest]
         self.residuals = residuals
 
-    def accepts(self, event: Event) -> bool:
-        value_of = event.view.get
+    def accepts(self, event: Event, view: Mapping[str, Any]) -> bool:
         for attribute, holds in self.constraints:
-            if not holds(value_of(attribute)):
+            if not holds(view.get(attribute)):
                 return False
-        return all(residual(event) for residual in self.residuals)
+        return not self.residuals or all(residual(event) for residual in self.residuals)
 
 
 class _Attribute:
@@ -80,18 +81,15 @@ class _Attribute:
                 if not self.lengths[length]:
                     del self.lengths[length]
 
-    def opened_by(self, value: Any) -> Iterator[Place]:
+    def opened_by(self, value: Any) -> list[Place]:
         """The entry points that an attribute of this value opens."""
-        yield PRESENT, None
         if type(value) is tuple:
-            for name in value:
-                yield NAME, name
-            return
-        yield VALUE, _key(value)
+            return [ANY, *((NAME, name) for name in value)]
+        places = [ANY, (VALUE, _key(value))]
         if type(value) is str:
-            for length in self.lengths:
-                yield START, value[:length]
-            yield LEVEL, value.partition("/")[0]
+            places += [(START, value[:length]) for length in self.lengths]
+            places.append((LEVEL, value.partition("/")[0]))
+        return places
 
 
 class SmallMatcher:
@@ -154,16 +152,18 @@ class SmallMatcher:
 
     def match(self, event: Event) -> list[int]:
         found: set[int] = set()
-        _test(self._everywhere, event, found)
-        for attribute, value in event.view.items():
-            index = self._attributes.get(attribute)
-            if index is None:
+        view = event.view
+        if self._everywhere:
+            _test(self._everywhere, event, view, found)
+        for attribute, index in self._attributes.items():
+            value = view.get(attribute)
+            if value is None:
                 continue
             buckets = index.buckets
             for place in index.opened_by(value):
                 bucket = buckets.get(place)
                 if bucket is not None:
-                    _test(bucket, event, found)
+                    _test(bucket, event, view, found)
         return sorted(found)
 
     def match_batch(self, events: Iterable[Event]) -> Matches:
@@ -186,9 +186,9 @@ class SmallMatcher:
         }
 
 
-def _test(bucket: Bucket, event: Event, found: set[int]) -> None:
+def _test(bucket: Bucket, event: Event, view: Mapping[str, Any], found: set[int]) -> None:
     for entry in bucket.values():
-        if entry.handle not in found and entry.accepts(event):
+        if entry.handle not in found and entry.accepts(event, view):
             found.add(entry.handle)
 
 

@@ -96,7 +96,8 @@ def _compiled(pattern: str) -> Any:
         reason = error.args[0] if error.args else "not understood"
         text = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
         raise FilterError(
-            f"regular expression {pattern!r}: {text}", hint="the syntax is RE2's: no look-around, no back-references"
+            f"regular expression {pattern!r}: {text}",
+            hint="the syntax is RE2's: no look-around, no back-references",
         ) from None
 
 

@@ -162,8 +162,15 @@ class Client:
             self._record_publish(publishing, UNKNOWN)
         for listening in list(self._listenings.values()):
             listening.forget_link()
+            self._interrupt(listening, now)
             if listening.phase is Phase.LEAVING and not listening.must_end:
                 self._over(listening, now)
+
+    def _interrupt(self, listening: Listening, now: float) -> None:
+        """With its link a transient subscription ends at the broker; it begins again on the next one."""
+        if listening.phase is Phase.OPEN and not listening.options.durable and not listening.interrupted:
+            self._record_leave(listening, now)
+            listening.interrupted = True
 
     def _send(self, message: msg.Message) -> None:
         if self._link is Link.UP:
@@ -284,6 +291,9 @@ class Client:
             call, listening.call = listening.call, None
             self._record_subscribe(listening, now, OK)
             self._out.append(Answer(call, Opened(listening.ref, listening.id, message.resumed)))
+        elif listening.interrupted and listening.phase is Phase.OPEN:
+            self._record_subscribe(listening, now, OK)
+        listening.interrupted = False
         if listening.phase is Phase.OPEN:
             self._hand_over(listening, now)
 
@@ -306,20 +316,22 @@ class Client:
 
     def _deliver(self, message: msg.Deliver, now: float) -> None:
         listening = self._listenings.get(message.ref)
-        if listening is None or listening.phase in (Phase.LEAVING, Phase.ENDED):
+        if listening is None or not listening.hears:
             return
         listening.granted -= 1
-        if not listening.held_again(message):
+        if listening.was_committed(message):
+            self._send(msg.Ack(message.ref, (message.tag,)))
+        elif not listening.held_again(message):
             listening.buffer.append(message)
         self._hand_over(listening, now)
 
     def _hand_over(self, listening: Listening, now: float) -> None:
         """Give what arrived to whoever waits, and ask for more."""
-        if listening.phase is Phase.OPEN:
+        if listening.phase is not Phase.OPENING:
             while listening.buffer and (listening.waiting or listening.auto):
                 call = None if listening.auto else listening.waiting.popleft()
                 self._notify(listening, listening.buffer.popleft(), call, now)
-        amount = listening.shortage()
+        amount = listening.shortage() if listening.phase is not Phase.LEAVING else 0
         if amount and (listening.window == 0 or listening.granted < max(1, listening.window // 2)):
             listening.granted += amount
             self._send(msg.Credit(listening.ref, amount))
@@ -418,7 +430,8 @@ class Client:
         listening.must_end = end and listening.options.durable
         self._fail_waiting(listening, OVER)
         if self._link is Link.UP:
-            self._send(msg.Unsubscribe(call, listening.ref, end or not listening.options.durable))
+            ends = end or not listening.options.durable
+            self._send(msg.Unsubscribe(call, listening.ref, ends, takes_rest=listening.auto))
         elif not listening.must_end:
             self._over(listening, now)
 
@@ -477,7 +490,7 @@ class Client:
             self._out.append(Failed(listening.waiting.popleft(), *ending))
 
     def _record_leave(self, listening: Listening, now: float) -> None:
-        if self._recording:
+        if self._recording and not listening.interrupted:
             detach = listening.options.durable and not listening.must_end and listening.ending is None
             row: Row = usub_row(now, self.name, listening.id, detach=detach, broker=self.broker)
             self._out.append(Record(row))

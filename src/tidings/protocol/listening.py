@@ -1,12 +1,13 @@
 """One subscription as its client sees it.
 
 Rules
-- A notification is handed over only while the subscription is OPEN: what arrives before the
-  broker's `Subscribed` waits, what arrives after the application left is not handed over.
+- What arrives before the broker's `Subscribed` waits. After the application left nothing is handed
+  over, unless it is handed over by itself (`auto`): then until the broker's `Unsubscribed`.
 - Credit is granted for what the application waits for, and for `window` more. What arrives
   when nobody waits stays in `buffer`, in order.
 - What was handed over is *taken* until it is committed. After a broken link the broker sends it
-  again; it is then recognised by its position and not handed over twice.
+  again, and what was committed too late for it to know; both are recognised by their position
+  and not handed over twice.
 """
 
 from __future__ import annotations
@@ -61,7 +62,8 @@ class Listening:
     """The state of one subscription, or of one membership of a group."""
 
     __slots__ = (
-        "after", "auto", "buffer", "call", "ending", "filter", "given_back", "granted", "id", "leaving_calls",
+        "after", "auto", "buffer", "call", "ending", "filter", "given_back", "granted", "id", "interrupted",
+        "leaving_calls",
         "must_end", "named", "options", "phase", "ref", "taken", "waiting", "window",
     )  # fmt: skip
 
@@ -95,6 +97,7 @@ class Listening:
         self.buffer: deque[Deliver] = deque()
         self.taken: list[Taken] = []
         self.granted = 0  # credit that the broker has not used yet; below 0 after a race
+        self.interrupted = False  # transient, and its link broke: the broker has ended it meanwhile
         self.ending: tuple[str, str] | None = None  # code and reason for later takes
 
     def step(self, happening: str) -> bool:
@@ -104,10 +107,22 @@ class Listening:
             self.phase = phase
         return phase is not None
 
+    @property
+    def hears(self) -> bool:
+        """Is what arrives for the application?"""
+        return self.phase in (Phase.OPENING, Phase.OPEN) or (self.phase is Phase.LEAVING and self.auto)
+
     def shortage(self) -> int:
         """How much credit to grant (or, below 0, to take back)."""
         wanted = len(self.waiting) + max(self.window - len(self.buffer), 0)
         return wanted - self.granted
+
+    def was_committed(self, deliver: Deliver) -> bool:
+        """True when our token is past it. (What a group is sent says nothing about its other members.)"""
+        position = deliver.position
+        if position is None or self.options.group is not None or self.options.dead_letters_of is not None:
+            return False
+        return position.offset <= self.after.get(position.log, 0) and position not in self.given_back
 
     def held_again(self, deliver: Deliver) -> bool:
         """True when this is one that was taken before the link broke; its tag is renewed."""

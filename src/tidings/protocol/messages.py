@@ -84,6 +84,7 @@ class Unsubscribe(Message, frozen=True):
     call: int
     ref: int
     end: bool = True
+    takes_rest: bool = False  # what was sent before this arrives counts as heard
 
 
 class Credit(Message, frozen=True):

@@ -8,6 +8,7 @@ the strategy that declared it, and leads events and subscriptions from slot to s
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 from tidings.errors import SettingsError
 from tidings.model.subscription import Advertisement, Subscription
@@ -73,6 +74,7 @@ class Node:
         ports.membership = membership or Membership()
         self.slots: dict[str, Strategy] = {kind: getattr(ports, kind) for kind in KINDS}
         self._owners = _owners(self.slots)
+        self._timed = [s for s in self.slots.values() if type(s).next_deadline is not Strategy.next_deadline]
         for strategy in self.slots.values():
             strategy.bind(ports)
 
@@ -92,7 +94,7 @@ class Node:
 
     def next_deadline(self) -> float | None:
         earliest = self._disk.next_deadline()
-        for strategy in self.slots.values():
+        for strategy in self._timed:
             deadline = strategy.next_deadline()
             if deadline is not None and (earliest is None or deadline < earliest):
                 earliest = deadline
@@ -104,6 +106,10 @@ class Node:
         for strategy in self.slots.values():
             strategy.check()
 
+    def figures(self) -> dict[str, Any]:
+        """Counters for people."""
+        return {**self._ports.delivery.figures(), "strange messages": self.strange}
+
     def _receive(self, sender: str, message: Message, now: float) -> None:
         owner = self._owners.get(type(message))
         if owner is None:
@@ -113,7 +119,7 @@ class Node:
 
     def _on_timer(self, now: float) -> None:
         self._disk.on_timer(now)
-        for strategy in self.slots.values():
+        for strategy in self._timed:
             deadline = strategy.next_deadline()
             if deadline is not None and deadline <= now:
                 strategy.on_timer(now)
@@ -147,10 +153,11 @@ class Node:
 
     def _pass(self, envelope: Envelope, came_from: str | None, now: float) -> None:
         ports = self._ports
-        envelope = ports.recovery.observe(envelope, came_from, now)
-        ports.delivery.deliver(envelope, now)
-        at = ports.assignment.resolve(envelope.event)
-        ports.routing.forward(envelope, at, came_from, now)
+        passing = ports.recovery.observe(envelope, came_from, now)
+        if passing is not None:
+            ports.delivery.deliver(passing, now)
+            at = ports.assignment.resolve(passing.event)
+            ports.routing.forward(passing, at, came_from, now)
 
     def interested(self, subscription: Subscription, now: float) -> None:
         at = self._ports.assignment.assign(subscription)

@@ -219,34 +219,50 @@ def flat_network(hosts: int, rng: Random, degree: float = 4.0, wire_seconds: flo
     return Network(hosts, wires)
 
 
-def transit_stub(
-    hosts: int,
-    rng: Random,
-    *,
-    transit_share: float = 0.08,
-    stub_size: int = 8,
-    transit_seconds: float = 0.03,
-    gateway_seconds: float = 0.01,
-    stub_seconds: float = 0.003,
-) -> Network:
-    """A network in GT-ITM's transit-stub manner: a meshed core, and stub domains that hang on it.
+class TransitStub(msgspec.Struct, frozen=True, kw_only=True):
+    """The shape of a network in GT-ITM's transit-stub manner; latencies in seconds."""
 
-    Core wires are long, wires inside a stub are short; every stub reaches the core through one
-    gateway, and one stub in five has a second.
+    domain_hosts: int = 60  # hosts to one transit domain
+    transit_share: float = 0.04  # of all hosts that are transit nodes
+    stub_size: int = 8
+    between_domains: float = 0.05
+    inside_domain: float = 0.02
+    gateway: float = 0.01  # from a stub to its transit node
+    inside_stub: float = 0.003
+
+
+def transit_stub(hosts: int, rng: Random, shape: TransitStub | None = None) -> Network:
+    """Transit domains joined in a tree, each a small mesh, and stub domains that hang on them.
+
+    The wires between transit domains are long and those inside a stub short, so that a network of
+    more domains is a slower one; every stub reaches its transit node through one gateway.
     """
-    core = max(2, round(hosts * transit_share)) if hosts > 2 else hosts
+    shape = shape or TransitStub()
+    domains = max(1, round(hosts / shape.domain_hosts))
+    size = min(hosts, max(2, round(hosts * shape.transit_share / domains)))
     wires: list[tuple[int, int, float]] = []
-    mesh = random_graph(core, rng, degree=min(3.0, core - 1))
-    place = {name: number for number, name in enumerate(mesh.brokers)}
-    wires += [(place[a], place[b], transit_seconds * rng.uniform(0.5, 1.5)) for a, b in mesh.links]
-    stub_hosts = list(range(core, hosts))
-    for begin in range(0, len(stub_hosts), stub_size):
-        stub = stub_hosts[begin : begin + stub_size]
-        for number, host in enumerate(stub[1:], start=1):
-            wires.append((rng.choice(stub[:number]), host, stub_seconds * rng.uniform(0.5, 1.5)))
-        for gateway in rng.sample(stub, min(len(stub), 1 if rng.random() < 0.8 else 2)):
-            wires.append((rng.randrange(core), gateway, gateway_seconds * rng.uniform(0.5, 1.5)))
+    for domain in range(domains):
+        wires += _transit_domain(domain, size, rng, shape)
+    core = min(hosts, domains * size)
+    for begin in range(core, hosts, shape.stub_size):
+        stub = range(begin, min(hosts, begin + shape.stub_size))
+        wires.append((rng.randrange(core), begin, shape.gateway * rng.uniform(0.5, 1.5)))
+        wires += [
+            (rng.randrange(begin, host), host, shape.inside_stub * rng.uniform(0.5, 1.5)) for host in stub[1:]
+        ]
     return Network(hosts, tuple(wires))
+
+
+def _transit_domain(domain: int, size: int, rng: Random, shape: TransitStub) -> list[tuple[int, int, float]]:
+    """The wires of one transit domain, and its wire to an earlier one."""
+    first = domain * size
+    mesh = random_graph(size, rng, degree=min(3.0, size - 1))
+    place = {name: first + number for number, name in enumerate(mesh.brokers)}
+    wires = [(place[a], place[b], shape.inside_domain * rng.uniform(0.5, 1.5)) for a, b in mesh.links]
+    if domain:
+        there = rng.randrange(domain) * size + rng.randrange(size)
+        wires.append((there, first + rng.randrange(size), shape.between_domains * rng.uniform(0.5, 1.5)))
+    return wires
 
 
 NETWORKS: dict[str, Callable[[int, Random], Network]] = {

@@ -193,6 +193,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     settle: float = 5.0  # seconds between the first subscriptions and the first event
     burst: int = 1  # events at once
     publishers: int = 10
+    rename: bool = False  # True: a subscriber that returns takes a new name
+    leave: bool = False  # True: everybody unsubscribes at the end
 
 
 def mixed(content: Content, brokers: Sequence[str], rng: Random, plan: Plan) -> Workload:
@@ -219,12 +221,22 @@ def mixed(content: Content, brokers: Sequence[str], rng: Random, plan: Plan) -> 
             )
         )
     steps.sort(key=lambda step: step.at)
+    if plan.leave:
+        over = steps[-1].at + plan.settle
+        steps += [
+            UnsubscribeStep(at=over, client=c, name=_name(turns[c], plan)) for c in names if c in active
+        ]
     return Workload({**clients, **publishers}, tuple(steps))
 
 
 def _subscribe(content: Content, client: str, turn: int, at: float, rng: Random, plan: Plan) -> SubscribeStep:
     durable = rng.random() < plan.durable
-    return SubscribeStep(at=at, client=client, name=f"n{turn}", filter=content.filter(rng), durable=durable)
+    name = _name(turn, plan)
+    return SubscribeStep(at=at, client=client, name=name, filter=content.filter(rng), durable=durable)
+
+
+def _name(turn: int, plan: Plan) -> str:
+    return f"n{turn}" if plan.rename else "n"
 
 
 def _change(
@@ -232,7 +244,7 @@ def _change(
 ) -> Step:
     if client in active:
         active.remove(client)
-        return UnsubscribeStep(at=at, client=client, name=f"n{turns[client]}")
+        return UnsubscribeStep(at=at, client=client, name=_name(turns[client], plan))
     turns[client] += 1
     active.add(client)
     return _subscribe(content, client, turns[client], at, rng, plan)

@@ -108,8 +108,8 @@ class Study(msgspec.Struct, frozen=True, kw_only=True):
 def study_names() -> list[str]:
     """Every module of this package that defines a study, by its command-line name."""
     package = import_module("tidings.studies")
-    skipped = {"study", "draw"}
-    return sorted(m.name.replace("_", "-") for m in iter_modules(package.__path__) if m.name not in skipped)
+    names = [module.name for module in iter_modules(package.__path__)]
+    return sorted(n.replace("_", "-") for n in names if n not in ("study", "draw") and n[0] != "_")
 
 
 def find_study(name: str) -> Study:

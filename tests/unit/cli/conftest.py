@@ -32,7 +32,7 @@ def tidings(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch)
     def run(*words: str, stdin: str = "") -> Ran:
         _output.console.cache_clear()  # consoles hold the streams of their time
         _output.errors.cache_clear()
-        monkeypatch.setattr("sys.stdin", io.StringIO(stdin))
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
         code = main(words)
         captured = capsys.readouterr()
         return Ran(code, captured.out, captured.err)

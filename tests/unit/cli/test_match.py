@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tidings.cli import match
 
 Run = Callable[..., Any]
 QUOTES = [
@@ -78,8 +83,39 @@ class TestWhere:
         assert tidings("match", "-w", "age = '7'", stdin='{"age": 7}\n').code == 1
         assert tidings("match", "-d", "sql", "-w", "a", stdin="").code == 2
 
+    def test_text_that_is_no_unicode_is_no_reason_to_fail(self, tidings: Run) -> None:
+        ran = tidings("match", "-w", "a = 1", "--json", stdin='{"a": 1, "id": "\\ud800"}\n{"a": 1}\n')
+        assert ran.rows[-1] == {"event": "1", "subscriptions": ["a = 1"]}
+        assert ran.code in (0, 2)
+
+    def test_a_line_is_answered_before_the_next_one_comes(self) -> None:
+        """As behind `tail -f`: the answer must not wait for a buffer to fill."""
+        command = [sys.executable, "-m", "tidings", "match", "-w", "a = 1"]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+        with subprocess.Popen(
+            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as process:
+            assert process.stdin
+            assert process.stdout
+            for line in (b'{"a": 1, "n": 1}\n', b'{"a": 1, "n": 2}\n'):
+                process.stdin.write(line)
+                process.stdin.flush()
+                assert process.stdout.readline() == line
+
 
 class TestSubscriptions:
+    @pytest.mark.parametrize("compiled", [False, True], ids=["plain", "columns"])
+    def test_many_subscriptions(
+        self, compiled: bool, tidings: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("TIDINGS_KERNELS", "numpy")  # the same answers, nothing to compile
+        monkeypatch.setattr(match, "COMPILE_FROM", 100 if compiled else 1000)
+        many = written(
+            tmp_path / "many.jsonl", [{"id": n, "filter": f"a = {n} OR b > {n}"} for n in range(500)]
+        )
+        ran = tidings("match", "-s", many, "--json", stdin='{"a": 3, "b": 2}\n{"a": 499, "b": 1}\n')
+        assert [row["subscriptions"] for row in ran.rows] == [[0, 1, 3], [0, 499]]
+
     def test_the_contract(self, tidings: Run, quotes: str, subscriptions: str) -> None:
         ran = tidings("match", "--subscriptions", subscriptions, "--events", quotes, "--json")
         assert ran.code == 0

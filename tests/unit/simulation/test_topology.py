@@ -83,8 +83,17 @@ def test_latencies_are_those_of_shortest_paths(name: str) -> None:
     assert set(link_latencies(overlay, network, places)) == set(overlay.links)
 
 
-def test_core_wires_are_longer_than_stub_wires_in_a_transit_stub_network() -> None:
-    network = NETWORKS["transit-stub"](100, Random(1))
-    core = [seconds for a, b, seconds in network.wires if a < 8 and b < 8]
-    stub = [seconds for a, b, seconds in network.wires if a >= 8 and b >= 8]
-    assert min(core) > max(stub)
+def test_wires_between_transit_domains_are_longer_than_those_inside_a_stub() -> None:
+    network = NETWORKS["transit-stub"](100, Random(1))  # two domains of two transit nodes each
+    between = [seconds for a, b, seconds in network.wires if a < 2 <= b < 4]
+    stub = [seconds for a, b, seconds in network.wires if a >= 4]
+    assert between
+    assert min(between) > max(stub)
+
+
+def test_a_larger_transit_stub_network_is_a_slower_one() -> None:
+    def mean(hosts: int) -> float:
+        far = NETWORKS["transit-stub"](hosts, Random(3)).latencies_from(hosts - 1)
+        return sum(far) / len(far)
+
+    assert mean(60) < mean(250) < mean(1000)

@@ -18,13 +18,11 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from tidings.history.facts import Loss
-from tidings.history.owed import Claim
+from tidings.history.owed import Claim, Unsettled
 from tidings.history.properties.property import Property
 from tidings.history.relations import Table, Violation
 from tidings.history.story import event_name, on_behalf, seconds, span, violation
 from tidings.history.tables import Bounds, Tables
-from tidings.history.told import Told
 
 
 def is_due(claim: Claim, t_sub: float, t_diff: float, until: float) -> bool:
@@ -32,9 +30,12 @@ def is_due(claim: Claim, t_sub: float, t_diff: float, until: float) -> bool:
     [t + T_diff, t + lifetime]. (T_sub must leave time for handing over what was available.)"""
     stable, diffused = claim.start + t_sub, claim.published + t_diff
     last = min(claim.end, claim.ends, until)
-    if stable <= claim.published and claim.start < claim.published and diffused <= last:
+    if claim.published >= claim.end:
+        return False
+    if claim.start < claim.published and stable <= claim.published and diffused <= last:
         return True
-    return max(diffused, stable) <= min(claim.published + claim.lifetime, last)
+    stored = claim.lifetime > 0
+    return stored and max(diffused, stable) <= min(claim.published + claim.lifetime, last)
 
 
 def is_owed(claim: Claim, t_sub: float, t_diff: float, until: float) -> bool:
@@ -53,22 +54,15 @@ Rule = Callable[[Claim, float, float, float], bool]
 
 
 def unpaid(
-    claims: Sequence[Claim],
-    told: Sequence[Told],
-    losses: Sequence[Loss],
-    *,
-    rule: Rule,
-    anywhere: bool,
-    bounds: Bounds,
-    until: float,
+    open_claims: Unsettled, *, rule: Rule, anywhere: bool, bounds: Bounds, until: float
 ) -> Iterator[Violation]:
-    """The claims of one hearer on one event: paid, excused, not owed, or a violation.
+    """The claims of one hearer on one event that nothing settled: not owed, or a violation.
 
     P3 asks for a notification anywhere in the history, completeness for one in an interval."""
-    if losses or (told and anywhere) or any(each.counts for each in told):
+    if anywhere and open_claims.told_anyway:
         return
-    for claim in sorted(claims, key=lambda each: each.start):
-        t_sub, t_diff = bounds.of(claim.run)
+    t_sub, t_diff = bounds.of(open_claims.run)
+    for claim in open_claims.claims:
         if rule(claim, t_sub, t_diff, until):
             yield violation(
                 claim,
@@ -102,12 +96,7 @@ def _unpaid(tables: Tables, rule: Rule, *, anywhere: bool) -> Sequence[Table]:
         bounds=tables.bounds,
         until=math.inf if until is None else until,
     )
-    key = tables.hearer
-    return (
-        tables.engine.group(
-            judge, (tables.claims, key), (tables.told, key), (tables.losses, key), output=Violation
-        ),
-    )
+    return (tables.engine.each(judge, tables.unsettled, output=Violation),)
 
 
 def _not_live(tables: Tables) -> Sequence[Table]:

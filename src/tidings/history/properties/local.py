@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 from tidings.history.acceptance import accepts_event
 from tidings.history.facts import Operation
-from tidings.history.intervals import Interval, pair_up
+from tidings.history.intervals import Interval, Pair, pair_up
 from tidings.history.properties.property import Property
 from tidings.history.properties.safety import told_sentence
 from tidings.history.relations import Table, Violation
-from tidings.history.schema import SUB, UNKNOWN
+from tidings.history.schema import UNKNOWN
 from tidings.history.story import on_behalf, seconds, span, violation
 from tidings.history.tables import PROCESS, Tables
 from tidings.history.told import Told
@@ -18,7 +19,7 @@ from tidings.history.told import Told
 
 def ends_of_nothing(of_one_process: Sequence[Operation]) -> Iterator[Violation]:
     """LP1: an unsubscription has an earlier subscription that nothing else ended (E-B2)."""
-    for pair in pair_up(of_one_process):
+    for pair in pair_up(of_one_process, resuming=False):
         if pair.sub is None and pair.end is not None and pair.end.outcome != UNKNOWN:
             usub = pair.end
             who = on_behalf(usub.process, usub.subscription)
@@ -28,44 +29,37 @@ def ends_of_nothing(of_one_process: Sequence[Operation]) -> Iterator[Violation]:
 
 def never_ended(of_one_process: Sequence[Operation]) -> Iterator[Violation]:
     """LP2: a subscription is followed by its unsubscription."""
-    for pair in pair_up(of_one_process):
+    for pair in pair_up(of_one_process, resuming=False):
         sub = pair.sub
-        if sub is None or pair.doubtful_end is not None:
-            continue
-        who = on_behalf(sub.process, sub.subscription)
-        if pair.end is None:
+        if sub is not None and pair.end is None and pair.doubtful_end is None:
+            who = on_behalf(sub.process, sub.subscription)
             yield violation(
                 sub, sub.time, f"At {seconds(sub.time)} {who} subscribed, and never unsubscribed."
             )
-        elif pair.end.op == SUB:
-            story = (
-                f"At {seconds(sub.time)} {who} subscribed, and did so again at "
-                f"{seconds(pair.end.time)} without unsubscribing."
-            )
-            yield violation(sub, sub.time, story)
 
 
 def overlapping(of_one_process: Sequence[Operation]) -> Iterator[Violation]:
     """LP3: no subscription begins inside the interval of another, or of its own."""
     began = sorted(
-        ((pair.sub, pair) for pair in pair_up(of_one_process) if pair.sub is not None),
-        key=lambda item: (item[0].time, item[0].subscription),
+        ((pair.sub, _end(pair)) for pair in pair_up(of_one_process, resuming=False) if pair.sub is not None),
+        key=lambda item: (item[0].time, item[0].subscription, item[1]),
     )
-    open_until, holder = float("-inf"), None
-    for sub, pair in began:
-        end = float("inf") if pair.end is None else pair.end.time
-        end = end if pair.doubtful_end is None else pair.doubtful_end
-        if holder is not None and sub.time < open_until and sub.time < end:
+    holder, open_until = None, -math.inf
+    for sub, end in began:
+        if holder is not None and sub.time < min(open_until, end):
             story = (
                 f"At {seconds(sub.time)} {on_behalf(sub.process, sub.subscription)} subscribed, while "
                 f"its subscription {holder.subscription} was on {span(holder.time, open_until)}."
             )
             yield violation(sub, sub.time, story, other=holder.subscription)
-        if pair.end is not None and pair.end.op == SUB:
-            story = f"At {seconds(pair.end.time)} {sub.process} subscribed {sub.subscription}, which was on."
-            yield violation(pair.end, pair.end.time, story, other=sub.subscription)
         if end > open_until:
-            open_until, holder = end, sub
+            holder, open_until = sub, end
+
+
+def _end(pair: Pair) -> float:
+    if pair.doubtful_end is not None:
+        return pair.doubtful_end
+    return math.inf if pair.end is None else pair.end.time
 
 
 def suspicious(told: Told) -> Iterator[Told]:

@@ -12,8 +12,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from operator import attrgetter
 
-from tidings.history.facts import Loss
-from tidings.history.owed import Claim
+from tidings.history.owed import Claim, Unsettled
 from tidings.history.properties.property import Property
 from tidings.history.relations import Columns, Table, Violation
 from tidings.history.story import event_name, on_behalf, seconds, violation
@@ -54,19 +53,19 @@ def _late(each: Told, newer: Told) -> Violation:
     return violation(each, each.time, story, overtaken_by=newer.event, told_before=newer.time)
 
 
-def left_out(claims: Sequence[Claim], told: Sequence[Told], losses: Sequence[Loss]) -> Iterator[Violation]:
-    """The claims of one hearer on one source: as long as the subscription stood, whatever was
-    published between two events that were told is told too (and was not lost for a reason)."""
-    paid = {each.event for each in losses} | {each.event for each in told if each.counts}
+def left_out(open_claims: Sequence[Unsettled], told: Sequence[Told]) -> Iterator[Violation]:
+    """What one hearer was not told of one source: as long as the subscription stood, whatever was
+    published between two events that were told is told too (or lost for a reason)."""
     heard: dict[float, list[_Heard]] = {}
     for each in told:
         if each.counts and each.since is not None and each.order > (each.since, math.inf):
             heard.setdefault(each.since, []).append((each.order, each.time, each.event))
     for own in heard.values():
         own.sort()
-    for claim in sorted(claims, key=attrgetter("start", "published", "sequence", "event")):
-        if claim.event not in paid and claim.since < claim.published < claim.end:
-            yield from _between(claim, heard.get(claim.since, []))
+    for case in open_claims:
+        for claim in case.claims:
+            if claim.since < claim.published < claim.end:
+                yield from _between(claim, heard.get(claim.since, []))
 
 
 def _between(claim: Claim, heard: list[_Heard]) -> Iterator[Violation]:
@@ -91,11 +90,8 @@ def _overtaken(tables: Tables) -> Sequence[Table]:
 
 def _left_out(tables: Tables) -> Sequence[Table]:
     key: Columns = ("run", tables.settings.hearer, "source")
-    return (
-        tables.engine.group(
-            left_out, (tables.claims, key), (tables.told, key), (tables.losses, key), output=Violation
-        ),
-    )
+    streams = (tables.unsettled, key), (tables.told, key)
+    return (tables.engine.group(left_out, *streams, output=Violation),)
 
 
 FIFO = Property(

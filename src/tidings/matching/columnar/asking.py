@@ -1,39 +1,104 @@
 """Asking Python what compiled parts cannot say: patterns, and residual expressions.
 
 Only candidates get here: every part of their row holds already. Each different question is
-asked once an event, however many rows wait for its answer.
+compiled once, and asked once an event, however many rows wait for its answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
-from tidings.matching.columnar.rows import Check
+import numpy as np
+from numpy.typing import NDArray
+
+from tidings.language.evaluate import residual_test
+from tidings.model.constraint import Constraint
 from tidings.model.event import Event
-from tidings.model.filter import TIDINGS, Conjunction, Filter
+from tidings.model.expression import Expression
+from tidings.model.filter import TIDINGS
+
+MOST_REMEMBERED = 4096  # answers of one pattern
+FIRST = np.ones(1, bool)
 
 
-def passes(check: Check, event: Event) -> bool:
-    """Do the constraints and the residuals of a check hold?"""
-    view = event.view
-    if not all(c.accepts(view.get(c.attribute)) for c in check.constraints):
-        return False
-    return not check.residuals or _residuals_hold(check, event)
+class Check(NamedTuple):
+    """What parts cannot say: asked of Python, on candidates only."""
+
+    constraints: tuple[Constraint, ...]
+    residuals: tuple[Expression, ...] = ()
+    dialect: str = TIDINGS
 
 
-def _residuals_hold(check: Check, event: Event) -> bool:
-    if check.dialect == TIDINGS:
-        from tidings.language import evaluate
+class Checks:
+    """Checks by number, each kept once and compiled when first asked."""
 
-        return all(evaluate(residual, event.view) is True for residual in check.residuals)
-    from tidings.language import accepts
+    def __init__(self, known: Iterable[Check] = ()) -> None:
+        self.all: list[Check] = []
+        self._numbers: dict[Check, int] = {}
+        self._tests: dict[int, Callable[[Event], bool]] = {}
+        for check in known:
+            self.number(check)
 
-    whole = Filter("", (Conjunction((), check.residuals),), check.dialect)
-    return bool(accepts(whole, event))
+    def number(self, check: Check | None) -> int:
+        """The check's number; -1 for none."""
+        if check is None:
+            return -1
+        found = self._numbers.get(check)
+        if found is None:
+            found = self._numbers[check] = len(self.all)
+            self.all.append(check)
+        return found
+
+    def passes(self, number: int, event: Event) -> bool:
+        test = self._tests.get(number)
+        if test is None:
+            test = self._tests[number] = compiled_check(self.all[number])
+        return test(event)
 
 
-def accepted(asked: Iterable[tuple[int, int, int]], checks: dict[int, list[Check]], event: Event) -> list[int]:
+def compiled_check(check: Check) -> Callable[[Event], bool]:
+    """Do the constraints and the residuals of the check hold for an event?"""
+    if len(check.constraints) == 1 and not check.residuals:
+        return _remembered(check.constraints[0])
+    constraints = [(c.attribute, c.accepts) for c in check.constraints]
+    residuals = [residual_test(residual, check.dialect) for residual in check.residuals]
+
+    def test(event: Event) -> bool:
+        value_of = event.view.get
+        return all(accepts(value_of(name)) for name, accepts in constraints) and all(
+            holds(event) for holds in residuals
+        )
+
+    return test
+
+
+def _remembered(constraint: Constraint) -> Callable[[Event], bool]:
+    """The test of a lone constraint: a pattern costs more than remembering its answer for a value."""
+    answers: dict[Any, bool] = {}
+    attribute, accepts = constraint.attribute, constraint.accepts
+
+    def test(event: Event) -> bool:
+        value = event.view.get(attribute)
+        answer = answers.get(value) if type(value) is str else accepts(value)
+        if answer is None:
+            if len(answers) >= MOST_REMEMBERED:
+                answers.clear()
+            answer = answers[value] = accepts(value)
+        return answer
+
+    return test
+
+
+def merged(found: NDArray[np.int32], more: list[int]) -> NDArray[np.int32]:
+    """Sorted handles and some others, sorted, each once."""
+    both = np.concatenate((found, np.array(more, np.int32)))
+    both.sort()
+    again = both[1:] == both[:-1]
+    return both[np.concatenate((FIRST, ~again))] if again.any() else both
+
+
+def accepted(asked: Iterable[tuple[int, int, int]], checks: dict[int, Checks], event: Event) -> list[int]:
     """Of (handle, number of its check, tier), the handles whose check passes."""
     answers: dict[tuple[int, int], bool] = {}
     found: list[int] = []
@@ -41,10 +106,7 @@ def accepted(asked: Iterable[tuple[int, int, int]], checks: dict[int, list[Check
         key = (tier, number)
         answer = answers.get(key)
         if answer is None:
-            answer = answers[key] = passes(checks[tier][number], event)
+            answer = answers[key] = checks[tier].passes(number, event)
         if answer:
             found.append(handle)
     return found
-
-
-__all__ = ["Any", "accepted", "passes"]

@@ -59,6 +59,11 @@ class Delta:
     def __len__(self) -> int:
         return len(self.homes)
 
+    @property
+    def shape(self) -> tuple[int, int, bool, bool]:
+        """Changes when a walk must look at its addresses again."""
+        return self.version, self.rows.version, self.many, len(self.rows) > 0
+
     def add(self, rows: list[Row], handle: int, text: NDArray[np.uint8]) -> None:
         first = len(self.rows)
         for row in rows:
@@ -132,7 +137,15 @@ class Delta:
         """The arrays that those addresses point into."""
         rows, grid = self.rows, self.grid
         return [
-            rows.starts, rows.parts, rows.points, rows.rests, rows.owners, rows.checks, grid, self.blocks, self.heap
+            rows.starts,
+            rows.parts,
+            rows.points,
+            rows.rests,
+            rows.owners,
+            rows.checks,
+            grid,
+            self.blocks,
+            self.heap,
         ]
 
     @property

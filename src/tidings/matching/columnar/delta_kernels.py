@@ -1,3 +1,5 @@
+# mypy: ignore-errors
+# (types of kernels are inferred by Numba when it compiles them)
 """Kernels of the delta. Imported only with Numba."""
 
 from __future__ import annotations
@@ -7,7 +9,7 @@ from numba import carray
 
 from tidings.matching.columnar.delta import DELTA_PRICE, MOST_CELLS_A_ROW
 from tidings.matching.columnar.grid_kernels import choose, compiled, file_row
-from tidings.matching.columnar.kernels import ANY, _pointer, doubles, ints, longs, records, shorts, small
+from tidings.matching.columnar.kernels_base import ANY, _pointer, doubles, ints, longs, records, shorts, small
 
 
 @compiled
@@ -16,7 +18,13 @@ def insert(u, row):
     starts, parts, points, rests = ints(u[0]), records(u[1]), doubles(u[2]), ints(u[3])
     text, edges_at, edges = small(u[4]), ints(u[5]), doubles(u[6])
     shares_at, shares, access = ints(u[7]), doubles(u[8]), ints(u[9])
-    lut_at, lut, first_at, first, may_alone = ints(u[10]), shorts(u[11]), ints(u[12]), ints(u[13]), small(u[14])
+    lut_at, lut, first_at, first, may_alone = (
+        ints(u[10]),
+        shorts(u[11]),
+        ints(u[12]),
+        ints(u[13]),
+        small(u[14]),
+    )
     count = u[21]
     sizes = carray(_pointer(u[15]), (count,), np.int64)
     pairs = carray(_pointer(u[16]), (count, count), np.int64)

@@ -14,11 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tidings.matching.columnar.rows import OUTSIDE, PART, Check, Checks, FrozenRows, Rows
+from tidings.matching.columnar.asking import Checks
+from tidings.matching.columnar.rows import OUTSIDE, PART, FrozenRows, Rows
 from tidings.matching.columnar.strings import ID_MAX, ID_MIN, SortedTexts, Strings, encoded
 
-ROWS_IN_STEP = 2048
-TEXTS_IN_STEP = 1024
+ROWS_IN_STEP = 512
+TEXTS_IN_STEP = 512
+RUN = 1 << 15  # numbers that a plain array operation takes at once
 Ints = NDArray[np.int64]
 
 
@@ -32,14 +34,14 @@ class Source:
     rests: NDArray[np.int32]
     owners: NDArray[np.int32]
     checks: NDArray[np.int32]  # lasting checks; empty: none
-    all_checks: list[Check]
+    asked: Checks
 
 
 @dataclass
 class Frozen:
     rows: FrozenRows
     strings: dict[int, Strings]
-    checks: list[Check]
+    checks: Checks
 
 
 def source_of(rows: Rows) -> Source:
@@ -48,7 +50,7 @@ def source_of(rows: Rows) -> Source:
     has_checks = bool(rows.table.all)
     return Source(
         rows.starts[: count + 1], rows.parts, rows.points, rows.rests, rows.owners[:count],
-        rows.lasting[: count if has_checks else 0], rows.table.all,
+        rows.lasting[: count if has_checks else 0], rows.table,
     )  # fmt: skip
 
 
@@ -56,7 +58,7 @@ def ranges(starts: NDArray[Any], lengths: NDArray[Any]) -> Ints:
     """All indexes of runs, one after another."""
     total = int(lengths.sum())
     ends = np.cumsum(lengths)
-    return np.arange(total) + np.repeat(starts - (ends - lengths), lengths)
+    return np.asarray(np.arange(total) + np.repeat(starts - (ends - lengths), lengths))
 
 
 def pieces(rows: Ints) -> Iterator[Ints]:
@@ -75,34 +77,39 @@ class _Ranks:
 
 
 def freeze(sources: list[Source], strings: dict[int, Strings]) -> Generator[None, None, Frozen]:
-    """The rows of the next table, sorted by owner."""
+    """The rows of the next table, sorted by owner.
+
+    Everything is as of now: what is removed or added between the steps is the journal's matter.
+    """
+    strings = dict(strings)
+    extras = {slot: len(held.extras) for slot, held in strings.items()}
+    for source in sources:
+        source.owners = source.owners.copy()
     live = [np.nonzero(s.owners >= 0)[0] for s in sources]
     yield
-    ranks = _room_for(strings)
+    ranks = _room_for(strings, extras)
+    points = 0
     for source, rows in zip(sources, live, strict=True):
         for some in pieces(rows):
-            _mark(source, some, ranks, strings)
+            points += _mark(source, some, ranks, strings)
             yield
-    fresh = yield from _merge_texts(strings, ranks)
+    fresh = yield from _merge_texts(strings, extras, ranks)
     checks = Checks()
-    made, places = _layout(sources, live)
-    yield
+    made, places = yield from _layout(sources, live, points)
     for number, (source, rows) in enumerate(zip(sources, live, strict=True)):
         for at in range(0, len(rows), ROWS_IN_STEP):
             _take(source, rows[at : at + ROWS_IN_STEP], places[number][at : at + ROWS_IN_STEP], made, ranks)
             yield
         yield from _take_checks(source, rows, places[number], made, checks)
-    used = made.points_used
-    made.points, made.rests = made.points[:used].copy(), made.rests[:used].copy()
-    return Frozen(made, fresh, checks.all)
+    return Frozen(made, fresh, checks)
 
 
-def _room_for(strings: dict[int, Strings]) -> _Ranks:
+def _room_for(strings: dict[int, Strings], extras: dict[int, int]) -> _Ranks:
     slots = max(strings, default=0) + 2
     base_at, extra_at = np.zeros(slots + 1, np.int64), np.zeros(slots + 1, np.int64)
     for slot, held in strings.items():
         base_at[slot + 1] = len(held.texts) + 1
-        extra_at[slot + 1] = len(held.extras)
+        extra_at[slot + 1] = extras[slot]
     base_at, extra_at = np.cumsum(base_at), np.cumsum(extra_at)
     return _Ranks(
         base_at, extra_at, np.zeros(int(base_at[-1]) + 1, np.int64), np.zeros(int(extra_at[-1]) + 1, np.int64)
@@ -114,9 +121,7 @@ def _parts_of(source: Source, rows: Ints) -> Ints:
     return ranges(starts, source.starts[rows + 1] - starts)
 
 
-def _named(
-    slots: Ints, place: NDArray[np.float64], rest: NDArray[np.int32], *, upper: bool
-) -> tuple[Ints, Ints, Ints]:
+def _named(place: NDArray[np.float64], rest: NDArray[np.int32], *, upper: bool) -> tuple[Ints, Ints, Ints]:
     """Which text a bound names: (text number or -1, extra id or 0, step above or below it)."""
     rest = rest.astype(np.int64)
     whole = np.where(np.isfinite(place), place, 0).astype(np.int64)
@@ -133,22 +138,22 @@ def _named(
     return np.where(number > 0, -1, text), number, np.where(number > 0, step, odd)
 
 
-def _string_parts(source: Source, index: Ints, strings: dict[int, Strings]) -> tuple[Any, Ints]:
-    parts = source.parts[index]
+def _string_parts(parts: Any, strings: dict[int, Strings]) -> Any:
     is_string = np.zeros(int(max(strings, default=0)) + 2, bool)
     is_string[list(strings)] = True
     slots = np.minimum(parts["slot"].astype(np.int64), len(is_string) - 1)
-    chosen = np.nonzero(is_string[slots])[0]
-    return parts[chosen], chosen
+    return parts[is_string[slots]]
 
 
-def _mark(source: Source, rows: Ints, ranks: _Ranks, strings: dict[int, Strings]) -> None:
-    """Note which texts are still named."""
-    parts, _ = _string_parts(source, _parts_of(source, rows), strings)
+def _mark(source: Source, rows: Ints, ranks: _Ranks, strings: dict[int, Strings]) -> int:
+    """Note which texts are still named; how many points the rows have."""
+    parts = source.parts[_parts_of(source, rows)]
+    points = int((parts["count"] & ~np.uint16(OUTSIDE)).sum(dtype=np.int64))
+    parts = _string_parts(parts, strings)
     slots = parts["slot"].astype(np.int64)
     for place, rest, upper in ((parts["lo"], parts["lo_rest"], False), (parts["hi"], parts["hi_rest"], True)):
         bounded = np.isfinite(place)
-        _mark_named(ranks, slots[bounded], *_named(slots[bounded], place[bounded], rest[bounded], upper=upper)[:2])
+        _mark_named(ranks, slots[bounded], *_named(place[bounded], rest[bounded], upper=upper)[:2])
     many = parts["count"] > 0
     counts = (parts["count"][many] & ~np.uint16(OUTSIDE)).astype(np.int64)
     index = ranges(parts["at"][many].astype(np.int64), counts)
@@ -156,6 +161,7 @@ def _mark(source: Source, rows: Ints, ranks: _Ranks, strings: dict[int, Strings]
     numbers = source.rests[index].astype(np.int64)
     texts = np.where(numbers > 0, -1, source.points[index].astype(np.int64) >> 1)
     _mark_named(ranks, owners, texts, numbers)
+    return points
 
 
 def _mark_named(ranks: _Ranks, slots: Ints, texts: Ints, numbers: Ints) -> None:
@@ -165,7 +171,9 @@ def _mark_named(ranks: _Ranks, slots: Ints, texts: Ints, numbers: Ints) -> None:
     ranks.extra[ranks.extra_at[slots[extra]] + numbers[extra]] = 1
 
 
-def _merge_texts(strings: dict[int, Strings], ranks: _Ranks) -> Generator[None, None, dict[int, Strings]]:
+def _merge_texts(
+    strings: dict[int, Strings], known: dict[int, int], ranks: _Ranks
+) -> Generator[None, None, dict[int, Strings]]:
     """New dictionaries of the texts that were marked; marks become ranks."""
     fresh = {}
     for slot, held in strings.items():
@@ -173,7 +181,7 @@ def _merge_texts(strings: dict[int, Strings], ranks: _Ranks) -> Generator[None, 
         texts: list[bytes] = []
         extras = sorted(
             (encoded(text), number)
-            for number, text in enumerate(held.extras)
+            for number, text in enumerate(held.extras[: known[slot]])
             if number and ranks.extra[extra_at + number]
         )
         yield
@@ -197,25 +205,51 @@ def _merge_texts(strings: dict[int, Strings], ranks: _Ranks) -> Generator[None, 
     return fresh
 
 
-def _layout(sources: list[Source], live: list[Ints]) -> tuple[FrozenRows, list[Ints]]:
+def _layout(
+    sources: list[Source], live: list[Ints], points: int
+) -> Generator[None, None, tuple[FrozenRows, list[Ints]]]:
     """Room for the rows, and the new number of each row taken."""
-    owners = np.concatenate([s.owners[rows] for s, rows in zip(sources, live, strict=True)])
-    lengths = np.concatenate(
-        [s.starts[rows + 1] - s.starts[rows] for s, rows in zip(sources, live, strict=True)]
-    )
-    order = np.argsort(owners, kind="stable")
-    starts = np.zeros(len(order) + 1, np.int32)
-    np.cumsum(lengths[order], out=starts[1:])
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
-    points = sum(len(s.points) for s in sources)
+    places = yield from _places([s.owners[rows] for s, rows in zip(sources, live, strict=True)])
+    count = sum(len(rows) for rows in live)
+    starts, owners = np.zeros(count + 1, np.int32), np.empty(count, np.int32)
+    for source, rows, place in zip(sources, live, places, strict=True):
+        for at in range(0, len(rows), RUN):
+            some, where = rows[at : at + RUN], place[at : at + RUN]
+            starts[where + 1] = source.starts[some + 1] - source.starts[some]
+            owners[where] = source.owners[some]
+            yield
+    np.cumsum(starts, out=starts)
+    yield
     has_checks = any(len(s.checks) for s in sources)
     made = FrozenRows(
-        starts, np.empty(int(starts[-1]), PART), np.empty(points), np.zeros(points, np.int32),
-        owners[order].astype(np.int32), np.full(len(order) if has_checks else 0, -1, np.int32),
+        starts, np.empty(int(starts[-1]), PART), np.empty(points), np.empty(points, np.int32),
+        owners, np.full(count if has_checks else 0, -1, np.int32),
     )  # fmt: skip
-    cuts = np.cumsum([len(rows) for rows in live])[:-1]
-    return made, [np.asarray(part) for part in np.split(place, cuts)]
+    return made, places
+
+
+def _places(owners: list[NDArray[np.int32]]) -> Generator[None, None, list[Ints]]:
+    """Where each row goes when all are sorted by owner; rows of one owner stay in one source."""
+    orders, ordered = [], []
+    for some in owners:
+        is_sorted = len(some) < 2 or bool((some[1:] >= some[:-1]).all())
+        yield
+        orders.append(np.arange(len(some)) if is_sorted else np.argsort(some, kind="stable"))
+        ordered.append(some if is_sorted else some[orders[-1]])
+        yield
+    places = []
+    for number, (order, some) in enumerate(zip(orders, ordered, strict=True)):
+        place = np.empty(len(some), np.int64)
+        for at in range(0, len(some), RUN):
+            part = some[at : at + RUN]
+            rank = np.arange(at, at + len(part))
+            for other, theirs in enumerate(ordered):
+                if other != number and len(theirs):
+                    rank += np.searchsorted(theirs, part)
+            place[order[at : at + RUN]] = rank
+            yield
+        places.append(place)
+    return places
 
 
 def _take(source: Source, rows: Ints, places: Ints, made: FrozenRows, ranks: _Ranks) -> None:
@@ -226,9 +260,10 @@ def _take(source: Source, rows: Ints, places: Ints, made: FrozenRows, ranks: _Ra
     for bound, rest, upper in (("lo", "lo_rest", False), ("hi", "hi_rest", True)):
         chosen = np.nonzero(is_string & np.isfinite(parts[bound]))[0]
         where = slots[chosen]
-        texts, numbers, steps = _named(where, parts[bound][chosen], parts[rest][chosen], upper=upper)
-        parts[bound][chosen] = _placed(ranks, where, texts, numbers, steps)
-        parts[rest][chosen] = 0
+        texts, numbers, steps = _named(parts[bound][chosen], parts[rest][chosen], upper=upper)
+        ranked = _placed(ranks, where, texts, numbers, steps)
+        parts[bound][chosen] = ranked
+        parts[rest][chosen] = np.where(np.mod(ranked, 2) == 1, ID_MAX, 0) if upper else 0
     _take_points(source, parts, slots, is_string, made, ranks)
     lengths = source.starts[rows + 1] - source.starts[rows]
     made.parts[ranges(made.starts[places].astype(np.int64), lengths)] = parts
@@ -254,7 +289,9 @@ def _take_points(
     chosen = np.nonzero(np.repeat(is_string[many], counts))[0]
     numbers = rests[chosen].astype(np.int64)
     texts = np.where(numbers > 0, -1, values[chosen].astype(np.int64) >> 1)
-    values[chosen] = _placed(ranks, np.repeat(slots[many], counts)[chosen], texts, numbers, np.zeros_like(numbers))
+    values[chosen] = _placed(
+        ranks, np.repeat(slots[many], counts)[chosen], texts, numbers, np.zeros_like(numbers)
+    )
     rests[chosen] = 0
     owners = np.repeat(np.arange(len(many)), counts)
     order = np.lexsort((rests, values, owners))
@@ -277,9 +314,9 @@ def _take_checks(
         return
     numbers = source.checks[rows]
     used = np.unique(numbers[numbers >= 0])
-    fresh = np.full(len(source.all_checks) + 1, -1, np.int32)
+    fresh = np.full(len(source.asked.all) + 1, -1, np.int32)
     for at in range(0, len(used), TEXTS_IN_STEP):
         for number in used[at : at + TEXTS_IN_STEP].tolist():
-            fresh[number] = checks.number(source.all_checks[number])
+            fresh[number] = checks.number(source.asked.all[number])
         yield
     made.checks[places] = fresh[numbers]

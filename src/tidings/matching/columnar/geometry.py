@@ -25,7 +25,8 @@ from tidings.matching.columnar.rows import OUTSIDE, FrozenRows
 
 MOST_EDGES = 2046
 MOST_ACCESS_SLOTS = 56
-PARTS_SAMPLED = 200_000
+PARTS_SAMPLED = 65_536
+PARTS_IN_STEP = 8192
 ASSUMED_PRESENCE = 0.5  # of an attribute, before any event was seen
 WANTED_COVER = 4.0  # cells that an average constraint of a slot covers
 
@@ -71,25 +72,26 @@ def thresholds(parts: Any, points: Floats, strings: NDArray[np.uint8]) -> tuple[
         value, place = parts[bound][chosen], parts["slot"][chosen]
         text = strings[place] > 0
         slots.append(place)
-        found.append(np.where(text, _text_edge(value, upper), _number_edge(value, parts[rest][chosen], upper)))
+        found.append(_edges_of(value, parts[rest][chosen], text, upper))
     many = counts > 0
     index = ranges(parts["at"][many].astype(np.int64), counts[many])
     place, value = np.repeat(parts["slot"][many], counts[many]), points[index]
     text = strings[place] > 0
     for upper in (False, True):
         slots.append(place)
-        found.append(np.where(text, _text_edge(value, upper), _number_edge(value, np.zeros(len(value)), upper)))
+        found.append(_edges_of(value, np.zeros(len(value)), text, upper))
     return np.concatenate(slots), np.concatenate(found)
 
 
-def _text_edge(place: Floats, upper: bool) -> Floats:
-    odd = np.mod(place, 2)
-    return np.asarray(place + np.where(odd == 1, 1.0, 2.0 if upper else 0.0))
-
-
-def _number_edge(value: Floats, rest: NDArray[Any], upper: bool) -> Floats:
-    further = rest >= 0 if upper else rest > 0
-    return np.asarray(np.where(further, np.nextafter(value, np.inf), value))
+def _edges_of(value: Floats, rest: NDArray[Any], text: NDArray[Any], upper: bool) -> Floats:
+    """Where bounds begin to hold or (`upper`) cease to."""
+    result = value.copy()
+    odd = np.mod(value[text], 2) == 1
+    result[text] += np.where(odd, 1.0, 2.0 if upper else 0.0)
+    further = ~text & (rest >= 0 if upper else rest > 0)
+    with np.errstate(over="ignore"):  # the next double after the greatest is infinity, as it should be
+        result[further] = np.nextafter(value[further], np.inf)
+    return result
 
 
 def chosen_edges(values: Floats, most: int = MOST_EDGES) -> Floats:
@@ -108,31 +110,47 @@ def find_edges(
 ) -> Generator[None, None, Edges]:
     """The edges of every slot, and the share of events in every bucket."""
     slots = len(strings)
-    stride = max(1, len(rows.parts) // PARTS_SAMPLED)
-    parts = rows.parts[::stride]
+    parts = _some_parts(rows)
+    times = len(rows.parts) / max(1, len(parts))
     yield
-    place, value = thresholds(parts, rows.points, strings)
+    places, values = [np.zeros(0, np.uint16)], [np.zeros(0)]
+    for start in range(0, len(parts), PARTS_IN_STEP):
+        place, value = thresholds(parts[start : start + PARTS_IN_STEP], rows.points, strings)
+        places.append(place)
+        values.append(value)
+        yield
+    cuts, value = _grouped_by(np.concatenate(places), np.concatenate(values), slots)
+    part_cuts, parts = _grouped_by(parts["slot"], parts, slots)
     yield
-    order = np.argsort(place, kind="stable")
-    place, value = place[order], value[order]
-    cuts = np.searchsorted(place, np.arange(slots + 1))
-    yield
-    edges: list[Floats] = []
+    edges, shares, widths = [], [], np.ones(slots)
     for slot in range(slots):
         edges.append(chosen_edges(value[cuts[slot] : cuts[slot + 1]]))
+        shares.append(_shares(edges[slot], sample[:, slot] if sample is not None else None))
+        mine = parts[part_cuts[slot] : part_cuts[slot + 1]]
+        if len(mine) and len(edges[slot]):
+            widths[slot] = _mean_width(mine, edges[slot], shares[slot])
         yield
-    at = np.zeros(slots + 1, np.int32)
+    at, shares_at = np.zeros(slots + 1, np.int32), np.zeros(slots + 1, np.int32)
     np.cumsum([len(e) for e in edges], out=at[1:])
-    shares = [_shares(edges[slot], sample[:, slot] if sample is not None else None) for slot in range(slots)]
-    shares_at = np.zeros(slots + 1, np.int32)
     np.cumsum([len(s) for s in shares], out=shares_at[1:])
-    yield
-    made = Edges(
-        at, np.concatenate(edges) if edges else np.zeros(0), shares_at,
-        np.concatenate(shares) if shares else np.zeros(0), np.ones(slots), np.zeros(slots, np.int64),
-    )  # fmt: skip
-    _measure_widths(made, parts, stride)
-    return made
+    nothing = [np.zeros(0)]
+    counts = (np.diff(part_cuts) * times).astype(np.int64)
+    return Edges(
+        at, np.concatenate(edges or nothing), shares_at, np.concatenate(shares or nothing), widths, counts
+    )
+
+
+def _some_parts(rows: FrozenRows) -> Any:
+    """Parts drawn over all rows; not by a stride, which rows of equal length would fall in step with."""
+    if len(rows.parts) <= PARTS_SAMPLED:
+        return rows.parts
+    rng = np.random.default_rng(len(rows.parts))
+    return rows.parts[np.sort(rng.integers(0, len(rows.parts), PARTS_SAMPLED))]
+
+
+def _grouped_by(slots: NDArray[Any], held: Any, count: int) -> tuple[NDArray[np.int64], Any]:
+    order = np.argsort(slots, kind="stable")
+    return np.searchsorted(slots[order], np.arange(count + 1)), held[order]
 
 
 def _shares(edges: Floats, seen: Floats | None) -> Floats:
@@ -146,21 +164,14 @@ def _shares(edges: Floats, seen: Floats | None) -> Floats:
     return np.concatenate((np.zeros(1), np.cumsum(mass)))
 
 
-def _measure_widths(edges: Edges, parts: Any, stride: int) -> None:
-    slots = len(edges.at) - 1
-    sizes = parts["count"] & ~np.uint16(OUTSIDE)
-    edges.counts = np.bincount(parts["slot"], minlength=slots)[:slots] * stride
-    for slot in range(slots):
-        mine = parts["slot"] == slot
-        if not mine.any() or edges.at[slot] == edges.at[slot + 1]:
-            continue
-        own = edges.edges[edges.at[slot] : edges.at[slot + 1]]
-        shares = edges.shares[edges.shares_at[slot] : edges.shares_at[slot + 1]]
-        low = np.searchsorted(own, parts["lo"][mine], side="right")
-        high = np.searchsorted(own, parts["hi"][mine], side="right")
-        wide = shares[high + 1] - shares[low]
-        some = np.where((sizes[mine] > 0) & (parts["count"][mine] < OUTSIDE), sizes[mine] * shares[-1] / len(own), wide)
-        edges.widths[slot] = max(float(np.minimum(wide, some).mean()) / max(float(shares[-1]), 1e-9), 1e-4)
+def _mean_width(parts: Any, edges: Floats, shares: Floats) -> float:
+    """The mean share that constraints take of the events that hold the slot."""
+    sizes = parts["count"]
+    low = np.searchsorted(edges, parts["lo"], side="right")
+    high = np.searchsorted(edges, parts["hi"], side="right")
+    wide = shares[high + 1] - shares[low]
+    some = np.where((sizes > 0) & (sizes < OUTSIDE), sizes * shares[-1] / len(edges), wide)
+    return max(float(np.minimum(wide, some).mean()) / max(float(shares[-1]), 1e-9), 1e-4)
 
 
 def make_grid(edges: Edges, rows: int, budget: int) -> Grid:

@@ -1,3 +1,5 @@
+# mypy: ignore-errors
+# (types of kernels are inferred by Numba when it compiles them)
 """Kernels that file rows in the grid. Free functions over arrays; imported only with Numba.
 
 Each row is filed under the pair of its slots that events are expected to hit least, in
@@ -19,6 +21,7 @@ from numba import njit
 
 NO_SECOND = 255  # access by one slot, by cell
 BY_BUCKET = 254  # access by one slot, by bucket
+IS_BOX = 253  # in place of a row's first part: it is filed among the boxes
 MOST_PARTS = 64  # looked at for access and for conditions in the entry; the rest is checked exactly
 OPEN_LOW, OPEN_HIGH = 0, 4095
 
@@ -52,7 +55,7 @@ def span(part, text, edges, start, stop):
         elif -1 <= lo_rest <= 1:
             edge = np.nextafter(lo, np.inf) if lo_rest > 0 else lo
             b0 = bucket_of(edges, start, stop, edge)
-            d0 = b0 > 0 and edges[start + b0 - 1] == edge
+            d0 = b0 > 0 and edges[start + b0 - 1] == edge and not (lo == np.inf and lo_rest > 0)
         else:
             b0, d0 = bucket_of(edges, start, stop, np.nextafter(lo, -np.inf)), False
     if not (hi == np.inf and hi_rest >= 0):
@@ -62,12 +65,20 @@ def span(part, text, edges, start, stop):
         elif -1 <= hi_rest <= 1:
             edge = np.nextafter(hi, np.inf) if hi_rest >= 0 else hi
             b1 = bucket_of(edges, start, stop, np.nextafter(edge, -np.inf))
-            d1 = b1 < last and edges[start + b1] == edge
+            d1 = b1 < last and edges[start + b1] == edge and hi != -np.inf
         else:
             b1, d1 = bucket_of(edges, start, stop, np.nextafter(hi, np.inf)), False
     if b1 < b0:
         b1, d0, d1 = b0, False, False
     return b0, d0, b1, d1
+
+
+@compiled
+def is_simple(part, text):
+    """Can codes decide the part? Not a set, nor a bound that is no double."""
+    if part.count != 0:
+        return False
+    return text or (-1 <= part.lo_rest <= 1 and -1 <= part.hi_rest <= 1)
 
 
 @compiled
@@ -78,19 +89,27 @@ def point_bucket(value, rest, text, edges, start, stop):
         return bucket_of(edges, start, stop, value), False
     b = bucket_of(edges, start, stop, value)
     after = value + 2.0 if text else np.nextafter(value, np.inf)
-    alone = rest == 0 and b > 0 and edges[start + b - 1] == value and b < stop - start and edges[start + b] == after
+    alone = (
+        rest == 0
+        and b > 0
+        and edges[start + b - 1] == value
+        and b < stop - start
+        and edges[start + b] == after
+    )
     return b, alone
 
 
 @compiled
-def measure(p, parts, points, rests, text, edges_at, edges, shares_at, shares, access, lut_at, lut, first_at, first):
+def measure(
+    p, parts, points, rests, text, edges_at, edges, shares_at, shares, access, lut_at, lut, first_at, first
+):
     """(cells, share of events by cell, buckets, share by bucket) of one part."""
     part = parts[p]
     s = part.slot
     start, stop, at = edges_at[s], edges_at[s + 1], shares_at[s]
     a = access[s]
     if part.count == 0 or part.count >= 0x8000:
-        b0, d0, b1, d1 = span(part, text[s], edges, start, stop)
+        b0, _, b1, _ = span(part, text[s], edges, start, stop)
         fine = shares[at + b1 + 1] - shares[at + b0]
         if a < 0:
             return 1 << 30, 1.0, b1 - b0 + 1, fine
@@ -99,7 +118,7 @@ def measure(p, parts, points, rests, text, edges_at, edges, shares_at, shares, a
         return np.int64(j1) - np.int64(j0) + 1, wide, b1 - b0 + 1, fine
     cells, buckets, wide, fine, last_cell, last_bucket = 0, 0, 0.0, 0.0, -1, -1
     for q in range(part.at, part.at + part.count):
-        b, alone = point_bucket(points[q], rests[q], text[s], edges, start, stop)
+        b, _ = point_bucket(points[q], rests[q], text[s], edges, start, stop)
         if b != last_bucket:
             last_bucket = b
             buckets += 1
@@ -158,7 +177,23 @@ def choose(
 
 
 @compiled
-def spread(p, by_bucket, parts, points, rests, text, edges_at, edges, access, lut_at, lut, first_at, first, cells, full):
+def spread(
+    p,
+    by_bucket,
+    parts,
+    points,
+    rests,
+    text,
+    edges_at,
+    edges,
+    access,
+    lut_at,
+    lut,
+    first_at,
+    first,
+    cells,
+    full,
+):
     """The cells (or buckets) of one part, and which of them it holds all through."""
     part = parts[p]
     s = part.slot
@@ -168,7 +203,7 @@ def spread(p, by_bucket, parts, points, rests, text, edges_at, edges, access, lu
     if part.count == 0 or part.count >= 0x8000:
         b0, d0, b1, d1 = span(part, text[s], edges, start, stop)
         w0, w1 = b0 if d0 else b0 + 1, b1 if d1 else b1 - 1
-        plain = part.count == 0
+        plain = is_simple(part, text[s])
         if by_bucket:
             for b in range(b0, b1 + 1):
                 cells[n], full[n] = b, plain and w0 <= b and b <= w1
@@ -194,17 +229,9 @@ def spread(p, by_bucket, parts, points, rests, text, edges_at, edges, access, lu
 
 
 @compiled
-def file_row(
-    r, starts, parts, points, rests, text, edges_at, edges, shares_at, shares,
-    access, lut_at, lut, first_at, first, sizes, pairs, singles, one, two,
-    cells_a, full_a, cells_b, full_b, where, words0, words1,
-):  # fmt: skip
-    """The entries of one row: their cells and their words; how many."""
-    p0 = starts[r]
-    total = starts[r + 1] - p0
-    m = min(total, MOST_PARTS)
-    low, high = np.empty(MOST_PARTS, np.int64), np.empty(MOST_PARTS, np.int64)
-    order, weight = np.empty(MOST_PARTS, np.int64), np.empty(MOST_PARTS, np.float64)
+def conditions(p0, m, one, two, parts, text, edges_at, edges, shares_at, shares, low, high, order):
+    """Codes of the parts of a row, and their order: the one that fails most events first."""
+    weight = np.empty(MOST_PARTS, np.float64)
     for i in range(m):
         part = parts[p0 + i]
         s = part.slot
@@ -212,17 +239,65 @@ def file_row(
         low[i] = OPEN_LOW if (part.lo == -np.inf and part.lo_rest <= 0) else 2 * b0 + 2 - (1 if d0 else 0)
         high[i] = OPEN_HIGH if (part.hi == np.inf and part.hi_rest >= 0) else 2 * b1 + 2 + (1 if d1 else 0)
         w = shares[shares_at[s] + b1 + 1] - shares[shares_at[s] + b0]
-        if i == one or i == two:
+        if i in (one, two):
             w = 0.4 + 0.5 * w  # inside its own cell it says little
         k = i
         while k > 0 and weight[k - 1] > w:
             weight[k], order[k] = weight[k - 1], order[k - 1]
             k -= 1
         weight[k], order[k] = w, i
-    n = 0
-    na, nb = 1, 1
+
+
+@compiled
+def words(r, p0, m, complete, full_one, full_two, one, two, parts, text, low, high, order):
+    """The two words of an entry: three conditions of those that its cell does not settle."""
+    w0, w1, taken = np.int64(0), np.int64(r), 0
+    for k in range(m):
+        i = order[k]
+        if (i == one and full_one) or (i == two and full_two):
+            continue
+        part = parts[p0 + i]
+        if not is_simple(part, text[part.slot]):
+            complete = False
+        if taken == 3 or part.slot >= 255:
+            complete = False
+            continue
+        c0, c1, s = low[i], high[i], np.int64(part.slot)
+        if taken == 0:
+            w0 |= c0 | (c1 << 12) | (s << 48)
+        elif taken == 1:
+            w0 |= (c0 << 24) | (c1 << 36) | (s << 56)
+        else:
+            w1 |= (s << 31) | (c0 << 39) | (c1 << 51)
+        taken += 1
+    if taken < 1:
+        w0 |= (np.int64(OPEN_HIGH) << 12) | (np.int64(255) << 48)
+    if taken < 2:
+        w0 |= (np.int64(OPEN_HIGH) << 36) | (np.int64(255) << 56)
+    if taken < 3:
+        w1 |= (np.int64(255) << 31) | (np.int64(OPEN_HIGH) << 51)
+    if complete:
+        w1 |= np.int64(1) << 63
+    return w0, w1
+
+
+@compiled
+def file_row(
+    r, starts, parts, points, rests, text, edges_at, edges, shares_at, shares,
+    access, lut_at, lut, first_at, first, sizes, pairs, singles, one, two,
+    cells_a, full_a, cells_b, full_b, where, words0, words1,
+):  # fmt: skip
+    """The entries of one row: their cells and their words; how many."""
+    if one == IS_BOX:
+        return 0
+    p0 = starts[r]
+    total = starts[r + 1] - p0
+    m = min(total, MOST_PARTS)
+    low, high = np.empty(MOST_PARTS, np.int64), np.empty(MOST_PARTS, np.int64)
+    order = np.empty(MOST_PARTS, np.int64)
+    conditions(p0, m, one, two, parts, text, edges_at, edges, shares_at, shares, low, high, order)
+    na, nb, base, stride = 1, 1, 0, 1
     cells_a[0], full_a[0], cells_b[0], full_b[0] = 0, False, 0, False
-    base, stride = 0, 1
     if one != 255:
         by_bucket = two == BY_BUCKET
         na = spread(
@@ -230,11 +305,10 @@ def file_row(
             access, lut_at, lut, first_at, first, cells_a, full_a,
         )  # fmt: skip
         a = access[parts[p0 + one].slot]
-        none = sizes.shape[0] - 1
         if by_bucket:
             base = singles[parts[p0 + one].slot]
         elif two == NO_SECOND:
-            base = pairs[a, none]
+            base = pairs[a, sizes.shape[0] - 1]
         else:
             b = access[parts[p0 + two].slot]
             nb = spread(
@@ -242,37 +316,13 @@ def file_row(
                 access, lut_at, lut, first_at, first, cells_b, full_b,
             )  # fmt: skip
             base, stride = pairs[a, b], sizes[b]
+    n = 0
     for x in range(na):
         for y in range(nb):
-            w0, w1 = np.int64(0), np.int64(r)
-            complete, taken = total <= MOST_PARTS, 0
-            for k in range(m):
-                i = order[k]
-                if (i == one and full_a[x]) or (i == two and full_b[y]):
-                    continue
-                part = parts[p0 + i]
-                if part.count != 0:
-                    complete = False
-                if taken == 3 or part.slot >= 255:
-                    complete = False
-                    continue
-                c0, c1, s = low[i], high[i], np.int64(part.slot)
-                if taken == 0:
-                    w0 |= c0 | (c1 << 12) | (s << 48)
-                elif taken == 1:
-                    w0 |= (c0 << 24) | (c1 << 36) | (s << 56)
-                else:
-                    w1 |= (s << 31) | (c0 << 39) | (c1 << 51)
-                taken += 1
-            if taken < 1:
-                w0 |= (np.int64(OPEN_HIGH) << 12) | (np.int64(255) << 48)
-            if taken < 2:
-                w0 |= (np.int64(OPEN_HIGH) << 36) | (np.int64(255) << 56)
-            if taken < 3:
-                w1 |= (np.int64(255) << 31) | (np.int64(OPEN_HIGH) << 51)
-            if complete:
-                w1 |= np.int64(1) << 63
-            where[n], words0[n], words1[n] = base + cells_a[x] * stride + cells_b[y], w0, w1
+            words0[n], words1[n] = words(
+                r, p0, m, total <= MOST_PARTS, full_a[x], full_b[y], one, two, parts, text, low, high, order
+            )
+            where[n] = base + cells_a[x] * stride + cells_b[y]
             n += 1
     return n
 
@@ -289,7 +339,7 @@ def place(
     """
     cells_a, full_a = np.empty(4096, np.int64), np.empty(4096, np.bool_)
     cells_b, full_b = np.empty(4096, np.int64), np.empty(4096, np.bool_)
-    where, words0, words1 = np.empty(1 << 16, np.int64), np.empty(1 << 16, np.int64), np.empty(1 << 16, np.int64)
+    where, words0, words1 = np.empty(4096, np.int64), np.empty(4096, np.int64), np.empty(4096, np.int64)
     for r in range(r0, r1):
         n = file_row(
             r, starts, parts, points, rests, text, edges_at, edges, shares_at, shares,

@@ -1,3 +1,5 @@
+# mypy: ignore-errors
+# (types of kernels are inferred by Numba when it compiles them)
 """The compiled walk: one event in, rows out. Imported only with Numba.
 
 Encode the event's slots, look up one cell for each pair of them, filter the entries without
@@ -7,52 +9,11 @@ branches, check exactly the few that are in doubt, then turn rows into sorted ha
 from __future__ import annotations
 
 import numpy as np
-from numba import carray, types
-from numba.extending import intrinsic
 
 from tidings.matching.columnar import layout as at
+from tidings.matching.columnar.box_kernels import walk_boxes
 from tidings.matching.columnar.grid_kernels import bucket_of, compiled
-from tidings.matching.columnar.rows import PART
-
-ANY = 1 << 40  # lengths are not checked here; whoever fills the table of addresses knows them
-
-
-@intrinsic
-def _pointer(context, address):
-    def generate(context, builder, signature, args):
-        return builder.inttoptr(args[0], context.get_value_type(types.voidptr))
-
-    return types.voidptr(types.int64), generate
-
-
-@compiled
-def doubles(address):
-    return carray(_pointer(address), (ANY,), np.float64)
-
-
-@compiled
-def longs(address):
-    return carray(_pointer(address), (ANY,), np.int64)
-
-
-@compiled
-def ints(address):
-    return carray(_pointer(address), (ANY,), np.int32)
-
-
-@compiled
-def shorts(address):
-    return carray(_pointer(address), (ANY,), np.uint16)
-
-
-@compiled
-def small(address):
-    return carray(_pointer(address), (ANY,), np.uint8)
-
-
-@compiled
-def records(address):
-    return carray(_pointer(address), (ANY,), PART)
+from tidings.matching.columnar.kernels_base import doubles, holds, ints, longs, records, shorts, small
 
 
 @compiled
@@ -99,7 +60,12 @@ def encode(t, row, rest, has_rest):
 @compiled
 def runs(t, tier, n):
     """The runs of entries that the event must look at in one tier."""
-    access, here, buckets, sure = ints(t[at.ACCESS]), longs(t[at.HERE]), longs(t[at.BUCKETS]), longs(t[at.SURE])
+    access, here, buckets, sure = (
+        ints(t[at.ACCESS]),
+        longs(t[at.HERE]),
+        longs(t[at.BUCKETS]),
+        longs(t[at.SURE]),
+    )
     lut_at, lut, sizes = ints(t[tier + at.LUT_AT]), shorts(t[tier + at.LUT]), longs(t[tier + at.SIZES])
     pairs, singles = longs(t[tier + at.PAIRS]), longs(t[tier + at.SINGLES])
     cells = ints(t[tier + at.CELLS])
@@ -165,33 +131,14 @@ def scan(start, stop, doubt, entries, codes, found, n):
 
 
 @compiled
-def holds(start, stop, row, rest, parts, points, rests):
-    """Do all parts of a row hold, exactly?"""
-    for p in range(start, stop):
-        part = parts[p]
-        s = part.slot
-        v = row[s]
-        if not (part.lo <= v and v <= part.hi):
-            return False
-        if v == part.lo and rest[s] < part.lo_rest:
-            return False
-        if v == part.hi and rest[s] > part.hi_rest:
-            return False
-        if part.count != 0:
-            hit = False
-            for q in range(part.at, part.at + (part.count & 0x7FFF)):
-                if points[q] == v and rests[q] == rest[s]:
-                    hit = True
-            if hit == (part.count >= 0x8000):
-                return False
-    return True
-
-
-@compiled
 def settle(t, tier, n, row, rest, out, m):
     """Of the entries found, the rows that match; those in doubt are checked exactly."""
     found, open_, sure = longs(t[at.FOUND]), longs(t[at.OPEN]), longs(t[at.SURE])
-    entries, starts, parts = longs(t[tier + at.ENTRIES]), ints(t[tier + at.STARTS]), records(t[tier + at.PARTS])
+    entries, starts, parts = (
+        longs(t[tier + at.ENTRIES]),
+        ints(t[tier + at.STARTS]),
+        records(t[tier + at.PARTS]),
+    )
     points, rests = doubles(t[tier + at.POINTS]), ints(t[tier + at.RESTS])
     k = 0
     for i in range(n):
@@ -231,6 +178,8 @@ def walk_tier(t, tier, n, row, rest, out, m):
     """Rows of one tier that match, written to out[m:]."""
     found, codes = longs(t[at.FOUND]), longs(t[at.CODES])
     entries, run_from, run_to = longs(t[tier + at.ENTRIES]), longs(t[at.RUN_FROM]), longs(t[at.RUN_TO])
+    if t[tier + at.BOX_COUNT] > 0:
+        m = walk_boxes(t, tier, row, rest, out, m)
     count = runs(t, tier, n)
     k, candidates, survivors = 0, 0, 0
     for i in range(count):
@@ -282,12 +231,26 @@ def to_handles(t, tier, out, first, last):
 
 @compiled
 def sort_handles(out, spare, n):
-    """Ascending, by insertion when few, else by radix of eight bits."""
-    top, sorted_ = 0, True
+    """Ascending: two runs are merged, few are sorted by insertion, many by radix of eight bits."""
+    top, runs_, cut = 0, 1, n
     for i in range(1, n):
         if out[i] < out[i - 1]:
-            sorted_ = False
-    if sorted_:
+            runs_ += 1
+            cut = min(cut, i)
+    if runs_ == 1:
+        return
+    if runs_ == 2 and n > 40:
+        for i in range(cut, n):
+            spare[i] = out[i]
+        left, right, place = cut - 1, n - 1, n - 1
+        while right >= cut:
+            if left >= 0 and out[left] > spare[right]:
+                out[place] = out[left]
+                left -= 1
+            else:
+                out[place] = spare[right]
+                right -= 1
+            place -= 1
         return
     if n <= 40:
         for i in range(1, n):
@@ -326,7 +289,7 @@ def sort_handles(out, spare, n):
 
 @compiled
 def walk(t, row, rest, has_rest):
-    """Handles of one event in OUT, sorted; how many, or NEEDS_REST."""
+    """Handles of one event in OUT, sorted; how many (and, above 32 bits, how many in ASK), or NEEDS_REST."""
     flags, counters = longs(t[at.FLAGS]), longs(t[at.COUNTERS])
     flags[at.ASKED] = 0
     n = encode(t, row, rest, has_rest)
@@ -348,7 +311,7 @@ def walk(t, row, rest, has_rest):
                 k += 1
         m = k
     counters[at.MATCHES] += m
-    return np.int64(m)
+    return np.int64(m) | (flags[at.ASKED] << 32)
 
 
 @compiled
@@ -367,7 +330,7 @@ def match_rows(t, rows, rests, first, out, offsets, used, ask, asked):
     for i in range(first, rows.shape[0]):
         row = rows[i]
         rest = rests[i] if rests.shape[0] > 0 else zero[:slots]
-        m = walk(t, row, rest, 1)
+        m = walk(t, row, rest, 1) & 0xFFFFFFFF
         if n + m > out.shape[0] or waiting + flags[at.ASKED] > ask.shape[0]:
             return i, n, waiting
         for k in range(m):

@@ -15,16 +15,20 @@ import threading
 from collections.abc import Callable, Generator, Iterable
 from heapq import heappop, heappush
 from itertools import islice
-from typing import Any
+from os import PathLike
+from typing import Any, Self
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from tidings.errors import InputError
+from tidings.matching.columnar import files
 from tidings.matching.columnar import layout as at
-from tidings.matching.columnar.asking import accepted
+from tidings.matching.columnar.asking import Checks, accepted, merged
 from tidings.matching.columnar.delta import Delta
+from tidings.matching.columnar.describe import describe
 from tidings.matching.columnar.freeze import Source, source_of
-from tidings.matching.columnar.jit import has_numba
 from tidings.matching.columnar.pack import Packer
 from tidings.matching.columnar.parts import Parts
 from tidings.matching.columnar.rows import Rows, rows_of
@@ -34,8 +38,10 @@ from tidings.matching.columnar.table import Table
 from tidings.matching.columnar.upkeep import Change, Replay, next_table, no_rows, remove_rows, source_of_table
 from tidings.matching.matcher import Matches
 from tidings.model.event import Event
+from tidings.model.expression import Expression
 from tidings.model.filter import Filter
 
+FIRST_BATCH_ROOM = 1 << 16  # handles of a piece of a batch, before its size is known
 SAMPLE_SIZE = 1024  # events kept to learn from
 SAMPLE_EVERY = 16
 DELTA_LEAST = 4096  # rows in the delta before a freeze is due ...
@@ -43,19 +49,22 @@ DELTA_SHARE = 8  # ... or one for so many in the table
 LINEAR_MOST = 2048  # rows that every event must look at, before a freeze is due
 BACKSTOP = 4  # without `maintain`, `add` itself freezes at so many times the due size
 
+MOST_HANDLES = 0xFFFFFFFF  # above these bits of a walk's answer: rows that Python must be asked about
 Handles = NDArray[np.int32]
 
 
 class ColumnarMatcher:
-    """Matches by compiled kernels over frozen arrays; by NumPy where Numba is absent."""
+    """Matches by compiled kernels over frozen arrays."""
 
-    def __init__(self, *, compiled: bool | None = None) -> None:
-        self.compiled = has_numba() if compiled is None else compiled
+    compiled = True
+
+    def __init__(self) -> None:
         self.slots = Slots()
         self.strings: dict[int, Strings] = {}
         self.counters = np.zeros(8, np.int64)
         self.version = 0  # grows whenever a walk must look at its addresses again
         self._parts = Parts(self.slots, self.strings)
+        self.batch_room = FIRST_BATCH_ROOM
         self._alive = bytearray()
         self._free: list[int] = []
         self._sample: list[Event] = []
@@ -64,15 +73,13 @@ class ColumnarMatcher:
         self._journal: list[Change] | None = None
         self._local = threading.local()
         self._walk = self._find_walk()
-        self.table: Table = _drained(next_table([no_rows()], self.slots, {}, [], indexed=self.compiled))
+        self.table: Table = _drained(next_table([no_rows()], self._parts, [], indexed=self.compiled))
         self.deltas: list[Delta] = [Delta(self.table.edges, 0)]
 
     def _find_walk(self) -> Callable[[Any], int]:
-        if self.compiled:
-            from tidings.matching.columnar.kernels import match_one
+        from tidings.matching.columnar.kernels import match_one
 
-            return match_one  # type: ignore[no-any-return]
-        return lambda _: 0
+        return match_one  # type: ignore[no-any-return]
 
     def __len__(self) -> int:
         return len(self._alive) - len(self._free)
@@ -81,11 +88,13 @@ class ColumnarMatcher:
 
     def add(self, filter: Filter) -> int:
         """Take a filter in; the handle is in effect at once."""
+        slots, delta = self.slots.version, self.deltas[-1]
+        shape = delta.shape
         rows = rows_of(filter, self._parts)
         handle = self._take_handle()
-        delta = self.deltas[-1]
         delta.add(rows, handle, self.slots.text)
-        self.version += 1
+        if shape != delta.shape or slots != self.slots.version:
+            self.version += 1
         if self._journal is not None:
             self._journal.append(Change(handle, filter))
         elif self._overdue():
@@ -121,14 +130,41 @@ class ColumnarMatcher:
         """Take many filters in at once and freeze; their handles. `sample`: events to learn from."""
         rows = Rows(4096)
         self._sample.extend(islice(sample, SAMPLE_SIZE))
-        handles: list[int] = []
-        for filter in filters:
-            handle = self._take_handle()
-            handles.append(handle)
+        first = len(self._alive)
+        for handle, filter in enumerate(filters, first):
+            self._alive.append(1)
             for row in rows_of(filter, self._parts):
                 rows.append(row, handle, settled=True)
         _drained(self._freezing([source_of(rows)]))
-        return range(handles[0], handles[-1] + 1) if handles else range(0)
+        return range(first, len(self._alive))
+
+    def save(self, path: str | PathLike[str], *, version: str = "") -> None:
+        """Freeze, and write the table as a file that other processes map."""
+        self.freeze()
+        derived = [msgspec.msgpack.encode(expression) for expression in self._parts.derived.names]
+        files.save(self.table, path, handles=len(self._alive), derived=derived, version=version)
+
+    @classmethod
+    def open(cls, path: str | PathLike[str], *, verify: bool = True) -> Self:
+        """A matcher over a saved table; changes to it stay in this process."""
+        table, header = files.load(path, verify=verify)
+        if cls.compiled and table.grid is None:
+            raise InputError(
+                f"{path} was written without Numba", hint="write it again where Numba is installed"
+            )
+        made = cls()
+        made.slots.take(table.slots)
+        made.table, made.strings = table, dict(table.strings)
+        made._parts = Parts(made.slots, made.strings)
+        for expression in header.derived:
+            made._parts.derived.take(msgspec.msgpack.decode(expression, type=Expression))
+        made.deltas = [Delta(table.edges, len(table.rows) // DELTA_SHARE)]
+        made._alive = bytearray(header.handles)
+        for handle in np.unique(table.rows.owners[table.rows.owners >= 0]).tolist():
+            made._alive[handle] = 1
+        made._free = [handle for handle in range(header.handles) if not made._alive[handle]]
+        made.version += 1
+        return made
 
     # -- matching
 
@@ -149,18 +185,29 @@ class ColumnarMatcher:
         found = self._walk(scratch.table)
         if found < 0:
             return self._match_slowly(event)
-        if scratch.flags[at.ASKED]:
+        if found > MOST_HANDLES:
             return self._with_asked(event, scratch, found)
         return scratch.out[:found].copy()  # type: ignore[no-any-return]
+
+    def ready(self) -> tuple[Any, Packer]:
+        """This thread's scratch memory and packer, as of now."""
+        scratch = getattr(self._local, "scratch", None)
+        if scratch is None or scratch.version != self.version:
+            scratch = self._renew()
+        return scratch, self._local.packer
+
+    def packer(self) -> Packer:
+        return Packer(self.slots, self.strings, self._parts.derived.programs)
 
     def _renew(self) -> Any:
         from tidings.matching.columnar.walk import Scratch
 
         local = self._local
         if getattr(local, "slots", -1) != self.slots.version or local.strings is not self.strings:
-            local.packer = Packer(self.slots, self.strings)
+            local.packer = self.packer()
             local.slots, local.strings = self.slots.version, self.strings
-        local.scratch = Scratch(self.slots, self.table, self.deltas, self.counters, self.version)
+        deltas = [delta for delta in self.deltas if len(delta.rows)]
+        local.scratch = Scratch(self.slots, self.table, deltas, self.counters, self.version)
         return local.scratch
 
     def _match_slowly(self, event: Event) -> Handles:
@@ -177,26 +224,32 @@ class ColumnarMatcher:
         return self._with_asked(event, scratch, found)
 
     def _with_asked(self, event: Event, scratch: Any, found: int) -> Handles:
-        asked = int(scratch.flags[at.ASKED])
+        asked, found = found >> 32, found & MOST_HANDLES
         if not asked:
             return scratch.out[:found].copy()  # type: ignore[no-any-return]
-        more = accepted(scratch.ask[: 3 * asked].reshape(-1, 3).tolist(), self._checks(), event)
+        more = accepted(scratch.ask[: 3 * asked].reshape(-1, 3).tolist(), self.checks(), event)
         if not more:
             return scratch.out[:found].copy()  # type: ignore[no-any-return]
-        return np.union1d(scratch.out[:found], np.array(more, np.int32)).astype(np.int32)
+        return merged(scratch.out[:found], more)
 
-    def _checks(self) -> dict[int, Any]:
-        tiers = [self.table.checks, *(delta.rows.table.all for delta in self.deltas)]
+    def checks(self) -> dict[int, Checks]:
+        tiers = [self.table.checks, *(delta.rows.table for delta in self.deltas if len(delta.rows))]
         return {at.TIER + n * at.TIER_SIZE: checks for n, checks in enumerate(tiers)}
 
     def match_batch(self, events: Any) -> Matches:
         """The same for many events, or for the rows of an Arrow record batch."""
-        offsets = [0]
-        handles = []
-        for event in events:
-            handles.append(self.match(event))
-            offsets.append(offsets[-1] + len(handles[-1]))
-        return Matches(np.array(offsets), np.concatenate(handles) if handles else np.zeros(0, np.int32))  # type: ignore[arg-type]
+        from tidings.matching.columnar.batch_walk import match_batch
+
+        return match_batch(self, events)
+
+    def learn(self, events: Iterable[Event]) -> None:
+        """Events to learn from: the next freeze cuts its cells by them."""
+        for event in islice(events, SAMPLE_SIZE):
+            self._ticks += SAMPLE_EVERY
+            self._learn(event)
+
+    def wants_sample(self) -> bool:
+        return len(self._sample) < SAMPLE_SIZE // 2
 
     def _learn(self, event: Event) -> None:
         if len(self._sample) < SAMPLE_SIZE:
@@ -205,6 +258,18 @@ class ColumnarMatcher:
             self._sample[self._ticks // SAMPLE_EVERY % SAMPLE_SIZE] = event
 
     # -- upkeep
+
+    @property
+    def freezing(self) -> bool:
+        return self._journal is not None
+
+    @property
+    def derived_count(self) -> int:
+        return len(self._parts.derived.programs)
+
+    def stats(self) -> dict[str, Any]:
+        """What holds the filters, how large and how full it is, and what a freeze would gain."""
+        return describe(self)
 
     @property
     def due(self) -> bool:
@@ -241,10 +306,8 @@ class ColumnarMatcher:
         sources = [source_of_table(self.table), source_of(self.deltas[-1].rows), *extra]
         self.deltas.append(Delta(self.table.edges, room))
         self.version += 1
-        fresh = yield from next_table(
-            sources, self.slots, self.strings, list(self._sample), indexed=self.compiled
-        )
-        replay = Replay(fresh, self.slots, max(room, len(fresh.rows) // DELTA_SHARE))
+        fresh = yield from next_table(sources, self._parts, list(self._sample), indexed=self.compiled)
+        replay = Replay(fresh, self._parts, max(room, len(fresh.rows) // DELTA_SHARE))
         yield from replay.steps(journal)
         self.table, self.deltas = fresh, [replay.delta]
         self.strings, self._parts = replay.strings, replay.parts

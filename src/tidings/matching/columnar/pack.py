@@ -8,10 +8,11 @@ beside their double: the slow way, taken only when the fast one says so.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from tidings.matching.columnar.derived import Program
 from tidings.matching.columnar.parts import exact_number, exact_time
 from tidings.matching.columnar.slots import BOOL, MEMBER, NUMBER, PRESENT, STRING, TIME, Slots
 from tidings.matching.columnar.strings import Strings
@@ -35,16 +36,18 @@ class Plan(NamedTuple):
 class Packer:
     """Knows the slots of every attribute. Made anew when slots or dictionaries change."""
 
-    def __init__(self, slots: Slots, strings: dict[int, Strings]) -> None:
+    def __init__(self, slots: Slots, strings: dict[int, Strings], programs: Sequence[Program] = ()) -> None:
         self.trash = len(slots)
         self.blank = array("d", [*slots.blank().tolist(), 0.0])
         self.plans: dict[str, Plan] = {}
-        self.parents: set[str] = set()
+        self.children: dict[str, dict[str, Plan]] = {}  # by what is before each dot of a name
         for attribute in dict.fromkeys(slot.attribute for slot in slots.all):
             if attribute and attribute != LINEAGE:
                 self.plans[attribute] = self._plan(slots, strings, attribute)
-                if "." in attribute:
-                    self.parents.add(attribute.partition(".")[0])
+                for dot in (place for place, ch in enumerate(attribute) if ch == "."):
+                    below = self.children.setdefault(attribute[:dot], {})
+                    below[attribute[dot + 1 :]] = self.plans[attribute]
+        self.programs = [(p, self.plans[p.name]) for p in programs if p.name in self.plans]
         self.reserved = tuple(name for name in RESERVED if name in self.plans)
         self.members = {
             kind[len(MEMBER) :]: number
@@ -75,7 +78,7 @@ class Packer:
             plan = plans.get(name)
             kind = type(value)
             if plan is None:
-                if kind is dict and name in self.parents:
+                if kind is dict and name in self.children:
                     fine = self._nested(name, value, row) and fine
             elif kind is float or kind is int:
                 row[plan[0]] = value
@@ -87,7 +90,34 @@ class Packer:
                 row[plan[1]] = place
             else:
                 fine = self._other(plan, name, value, row) and fine
-        return self._own(event, row) and fine if self.own else fine
+        if self.own:
+            fine = self._own(event, row) and fine
+        return self._compute(event, row) and fine if self.programs else fine
+
+    def _compute(self, event: Event, row: array[float]) -> bool:
+        """The derived attributes."""
+        fine = True
+        held = event.attributes.get
+        value: Any
+        for program, plan in self.programs:
+            if not program.direct:
+                value = program.run(event.view)
+            else:
+                for name in program.inputs:
+                    value = held(name)
+                    if value is None or value != value:
+                        value = None
+                        break
+                else:
+                    value = program.run(event.attributes)
+            kind = type(value)
+            if kind is float or kind is int:
+                row[plan[0]] = value
+            elif kind is bool:
+                row[plan.flag] = value
+            elif value is not None:
+                fine = self._value(plan, value, row, "") and fine
+        return fine
 
     def _other(self, plan: Plan, name: str, value: Any, row: array[float]) -> bool:
         """Booleans, times, nested attributes, NULL."""
@@ -96,7 +126,7 @@ class Packer:
         elif type(value) is datetime:
             row[plan.time], rest = exact_time(value)
             return not rest
-        elif type(value) is dict and name in self.parents:
+        elif type(value) is dict and name in self.children:
             return self._nested(name, value, row)
         return True
 
@@ -113,13 +143,24 @@ class Packer:
 
     def _nested(self, prefix: str, values: Mapping[str, Any], row: array[float]) -> bool:
         fine = True
+        below = self.children[prefix]
         for name, value in values.items():
-            path = f"{prefix}.{name}"
-            plan = self.plans.get(path)
             if type(value) is dict:
-                fine = self._nested(path, value, row) and fine
-            elif plan is not None:
-                fine = self._value(plan, value, row, path) and fine
+                path = f"{prefix}.{name}"
+                if path in self.children:
+                    fine = self._nested(path, value, row) and fine
+                continue
+            plan = below.get(name)
+            if plan is None:
+                continue
+            if type(value) is str:
+                place = plan[2].get(value)
+                if place is None:
+                    place, rest = plan[3].find(value)
+                    fine = fine and not rest
+                row[plan[1]] = place
+            else:
+                fine = self._value(plan, value, row, "") and fine
         return fine
 
     def _own(self, event: Event, row: array[float]) -> bool:
@@ -143,7 +184,7 @@ class Packer:
     def rests(self, event: Event) -> dict[int, int]:
         """The rests that the event's row needs, by slot."""
         found: dict[int, int] = {}
-        for name, value in event.view.items():
+        for name, value in self._seen(event):
             plan = self.plans.get(name)
             if plan is None:
                 continue
@@ -157,3 +198,10 @@ class Packer:
             if rest and place != plan.present:
                 found[place] = rest
         return found
+
+    def _seen(self, event: Event) -> Iterator[tuple[str, Any]]:
+        yield from event.view.items()
+        for program, _ in self.programs:
+            value = program.run(event.view)
+            if value is not None:
+                yield program.name, value

@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from math import inf
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
+from tidings.matching.columnar.derived import Derived
 from tidings.matching.columnar.slots import (
     ABSENT,
     BOOL,
@@ -54,28 +55,16 @@ KINDS = {Kind.BOOL: BOOL, Kind.NUMBER: NUMBER, Kind.STRING: STRING, Kind.TIME: T
 Exact: TypeAlias = tuple[float, int]
 
 
-class Part(NamedTuple):
-    """lo <= value <= hi in one slot, and in (or, `outside`, not in) the points."""
+# A part: slot, lo, hi, lo's rest, hi's rest, points, and True when the points are those left out.
+# What the parts say of a constraint: alternatives; False when `accepts` must be asked as
+# well; False when it must be asked until the next frozen table (order among extras).
+# Plain tuples, for the sake of loading a million filters.
+Part: TypeAlias = tuple[int, float, float, int, int, tuple[Exact, ...], bool]
+Said: TypeAlias = tuple[list[list[Part]], bool, bool]
 
-    slot: int
-    lo: float = -inf
-    hi: float = inf
-    lo_rest: int = 0
-    hi_rest: int = 0
-    points: tuple[Exact, ...] = ()
-    outside: bool = False
-
-
-class Said(NamedTuple):
-    """What the parts say of a constraint: all of it, all but order among extras, or less."""
-
-    alternatives: list[list[Part]]
-    exact: bool = True  # False: `accepts` must be asked as well
-    settled: bool = True  # False: `accepts` must be asked until the next frozen table
-
-
-NEVER = Said([])
-WEAKER = Said([[]], exact=False)
+_NUMBERS = frozenset((int, float))
+NEVER: Said = ([], True, True)
+WEAKER: Said = ([[]], False, True)
 
 
 def exact_number(value: float) -> Exact:
@@ -91,12 +80,23 @@ def exact_time(value: datetime) -> Exact:
     return exact_number((value - EPOCH) // MICROSECOND)
 
 
+def _all(slot: int) -> Part:
+    """Any value in the slot."""
+    return (slot, -inf, inf, 0, 0, (), False)
+
+
+def _asked(said: Said) -> Said:
+    return said[0], False, said[2]
+
+
 class Parts:
     """Turns constraints into parts, making slots and extras as it goes."""
 
-    def __init__(self, slots: Slots, strings: dict[int, Strings]) -> None:
+    def __init__(self, slots: Slots, strings: dict[int, Strings], derived: Derived | None = None) -> None:
         self.slots = slots
+        self.derived = Derived() if derived is None else derived
         self.strings = strings
+        self._known: dict[tuple[str, str], int] = {}
         self._makers: dict[type, Callable[[Any], Said]] = {
             Equals: self._equals, OneOf: self._one_of, NotOneOf: self._not_one_of, Range: self._range,
             Prefix: self._prefix, Like: self._like, Regexp: self._regexp, Exists: self._exists,
@@ -107,9 +107,14 @@ class Parts:
         return self._makers[type(constraint)](constraint)
 
     def _slot(self, attribute: str, kind: str) -> int:
-        number = self.slots.number(attribute, kind)
-        if kind == STRING and number >= 0 and number not in self.strings:
-            self.strings[number] = Strings(ordered=False)
+        number = self._known.get((attribute, kind))
+        if number is None:
+            number = self.slots.number(attribute, kind)
+            if number < 0:
+                return number
+            if kind == STRING and number not in self.strings:
+                self.strings[number] = Strings(ordered=False)
+            self._known[attribute, kind] = number
         return number
 
     def _point(self, slot: int, value: Any) -> Exact:
@@ -129,7 +134,7 @@ class Parts:
         if slot < 0:
             return WEAKER
         place, rest = self._point(slot, value)
-        return Said([[Part(slot, place, place, rest, rest)]])
+        return ([[(slot, place, place, rest, rest, (), False)]], True, True)
 
     def _one_of(self, c: OneOf) -> Said:
         groups: dict[Kind, list[Any]] = {}
@@ -137,7 +142,7 @@ class Parts:
             kind = kind_of(value)
             if kind is not None:
                 groups.setdefault(kind, []).append(value)
-        alternatives = []
+        alternatives: list[list[Part]] = []
         for kind, values in groups.items():
             slot = self._slot(c.attribute, KINDS[kind])
             if slot < 0 or len(values) > MOST_POINTS:
@@ -145,8 +150,8 @@ class Parts:
             points = sorted({self._point(slot, v) for v in values})
             (lo, lo_rest), (hi, hi_rest) = points[0], points[-1]
             many = tuple(points) if len(points) > 1 else ()
-            alternatives.append([Part(slot, lo, hi, lo_rest, hi_rest, many)])
-        return Said(alternatives)
+            alternatives.append([(slot, lo, hi, lo_rest, hi_rest, many, False)])
+        return alternatives, True, True
 
     def _not_one_of(self, c: NotOneOf) -> Said:
         kinds = {kind_of(v) for v in c.values}
@@ -158,9 +163,20 @@ class Parts:
         if slot < 0:
             return WEAKER
         points = tuple(sorted({self._point(slot, v) for v in c.values}))
-        return Said([[Part(slot, points=points, outside=True)]])
+        return ([[(slot, -inf, inf, 0, 0, points, True)]], True, True)
 
     def _range(self, c: Range) -> Said:
+        low, high = c.low, c.high
+        if (low is None or type(low) in _NUMBERS) and (high is None or type(high) in _NUMBERS):
+            slot = self._slot(c.attribute, NUMBER)
+            if slot >= 0 and low == low and high == high and (low is not None or high is not None):
+                lo, lo_rest = (-inf, 0) if low is None else exact_number(low)
+                hi, hi_rest = (inf, 0) if high is None else exact_number(high)
+                part = (slot, lo, hi, lo_rest + c.low_open, hi_rest - c.high_open, (), False)
+                return ([[part]], True, True)
+        return self._other_range(c)
+
+    def _other_range(self, c: Range) -> Said:
         kinds = {kind_of(v) for v in (c.low, c.high) if v is not None}
         if len(kinds) != 1 or None in kinds:
             return WEAKER
@@ -172,7 +188,7 @@ class Parts:
             return self._texts(slot, c.low, c.high, c.low_open, c.high_open)
         lo, lo_rest = (-inf, 0) if c.low is None else self._point(slot, c.low)
         hi, hi_rest = (inf, 0) if c.high is None else self._point(slot, c.high)
-        return Said([[Part(slot, lo, hi, lo_rest + c.low_open, hi_rest - c.high_open)]])
+        return ([[(slot, lo, hi, lo_rest + c.low_open, hi_rest - c.high_open, (), False)]], True, True)
 
     def _texts(self, slot: int, low: str | None, high: str | None, low_open: bool, high_open: bool) -> Said:
         """A range of texts. A bound that is an extra takes its whole gap in, and keeps its id."""
@@ -189,40 +205,41 @@ class Parts:
             hi, number = strings.add(high)
             if number:
                 hi_rest, settled = ID_MAX - 2 * number - high_open, False
-            else:
-                hi -= high_open
-        return Said([[Part(slot, lo, hi, lo_rest, hi_rest)]], settled=settled)
+            elif high_open:
+                hi, hi_rest = hi - 1, ID_MAX  # all of the gap below, extras included
+        return ([[(slot, lo, hi, lo_rest, hi_rest, (), False)]], True, settled)
 
     def _prefixed(self, attribute: str, prefix: str) -> Said:
         slot = self._slot(attribute, STRING)
         if slot < 0:
             return WEAKER
         if not prefix:
-            return Said([[Part(slot)]])
+            return ([[_all(slot)]], True, True)
         return self._texts(slot, prefix, successor(prefix), False, True)
 
     def _prefix(self, c: Prefix) -> Said:
         return self._prefixed(c.attribute, c.prefix)
 
     def _like(self, c: Like) -> Said:
-        return self._prefixed(c.attribute, "" if c.negated else like_prefix(c.pattern))._replace(exact=False)
+        return _asked(self._prefixed(c.attribute, "" if c.negated else like_prefix(c.pattern)))
 
     def _regexp(self, c: Regexp) -> Said:
-        return self._prefixed(c.attribute, "")._replace(exact=False)
+        return _asked(self._prefixed(c.attribute, ""))
 
     def _topic(self, c: TopicIs) -> Said:
         head = c.pattern.removesuffix("/#")
         if c.negated or c.pattern == "#" or not head:
-            return self._prefixed(c.attribute, "")._replace(exact=c.pattern == "#" and not c.negated)
+            said = self._prefixed(c.attribute, "")
+            return said if c.pattern == "#" and not c.negated else _asked(said)
         if not is_pattern(c.pattern):
             return self._equals(Equals(c.attribute, c.pattern))
         if is_pattern(head):
             start = head.partition("+")[0].removesuffix("/")
-            return self._prefixed(c.attribute, start)._replace(exact=False)
+            return _asked(self._prefixed(c.attribute, start))
         itself, below = self._equals(Equals(c.attribute, head)), self._prefixed(c.attribute, head + "/")
-        if not itself.exact or not below.exact:
+        if not itself[1] or not below[1]:
             return WEAKER
-        return Said(itself.alternatives + below.alternatives, settled=below.settled)
+        return itself[0] + below[0], True, below[2]
 
     def _exists(self, c: Exists) -> Said:
         return self._presence(c.attribute, PRESENT)
@@ -232,7 +249,7 @@ class Parts:
 
     def _presence(self, attribute: str, kind: str) -> Said:
         slot = self.slots.number(attribute, kind)
-        return WEAKER if slot < 0 else Said([[Part(slot)]])
+        return WEAKER if slot < 0 else ([[_all(slot)]], True, True)
 
     def _is_a(self, c: IsA) -> Said:
         if c.attribute != LINEAGE:
@@ -240,6 +257,6 @@ class Parts:
         if not c.negated:
             return self._presence(LINEAGE, MEMBER + c.name)
         stranger, typed = self._presence(LINEAGE, STRANGER + c.name), self._presence(LINEAGE, PRESENT)
-        if not stranger.exact or not typed.exact:
+        if not stranger[1] or not typed[1]:
             return WEAKER
-        return Said([stranger.alternatives[0] + typed.alternatives[0]])
+        return [stranger[0][0] + typed[0][0]], True, True

@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tidings.matching.columnar.asking import Check, Checks
 from tidings.matching.columnar.parts import Part, Parts
 from tidings.model.constraint import Constraint
 from tidings.model.expression import Expression
-from tidings.model.filter import TIDINGS, Conjunction, Filter
+from tidings.model.filter import Conjunction, Filter
 
 PART = np.dtype(
     [("lo", "<f8"), ("hi", "<f8"), ("lo_rest", "<i4"), ("hi_rest", "<i4"), ("at", "<i4"), ("slot", "<u2"), ("count", "<u2")]
@@ -27,12 +28,13 @@ MOST_ALTERNATIVES = 8  # rows that one conjunction may become; the rest is left 
 _pack = Struct("<ddiiiHH").pack
 
 
-class Check(NamedTuple):
-    """What parts cannot say: asked of Python, on candidates only."""
-
-    constraints: tuple[Constraint, ...]
-    residuals: tuple[Expression, ...] = ()
-    dialect: str = TIDINGS
+def _add_plainly(constraint: Constraint, parts: Parts, plain: list[Part]) -> bool:
+    """Add the parts of a constraint on a derived attribute, if they say all of it."""
+    alternatives, exact, settled = parts.of(constraint)
+    if len(alternatives) != 1 or not exact or not settled:
+        return False
+    plain += alternatives[0]
+    return True
 
 
 class Row(NamedTuple):
@@ -68,29 +70,16 @@ def _rows(conjunction: Conjunction, dialect: str, parts: Parts) -> list[Row]:
             for_ever.append(constraint)
         if not (exact and settled):
             asked.append(constraint)
-    residuals = conjunction.residuals
-    check = Check(tuple(asked), residuals, dialect) if asked or residuals else None
-    lasting = Check(tuple(for_ever), residuals, dialect) if for_ever or residuals else None
+    residuals: list[Expression] = []
+    for residual in conjunction.residuals:
+        derived = parts.derived.constraint(residual, dialect)
+        if derived is None or not _add_plainly(derived, parts, plain):
+            residuals.append(residual)
+    check = Check(tuple(asked), tuple(residuals), dialect) if asked or residuals else None
+    lasting = Check(tuple(for_ever), tuple(residuals), dialect) if for_ever or residuals else None
     if not choices:
         return [Row(plain, check, lasting)]
     return [Row(plain + [p for some in pick for p in some], check, lasting) for pick in product(*choices)]
-
-
-class Checks:
-    """Checks by number, each kept once."""
-
-    def __init__(self) -> None:
-        self.all: list[Check] = []
-        self._numbers: dict[Check, int] = {}
-
-    def number(self, check: Check | None) -> int:
-        if check is None:
-            return -1
-        found = self._numbers.get(check)
-        if found is None:
-            found = self._numbers[check] = len(self.all)
-            self.all.append(check)
-        return found
 
 
 class Rows:
@@ -162,13 +151,15 @@ class Rows:
             self._grow("points", self._points)
             self._grow("rests", self._points)
         for place, (value, rest) in enumerate(some, at):
-            self._point_bytes[place] = value
+            self._point_bytes[place] = value  # type: ignore[call-overload]
             self._rest_bytes[place] = rest
         return at
 
     @property
     def nbytes(self) -> int:
-        return sum(a.nbytes for a in (self.starts, self.owners, self.checks, self.lasting, self.parts, self.points))
+        return sum(
+            a.nbytes for a in (self.starts, self.owners, self.checks, self.lasting, self.parts, self.points)
+        )
 
 
 @dataclass

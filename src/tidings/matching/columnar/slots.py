@@ -36,7 +36,7 @@ class Slots:
 
     def __init__(self) -> None:
         self.all: list[Slot] = []
-        self._numbers: dict[Slot, int] = {}
+        self._numbers: dict[tuple[str, str], int] = {}
         self.version = 0  # grows with each new slot
         self._text = np.zeros(0, np.uint8)
 
@@ -45,15 +45,12 @@ class Slots:
 
     def find(self, attribute: str, kind: str) -> int:
         """The slot's number, or -1 when there is none."""
-        return self._numbers.get(Slot(attribute, kind), -1)
+        return self._numbers.get((attribute, kind), -1)
 
     def number(self, attribute: str, kind: str) -> int:
         """The slot's number, made when new; -1 when there are too many slots."""
-        slot = Slot(attribute, kind)
-        number = self._numbers.get(slot)
-        if number is None:
-            number = self._make(slot)
-        return number
+        number = self._numbers.get((attribute, kind))
+        return self._make(Slot(attribute, kind)) if number is None else number
 
     def _make(self, slot: Slot) -> int:
         if len(self.all) + 4 > MAX_SLOTS:
@@ -68,6 +65,14 @@ class Slots:
         elif slot.kind.startswith(STRANGER):
             self.number(slot.attribute, MEMBER + slot.kind[len(STRANGER) :])
         return number
+
+    def take(self, slots: list[Slot]) -> None:
+        """Begin with the slots of a saved table."""
+        for slot in slots:
+            if slot.kind:
+                self._numbers[slot] = len(self.all)
+            self.all.append(slot)
+        self.version += 1
 
     def links(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """For each slot, the PRESENT and the ABSENT slot that a value in it sets and clears (-1: none)."""

@@ -11,13 +11,16 @@ to a check. The next frozen table gives them ranks.
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_left
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 CACHE_SIZE = 1 << 16
+SMALL = 32  # texts that a search in Python is good enough for
 ID_MIN, ID_MAX = -(2**31), 2**31 - 1
 
 
@@ -33,6 +36,15 @@ def encoded(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
+def _rank_kernel() -> Any:
+    """The compiled search, in a process that has compiled kernels already."""
+    if "tidings.matching.columnar.kernels" not in sys.modules:
+        return None
+    from tidings.matching.columnar.text_kernels import text_rank
+
+    return text_rank
+
+
 class SortedTexts(Sequence[bytes]):
     """Sorted texts in one block of bytes: a view, so that a mapped file serves as it is."""
 
@@ -40,6 +52,16 @@ class SortedTexts(Sequence[bytes]):
         self.blob = blob
         self.offsets = offsets
         self._bytes = memoryview(blob)  # type: ignore[arg-type]
+        self._kernel = _rank_kernel() if len(offsets) > SMALL else None
+        self._where = np.array([blob.ctypes.data, offsets.ctypes.data, len(offsets) - 1], np.int64)
+
+    def rank(self, key: bytes) -> tuple[int, bool]:
+        """How many texts are less than the key, and whether it is one of them."""
+        if self._kernel is not None:
+            found = self._kernel(self._where, key)
+            return (found, False) if found >= 0 else (-found - 1, True)
+        place = bisect_left(self, key)
+        return place, place < len(self) and self[place] == key
 
     @classmethod
     def of(cls, texts: Sequence[bytes]) -> SortedTexts:
@@ -72,9 +94,7 @@ class Strings:
         """Where the text stands among the frozen ones: even when it is one of them."""
         found = self.known.get(text)
         if found is None:
-            key = encoded(text)
-            rank = bisect_left(self.texts, key)
-            hit = rank < len(self.texts) and self.texts[rank] == key
+            rank, hit = self.texts.rank(encoded(text))
             found = 2.0 * rank if hit else 2.0 * rank - 1.0
             if len(self.known) >= CACHE_SIZE:
                 self.known.clear()

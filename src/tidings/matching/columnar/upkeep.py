@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tidings.matching.columnar.asking import Checks
 from tidings.matching.columnar.delta import Delta
 from tidings.matching.columnar.freeze import Source, freeze
 from tidings.matching.columnar.pack import Packer
 from tidings.matching.columnar.parts import Parts
 from tidings.matching.columnar.rows import PART, rows_of
-from tidings.matching.columnar.slots import Slots
 from tidings.matching.columnar.strings import Strings
 from tidings.matching.columnar.table import Table, make_table
 from tidings.model.event import Event
@@ -34,7 +34,7 @@ class Change(NamedTuple):
 
 def no_rows() -> Source:
     numbers, doubles = np.zeros(0, np.int32), np.zeros(0)
-    return Source(np.zeros(1, np.int32), np.zeros(0, PART), doubles, numbers, numbers, numbers, [])
+    return Source(np.zeros(1, np.int32), np.zeros(0, PART), doubles, numbers, numbers, numbers, Checks())
 
 
 def source_of_table(table: Table) -> Source:
@@ -43,21 +43,23 @@ def source_of_table(table: Table) -> Source:
 
 
 def next_table(
-    sources: list[Source], slots: Slots, strings: dict[int, Strings], sample: list[Event], *, indexed: bool
+    sources: list[Source], parts: Parts, sample: list[Event], *, indexed: bool
 ) -> Generator[None, None, Table]:
     """The table of all live rows of the sources."""
-    frozen = yield from freeze(sources, strings)
-    seen = (yield from _sampled(sample, slots, frozen.strings)) if indexed else None
+    slots = parts.slots
+    frozen = yield from freeze(sources, parts.strings)
+    seen = (yield from _sampled(sample, parts, frozen.strings)) if indexed else None
     return (yield from make_table(frozen, list(slots.all), slots.is_string(), seen, indexed=indexed))
 
 
 def _sampled(
-    sample: list[Event], slots: Slots, strings: dict[int, Strings]
+    sample: list[Event], parts: Parts, strings: dict[int, Strings]
 ) -> Generator[None, None, NDArray[np.float64] | None]:
     """Rows of sampled events, in the positions of the next dictionaries."""
     if len(sample) < 16:
         return None
-    packer = Packer(slots, strings)
+    slots = parts.slots
+    packer = Packer(slots, strings, parts.derived.programs)
     present, absent = slots.links()
     rows = np.empty((len(sample), len(slots)))
     for at in range(0, len(sample), PACKED_IN_STEP):
@@ -83,7 +85,7 @@ def link_presence(rows: NDArray[np.float64], present: NDArray[np.int32], absent:
 def remove_rows(table: Table, handle: int) -> bool:
     """Mark the rows of a handle as removed; False when the table has none."""
     owned = table.sorted_owners
-    first = int(np.searchsorted(owned, handle))
+    first = int(np.searchsorted(owned, np.int32(handle)))
     row = first
     while row < len(owned) and owned[row] == handle:
         if table.rows.owners[row] < 0:
@@ -97,11 +99,11 @@ def remove_rows(table: Table, handle: int) -> bool:
 class Replay:
     """The next table's own delta, dictionaries and parts; filled from the journal."""
 
-    def __init__(self, table: Table, slots: Slots, room: int) -> None:
+    def __init__(self, table: Table, parts: Parts, room: int) -> None:
         self.table = table
-        self.slots = slots
+        self.slots = parts.slots
         self.strings = dict(table.strings)
-        self.parts = Parts(slots, self.strings)
+        self.parts = Parts(parts.slots, self.strings, parts.derived)
         self.delta = Delta(table.edges, room)
 
     def apply(self, changes: Iterable[Change]) -> None:

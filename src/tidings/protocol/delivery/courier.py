@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from tidings.availability.progress import LogProgress
 from tidings.history.schema import dead_row, drop_row
 from tidings.language.evaluate import accepts
 from tidings.model.event import Event
@@ -89,6 +90,13 @@ class Courier:
                 return
         item = Item(event, position, accepted, expires_at)
         item.after = self._ledger.end
+        self._take_in(held, item, ticket, now)
+
+    def offer_read(self, held: Held, item: Item, now: float) -> None:
+        """A live event of another broker's log."""
+        self._take_in(held, item, None, now)
+
+    def _take_in(self, held: Held, item: Item, ticket: Arrival | None, now: float) -> None:
         if held.is_full and not self._policies[held.options.policy](held, item, ticket, now):
             return
         self.enqueue(held, item)
@@ -115,10 +123,18 @@ class Courier:
 
     def _note(self, held: Held, item: Item) -> None:
         if item.position is not None and item.letter is None:
-            is_new = held.progress.hand_out(item.position.offset)
+            progress = self._progress(held, item.position)
+            is_new = progress is None or progress.hand_out(item.position.offset)
             assert is_new, f"{held.id}: {item.position} was settled before"
         if item.event.key is not None:
             self._keyed.setdefault(item.event.key, {})[held] = item
+
+    def _progress(self, held: Held, position: Position) -> LogProgress | None:
+        """Its progress in the log of that position; None when that log is no more."""
+        if position.log == self._ledger.log:
+            return held.progress
+        lane = held.lanes.get(position.log)
+        return None if lane is None else lane.progress
 
     def _block(self, held: Held, item: Item, ticket: Arrival | None, now: float) -> bool:
         held.blocked.append(item)
@@ -159,7 +175,7 @@ class Courier:
                 self._send(held, member, item)
             if held.blocked:
                 self._unblock(held, now)
-        if held.phase is Phase.REPLAYING:
+        if held.is_behind:
             self._hooks.read(held, now)
 
     def _send(self, held: Held, member: Member, item: Item) -> None:
@@ -202,6 +218,13 @@ class Courier:
                 held.figures["acknowledged"] += 1
                 self.settle(held, item, now)
 
+    def acknowledge_all(self, member: Member, now: float) -> None:
+        """It will hear what was sent to it, and says nothing more."""
+        self.acknowledge(member, self._with(member), now)
+
+    def _with(self, member: Member) -> tuple[int, ...]:
+        return tuple(tag for tag, (_, holder) in member.held.unacked.items() if holder is member)
+
     def give_back(self, member: Member, tags: tuple[int, ...], *, counted: bool, now: float) -> None:
         held = member.held
         for tag in sorted(tags, reverse=True):
@@ -220,8 +243,7 @@ class Courier:
 
     def take_back(self, member: Member, now: float) -> None:
         """The member is gone: others, or itself when it comes back, get what it had."""
-        mine = tuple(tag for tag, (_, holder) in member.held.unacked.items() if holder is member)
-        self.give_back(member, mine, counted=False, now=now)
+        self.give_back(member, self._with(member), counted=False, now=now)
 
     def _put_back(self, held: Held, item: Item, now: float) -> None:
         key = item.event.key
@@ -254,10 +276,16 @@ class Courier:
         if item.letter is not None:
             self._settle_letter(held, item.letter)
         elif item.position is not None:
-            held.progress.settle(item.position.offset)
-            if held.durable:
+            progress = self._progress(held, item.position)
+            if progress is not None:
+                progress.settle(item.position.offset)
+            if held.durable and item.position.log == self._ledger.log:
                 self._ledger.release(item.position.offset)
             self._hooks.touched(held, now)
+
+    def touched(self, held: Held, now: float) -> None:
+        """Its progress changed without a settlement."""
+        self._hooks.touched(held, now)
 
     def _settle_letter(self, held: Held, number: int) -> None:
         assert held.dead_letters_of is not None
@@ -276,6 +304,11 @@ class Courier:
         held.lost[str(reason)] += 1
         if self._ports.recording:
             self._ports.emit(Record(drop_row(now, self._ports.name, held.id, event, str(reason))))
+        self.tell_losses(held, now)
+
+    def count_gone(self, held: Held, now: float) -> None:
+        """It was owed, and ended for everybody before it could be read from the log."""
+        held.lost["superseded or expired"] += 1
         self.tell_losses(held, now)
 
     def tell_losses(self, held: Held, now: float) -> None:
@@ -381,6 +414,9 @@ class Courier:
         for waiting in (held.queue, held.behind, held.blocked, held.later, held.unread):
             waiting.clear()
         held.progress.owed.clear()
+        for lane in held.lanes.values():
+            lane.progress.owed.clear()
+            lane.unread.clear()
         held.unacked.clear()
 
 

@@ -2,7 +2,8 @@
 
 Rules
 - An event is written to the log when it has a lifetime, when a durable subscription is owed it,
-  or when its publisher asks for it. Any other event goes straight to the subscriptions.
+  when its publisher asks for it, or when recovery may have to bring it to another broker. Any
+  other event goes straight to the subscriptions.
 - What is written is told, and acknowledged, only after it is on the disk: otherwise a crash and
   a publish that is tried again could tell it twice. Mode `best effort` is acknowledged at once.
 - An event that needs no disk follows the earlier ones of its source that do, so that the
@@ -53,10 +54,7 @@ class Intake:
 
     def publish(self, session: Session, message: Publish, now: float) -> None:
         event = message.event
-        # Our clients number what has no id of its own; other ids say nothing about their order.
-        is_numbered = event.id == f"{session.incarnation}-{message.sequence}"
-        number = message.sequence if is_numbered else None
-        if self._answer_again(session.address, message, number, now):
+        if self._answer_again(session, message, now):
             return
         refusal = self._refusal(message)
         if refusal is not None:
@@ -67,32 +65,48 @@ class Intake:
         arrival = Arrival(event, self.number, message.sequence, now)
         arrival.waiters.append((session.address, message.call))
         self._under_way[event.identity] = arrival
-        row = self.identities.remember(event.source, event.id, number, now)
+        rows = self._remember(session, message, now)
         if event.lifetime > 0 or message.mode is Mode.KEPT or self._is_owed(event):
-            self._keep(arrival, message.mode, row, now)
+            self._keep(arrival, message.mode, rows, now)
         elif (earlier := self._last_of.get(event.source)) is not None:
             earlier.followers.append(arrival)
         else:
             self._tell(arrival, now)
 
-    def _answer_again(self, address: str, message: Publish, number: int | None, now: float) -> bool:
-        """True when this identity was published before, or nobody can tell."""
-        source, id = message.event.identity
-        arrival = self._under_way.get((source, id))
+    def _answer_again(self, session: Session, message: Publish, now: float) -> bool:
+        """True when this was published before, or nobody can tell."""
+        address, identity = session.address, message.event.identity
+        arrival = self._under_way.get(identity)
         if arrival is not None:
             arrival.waiters.append((address, message.call))
             self.figures["published again"] += 1
             return True
-        seen = self.identities.look(source, id, number, now)
+        seen = self._look(session, message, now)
         if seen is Seen.NEW:
             return False
         if seen is Seen.STALE:
             self._ports.send(address, Refused(message.call, "refused", STALE))
             return True
         self.figures["published again"] += 1
-        position = self._position(self._ledger.offset_of((source, id)))
+        position = self._position(self._ledger.offset_of(identity))
         self._ports.send(address, Published(message.call, position))
         return True
+
+    def _look(self, session: Session, message: Publish, now: float) -> Seen:
+        """A client numbers all that it publishes, so what it sends again is known by its number; an id
+        that is not the client's own is known besides, whoever sends it."""
+        event, number = message.event, message.sequence
+        seen = self.identities.look(event.source, _own_id(session, number), number, now)
+        if seen is Seen.NEW and event.id != _own_id(session, number):
+            return self.identities.look(event.source, event.id, None, now)
+        return seen
+
+    def _remember(self, session: Session, message: Publish, now: float) -> list[Put]:
+        event, number = message.event, message.sequence
+        rows = [self.identities.remember(event.source, _own_id(session, number), number, now)]
+        if event.id != _own_id(session, number):
+            rows.append(self.identities.remember(event.source, event.id, None, now))
+        return rows
 
     def _refusal(self, message: Publish) -> tuple[str, str] | None:
         disk = self._ports.disk
@@ -103,18 +117,18 @@ class Intake:
         return None
 
     def _position(self, offset: int | None) -> Position | None:
-        return None if offset is None else Position(self._ports.name, offset)
+        return None if offset is None else Position(self._ledger.log, offset)
 
     # -- keeping -----------------------------------------------------------------------------
 
-    def _keep(self, arrival: Arrival, mode: Mode, row: Put, now: float) -> None:
+    def _keep(self, arrival: Arrival, mode: Mode, rows: list[Put], now: float) -> None:
         self.figures["kept"] += 1
         offset = arrival.offset = self._ledger.next_offset
         record = Append(offset, arrival.event, now, arrival.sequence, arrival.expires_at)
         self._last_of[arrival.event.source] = arrival
         records = self._ledger.append(record)
         if self._ports.disk.stable:
-            records.append(row)
+            records += rows
         self._ports.disk.persist(records, partial(self._kept, arrival), partial(self._not_kept, arrival))
         if mode is Mode.BEST_EFFORT:
             self._answer(arrival)
@@ -162,7 +176,7 @@ class Intake:
         spent = now - arrival.accepted
         expires = None if event.expires is None else event.expires - spent
         remaining = max(event.lifetime - spent, 0.0)
-        return Envelope(event, self._ports.name, arrival.offset, arrival.sequence, remaining, expires)
+        return Envelope(event, self._ledger.log, arrival.offset, arrival.sequence, remaining, expires)
 
     def unblocked(self, arrival: Arrival, now: float) -> None:
         """Nobody has to wait for room any longer."""
@@ -182,3 +196,7 @@ class Intake:
         for source, arrival in self._last_of.items():
             assert arrival.offset is not None, f"{source} waits for the disk"
             assert arrival.offset >= self._ledger.end, f"{source} waits for what was told"
+
+
+def _own_id(session: Session, number: int) -> str:
+    return f"{session.incarnation}-{number}"

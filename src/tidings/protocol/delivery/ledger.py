@@ -22,7 +22,8 @@ STEP_SECONDS = 0.05  # between two steps of forgetting; oftener forgets sooner, 
 
 
 class Ledger:
-    def __init__(self, budget: int, is_pinned: Callable[[int], bool]) -> None:
+    def __init__(self, log: str, budget: int, is_pinned: Callable[[int], bool]) -> None:
+        self.log = log  # its name, in positions and tokens
         self._budget = budget
         self._is_pinned = is_pinned  # may some replay still have to read this offset?
         self.next_offset = 1
@@ -133,9 +134,13 @@ class Ledger:
 
     def next_deadline(self) -> float | None:
         """When there is something to forget."""
-        due = [0.0] if self._free else []
-        due += [at for at in (self._lapses.next_at(), self._ends.next_at()) if at is not None]
-        return max(min(due), self._next_step) if due else None
+        lapses, ends = self._lapses.next_at(), self._ends.next_at()
+        if self._free:
+            return max(0.0, self._next_step)
+        if lapses is None and ends is None:
+            return None
+        due = [at for at in (lapses, ends) if at is not None]
+        return max(min(due), self._next_step)
 
     def collect(self, now: float) -> list[Record]:
         """One step: the records that forget what is over, at most a budget of it."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from math import inf
 
 from tidings.availability.lifetime import expired
 from tidings.availability.records import Append
@@ -42,34 +43,55 @@ class Reader:
         self._courier = courier
         self._on_broken = on_broken
         self._replaying: dict[Held, None] = {}
+        self._all_from: float = inf  # everything from here on is pinned ...
+        self._some_from: float = inf  # ... and what lies between these two
+        self._some_to = 0
 
     def is_pinned(self, offset: int) -> bool:
-        """May some replay still have to read this entry?"""
-        return any(held.at <= offset and (offset < held.seam or not held.durable) for held in self._replaying)
+        """May some replay still have to read this entry? (Perhaps a yes too much, never a wrong no.)"""
+        return offset >= self._all_from or self._some_from <= offset < self._some_to
 
-    def begin(self, held: Held, at: int) -> None:
+    def _pin(self, held: Held) -> None:
+        """A transient subscription reads to the end; what a durable one is owed beyond its seam is known."""
+        self._replaying[held] = None
+        if held.durable:
+            self._some_from = min(self._some_from, held.at)
+            self._some_to = max(self._some_to, held.seam)
+        else:
+            self._all_from = min(self._all_from, held.at)
+
+    def refresh_pins(self) -> None:
+        """Replays went on: what they have read is no longer pinned."""
+        self._all_from, self._some_from, self._some_to = inf, inf, 0
+        for held in self._replaying:
+            self._pin(held)
+        self._ledger.unpin()
+
+    def begin(self, held: Held, at: int, now: float) -> None:
         """Read from there on; a log that holds nothing there is read already."""
         held.at = at
         held.reading = 0
         if self._ledger.may_hold(at, self._ledger.end):
             held.step("read on")
             held.seam = self._ledger.end
-            self._replaying[held] = None
+            self._pin(held)
         elif held.phase is Phase.REPLAYING:
-            self._catch_up(held)
+            self._catch_up(held, now)
+        else:
+            self._move_to(held, self._ledger.end, now)
 
     def stop(self, held: Held) -> None:
         """The subscription has ended."""
         if self._replaying.pop(held, 0) is None:
-            self._ledger.unpin()
+            self.refresh_pins()
 
     def read_on(self, held: Held, now: float) -> None:
         """Read the next chunk, if there is room for it and somebody to hear it."""
         if held.phase is not Phase.REPLAYING or held.reading or not held.members:
             return
-        self._replaying[held] = None
+        self._pin(held)
         if not self._ledger.may_hold(held.at, self._ledger.end):
-            self._catch_up(held)
+            self._catch_up(held, now)
             self._courier.pump(held, now)
             return
         room = held.options.queue - len(held.queue)
@@ -84,6 +106,21 @@ class Reader:
             partial(self._on_failed, held, held.reading),
         )
 
+    def skip_older(self, held: Held, now: float) -> float | None:
+        """Pass over what is older than a durable subscription wants, so that the log need not keep it.
+        When the oldest that is left was accepted, if any may be left."""
+        keep = held.options.keep_seconds
+        if keep is None or held.phase is not Phase.REPLAYING or held.reading:
+            return None
+        oldest = None
+        for offset, entry in list(self._ledger.entries.items()):
+            if entry.accepted + keep > now or offset >= self._ledger.end:
+                oldest = entry.accepted
+                break
+            self._move_to(held, offset + 1, now)
+        self.refresh_pins()
+        return oldest
+
     def _on_read(self, held: Held, number: int, records: Sequence[Append], now: float) -> None:
         if held.reading != number or held.phase is not Phase.REPLAYING:
             return
@@ -94,9 +131,9 @@ class Reader:
                 break
             self._read_one(held, record, now)
         if not records or records[-1].offset >= end:
-            self._move_to(held, end)
+            self._move_to(held, end, now)
         if not self._ledger.may_hold(held.at, end):
-            self._catch_up(held)
+            self._catch_up(held, now)
         self._courier.pump(held, now)
 
     def _on_failed(self, held: Held, number: int, failure: FetchFailed, now: float) -> None:
@@ -108,7 +145,7 @@ class Reader:
         offset = record.offset
         while held.behind and held.behind[0].after <= offset:
             held.queue.append(held.behind.popleft())
-        self._move_to(held, offset)
+        self._move_to(held, offset, now)
         is_owed = bool(held.later) and held.later[0] == offset
         if is_owed:
             held.later.popleft()
@@ -120,10 +157,12 @@ class Reader:
             held.progress.silence(held.at)
             if is_owed:
                 self._ledger.release(offset)
+                if self._has_ended(record, now):
+                    self._courier.count_gone(held, now)
             return
         if held.durable and not is_owed:
             self._ledger.owe(offset)
-        position = Position(self._ports.name, offset)
+        position = Position(self._ledger.log, offset)
         item = Item(record.event, position, record.accepted, record.expires_at)
         item.again = offset < held.again_below
         self._courier.enqueue(held, item)
@@ -131,19 +170,21 @@ class Reader:
     def _is_for(self, held: Held, record: Append, now: float) -> bool:
         """Is the subscription to hear this entry?"""
         event, offset = record.event, record.offset
-        if expired(record, now) or offset not in self._ledger.entries:
+        if self._has_ended(record, now):
             return False
         if not accepts(held.subscription.filter, event) or held.progress.is_settled(offset):
             return False
-        if held.told.was_told(event, self._ports.name, offset, accepts):
+        if held.told.was_told(event, self._ledger.log, offset, accepts):
             return False
-        if offset >= held.start:
-            return event.lifetime > 0 or record.accepted >= held.since
-        return record.ends_at > held.since or any(
-            right.start <= offset < right.stop and accepts(right.filter, event) for right in held.rights
-        )
+        if offset >= held.start or record.ends_at > held.since:
+            return True
+        return any(right.gives(record) for right in held.rights)
 
-    def _move_to(self, held: Held, offset: int) -> None:
+    def _has_ended(self, record: Append, now: float) -> bool:
+        """Superseded, or expired for everybody."""
+        return expired(record, now) or record.offset not in self._ledger.entries
+
+    def _move_to(self, held: Held, offset: int, now: float) -> None:
         """Everything below was read; what was owed there and is gone has ended for everybody."""
         held.at = max(held.at, offset)
         held.progress.silence(held.at)
@@ -151,9 +192,10 @@ class Reader:
             held.progress.settle(held.unread.popleft())
         while held.later and held.later[0] < offset:
             self._ledger.release(held.later.popleft())
+            self._courier.count_gone(held, now)
 
-    def _catch_up(self, held: Held) -> None:
-        self._move_to(held, self._ledger.end)
+    def _catch_up(self, held: Held, now: float) -> None:
+        self._move_to(held, self._ledger.end, now)
         held.step("caught up")
         held.queue.extend(held.behind)
         held.behind.clear()

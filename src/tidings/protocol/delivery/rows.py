@@ -12,10 +12,11 @@ import msgspec
 
 from tidings.availability.progress import LogProgress
 from tidings.availability.records import Delete, Put
-from tidings.availability.told import Span, Told
+from tidings.availability.told import Told
 from tidings.language import parse_filter
 from tidings.model.event import Event
 from tidings.model.subscription import Position, Subscription, SubscriptionId
+from tidings.protocol.delivery.right import Right
 
 VERSION = 1
 
@@ -23,6 +24,7 @@ SUBSCRIPTION = "subscription"  # durable subscriptions
 PROGRESS = "progress"  # how far each of them is
 MEMORY = "memory"  # what ended named subscriptions were told
 DEAD = "dead"  # dead letters
+LOG = "log"  # the name of this broker's log
 
 
 class SubscriptionRow(msgspec.Struct, array_like=True, frozen=True):
@@ -31,13 +33,25 @@ class SubscriptionRow(msgspec.Struct, array_like=True, frozen=True):
     start: int
     told_from: int
     told: bytes  # `Told.encode`
-    rights: list[Span]
+    rights: list[Right]
     version: int = VERSION
+
+
+class LaneRow(msgspec.Struct, array_like=True, frozen=True):
+    progress: LogProgress
+    told_from: int
+    start: int | None
 
 
 class ProgressRow(msgspec.Struct, array_like=True, frozen=True):
     subscription: SubscriptionId
     progress: LogProgress
+    version: int = VERSION
+    lanes: dict[str, LaneRow] = {}  # by log of another broker
+
+
+class LogRow(msgspec.Struct, array_like=True, frozen=True):
+    name: str
     version: int = VERSION
 
 
@@ -58,7 +72,7 @@ class DeadRow(msgspec.Struct, array_like=True, frozen=True):
     version: int = VERSION
 
 
-Row = SubscriptionRow | ProgressRow | MemoryRow | DeadRow
+Row = SubscriptionRow | ProgressRow | MemoryRow | DeadRow | LogRow
 R = TypeVar("R", bound=msgspec.Struct)
 
 

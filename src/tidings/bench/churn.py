@@ -1,0 +1,107 @@
+"""Churn: filters come and go while events are matched and the table is frozen anew.
+
+Operations, matches and steps of upkeep take turns in one thread, as a broker's node does them,
+at the asked rate of operations. Latency of a match is counted from when its turn came, so
+waiting behind a step of upkeep counts too. `cpu` figures leave out what other processes
+took of the machine; wall figures do not.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from tidings.bench.workloads import events, filters, workload
+from tidings.matching.columnar.matcher import ColumnarMatcher
+
+OPERATIONS = 20_000  # a second: half of them add, half remove
+PAIRS_IN_TURN = 5
+SPARE = 20_000
+
+
+def churn(size: int, seconds: float) -> Iterator[dict[str, Any]]:
+    """Rows of a churn run beside a quiet one."""
+    from tidings.bench.matching import row
+
+    made = workload("W2")
+    matcher, probes = ColumnarMatcher(), events(made, 4_000)
+    supply = filters(made, size + SPARE)
+    matcher.load(islice(supply, size), sample=probes[3_000:])
+    spare = list(supply)
+    gc.collect()
+    gc.freeze()  # what is loaded lives long: the collector need not look at it again
+    quiet = _quiet(matcher, probes)
+    run = _Run(matcher, probes, spare, size)
+    run.go(seconds)
+    work = f"W2, {OPERATIONS} changes/s"
+    yield row(work, size, "tidings, quiet", quiet, "matches/cpu s", None)
+    yield row(work, size, "tidings", run.matches / run.matching, "matches/cpu s of matching", None)
+    yield row(work, size, "tidings", run.matches / run.matching / quiet, "of the quiet rate", None)
+    yield row(work, size, "tidings", run.changes / run.took, "changes/s reached, wall", None)
+    yield row(work, size, "tidings", run.changes / run.changing, "changes/cpu s of changing", None)
+    yield row(work, size, "tidings", run.freezes, "freezes of the table", None)
+    for share in (50, 99, 99.9):
+        yield row(work, size, "tidings", run.latency(share), f"ms p{share} latency, cpu", None)
+    gc.unfreeze()
+
+
+def _quiet(matcher: ColumnarMatcher, probes: list[Any]) -> float:
+    for event in probes[:500]:
+        matcher.match(event)
+    began = time.process_time()
+    for event in probes[:2_000]:
+        matcher.match(event)
+    return 2_000 / (time.process_time() - began)
+
+
+class _Run:
+    def __init__(self, matcher: ColumnarMatcher, probes: list[Any], spare: list[Any], size: int) -> None:
+        self.matcher, self.probes, self.spare = matcher, probes, spare
+        self.victims = np.random.default_rng(1).permutation(size).tolist()
+        self.added: list[int] = []
+        self.changes = self.matches = self.freezes = 0
+        self.changing = self.matching = self.took = 0.0
+        self.latencies: list[float] = []
+        self.steps = 0.0  # of upkeep, owed
+
+    def go(self, seconds: float) -> None:
+        table, start, busy = self.matcher.table, time.perf_counter(), time.process_time
+        while (now := time.perf_counter() - start) < seconds:
+            if self.changes > now * OPERATIONS:
+                self._match(busy(), busy)
+                continue
+            waiting = busy()
+            self._change()
+            changed = busy()
+            self.changing += changed - waiting
+            # enough steps that a freeze ends about three times in the run
+            self.steps += PAIRS_IN_TURN * 4 * len(self.matcher.table.rows) / (OPERATIONS * seconds * 18)
+            if self.steps >= 1:
+                self.matcher.maintain(int(self.steps))
+                self.steps %= 1
+            self._match(changed, busy)
+            if self.matcher.table is not table:
+                table, self.freezes = self.matcher.table, self.freezes + 1
+        self.took = time.perf_counter() - start
+
+    def _change(self) -> None:
+        for _ in range(PAIRS_IN_TURN):
+            self.added.append(self.matcher.add(self.spare[self.changes % SPARE]))
+            self.matcher.remove(self.victims.pop() if self.victims else self.added.pop(0))
+            self.changes += 2
+
+    def _match(self, since: float, busy: Any) -> None:
+        began = busy()
+        self.matcher.match(self.probes[self.matches % len(self.probes)])
+        ended = busy()
+        self.matching += ended - began
+        self.latencies.append(ended - since)
+        self.matches += 1
+
+    def latency(self, share: float) -> float:
+        return float(np.percentile(self.latencies, share)) * 1e3

@@ -1,0 +1,227 @@
+"""`tidings bench matching`: events a second against many subscriptions, peers in the same run.
+
+Figures are per CPU second of one core, since machines are shared; a ratio compares with the best
+peer on the same work and size in this run. A peer that is linear in its subscriptions and got
+fewer of them is scaled to the full number, which its engine column says. Ours: `one by one` is an
+`Event` in and an array of handles out; `columns` is an Arrow record batch in, offsets and handles
+out. Cells are cut by a thousand events that are not measured.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, TypeAlias
+
+from tidings.bench.peers import Peer, peers
+from tidings.bench.workloads import Workload, events, filters, record_batch, workload
+from tidings.errors import InputError
+from tidings.language import parse_filter
+from tidings.matching.boxes import BoxMatcher
+from tidings.matching.columnar.matcher import ColumnarMatcher
+from tidings.matching.counting import CountingMatcher
+from tidings.matching.tree import TreeMatcher
+from tidings.model.event import Event, make_event
+from tidings.model.filter import Filter
+
+Row: TypeAlias = dict[str, Any]
+
+SIZES = (10_000, 100_000, 1_000_000)
+QUICK_SIZES = (1_000, 10_000)
+WORKS = ("W1", "W2", "W3", "W4")
+ADVERSARIES = ("W4hot", "W4shared", "W4unseen")
+SAMPLE = 1_000  # events that cells are cut by
+SINGLE, BATCH = 3_000, 8_000
+PEER_SECONDS = 1.0  # CPU seconds that a peer is measured for
+CLASSICAL_MOST = 10_000  # subscriptions that the classical indexes are measured with
+
+
+def run(*, quick: bool = False, subscriptions: str | None = None, events: str | None = None) -> Iterator[Row]:
+    """Rows of every workload and size, then churn, threads and files; or of the files given."""
+    if (subscriptions is None) is not (events is None):
+        raise InputError("give --subscriptions and --events together")
+    if subscriptions is not None and events is not None:
+        yield from own_files(subscriptions, events)
+        return
+    for size in QUICK_SIZES if quick else SIZES:
+        for name in WORKS if size > max(QUICK_SIZES) else (*WORKS, *ADVERSARIES):
+            yield from one_work(workload(name), size)
+    from tidings.bench.churn import churn
+
+    yield from churn(10_000 if quick else 1_000_000, 3.0 if quick else 60.0)
+
+
+def row(work: str, size: int, engine: str, figure: float, unit: str, best: float | None) -> Row:
+    ratio = None if best is None else round(figure / best, 2)
+    return {
+        "work": work, "size": size, "engine": engine, "figure": round(figure, 2), "unit": unit,
+        "ratio_to_best_peer": ratio,
+    }  # fmt: skip
+
+
+def rate(match: Callable[[Sequence[Any]], Any], some: Sequence[Any], seconds: float | None = None) -> float:
+    """Events a CPU second; the best of a few rounds, on as many events as fit the time."""
+    seconds = PEER_SECONDS if seconds is None else seconds
+    count, best, spent = min(4, len(some)), 0.0, 0.0
+    while spent < seconds:
+        began = time.process_time()
+        match(some[:count])
+        took = max(time.process_time() - began, 1e-9)
+        spent += took
+        best = max(best, count / took)
+        count = min(len(some), max(count, int(count * seconds / 4 / took)))
+    return best
+
+
+def one_work(made: Workload, size: int) -> Iterator[Row]:
+    """One workload at one size: ours, the peers, the classical indexes when few."""
+    probes = events(made, SINGLE)
+    sample = events(made, SAMPLE, start=50_000)
+    few = size <= CLASSICAL_MOST or made.name == "W1"
+    population = list(filters(made, size)) if few else list(filters(made, 1_000))
+    matcher = ColumnarMatcher()
+    began = time.process_time()
+    matcher.load(population if few else filters(made, size), sample=sample)
+    loaded = time.process_time() - began
+    rivals = list(peers(population, matcher.table, boxes=made.name == "W1"))
+    yield from _rates(made, size, matcher, probes, rivals)
+    stats = matcher.stats()
+    yield row(made.name, size, "tidings", loaded / size * 1e6, "us/subscription to load", None)
+    yield row(made.name, size, "tidings", stats["bytes"] / size, "bytes/subscription", None)
+    if size == CLASSICAL_MOST:
+        yield from _classical(made, population, probes)
+    if made.name == "W2":
+        yield from _threads_and_files(made, size, matcher, probes)
+
+
+def _rates(
+    made: Workload, size: int, matcher: ColumnarMatcher, probes: list[Event], rivals: list[Peer]
+) -> Iterator[Row]:
+    figures = []
+    for peer in rivals:
+        scale = peer.subscriptions / size
+        label = peer.name if scale == 1 else f"{peer.name} (scaled from {peer.subscriptions})"
+        figures.append((label, rate(peer.match, probes) * scale))
+    best = max((figure for _, figure in figures), default=None)
+    columns = record_batch(made, BATCH)
+    single = rate(lambda some: [matcher.match(e) for e in some], probes)
+    yield row(made.name, size, "tidings, one by one", single, "events/s", best)
+    batch = max(rate(lambda _: matcher.match_batch(columns), [0], 0.3) * BATCH for _ in range(3))
+    yield row(made.name, size, "tidings, columns", batch, "events/s", best)
+    found = matcher.match_batch(columns)
+    yield row(made.name, size, "tidings", len(found.handles) / BATCH, "matches/event", None)
+    for label, figure in figures:
+        yield row(made.name, size, label, figure, "events/s", best)
+
+
+def _classical(made: Workload, population: list[Filter], probes: list[Event]) -> Iterator[Row]:
+    kinds: list[Any] = [CountingMatcher, TreeMatcher]
+    for kind in [*kinds, BoxMatcher] if made.name == "W1" else kinds:
+        index = kind()
+        for filter in population:
+            index.add(filter)
+        index.maintain(1)
+        figure = rate(lambda some, match=index.match: list(map(match, some)), probes)  # type: ignore[misc]
+        yield row(made.name, len(population), f"tidings, {index.stats()['engine']}", figure, "events/s", None)
+
+
+def _threads_and_files(
+    made: Workload, size: int, matcher: ColumnarMatcher, probes: list[Event]
+) -> Iterator[Row]:
+    columns = record_batch(made, BATCH)
+    alone = _wall(lambda: matcher.match_batch(columns), 1)
+    both = _wall(lambda: matcher.match_batch(columns), 2)
+    yield row(made.name, size, "tidings, two threads", 2 * alone / both, "times one thread", None)
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "table"
+        began = time.perf_counter()
+        matcher.save(path)
+        yield row(made.name, size, "tidings", (time.perf_counter() - began) * 1e3, "ms to save", None)
+        began = time.perf_counter()
+        opened = ColumnarMatcher.open(path, verify=False)
+        opened.match(probes[0])
+        yield row(made.name, size, "tidings", (time.perf_counter() - began) * 1e3, "ms to open", None)
+
+
+def _wall(work: Callable[[], Any], threads: int) -> float:
+    """Wall seconds for every thread to do the work once."""
+    gc.collect()
+    some = [threading.Thread(target=work) for _ in range(threads)]
+    began = time.perf_counter()
+    for thread in some:
+        thread.start()
+    for thread in some:
+        thread.join()
+    return time.perf_counter() - began
+
+
+def own_files(subscriptions: str, events: str) -> Iterator[Row]:
+    """The same for anyone's files: lines {"id", "filter"}, and events as objects of attributes."""
+    population = [parse_filter(_object(line, subscriptions)["filter"]) for line in _lines(subscriptions)]
+    probes = [
+        make_event(_object(line, events), source="bench", id=str(number))
+        for number, line in enumerate(_lines(events), 1)
+    ]
+    matcher = ColumnarMatcher()
+    matcher.load(population, sample=probes[::2])
+    rivals = list(peers(population, matcher.table, boxes=False))
+    figures = [
+        (peer.name, rate(peer.match, probes) * peer.subscriptions / len(population)) for peer in rivals
+    ]
+    best = max((figure for _, figure in figures), default=None)
+    name, size = Path(subscriptions).name, len(population)
+    single = rate(lambda some: [matcher.match(e) for e in some], probes)
+    yield row(name, size, "tidings, one by one", single, "events/s", best)
+    yield row(name, size, "tidings, batch", rate(matcher.match_batch, probes), "events/s", best)
+    for label, figure in figures:
+        yield row(name, size, label, figure, "events/s", best)
+
+
+def _lines(path: str) -> Iterator[str]:
+    with Path(path).open(encoding="utf-8") as file:
+        yield from (line for line in file if line.strip())
+
+
+def _object(line: str, path: str) -> dict[str, Any]:
+    try:
+        value = json.loads(line)
+    except ValueError as error:
+        raise InputError(f"{path}: a line is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise InputError(f"{path}: a line is no JSON object")
+    return value
+
+
+def plot(rows: Sequence[Row], folder: str) -> list[Path]:
+    """Cost of an event against the number of subscriptions, and against its number of matches."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    singles = {
+        (r["work"], r["size"]): 1e6 / r["figure"] for r in rows if r["engine"] == "tidings, one by one"
+    }
+    matches = {(r["work"], r["size"]): r["figure"] for r in rows if r["unit"] == "matches/event"}
+    made = []
+    axis: tuple[tuple[str, str, Callable[[Any], float]], ...] = (
+        ("cost-by-subscriptions", "subscriptions", lambda key: key[1]),
+        ("cost-by-matches", "matches an event", lambda key: matches[key]),
+    )
+    for name, label, place in axis:
+        figure, axes = plt.subplots()
+        for work in dict.fromkeys(work for work, _ in singles):
+            keys = sorted(key for key in singles if key[0] == work)
+            axes.loglog([place(k) for k in keys], [singles[k] for k in keys], marker="o", label=work)
+        axes.set_xlabel(label)
+        axes.set_ylabel("CPU microseconds an event")
+        axes.legend()
+        made.append(Path(folder) / f"{name}.svg")
+        figure.savefig(made[-1])
+        plt.close(figure)
+    return made

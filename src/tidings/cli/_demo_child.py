@@ -1,0 +1,34 @@
+"""The child process of the demonstration: publishes and listens until somebody ends it.
+
+It says what is acknowledged and what it heard, line by line, at once: what a reader has seen
+happened before the end. It hears one event for every two that it publishes, so that some wait
+when the end comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import tidings
+
+MOST = 10_000  # a bound, should nobody come to end it
+
+
+async def main(store: str) -> None:
+    async with (
+        tidings.connect(path=store, name="desk") as bus,
+        bus.subscribe("n > 0", name="alerts", durable=True) as listener,
+    ):
+        for n in range(1, MOST + 1):
+            receipt = await bus.publish({"n": n}, id=f"n{n}")
+            print("acknowledged", receipt.id, flush=True)
+            if n % 2:
+                event = await listener.get()
+                place = listener.position
+                assert place is not None
+                print("heard", event.id, place.log, place.offset, flush=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1]))

@@ -1,0 +1,92 @@
+"""`tidings check`: judge a recorded history by the formal properties.
+
+With `--json` this is a contract (see ARCHITECTURE.md, doors for outside judges). The exit code is
+1 only when a property is broken; a property that was not judged says why.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tidings.cli._output import Exit, console, print_json
+from tidings.cli._usage import JSON_HELP, examples
+from tidings.history.report import Report, Verdict
+
+MARKS = {True: "[green]holds[/]", False: "[red]broken[/]", None: "[dim]-[/]"}
+
+
+def register(app: typer.Typer) -> None:
+    shown = examples(
+        "tidings check run.parquet",
+        "tidings check run.jsonl --t-sub 0.5 --t-diff 0.5 --json",
+        "tidings check run.parquet --contract SIENA",
+    )
+    app.command("check", epilog=shown)(check)
+
+
+def check(
+    history: Annotated[Path, typer.Argument(metavar="HISTORY", help="A history: .jsonl or .parquet.")],
+    t_sub: Annotated[
+        float | None, typer.Option("--t-sub", help="Seconds until a subscription is known everywhere.")
+    ] = None,
+    t_diff: Annotated[
+        float | None, typer.Option("--t-diff", help="Seconds until an event has reached everybody.")
+    ] = None,
+    contract: Annotated[
+        str, typer.Option("--contract", metavar="SYSTEM", help="Judge by what this system promises.")
+    ] = "Tidings",
+    until: Annotated[
+        float | None,
+        typer.Option("--until", help="The recording was cut off here: what was due later is not judged."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
+) -> None:
+    """Check a recorded history by the formal properties.
+
+    Prints a verdict for each property, with the first counterexample as a short story. Without
+    --t-sub and --t-diff liveness is not judged, and completeness takes the largest delay seen.
+    """
+    from tidings.history.check import check as judged
+    from tidings.matching.small import SmallMatcher
+
+    report = judged(history, t_sub=t_sub, t_diff=t_diff, contract=contract, until=until, matcher=SmallMatcher)
+    if as_json:
+        print_json(report.to_json())
+    else:
+        _show(history, report)
+    if not report.holds:
+        raise typer.Exit(Exit.NO)
+
+
+def _show(history: Path, report: Report) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, title=None)
+    table.add_column("property")
+    table.add_column("verdict")
+    table.add_column("why", overflow="fold")
+    for name, verdict in report.verdicts.items():
+        table.add_row(name, MARKS[verdict.holds], escape(_why(verdict)))
+    console().print(table)
+    console().print()
+    console().print(escape(_summary(history, report)), style="bold red" if report.broken else "bold green")
+
+
+def _why(verdict: Verdict) -> str:
+    if verdict.counterexample is None:
+        return verdict.reason or ""
+    run = verdict.counterexample.run
+    first = f"In run {run}: {verdict.story}" if run else str(verdict.story)
+    more = verdict.violations - 1
+    return f"{first} ({more:,} more like it.)" if more else first
+
+
+def _summary(history: Path, report: Report) -> str:
+    judged = sum(verdict.holds is not None for verdict in report.verdicts.values())
+    if report.broken:
+        return f"{history} breaks {len(report.broken)} of the {judged} properties judged: {', '.join(report.broken)}."
+    return f"{history} keeps all {judged} properties judged, as {report.contract} promises."

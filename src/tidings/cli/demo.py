@@ -1,0 +1,74 @@
+"""`tidings demo`: the product at work, act by act, ending in a line that says what was proved.
+
+The acts (`_acts.py`) use the public API alone. Whatever they claim is counted, not assumed: a
+claim that does not hold is shown, and the command ends with 1.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tidings.cli._output import Exit, console, print_json, say_error
+from tidings.cli._stage import Claim, Stage
+from tidings.cli._usage import JSON_HELP, examples
+from tidings.errors import InputError
+
+
+def register(app: typer.Typer) -> None:
+    app.command("demo", epilog=examples("tidings demo", "tidings demo --keep run", "tidings demo --json"))(
+        demo
+    )
+
+
+def demo(
+    keep: Annotated[
+        Path | None,
+        typer.Option("--keep", metavar="DIR", help="Keep the histories and the store in this directory."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
+) -> None:
+    """Show Tidings at work, in about a minute.
+
+    Five acts: who hears what, a late subscriber, an explanation, a subscriber that is killed and
+    comes back, and the recorded history judged by the properties. Ends with 1 if a claim fails.
+    """
+    began = time.monotonic()
+    stage = Stage(console(), silent=as_json)
+    if keep is None:
+        with tempfile.TemporaryDirectory(prefix="tidings-demo-") as folder:
+            asyncio.run(_play(stage, Path(folder)))
+    else:
+        keep.mkdir(parents=True, exist_ok=True)
+        if any(keep.iterdir()):
+            raise InputError(f"{keep} is not empty", hint="name a new directory")
+        asyncio.run(_play(stage, keep))
+    _finish(stage, time.monotonic() - began, as_json)
+
+
+async def _play(stage: Stage, folder: Path) -> None:
+    from tidings.cli._acts import ACTS
+
+    for act in ACTS:
+        await act(stage, folder)
+
+
+def _finish(stage: Stage, seconds: float, as_json: bool) -> None:
+    if as_json:
+        print_json({"seconds": round(seconds, 1), "claims": [_claim(claim) for claim in stage.claims]})
+    else:
+        stage.bow(seconds)
+    for claim in stage.claims:
+        if not claim.holds:
+            say_error(f"this did not hold: {claim.text}")
+    if not all(claim.holds for claim in stage.claims):
+        raise typer.Exit(Exit.NO)
+
+
+def _claim(claim: Claim) -> dict[str, Any]:
+    return {"claim": claim.text, "holds": claim.holds}

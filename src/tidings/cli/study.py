@@ -1,0 +1,124 @@
+"""`tidings study`: the papers' tables and figures, run again and judged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tidings.cli._output import Exit, console, errors, print_json
+from tidings.cli._usage import JSON_HELP, examples
+
+if TYPE_CHECKING:
+    from tidings.studies.study import Outcome, Study
+
+app_help = "Run the papers' experiments again and compare."
+
+
+def register(app: typer.Typer) -> None:
+    group = typer.Typer(no_args_is_help=True, help=app_help)
+    shown = examples(
+        "tidings study run diffusion --quick",
+        "tidings study run policies --json",
+        "tidings study run --all --plots report/plots",
+    )
+    group.command("run", epilog=shown)(run)
+    group.command("list", epilog=examples("tidings study list", "tidings study list --json"))(list_)
+    app.add_typer(group, name="study", help=app_help)
+
+
+def list_(as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False) -> None:
+    """Name the studies and what they answer."""
+    from tidings.studies.study import find_study, study_names
+
+    found = [find_study(name) for name in study_names()]
+    if as_json:
+        print_json({"studies": [{"study": s.name, "title": s.title, "answers": s.answers} for s in found]})
+        return
+    for study in found:
+        console().print(f"[bold]{study.name:<20}[/] {study.title} ({study.answers})")
+
+
+def run(
+    name: Annotated[str | None, typer.Argument(help="Which one; `tidings study list` names them.")] = None,
+    all_: Annotated[bool, typer.Option("--all", help="Every study, one after the other.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer runs: seconds instead of minutes.")] = False,
+    seed: Annotated[int, typer.Option(help="Moves every random choice.")] = 1,
+    plots: Annotated[Path, typer.Option(help="The folder for the pictures.")] = Path("artefacts/studies"),
+    no_plots: Annotated[bool, typer.Option("--no-plots", help="Draw nothing.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
+) -> None:
+    """Run a study: the paper's values beside ours, with a verdict on each claim.
+
+    Ends with 1 when a claim was not reproduced.
+    """
+    from tidings.studies.study import Setting, find_study, study_names
+
+    if (name is None) is not all_:
+        raise typer.BadParameter("give the NAME of a study, or --all", param_hint="NAME")
+    failed = False
+    for chosen in study_names() if all_ else [str(name)]:
+        study = find_study(chosen)
+        outcome, drawn = _run_one(study, Setting(quick=quick, seed=seed), None if no_plots else plots)
+        failed = failed or not all(claim.reproduced for claim in outcome.claims)
+        _print(study, outcome, drawn, as_json)
+    if failed:
+        raise typer.Exit(Exit.NO)
+
+
+def _run_one(study: Study, setting: Any, plots: Path | None) -> tuple[Outcome, list[Path]]:
+    import msgspec
+
+    if not errors().is_terminal:
+        outcome = study.run(setting)
+    else:
+        with errors().status(f"study {study.name} ...") as status:
+            told = msgspec.structs.replace(
+                setting, progress=lambda words: status.update(f"study {study.name}: {words}")
+            )
+            outcome = study.run(told)
+    if plots is None:
+        return outcome, []
+    from tidings.studies.draw import draw
+
+    return outcome, draw(outcome.pictures, plots)
+
+
+def _print(study: Study, outcome: Outcome, drawn: list[Path], as_json: bool) -> None:
+    if as_json:
+        import msgspec
+
+        claims = [msgspec.to_builtins(claim) for claim in outcome.claims]
+        print_json({"study": study.name, "claims": claims, "plots": [str(path) for path in drawn]})
+        return
+    from rich.table import Table
+
+    console().print(f"[bold]{study.title}[/] ({study.answers})")
+    for data in outcome.tables:
+        table = Table(title=data.title, title_justify="left", box=None, pad_edge=False)
+        for column in data.columns:
+            table.add_column(column)
+        for row in data.rows:
+            table.add_row(*(_cell(value) for value in row))
+        console().print(table)
+    table = Table(title="claims", title_justify="left", box=None, pad_edge=False)
+    for column in ("id", "claim", "paper", "expected", "ours", "tolerance", "verdict"):
+        table.add_column(column, overflow="fold")
+    for claim in outcome.claims:
+        verdict = "[green]reproduced[/]" if claim.reproduced else "[red]not reproduced[/]"
+        corrected = "" if claim.erratum is None else f" ({claim.erratum})"
+        table.add_row(
+            claim.id, claim.claim, _cell(claim.paper), _cell(claim.expected) + corrected, _cell(claim.ours),
+            _cell(claim.tolerance), verdict,
+        )  # fmt: skip
+    console().print(table)
+    for path in drawn:
+        if path.suffix == ".png":
+            console().print(f"picture: {path}")
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,264 @@
+"""Expressions and filters as Spark SQL, node by node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tidings.errors import FilterError
+from tidings.language.spark.columns import Column
+from tidings.language.spark.functions import call
+from tidings.language.spark.numbers import arithmetic, compare, negated
+from tidings.language.spark.regexp import java_regexp, literal_regexp
+from tidings.language.spark.text import (
+    ABSENT,
+    BIGINT,
+    BOOLEAN,
+    DOUBLE,
+    LINEAGE_TYPE,
+    NULL,
+    STRING,
+    UNKNOWN,
+    Binder,
+    Sql,
+    condition,
+    joined,
+    literal,
+    quoted,
+)
+from tidings.model import constraint as c
+from tidings.model import expression as e
+from tidings.model.event import LINEAGE
+from tidings.model.filter import TIDINGS, Conjunction, Filter
+from tidings.model.pattern import like_parts
+from tidings.model.topic import ROOT, is_pattern
+
+
+class Writer:
+    """Writes for one set of columns."""
+
+    def __init__(self, columns: dict[str, Column]) -> None:
+        self.columns = columns
+        self.binder = Binder(columns)
+
+    def filter(self, filter: Filter) -> str:
+        if filter.dialect != TIDINGS:
+            raise FilterError(
+                f"a filter of the dialect {filter.dialect!r} has no form in Spark SQL",
+                hint="Spark has neither its casts nor its list of errors; use the dialect 'tidings'",
+            )
+        return joined("OR", [self.conjunction(part) for part in filter.conjunctions], "FALSE")
+
+    def conjunction(self, part: Conjunction) -> str:
+        conditions = [self.constraint(constraint) for constraint in part.constraints]
+        return joined("AND", conditions + [self.truth(residual) for residual in part.residuals], "TRUE")
+
+    def truth(self, node: e.Expression) -> str:
+        """The expression as a condition; what is no boolean is unknown."""
+        sql = self.sql(node)
+        return sql.text if sql.type == BOOLEAN else UNKNOWN
+
+    def sql(self, node: e.Expression) -> Sql:
+        return _NODES[type(node)](self, node)
+
+    # constraints
+
+    def constraint(self, constraint: c.Constraint) -> str:
+        if isinstance(constraint, c.Prefix):
+            operand = self.attribute(e.Attribute(constraint.attribute))
+            return (
+                f"startswith({operand.text}, {quoted(constraint.prefix)})"
+                if operand.type == STRING
+                else UNKNOWN
+            )
+        return self.truth(_as_expression(constraint))
+
+    # values
+
+    def literal(self, node: e.Literal) -> Sql:
+        return literal(node.value)
+
+    def attribute(self, node: e.Attribute) -> Sql:
+        column = self.columns.get(node.name)
+        if column is None:
+            lineage = self.columns.get(LINEAGE) if node.name == "type" else None
+            return Sql(f"get({lineage.text}, 0)", STRING) if lineage else ABSENT
+        column = column.checked(node.name)
+        if column.type == LINEAGE_TYPE:
+            return ABSENT
+        text = f"nanvl({column.text}, CAST(NULL AS DOUBLE))" if column.type == DOUBLE else column.text
+        return Sql(text, column.type)
+
+    def call(self, node: e.Call) -> Sql:
+        return call(node.function, [self.sql(argument) for argument in node.arguments], self.binder)
+
+    def negate(self, node: e.Negate) -> Sql:
+        return negated(self.sql(node.operand))
+
+    def arithmetic(self, node: e.Arithmetic) -> Sql:
+        return arithmetic(node.op, self.sql(node.left), self.sql(node.right), self.binder)
+
+    # logic
+
+    def negation(self, node: e.Not) -> Sql:
+        return condition(f"(NOT {self.truth(node.operand)})")
+
+    def logic(self, node: e.And | e.Or | e.Xor) -> Sql:
+        word = {e.And: "AND", e.Or: "OR", e.Xor: "<>"}[type(node)]
+        return condition(f"({self.truth(node.left)} {word} {self.truth(node.right)})")
+
+    # conditions
+
+    def compare(self, node: e.Compare) -> Sql:
+        if node.op in ("=", "!="):
+            for one, other in ((node.left, node.right), (node.right, node.left)):
+                if _is_topic(one) and isinstance(other, e.Literal) and _is_wild(other.value):
+                    return self.topic(e.TopicTest(one, other.value, node.op == "!="))
+        return condition(compare(node.op, self.sql(node.left), self.sql(node.right), self.binder))
+
+    def among(self, node: e.In) -> Sql:
+        operand = self.sql(node.operand)
+        if _is_topic(node.operand):
+            text = joined(
+                "OR", [self.truth(e.Compare("=", node.operand, item)) for item in node.items], "FALSE"
+            )
+            return _denied(text, node.negated)
+        items = [self.sql(item) for item in node.items]
+        if operand.type in (STRING, BIGINT) and all(
+            item.literal and item.type == operand.type for item in items
+        ):
+            text = f"({operand.text} IN ({', '.join(item.text for item in items)}))"
+        else:
+            text = self.bound(
+                node.operand, lambda one: joined("OR", [self.equal(one, item) for item in items], "FALSE")
+            )
+        return _denied(text, node.negated)
+
+    def equal(self, one: Sql, other: Sql) -> str:
+        return compare("=", one, other, self.binder)
+
+    def between(self, node: e.Between) -> Sql:
+        low, high = self.sql(node.low), self.sql(node.high)
+
+        def within(operand: Sql) -> str:
+            return f"({compare('>=', operand, low, self.binder)} AND {compare('<=', operand, high, self.binder)})"
+
+        return _denied(self.bound(node.operand, within), node.negated)
+
+    def bound(self, node: e.Expression, body: Callable[[Sql], str]) -> str:
+        """`body` of an operand that it may write many times: bound unless it is a name or a constant."""
+        operand = self.sql(node)
+        if isinstance(node, (e.Attribute, e.Literal)) or operand.type == NULL:
+            return body(operand)
+        return self.binder.bind([operand], lambda values: body(values[0]))
+
+    def text_test(self, node: e.LikeTest | e.RegexpTest | e.TopicTest, test: str) -> Sql:
+        operand = self.sql(node.operand)
+        return (
+            _denied(f"({operand.text} {test})", node.negated)
+            if operand.type == STRING
+            else condition(UNKNOWN)
+        )
+
+    def like(self, node: e.LikeTest) -> Sql:
+        return self.text_test(node, f"LIKE {quoted(_like(node.pattern))} ESCAPE {quoted(chr(92))}")
+
+    def regexp(self, node: e.RegexpTest) -> Sql:
+        return self.text_test(node, f"RLIKE {quoted(java_regexp(node.pattern))}")
+
+    def topic(self, node: e.TopicTest) -> Sql:
+        return self.text_test(node, f"RLIKE {quoted(_topic_regexp(node.pattern))}")
+
+    def exists(self, node: e.ExistsTest) -> Sql:
+        return condition(self.present(node.name))
+
+    def present(self, name: str) -> str:
+        column = self.columns.get(name)
+        if column is not None and column.type == LINEAGE_TYPE:
+            return f"coalesce(size({column.text}) > 0, FALSE)"
+        attribute = self.attribute(e.Attribute(name))
+        return "FALSE" if attribute.type == NULL else f"({attribute.text} IS NOT NULL)"
+
+    def null(self, node: e.NullTest) -> Sql:
+        if isinstance(node.operand, e.Attribute):
+            return _denied(self.present(node.operand.name), not node.negated)
+        operand = self.sql(node.operand)
+        return _denied(f"({operand.text} IS NULL)" if operand.type != NULL else "TRUE", node.negated)
+
+    def type_test(self, node: e.TypeTest) -> Sql:
+        column = self.columns.get(LINEAGE)
+        if column is None:
+            return condition(UNKNOWN)
+        found = f"IF(size({column.text}) > 0, array_contains({column.text}, {quoted(node.name)}), {UNKNOWN})"
+        return _denied(found, node.negated)
+
+
+_NODES: dict[type, Callable[[Writer, Any], Sql]] = {
+    e.Literal: Writer.literal, e.Attribute: Writer.attribute, e.Not: Writer.negation, e.Negate: Writer.negate,
+    e.And: Writer.logic, e.Or: Writer.logic, e.Xor: Writer.logic, e.Compare: Writer.compare,
+    e.Arithmetic: Writer.arithmetic, e.In: Writer.among, e.Between: Writer.between, e.LikeTest: Writer.like,
+    e.RegexpTest: Writer.regexp, e.TopicTest: Writer.topic, e.ExistsTest: Writer.exists, e.NullTest: Writer.null,
+    e.TypeTest: Writer.type_test, e.Call: Writer.call,
+}  # fmt: skip
+
+
+def _denied(text: str, negated: bool) -> Sql:
+    return condition(f"(NOT {text})" if negated else text)
+
+
+def _is_topic(node: e.Expression) -> bool:
+    return isinstance(node, e.Attribute) and node.name == "topic"
+
+
+def _is_wild(value: object) -> bool:
+    return isinstance(value, str) and is_pattern(value)
+
+
+def _like(pattern: str) -> str:
+    """The pattern with every literal character of its own escaped: Spark allows no stray backslash."""
+    parts = like_parts(pattern)
+    return "%".join(
+        "".join("_" if ch is None else f"\\{ch}" if ch in "%_\\" else ch for ch in part) for part in parts
+    )
+
+
+def _topic_regexp(pattern: str) -> str:
+    """A topic pattern as a regular expression; the root falls under `#` and itself alone."""
+    if pattern == "#":
+        return ""
+    if pattern == ROOT:
+        return r"\A/\z"
+    levels = pattern.split("/")
+    below = levels[-1] == "#"
+    wanted = levels[:-1] if below else levels
+    written = "/".join(r"[^/]*" if level == "+" else literal_regexp(level) for level in wanted)
+    return rf"\A(?!/\z){written}" + (r"(?:/[\x00-\x{10ffff}]*)?\z" if below else r"\z")
+
+
+def _as_expression(constraint: c.Constraint) -> e.Expression:
+    """The condition that a constraint stands for."""
+    attribute = e.Attribute(constraint.attribute)
+    if isinstance(constraint, c.Equals):
+        return e.Compare("=", attribute, e.Literal(constraint.value))
+    if isinstance(constraint, (c.OneOf, c.NotOneOf)):
+        items = tuple(e.Literal(value) for value in constraint.values)
+        return e.In(attribute, items, isinstance(constraint, c.NotOneOf))
+    if isinstance(constraint, c.Range):
+        return _range(attribute, constraint)
+    if isinstance(constraint, c.Like):
+        return e.LikeTest(attribute, constraint.pattern, constraint.negated)
+    if isinstance(constraint, c.Regexp):
+        return e.RegexpTest(attribute, constraint.pattern, constraint.negated)
+    if isinstance(constraint, c.TopicIs):
+        return e.TopicTest(attribute, constraint.pattern, constraint.negated)
+    if isinstance(constraint, c.IsA):
+        return e.TypeTest(constraint.name, constraint.negated)
+    return e.NullTest(attribute, isinstance(constraint, c.Exists))
+
+
+def _range(attribute: e.Attribute, constraint: c.Range) -> e.Expression:
+    low = e.Compare(">" if constraint.low_open else ">=", attribute, e.Literal(constraint.low))
+    high = e.Compare("<" if constraint.high_open else "<=", attribute, e.Literal(constraint.high))
+    if constraint.low is None:
+        return high
+    return low if constraint.high is None else e.And(low, high)

@@ -1,0 +1,54 @@
+"""Constraints as functions: the same answer as `constraint.accepts`, in fewer steps.
+
+For the inner loops of matchers in plain Python. What has no faster form is its own `accepts`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from tidings.model.constraint import Constraint, Equals, Range
+from tidings.model.value import Kind, kind_of
+
+Acceptor = Callable[[Any], bool]
+
+_TYPES: dict[Kind, frozenset[type]] = {
+    Kind.BOOL: frozenset({bool}),
+    Kind.NUMBER: frozenset({int, float}),
+}
+
+
+def acceptor(constraint: Constraint) -> Acceptor:
+    """A function that says whether a value is accepted; None is an absent value."""
+    if isinstance(constraint, Equals):
+        return _equals(constraint)
+    if isinstance(constraint, Range) and constraint.kind is Kind.NUMBER:
+        return _numbers(constraint)
+    return constraint.accepts
+
+
+def _equals(constraint: Equals) -> Acceptor:
+    wanted = constraint.value
+    kind = kind_of(wanted)
+    types = _TYPES.get(kind) if kind is not None else None
+    if types is None:  # texts and times equal nothing of another kind
+        return lambda value: bool(value == wanted)
+    return lambda value: type(value) in types and value == wanted
+
+
+def _numbers(constraint: Range) -> Acceptor:
+    """An interval of numbers. NaN is in none, since it compares with nothing."""
+    low = -math.inf if constraint.low is None else constraint.low
+    high = math.inf if constraint.high is None else constraint.high
+    types = _TYPES[Kind.NUMBER]
+    low_open = constraint.low_open and constraint.low is not None
+    high_open = constraint.high_open and constraint.high is not None
+    if low_open and high_open:
+        return lambda value: type(value) in types and low < value < high
+    if low_open:
+        return lambda value: type(value) in types and low < value <= high
+    if high_open:
+        return lambda value: type(value) in types and low <= value < high
+    return lambda value: type(value) in types and low <= value <= high

@@ -1,0 +1,205 @@
+"""Batches: many events, or the columns of an Arrow record batch, as a matrix of rows.
+
+Columns are attributes; members of struct columns are nested attributes (`venue.city`). A
+null and a NaN are absent. A column that no filter asks for is not looked at; one of a type
+that is no attribute value is an error, if some filter asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidings.errors import EventError
+from tidings.matching.columnar.layout import EXACT_DOUBLES
+from tidings.matching.columnar.pack import Packer, Plan
+from tidings.matching.columnar.parts import exact_number, exact_time
+from tidings.model.event import LINEAGE, Event
+
+ROWS_AT_ONCE = 4096
+
+Matrix = NDArray[np.float64]
+Rests = NDArray[np.int32]
+
+
+def rows_of_events(packer: Packer, events: Sequence[Event]) -> tuple[Matrix, Rests]:
+    """A row for each event; the rests have no rows when nobody needs one."""
+    width = len(packer.blank)
+    matrix = np.empty((len(events), width))
+    row = packer.blank[:]
+    view = np.frombuffer(row)
+    exactly: list[int] = []
+    for number, event in enumerate(events):
+        if not packer.pack(event, row):
+            exactly.append(number)
+        matrix[number] = view
+    large = (np.abs(matrix) >= EXACT_DOUBLES) & np.isfinite(matrix)
+    exactly.extend(np.nonzero(large.any(axis=1))[0].tolist())
+    rests = np.zeros((len(events) if exactly else 0, width), np.int32)
+    for number in exactly:
+        for slot, rest in packer.rests(events[number]).items():
+            rests[number, slot] = rest
+    return matrix, rests
+
+
+def is_record_batch(events: Any) -> bool:
+    return hasattr(events, "schema") and hasattr(events, "num_rows")
+
+
+def rows_of_batch(packer: Packer, batch: Any) -> tuple[Matrix, Rests]:
+    """A row for each row of an Arrow record batch."""
+    width = len(packer.blank)
+    matrix = np.empty((batch.num_rows, width))
+    matrix[:] = packer.blank
+    rests = np.zeros((batch.num_rows, width), np.int32)
+    needed = False
+    for name, column in _columns(batch):
+        plan = packer.plans.get(name)
+        if plan is not None:
+            needed = _fill(plan, name, column, matrix, rests) or needed
+        elif name == LINEAGE:
+            _fill_lineage(packer, column, matrix)
+    if packer.programs:
+        needed = _compute(packer, batch, matrix, rests) or needed
+    return matrix, rests if needed else rests[:0]
+
+
+def _compute(packer: Packer, batch: Any, matrix: Matrix, rests: Rests) -> bool:
+    """Derived attributes, row by row where their inputs are there."""
+    needed = False
+    columns = dict(_columns(batch))
+    for program, plan in packer.programs:
+        held = {name: columns[name].to_pylist() for name in program.inputs if name in columns}
+        if program.direct and len(held) < len(program.inputs):
+            continue
+        for number in range(batch.num_rows):
+            view = {n: v[number] for n, v in held.items() if v[number] is not None and v[number] == v[number]}
+            if program.direct and len(view) < len(held):
+                continue
+            value = program.run(view)
+            if value is not None:
+                place, rest = _placed(plan, value)
+                matrix[number, place] = rest[0]
+                rests[number, place] = rest[1]
+                needed = needed or rest[1] != 0
+    return needed
+
+
+def _placed(plan: Plan, value: Any) -> tuple[int, tuple[float, int]]:
+    if type(value) is str:
+        return plan.text, plan.strings.find(value)
+    if type(value) is datetime:
+        return plan.time, exact_time(value)
+    return (plan.flag if type(value) is bool else plan.number), exact_number(value)
+
+
+def _columns(batch: Any) -> Iterator[tuple[str, Any]]:
+    import pyarrow as pa
+
+    waiting = [(field.name, batch.column(i)) for i, field in enumerate(batch.schema)]
+    while waiting:
+        name, column = waiting.pop(0)
+        if pa.types.is_struct(column.type):
+            members = column.flatten()  # nulls of the struct become nulls of its members
+            waiting[:0] = [(f"{name}.{column.type[i].name}", member) for i, member in enumerate(members)]
+        else:
+            yield name, column
+
+
+def _fill(plan: Plan, name: str, column: Any, matrix: Matrix, rests: Rests) -> bool:
+    """Write one column; True when some value needs a rest."""
+    import pyarrow as pa
+
+    kind = column.type
+    valid = np.asarray(column.is_valid())
+    if pa.types.is_dictionary(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return _fill_texts(plan, column, valid, matrix, rests)
+    if pa.types.is_null(kind):
+        return False
+    if pa.types.is_boolean(kind):
+        place, values = plan.flag, column.fill_null(False).to_numpy(zero_copy_only=False).astype(np.float64)
+    elif pa.types.is_floating(kind):
+        place, values = plan.number, column.fill_null(0.0).to_numpy(zero_copy_only=False).astype(np.float64)
+        valid = valid & ~np.isnan(values)
+    elif pa.types.is_integer(kind) or pa.types.is_timestamp(kind):
+        place = plan.number if pa.types.is_integer(kind) else plan.time
+        if pa.types.is_timestamp(kind):
+            column = column.cast(pa.timestamp("us", kind.tz)).cast(pa.int64())
+        return _fill_integers(
+            place, column.fill_null(0).to_numpy(zero_copy_only=False), valid, plan, matrix, rests
+        )
+    else:
+        raise EventError(
+            f"column {name!r} is of type {kind}, which is no attribute value",
+            hint="cast it to a number, a string, a bool or a timestamp",
+        )
+    matrix[valid, place] = values[valid]
+    return False
+
+
+def _fill_integers(
+    place: int, values: NDArray[Any], valid: NDArray[Any], plan: Plan, matrix: Matrix, rests: Rests
+) -> bool:
+    doubles = values.astype(np.float64)
+    matrix[valid, place] = doubles[valid]
+    large = np.nonzero(valid & (np.abs(doubles) >= EXACT_DOUBLES))[0]
+    if place == plan.present:
+        return False
+    for number in large.tolist():
+        rests[number, place] = 2 * (int(values[number]) - int(doubles[number]))
+    return len(large) > 0
+
+
+def _fill_texts(plan: Plan, column: Any, valid: NDArray[Any], matrix: Matrix, rests: Rests) -> bool:
+    import pyarrow as pa
+
+    coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    if not (pa.types.is_string(coded.type.value_type) or pa.types.is_large_string(coded.type.value_type)):
+        return _fill(plan, "", coded.dictionary_decode(), matrix, rests)
+    known, find = plan.known, plan.strings.find
+    places = np.empty(len(coded.dictionary))
+    numbers: dict[int, int] = {}
+    for index, text in enumerate(coded.dictionary.to_pylist()):
+        place = known.get(text)
+        if place is None:
+            place, number = find(text)
+            if number:
+                numbers[index] = number
+        places[index] = place
+    codes = coded.indices.fill_null(0).to_numpy(zero_copy_only=False)
+    matrix[valid, plan.text] = places[codes[valid]]
+    if not numbers or plan.text == plan.present:
+        return False
+    ids = np.zeros(len(places), np.int32)
+    ids[list(numbers)] = list(numbers.values())
+    rests[valid, plan.text] = ids[codes[valid]]
+    return True
+
+
+def _fill_lineage(packer: Packer, column: Any, matrix: Matrix) -> None:
+    for number, lineage in enumerate(column.to_pylist()):
+        if not lineage:
+            continue
+        if packer.typed >= 0:
+            matrix[number, packer.typed] = 0.0
+        for ancestor in lineage:
+            place = packer.members.get(ancestor)
+            if place is not None:
+                matrix[number, place] = 0.0
+
+
+def event_of(batch: Any, number: int) -> Event:
+    """One row as an event, for what must be asked of Python."""
+    values = {name: column[number].as_py() for name, column in _columns(batch)}
+    lineage = values.pop(LINEAGE, None) or ()
+    known = {name: value for name, value in values.items() if value is not None}
+    own = {name: known.pop(name) for name in ("topic", "time") if name in known}
+    kind = known.pop("type", None)
+    source, id = str(known.pop("source", "")), str(known.pop("id", ""))
+    return Event(
+        source=source, id=id, attributes=known, type=tuple(lineage) or ((kind,) if kind else ()), **own
+    )

@@ -1,0 +1,33 @@
+# mypy: ignore-errors
+# (types of kernels are inferred by Numba when it compiles them)
+"""Kernels over sorted texts. Imported only with Numba."""
+
+from __future__ import annotations
+
+from tidings.matching.columnar.grid_kernels import compiled
+from tidings.matching.columnar.kernels_base import longs, small
+
+
+@compiled
+def text_rank(where, key):
+    """How many of the sorted texts are less than `key`; negative (minus one more) when it is one of them."""
+    blob, offsets, low, high = small(where[0]), longs(where[1]), 0, where[2]
+    size = len(key)
+    while low < high:
+        middle = (low + high) >> 1
+        start, stop = offsets[middle], offsets[middle + 1]
+        common = min(size, stop - start)
+        k = 0
+        while k < common and blob[start + k] == key[k]:
+            k += 1
+        if k == common:
+            if size == stop - start:
+                return -middle - 1
+            less = size > stop - start
+        else:
+            less = blob[start + k] < key[k]
+        if less:
+            low = middle + 1
+        else:
+            high = middle
+    return low

@@ -1,0 +1,164 @@
+"""Predicate counting, the first of the two classical families (Virgillito 2003, section 2.4.2).
+
+Phase one finds which of the distinct constraints hold for the event; phase two counts, for
+each conjunction, how many of its constraints do, and takes the complete ones. Equal
+constraints of many filters are tested once. The price is a count for every conjunction that
+shares anything with the event: linear in the number of filters, where the grid is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidings.language.evaluate import residual_test
+from tidings.matching.matcher import Matches
+from tidings.matching.naive import Handles, one_by_one
+from tidings.model.constraint import Constraint, Equals, OneOf, Range
+from tidings.model.event import Event
+from tidings.model.filter import Filter
+from tidings.model.value import Kind, kind_of
+
+EXACT = 2**53  # beyond, doubles may not tell integers apart
+
+
+class _Attribute:
+    """The distinct constraints of one attribute, arranged for phase one."""
+
+    def __init__(self) -> None:
+        self.values: dict[tuple[Kind, Any], list[int]] = {}
+        self.tests: list[tuple[Callable[[Any], bool], int]] = []
+        self.ranges: list[tuple[float, float, int]] = []
+        self.arrays: tuple[NDArray[Any], NDArray[Any], NDArray[Any]] | None = None
+
+    def add(self, constraint: Constraint, number: int) -> None:
+        if isinstance(constraint, Equals | OneOf):
+            values = (constraint.value,) if isinstance(constraint, Equals) else constraint.values
+            for value in values:
+                kind = kind_of(value)
+                if kind is not None:
+                    self.values.setdefault((kind, value), []).append(number)
+        elif isinstance(constraint, Range) and _is_plain(constraint):
+            low = -np.inf if constraint.low is None else _nudged(constraint.low, constraint.low_open, np.inf)
+            high = (
+                np.inf if constraint.high is None else _nudged(constraint.high, constraint.high_open, -np.inf)
+            )
+            self.ranges.append((low, high, number))
+        else:
+            self.tests.append((constraint.accepts, number))
+
+    def holding(self, value: Any) -> Iterable[int]:
+        """The numbers of the constraints that accept the value (None: absent)."""
+        for accepts, number in self.tests:
+            if accepts(value):
+                yield number
+        kind = kind_of(value)
+        if kind is None:
+            return
+        yield from self.values.get((kind, value), ())
+        if kind is Kind.NUMBER and self.ranges:
+            yield from self._ranges_holding(value)
+
+    def _ranges_holding(self, value: float) -> Iterable[int]:
+        if self.arrays is None:
+            low, high, numbers = zip(*self.ranges, strict=True)
+            self.arrays = np.array(low), np.array(high), np.array(numbers)
+        lows, highs, owners = self.arrays
+        # a double stands for a large integer: nothing between two doubles can be a bound here
+        near = float(value)
+        if near != value:
+            near = np.nextafter(near, np.inf if value > near else -np.inf)
+        return list(owners[(lows <= near) & (near <= highs)].tolist())
+
+
+def _is_plain(constraint: Range) -> bool:
+    """Are both bounds numbers that doubles hold exactly?"""
+    bounds = [b for b in (constraint.low, constraint.high) if b is not None]
+    return all(
+        kind_of(b) is Kind.NUMBER and (abs(b) < EXACT or isinstance(b, float)) and abs(b) != np.inf
+        for b in bounds
+    )
+
+
+def _nudged(bound: float, is_open: bool, toward: float) -> float:
+    return float(np.nextafter(bound, toward)) if is_open else float(bound)
+
+
+class CountingMatcher:
+    """Two phases; arrays for the second are rebuilt after changes."""
+
+    def __init__(self) -> None:
+        self._handles = Handles()
+        self._filters: dict[int, Filter] = {}
+        self._stale = True
+
+    def add(self, filter: Filter) -> int:
+        handle = self._handles.take()
+        self._filters[handle] = filter
+        self._stale = True
+        return handle
+
+    def remove(self, handle: int) -> None:
+        del self._filters[handle]
+        self._handles.give_back(handle)
+        self._stale = True
+
+    def match(self, event: Event) -> list[int]:
+        if self._stale:
+            self._rebuild()
+        counts = np.zeros(len(self._needed), np.int32)
+        value_of = event.view.get
+        holding = [n for name, held in self._attributes.items() for n in held.holding(value_of(name))]
+        if holding:
+            users = [self._users[number] for number in holding]
+            counts += np.bincount(np.concatenate(users), minlength=len(counts)).astype(np.int32)
+        found: set[int] = set()
+        for conjunction in np.nonzero(counts == self._needed)[0].tolist():
+            if all(test(event) for test in self._residuals[conjunction]):
+                found.add(self._owners[conjunction])
+        return sorted(found)
+
+    def _rebuild(self) -> None:
+        numbers: dict[Constraint, int] = {}
+        users: list[list[int]] = []
+        self._attributes: dict[str, _Attribute] = {}
+        self._owners: list[int] = []
+        self._residuals: list[list[Callable[[Event], bool]]] = []
+        needed: list[int] = []
+        for handle, filter in self._filters.items():
+            for conjunction in filter.conjunctions:
+                distinct = dict.fromkeys(conjunction.constraints)
+                for constraint in distinct:
+                    number = numbers.setdefault(constraint, len(numbers))
+                    if number == len(users):
+                        users.append([])
+                        self._attributes.setdefault(constraint.attribute, _Attribute()).add(
+                            constraint, number
+                        )
+                    users[number].append(len(needed))
+                needed.append(len(distinct))
+                self._owners.append(handle)
+                self._residuals.append([residual_test(r, filter.dialect) for r in conjunction.residuals])
+        self._needed = np.array(needed, np.int32)
+        self._users = [np.array(some) for some in users]
+        self._stale = False
+
+    def match_batch(self, events: Iterable[Event]) -> Matches:
+        return one_by_one(self.match, events)
+
+    def maintain(self, budget: int) -> int:
+        if self._stale and budget:
+            self._rebuild()
+        return 0
+
+    def stats(self) -> dict[str, Any]:
+        distinct = 0 if self._stale else len(self._users)
+        return {
+            "engine": "counting",
+            "filters": len(self._filters),
+            "constraints": distinct,
+            "stale": self._stale,
+        }

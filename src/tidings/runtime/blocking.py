@@ -1,0 +1,245 @@
+"""A bus without `await`, for scripts and notebooks.
+
+    with tidings.open() as bus:
+        with bus.subscribe("change < -3") as news:
+            bus.publish({"change": -4.5})
+            print(news.get(timeout=1))
+
+The bus runs on an event loop in a thread of its own, so it also works where a loop is running
+already. Callbacks are called in that thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Generic, TypeVar, overload
+
+from tidings.errors import ClosedError
+from tidings.history.recorder import Recorder
+from tidings.model.event import Event
+from tidings.model.subscription import Notification, Position, SubscriptionId
+from tidings.protocol.effects import Receipt
+from tidings.runtime import connect as way_in
+from tidings.runtime.bus import Bus
+from tidings.runtime.callbacks import Callback, Calling
+from tidings.runtime.clock import Clock
+from tidings.runtime.listener import Listener
+
+T = TypeVar("T")
+
+
+class _Loop:
+    """An event loop in a thread."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="tidings-bus", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+        self._loop.run_until_complete(self._loop.shutdown_default_executor())
+        self._loop.close()
+
+    def call(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run it there and wait for it here."""
+        if self._loop.is_closed():
+            raise ClosedError("the bus is closed")
+        future = asyncio.run_coroutine_threadsafe(make(), self._loop)
+        try:
+            return future.result()
+        except BaseException:  # an interrupt, say: whoever waits no longer does
+            future.cancel()
+            raise
+
+    def stop(self) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+
+
+class BlockingListener(Generic[T]):
+    """A subscription; iterate, or `get`. Leaving the `with` block ends or detaches it."""
+
+    def __init__(self, loop: _Loop, listener: Listener[T]) -> None:
+        self._loop = loop
+        self._listener = listener
+
+    def __enter__(self) -> BlockingListener[T]:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close(commit=error is None)
+
+    def close(self, *, commit: bool = True) -> None:
+        """Stop listening: ends a transient subscription, detaches a durable one."""
+        self._loop.call(lambda: self._listener.close(commit=commit))
+
+    def unsubscribe(self) -> None:
+        """End the subscription, a durable one too."""
+        self._loop.call(self._listener.unsubscribe)
+
+    def get(self, timeout: float | None = None) -> T:
+        """The next event; commits the one before. Raises `TimeoutError` after `timeout` seconds."""
+        return self._loop.call(lambda: self._listener.get(timeout))
+
+    def __iter__(self) -> Iterator[T]:
+        while True:
+            try:
+                yield self.get()
+            except ClosedError:
+                return
+
+    def ack(self) -> None:
+        """Commit what was taken, without taking the next."""
+        self._loop.call(self._listener.ack)
+
+    def nack(self) -> None:
+        """Give back what was taken last."""
+        self._loop.call(self._listener.nack)
+
+    @property
+    def id(self) -> SubscriptionId:
+        return self._listener.id
+
+    @property
+    def resumed(self) -> bool:
+        return self._listener.resumed
+
+    @property
+    def last(self) -> Notification | None:
+        return self._listener.last
+
+    @property
+    def position(self) -> Position | None:
+        return self._listener.position
+
+    @property
+    def counters(self) -> dict[str, int]:
+        return self._listener.counters
+
+    def __repr__(self) -> str:
+        return repr(self._listener)
+
+
+class BlockingCalling(Generic[T]):
+    """A callback at work, in the bus's own thread."""
+
+    def __init__(self, loop: _Loop, calling: Calling[T]) -> None:
+        self._loop = loop
+        self._calling = calling
+
+    def __enter__(self) -> BlockingCalling[T]:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def stop(self, *, end: bool = False) -> None:
+        """Let the callback that runs finish, then leave."""
+        self._loop.call(lambda: self._calling.stop(end=end))
+
+    @property
+    def error(self) -> BaseException | None:
+        return self._calling.error
+
+
+class BlockingBus:
+    """The bus, with methods that wait."""
+
+    def __init__(self, bus: Bus, loop: _Loop | None = None) -> None:
+        self._bus = bus
+        self._owns_loop = loop is None
+        self._loop = loop or _Loop()
+        try:
+            self._loop.call(bus.open)
+        except BaseException:
+            self._stop()
+            raise
+
+    def __enter__(self) -> BlockingBus:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close(commit=error is None)
+
+    def close(self, *, commit: bool = True) -> None:
+        """Leave every subscription, let the disk finish, and end. Closing again changes nothing."""
+        if not self._bus.is_closed:
+            try:
+                self._loop.call(lambda: self._bus.close(commit=commit))
+            finally:
+                self._stop()
+
+    def _stop(self) -> None:
+        if self._owns_loop:
+            self._loop.stop()
+
+    @property
+    def name(self) -> str:
+        return self._bus.name
+
+    @property
+    def is_closed(self) -> bool:
+        return self._bus.is_closed
+
+    def publish(self, what: Mapping[str, Any] | Event | Any = None, /, **options: Any) -> Receipt:
+        """As `Bus.publish`; returns when it is acknowledged."""
+        return self._loop.call(lambda: self._bus.publish(what, **options))
+
+    @overload
+    def subscribe(self, wanted: type[T], /, *more: Any, **options: Any) -> BlockingListener[T]: ...
+    @overload
+    def subscribe(self, *wanted: Any, **options: Any) -> BlockingListener[Event]: ...
+
+    def subscribe(self, *wanted: Any, **options: Any) -> BlockingListener[Any]:
+        """As `Bus.subscribe`; the subscription has begun when this returns."""
+        listener = self._bus.subscribe(*wanted, **options)
+        self._loop.call(listener.open)
+        return BlockingListener(self._loop, listener)
+
+    def on(self, wanted: Any, callback: Callback[Any], /, **options: Any) -> BlockingCalling[Any]:
+        """Have a function called with each event, in the bus's own thread."""
+        calling = self._bus.on(wanted, callback, **options)
+        self._loop.call(calling.start)
+        return BlockingCalling(self._loop, calling)
+
+    def client(self, name: str) -> BlockingBus:
+        """Another client of the same broker."""
+        return BlockingBus(self._bus.client(name), self._loop)
+
+    def figures(self) -> dict[str, Any]:
+        """The broker's counters, for people."""
+
+        async def figures() -> dict[str, Any]:
+            return self._bus.figures()
+
+        return self._loop.call(figures)
+
+
+def connect(
+    address: str | None = None,
+    /,
+    *,
+    path: str | os.PathLike[str] | None = None,
+    name: str = way_in.NAME,
+    record: Recorder | Path | str | None = None,
+    seed: int | None = None,
+    clock: Clock | None = None,
+    **settings: Any,
+) -> BlockingBus:
+    """As `tidings.connect`, for code that does not await. Also called `tidings.open`."""
+    bus = way_in.connect(address, path=path, name=name, record=record, seed=seed, clock=clock, **settings)
+    return BlockingBus(bus)

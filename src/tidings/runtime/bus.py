@@ -1,0 +1,239 @@
+"""The bus: what an application publishes to and subscribes at.
+
+A `Bus` turns calls into inputs of its client machine and effects into answers. The broker beside
+it may be embedded here; a bus that speaks to a broker elsewhere has the same methods.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator, Mapping
+from types import TracebackType
+from typing import Any, TypeVar, overload
+
+from tidings.errors import ClosedError, SettingsError
+from tidings.model.event import Event
+from tidings.model.filter import TIDINGS
+from tidings.model.subscription import DeliveryOptions, Policy, Position
+from tidings.protocol import effects as fx
+from tidings.protocol.inputs import ClientCancel, ClientPublish, Input
+from tidings.protocol.messages import Mode
+from tidings.runtime.broker import Broker
+from tidings.runtime.callbacks import Callback, Calling
+from tidings.runtime.drafts import event_from, filter_from
+from tidings.runtime.failures import error_of, refuse_unknown
+from tidings.runtime.listener import Listener
+
+T = TypeVar("T")
+
+_PUBLISH = ("topic", "type", "id", "source", "time", "payload", "content_type", "lifetime", "key", "expires")
+_SUBSCRIBE = ("name", "topic", "type", "since", "dialect", *DeliveryOptions.__struct_fields__)
+CLOSED = "the bus is closed"
+
+
+class Bus:
+    """One application's connection. Enter it (or await it) to begin."""
+
+    def __init__(self, broker: Broker, name: str) -> None:
+        self.name = name
+        self._broker = broker
+        self._address = ""
+        self._last_call = 0
+        self._asking = 0  # the call that is being handed over right now
+        self._answers: dict[int, Any] = {}  # given before anyone waited
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._listeners: dict[int, Listener[Any]] = {}
+        self._callings: list[Calling[Any]] = []
+        self._state = "new"
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    # -- beginning and ending ----------------------------------------------------------------
+
+    async def open(self) -> Bus:
+        if self._state != "new":
+            raise ClosedError("a bus is opened once", hint="call tidings.connect again")
+        self._loop = asyncio.get_running_loop()
+        self._address = await self._broker.join(self.name, self._hear)
+        self._state = "open"
+        return self
+
+    def __await__(self) -> Generator[Any, None, Bus]:
+        return self.open().__await__()
+
+    async def __aenter__(self) -> Bus:
+        return await self.open()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close(commit=error is None)
+
+    @property
+    def is_closed(self) -> bool:
+        return self._state == "closed"
+
+    async def close(self, *, commit: bool = True) -> None:
+        """Leave every subscription, let the disk finish, and end."""
+        if self._state != "open":
+            self._state = "closed"
+            return
+        for calling in self._callings:
+            await calling.stop()
+        for listener in list(self._listeners.values()):
+            await listener.close(commit=commit)
+        self._state = "closed"
+        await self._broker.part(self._address)
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(ClosedError(CLOSED))
+
+    def client(self, name: str) -> Bus:
+        """Another client of the same broker, as another process would be."""
+        return Bus(self._broker, name)
+
+    # -- publishing --------------------------------------------------------------------------
+
+    async def publish(
+        self,
+        what: Mapping[str, Any] | Event | Any = None,
+        /,
+        *,
+        mode: Mode | str = Mode.AUTO,
+        **options: Any,
+    ) -> fx.Receipt:
+        """Publish attributes (a mapping), a typed instance or an Event; returns when it is acknowledged.
+
+        Options: topic, type, id, source, time, payload, content_type, lifetime (seconds, default 0, or
+        FOREVER), key, expires. `mode` is 'auto', 'best effort' or 'kept'.
+        """
+        refuse_unknown({name: 1 for name in options if name not in _PUBLISH}, (*_PUBLISH, "mode"), "publish")
+        event, is_numbered = event_from(what, options, self.name)
+        chosen = _chosen(Mode, mode, "mode")
+        receipt = await self._ask(lambda call: ClientPublish(call, event, is_numbered, chosen))
+        assert isinstance(receipt, fx.Receipt)
+        await asyncio.sleep(0)  # let those who were told run: a loop that publishes starves nobody
+        return receipt
+
+    # -- subscribing -------------------------------------------------------------------------
+
+    @overload
+    def subscribe(self, wanted: type[T], /, *more: Any, **options: Any) -> Listener[T]: ...
+    @overload
+    def subscribe(self, *wanted: Any, **options: Any) -> Listener[Event]: ...
+
+    def subscribe(self, *wanted: Any, **options: Any) -> Listener[Any]:
+        """Subscribe to all that is wanted at once: a filter text, a condition, a Filter, an EventBridge
+        pattern (a mapping), a class whose instances are events.
+
+        Options: name, topic (a pattern), type, durable, group, queue, policy, replay, since (a position),
+        max_deliveries, keep_seconds, keep_events, dead_letters_of, dialect.
+        """
+        refuse_unknown({name: 1 for name in options if name not in _SUBSCRIBE}, _SUBSCRIBE, "subscribe")
+        filter, read = filter_from(
+            wanted,
+            topic_pattern=options.pop("topic", None),
+            type_name=options.pop("type", None),
+            dialect=options.pop("dialect", TIDINGS),
+        )
+        name, since = options.pop("name", None), options.pop("since", None)
+        if "policy" in options:
+            options["policy"] = _chosen(Policy, options["policy"], "policy")
+        given = {field: value for field, value in options.items() if value is not None}
+        delivery = DeliveryOptions(**given)
+        fields = {"filter": filter, "name": name, "options": delivery, "after": _token(since)}
+        return Listener(self, fields, read, delivery.durable)
+
+    @overload
+    def on(self, wanted: type[T], callback: Callback[T], /, **options: Any) -> Calling[T]: ...
+    @overload
+    def on(self, wanted: Any, callback: Callback[Event], /, **options: Any) -> Calling[Event]: ...
+
+    def on(self, wanted: Any, callback: Callback[Any], /, **options: Any) -> Calling[Any]:
+        """Have a function (or a coroutine function) called with each event. Options as for `subscribe`."""
+        calling = Calling(self.subscribe(wanted, **options), callback)
+        self._callings.append(calling)
+        return calling
+
+    def figures(self) -> dict[str, Any]:
+        """The broker's counters, for people."""
+        return self._broker.figures()
+
+    # -- between calls and the client machine ----------------------------------------------------
+
+    async def _ask(
+        self, make: Callable[[int], Input], *, taking: int | None = None, subscribing: bool = False
+    ) -> Any:
+        """Hand an input to the client and wait for its answer."""
+        call = self._asking = self._next_call()
+        self._hand(make(call))
+        self._asking = 0
+        if call in self._answers:
+            return _opened(self._answers.pop(call))
+        future = self._waiting[call] = asyncio.get_running_loop().create_future()
+        try:
+            return _opened(await future)
+        except asyncio.CancelledError:
+            if (taking is not None or subscribing) and not self.is_closed:
+                self._hand(ClientCancel(call, taking))
+            raise
+        finally:
+            del self._waiting[call]
+
+    def _next_call(self) -> int:
+        self._last_call += 1
+        return self._last_call
+
+    def _tell(self, input: Input) -> None:
+        """Hand over an input that has no answer."""
+        if not self.is_closed:
+            self._hand(input)
+
+    def _hand(self, input: Input) -> None:
+        if self._state != "open":
+            hint = "use `async with` or `await` it first" if self._state == "new" else None
+            raise ClosedError("the bus has not begun" if self._state == "new" else CLOSED, hint=hint)
+        if asyncio.get_running_loop() is not self._loop:
+            raise SettingsError(
+                "this bus belongs to another event loop", hint="tidings.open() gives one for any thread"
+            )
+        self._broker.hand(self._address, input)
+
+    def _hear(self, effect: fx.Effect) -> None:
+        """What the client machine says to the application."""
+        match effect:
+            case fx.Answer(call, value):
+                self._answer(call, value)
+            case fx.Failed(call, _, _):
+                self._answer(call, effect)
+            case fx.Notify(_, _, _, call) if call is not None:
+                self._answer(call, effect)
+            case fx.Counted(ref, lost):
+                if ref in self._listeners:
+                    self._listeners[ref]._lost = dict(lost)
+
+    def _answer(self, call: int, value: Any) -> None:
+        future = self._waiting.get(call)
+        if future is not None and not future.done():
+            future.set_result(value)
+        elif call == self._asking:
+            self._answers[call] = value
+
+
+def _opened(answer: Any) -> Any:
+    if isinstance(answer, fx.Failed):
+        raise error_of(answer.code, answer.reason)
+    return answer
+
+
+def _chosen(kind: Any, value: Any, what: str) -> Any:
+    try:
+        return kind(value)
+    except ValueError:
+        choices = ", ".join(repr(str(each)) for each in kind)
+        raise SettingsError(f"{what} {value!r} is unknown", hint=f"one of {choices}") from None
+
+
+def _token(since: Position | Mapping[str, int] | None) -> dict[str, int]:
+    if since is None:
+        return {}
+    return {since.log: since.offset} if isinstance(since, Position) else dict(since)

@@ -1,0 +1,88 @@
+"""Callbacks: a function that is called with each event, one after another.
+
+An event is committed when its callback has returned. A callback that fails gives its event back; it
+comes again, and after `max_deliveries` it goes to dead letters. The failure is told to the event
+loop's exception handler, and the last one is kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Generator
+from types import TracebackType
+from typing import Any, Generic, TypeVar
+
+from tidings.errors import ClosedError, TidingsError
+from tidings.runtime.listener import Listener
+
+T = TypeVar("T")
+Callback = Callable[[T], Awaitable[None] | None]
+
+
+class Calling(Generic[T]):
+    """What `bus.on` gives: enter it (or await it) to begin; leave it, or `stop`, to end."""
+
+    def __init__(self, listener: Listener[T], callback: Callback[T]) -> None:
+        self.listener = listener
+        self.error: BaseException | None = None  # the last failure of the callback
+        self._callback = callback
+        self._task: asyncio.Task[None] | None = None
+        self._is_calling = False
+        self._is_stopping = False
+
+    async def start(self) -> Calling[T]:
+        await self.listener.open()
+        self._task = asyncio.create_task(self._run(), name=f"tidings callback {self.listener.id}")
+        return self
+
+    def __await__(self) -> Generator[Any, None, Calling[T]]:
+        return self.start().__await__()
+
+    async def __aenter__(self) -> Calling[T]:
+        return await self.start()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    async def stop(self, *, end: bool = False) -> None:
+        """Let the callback that runs finish, then leave; `end` ends a durable subscription too."""
+        self._is_stopping = True
+        task = self._task
+        if task is not None and task is not asyncio.current_task():
+            if not self._is_calling:
+                task.cancel()
+            await asyncio.wait([task])
+        if end:
+            await self.listener.unsubscribe()
+        else:
+            await self.listener.close()
+
+    async def _run(self) -> None:
+        try:
+            while not self._is_stopping:
+                event = await self.listener.get()
+                self._is_calling = True
+                await self._call(event)
+                self._is_calling = False
+        except ClosedError:
+            return  # the subscription was left
+        except TidingsError as error:  # the broker ended the subscription
+            self._tell(error)
+
+    async def _call(self, event: T) -> None:
+        try:
+            result = self._callback(event)
+            if inspect.isawaitable(result):
+                await result
+            await self.listener.ack()
+        except Exception as error:
+            await self.listener.nack()
+            self._tell(error)
+
+    def _tell(self, error: BaseException) -> None:
+        self.error = error
+        context = {"message": f"callback of {self.listener!r} failed", "exception": error}
+        asyncio.get_running_loop().call_exception_handler(context)

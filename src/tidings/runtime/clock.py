@@ -1,0 +1,35 @@
+"""The time that machines are told, and waking them in time.
+
+Time is the wall clock, read once, plus what a monotonic clock counted since. So timers never run
+backwards, and a time that was stored still has its meaning after a restart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+
+class Timer(Protocol):
+    def cancel(self) -> None: ...
+
+
+class Clock(Protocol):
+    def now(self) -> float:
+        """Seconds; never less than before."""
+
+    def wake(self, at: float, callback: Callable[[], None]) -> Timer:
+        """Call back on the running event loop when that time has come."""
+
+
+class RealClock:
+    def __init__(self) -> None:
+        self._offset = time.time() - time.monotonic()
+
+    def now(self) -> float:
+        return self._offset + time.monotonic()
+
+    def wake(self, at: float, callback: Callable[[], None]) -> Timer:
+        return asyncio.get_running_loop().call_later(max(0.0, at - self.now()), callback)

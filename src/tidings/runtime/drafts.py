@@ -1,0 +1,116 @@
+"""From what users hand over to events, filters and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial, reduce
+from operator import and_
+from typing import Any
+
+from tidings.errors import EventError, FilterError
+from tidings.language.build import Condition, as_filter, is_a, topic
+from tidings.language.parser import parse
+from tidings.model.event import Event, make_event
+from tidings.model.filter import EVERYTHING, TIDINGS, Filter
+from tidings.model.typed import build_instance, event_fields, is_event_class, is_typed, lineage_of
+
+UNNUMBERED = "-"  # stands for the id that the client will give
+
+
+def event_from(what: Any, options: dict[str, Any], source: str) -> tuple[Event, bool]:
+    """The event, and whether the client is to number it."""
+    if isinstance(what, Event):
+        return _event_again(what, options), False
+    attributes = what
+    if what is not None and not isinstance(what, Mapping):
+        if not is_typed(what):
+            raise EventError(
+                f"a {type(what).__name__} cannot be published",
+                hint="publish a mapping, a dataclass, a msgspec Struct, a Pydantic model or an Event",
+            )
+        lineage, attributes = event_fields(what)
+        options.setdefault("type", lineage)
+    is_numbered = options.get("id") is None
+    if is_numbered:
+        options["id"] = UNNUMBERED
+    if options.get("source") is None:
+        options["source"] = source
+    return make_event(attributes, **options), is_numbered
+
+
+def _event_again(event: Event, options: dict[str, Any]) -> Event:
+    """A whole event is published as it is; only how it is kept can be said beside it."""
+    given = {name: value for name, value in options.items() if value is not None}
+    extra = given.keys() - {"lifetime", "key", "expires"}
+    if extra:
+        raise EventError(f"an Event has its own {sorted(extra)[0]}", hint="publish its attributes instead")
+    kept = {"lifetime": event.lifetime, "key": event.key, "expires": event.expires, **given}
+    return make_event(
+        event.attributes,
+        source=event.source,
+        id=event.id,
+        topic=event.topic,
+        type=event.type,
+        time=event.time,
+        payload=event.payload,
+        content_type=event.content_type,
+        **kept,
+    )
+
+
+def filter_from(
+    wants: tuple[Any, ...],
+    *,
+    topic_pattern: str | None = None,
+    type_name: str | None = None,
+    dialect: str = TIDINGS,
+) -> tuple[Filter, Callable[[Event], Any] | None]:
+    """The filter that joins all that is wanted, and how events become what the subscriber wants to
+    see (None: they stay events)."""
+    classes = [want for want in wants if isinstance(want, type)]
+    others = [want for want in wants if want is not None and not isinstance(want, type)]
+    conditions = [is_a(_name_of(wanted)) for wanted in classes]
+    if type_name is not None:
+        conditions.append(is_a(type_name))
+    if topic_pattern is not None:
+        conditions.append(topic(topic_pattern))
+    made = [as_filter(_pattern(want), dialect=dialect) for want in others]
+    return _joined(made, conditions), _reading(classes)
+
+
+def _name_of(wanted: type) -> str:
+    if not is_event_class(wanted):
+        raise FilterError(
+            f"{wanted.__name__} is no event type",
+            hint="use a dataclass, a msgspec Struct or a Pydantic model",
+        )
+    return lineage_of(wanted)[0]
+
+
+def _reading(classes: list[type]) -> Callable[[Event], Any] | None:
+    if not classes:
+        return None
+    if len(classes) > 1:
+        raise FilterError("a subscription reads events as one class", hint="subscribe to a common ancestor")
+    return partial(build_instance, classes[0])
+
+
+def _pattern(want: Any) -> Any:
+    if not isinstance(want, Mapping):
+        return want
+    from tidings.language.eventbridge import from_pattern
+
+    return from_pattern(want)
+
+
+def _joined(made: list[Filter], conditions: list[Condition]) -> Filter:
+    if not conditions and len(made) < 2:
+        return made[0] if made else EVERYTHING
+    for one in made:
+        if one.dialect != TIDINGS:
+            raise FilterError(
+                f"a filter in the dialect {one.dialect!r} cannot be joined with others",
+                hint="write all of it in one text",
+            )
+        conditions.append(Condition(parse(one.text)))
+    return reduce(and_, conditions).filter()

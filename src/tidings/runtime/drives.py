@@ -1,0 +1,98 @@
+"""Disks for the embedded driver: they perform `Persist` and `Fetch`, and report back.
+
+`Inline` works at once, for a store in memory. `Threaded` has a thread that commits in groups and
+others that read, so that a slow disk never stops the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
+
+from tidings.availability.records import Append
+from tidings.errors import TidingsError
+from tidings.protocol.effects import Fetch, Persist
+from tidings.protocol.inputs import Fetched, FetchFailed, Input, Persisted, PersistFailed
+from tidings.store.committer import Committer
+from tidings.store.store import Store
+
+Report = Callable[[Input], None]
+READERS = 2  # threads that read; more helps only when many slow subscriptions replay at once
+
+
+class Drive(Protocol):
+    def persist(self, effect: Persist) -> None: ...
+    def fetch(self, effect: Fetch) -> None: ...
+    async def close(self) -> None:
+        """Commit what waits and give the store up."""
+
+
+class Inline:
+    def __init__(self, store: Store, report: Report) -> None:
+        self._store = store
+        self._report = report
+
+    def persist(self, effect: Persist) -> None:
+        try:
+            self._store.commit(effect.records)
+        except TidingsError as error:
+            self._report(PersistFailed(effect.token, error.code, str(error)))
+        else:
+            self._report(Persisted(effect.token))
+
+    def fetch(self, effect: Fetch) -> None:
+        self._report(_read(self._store, effect))
+
+    async def close(self) -> None:
+        self._store.close()
+
+
+class Threaded:
+    """Reports always come on the event loop of its bus."""
+
+    def __init__(self, store: Store, report: Report, loop: asyncio.AbstractEventLoop) -> None:
+        self._store = store
+        self._report = report
+        self._loop = loop
+        self._kept = 0
+        self._is_closing = False
+        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="tidings-reader")
+        self._committer = Committer(store, on_kept=self._on_kept, on_failed=self._on_failed)
+
+    def persist(self, effect: Persist) -> None:
+        if not self._is_closing:  # afterwards nobody waits for an answer
+            self._committer.submit(effect.token, effect.records)
+
+    def _on_kept(self, token: int) -> None:
+        self._kept = token
+        self._loop.call_soon_threadsafe(self._report, Persisted(token))
+
+    def _on_failed(self, error: Exception) -> None:
+        code = error.code if isinstance(error, TidingsError) else "store"
+        self._loop.call_soon_threadsafe(self._report, PersistFailed(self._kept + 1, code, str(error)))
+
+    def fetch(self, effect: Fetch) -> None:
+        if not self._is_closing:
+            self._readers.submit(self._fetch, effect)
+
+    def _fetch(self, effect: Fetch) -> None:
+        self._loop.call_soon_threadsafe(self._report, _read(self._store, effect))
+
+    async def close(self) -> None:
+        self._is_closing = True
+        await asyncio.to_thread(self._close)
+
+    def _close(self) -> None:
+        self._committer.close()
+        self._readers.shutdown()
+        self._store.close()
+
+
+def _read(store: Store, effect: Fetch) -> Fetched | FetchFailed:
+    try:
+        found: list[Append] = store.fetch(effect.from_offset, effect.limit, effect.max_bytes)
+    except TidingsError as error:
+        return FetchFailed(effect.request, error.code, str(error))
+    return Fetched(effect.request, tuple(found))

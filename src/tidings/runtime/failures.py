@@ -1,0 +1,33 @@
+"""From the codes that travel to the errors that users see, and words for unknown options."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from tidings import errors
+from tidings.errors import SettingsError, TidingsError
+
+
+def _by_code(root: type[TidingsError]) -> dict[str, type[TidingsError]]:
+    found = {root.code: root}
+    for error in root.__subclasses__():
+        if error is not errors.FilterSyntaxError:  # it says where, which a code does not
+            found |= _by_code(error)
+    return found
+
+
+_ERRORS = _by_code(TidingsError)
+
+
+def error_of(code: str, reason: str) -> TidingsError:
+    return _ERRORS.get(code, errors.RefusedError)(reason)
+
+
+def refuse_unknown(unknown: Mapping[str, Any], known: Iterable[str], what: str) -> None:
+    """An option that nobody knows is an error that names the nearest one."""
+    for name in unknown:
+        near = get_close_matches(name, list(known), n=1)
+        hint = f"did you mean {near[0]}=?" if near else f"there are: {', '.join(sorted(known))}"
+        raise SettingsError(f"{what} has no option {name!r}", hint=hint)

@@ -1,0 +1,176 @@
+"""A subscription in the hands of the application.
+
+    async with bus.subscribe("change < -3") as news:
+        async for event in news: ...
+
+Rules
+- Taking the next event commits the one before. `ack` commits at once, `nack` gives it back.
+- Leaving normally commits what was taken; leaving by an exception does not. It ends a transient
+  subscription and detaches a durable one; `unsubscribe` ends that too.
+- A cancelled `get` or `async for` loses nothing: the event is there for the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Generator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from tidings.errors import ClosedError
+from tidings.model.event import Event
+from tidings.model.subscription import Notification, Position, SubscriptionId
+from tidings.protocol.effects import Notify, Opened
+from tidings.protocol.inputs import ClientAck, ClientLeave, ClientNack, ClientSubscribe, ClientTake
+
+if TYPE_CHECKING:
+    from tidings.runtime.bus import Bus
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Listener(Generic[T]):
+    """What `bus.subscribe` gives: enter it (or await it) to begin, then iterate."""
+
+    def __init__(
+        self, bus: Bus, wanted: dict[str, Any], read: Callable[[Event], T] | None, durable: bool
+    ) -> None:
+        self._bus = bus
+        self._wanted = wanted  # the fields of `ClientSubscribe`
+        self._read = read
+        self._durable = durable
+        self._ref: int | None = None
+        self._opened: Opened | None = None
+        self._is_over = False
+        self._last: Notification | None = None
+        self._last_tag: int | None = None
+        self._taken = 0
+        self._lost: dict[str, int] = {}
+
+    # -- beginning and leaving -------------------------------------------------------------
+
+    async def open(self) -> Listener[T]:
+        """Begin; the broker knows of the subscription when this returns."""
+        if self._opened is not None or self._is_over:
+            raise ClosedError("a subscription is opened once", hint="subscribe again under its name")
+        answer = await self._bus._ask(lambda call: ClientSubscribe(call, **self._wanted), subscribing=True)
+        assert isinstance(answer, Opened)
+        self._opened = answer
+        self._ref = answer.ref
+        self._bus._listeners[answer.ref] = self
+        return self
+
+    def __await__(self) -> Generator[Any, None, Listener[T]]:
+        return self.open().__await__()
+
+    async def __aenter__(self) -> Listener[T]:
+        return await self.open()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close(commit=error is None)
+
+    async def close(self, *, commit: bool = True) -> None:
+        """Stop listening: ends a transient subscription, detaches a durable one."""
+        await self._leave(commit=commit, end=False)
+
+    async def unsubscribe(self) -> None:
+        """End the subscription, a durable one too. Nothing more is handed over."""
+        await self._leave(commit=True, end=True)
+
+    async def _leave(self, *, commit: bool, end: bool) -> None:
+        if self._ref is None or self._is_over:
+            return
+        self._is_over = True
+        ref = self._ref
+        if not self._bus.is_closed:
+            await self._bus._ask(lambda call: ClientLeave(call, ref, commit, end))
+        self._bus._listeners.pop(ref, None)
+
+    # -- hearing -----------------------------------------------------------------------------
+
+    async def get(self, timeout: float | None = None) -> T:
+        """The next event; commits the one before. Raises `TimeoutError` after `timeout` seconds."""
+        return self._shown(await self._take(timeout))
+
+    async def _take(self, timeout: float | None = None) -> Notification:
+        ref = self._ref
+        if ref is None:
+            raise ClosedError("the subscription has not begun", hint="use `async with` or `await` it first")
+        if timeout is None:
+            notify = await self._bus._ask(lambda call: ClientTake(call, ref), taking=ref)
+        else:
+            async with asyncio.timeout(timeout):
+                notify = await self._bus._ask(lambda call: ClientTake(call, ref), taking=ref)
+        assert isinstance(notify, Notify)
+        self._last, self._last_tag = notify.notification, notify.tag
+        self._taken += 1
+        return notify.notification
+
+    def _shown(self, notification: Notification) -> T:
+        event: Any = notification.event.placed_at(notification.position)
+        return event if self._read is None else self._read(event)
+
+    def __aiter__(self) -> AsyncIterator[T]:
+        return self
+
+    async def __anext__(self) -> T:
+        try:
+            return await self.get()
+        except ClosedError:
+            if self._ref is None:
+                raise
+            raise StopAsyncIteration from None
+
+    async def notifications(self) -> AsyncIterator[Notification]:
+        """As iterating, with each event's position and attempt beside it."""
+        while True:
+            try:
+                notification = await self._take()
+            except ClosedError:
+                return
+            yield notification
+
+    async def ack(self) -> None:
+        """Commit what was taken, without taking the next."""
+        if self._ref is not None:
+            self._bus._tell(ClientAck(self._ref))
+
+    async def nack(self) -> None:
+        """Give back what was taken last: it comes again, at most `max_deliveries` times."""
+        if self._ref is not None and self._last_tag is not None:
+            self._bus._tell(ClientNack(self._ref, self._last_tag))
+
+    # -- what is known of it -----------------------------------------------------------------
+
+    @property
+    def id(self) -> SubscriptionId:
+        if self._opened is None:
+            raise ClosedError("the subscription has not begun", hint="use `async with` or `await` it first")
+        return self._opened.id
+
+    @property
+    def resumed(self) -> bool:
+        """True when the broker knew the subscription, or remembered it, under this name."""
+        return self._opened is not None and self._opened.resumed
+
+    @property
+    def last(self) -> Notification | None:
+        """What was taken last, with its position and its attempt."""
+        return self._last
+
+    @property
+    def position(self) -> Position | None:
+        """Where the event that was taken last stands in the broker's log; None when no log holds it."""
+        return None if self._last is None else self._last.position
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """`taken`, and how many were lost, by the name of the policy or bound."""
+        return {"taken": self._taken, **self._lost}
+
+    def __repr__(self) -> str:
+        name = self._opened.id if self._opened is not None else self._wanted["name"] or "new"
+        return f"<{'durable ' if self._durable else ''}subscription {name}: {self._wanted['filter'].text}>"

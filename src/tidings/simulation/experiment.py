@@ -1,0 +1,188 @@
+"""One simulated run as a value: what to run, and what came of it.
+
+The command line, studies, tests and sweeps all run experiments through `run_experiment`; the same
+experiment gives the same outcome, whose `fingerprint` is a hash of everything that happened.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from hashlib import blake2b
+from random import Random
+from typing import Any
+
+import msgspec
+
+from tidings.errors import SettingsError
+from tidings.history.check import check
+from tidings.history.report import Report
+from tidings.history.schema import Row
+from tidings.simulation.faults import INCIDENTS, FaultMix, FaultPlan, Rates, drawn
+from tidings.simulation.simulator import SimulationSettings
+from tidings.simulation.topology import NETWORKS, OVERLAYS, Overlay, link_latencies, placed
+from tidings.simulation.workloads import Plan, UnsubscribeStep, content_named, mixed
+from tidings.simulation.world import World
+from tidings.systems import ANY_GRAPH, NO_LINKS, find_system
+from tidings.wire.codec import Codec
+
+
+class Experiment(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that decides a run."""
+
+    system: str = "siena"
+    seed: int = 1
+    brokers: int = 20
+    overlay: str = ""  # a name of OVERLAYS; empty: what suits the system
+    fan_out: int = 10
+    network: str = ""  # a name of NETWORKS; empty: every link has the same latency
+    hosts: int = 0  # of the network; 0: as many as brokers
+    workload: str = "stocks"
+    plan: Plan = Plan()
+    rates: Rates = Rates()
+    incidents: int = 0  # drawn from the seed
+    kinds: tuple[str, ...] = INCIDENTS  # that may be drawn
+    options: dict[str, Any] = {}  # knobs of the system
+    calm: float = 20.0  # seconds at the end in which nothing goes wrong, so that all can be judged
+    check: bool = False  # run every invariant after each step
+    bytes: bool = False  # pass every message through the codec
+    record: bool = True
+
+    def build_overlay(self) -> Overlay:
+        rng = Random(f"{self.seed}/overlay")
+        graph = find_system(self.system).graph
+        name = self.overlay or ("random" if graph == ANY_GRAPH else "tree")
+        if name not in OVERLAYS:
+            raise SettingsError(f"no overlay is called {name!r}", hint=f"there are: {', '.join(OVERLAYS)}")
+        count = 1 if graph == NO_LINKS else self.brokers
+        return OVERLAYS[name](count, rng, min(self.fan_out, 4) if name == "random" else self.fan_out)
+
+
+class Outcome(msgspec.Struct, kw_only=True):
+    """What came of a run."""
+
+    handled: int  # inputs that machines handled
+    sent: dict[str, int]  # messages between brokers, by their class
+    published: int
+    delivered: int
+    hops: float  # messages between brokers that carried an event, per event
+    latency: dict[str, float]  # seconds from publish to notification: p50, p99, max
+    faults: dict[str, int]  # that took effect, by name
+    fingerprint: str
+    seconds: float  # of simulated time
+    report: Report | None = None
+    rows: list[Row] = []
+
+
+EVENT_MESSAGES = frozenset({"Forward", "ToTarget", "ToAccess"})
+
+
+def run_experiment(
+    experiment: Experiment,
+    *,
+    progress: Callable[[float, int], None] | None = None,
+    on_row: Callable[[Row], None] | None = None,
+    judge: bool = True,
+) -> Outcome:
+    """Run it, and judge it by the contract of its system."""
+    world = build_world(experiment)
+    rows = world.rows
+    if on_row is not None and world.simulation.on_row is not None:
+        keep = rows.append
+
+        def both(row: Row) -> None:
+            keep(row)
+            on_row(row)
+
+        world.simulation.on_row = both
+    until = _schedule(world, experiment)
+    world.run(until, progress)
+    report = check(rows, contract=world.system.contract) if judge and experiment.record else None
+    return _outcome(world, rows, report)
+
+
+def build_world(experiment: Experiment) -> World:
+    overlay = experiment.build_overlay()
+    latencies = None
+    if experiment.network:
+        if experiment.network not in NETWORKS:
+            known = ", ".join(NETWORKS)
+            raise SettingsError(f"no network is called {experiment.network!r}", hint=f"there are: {known}")
+        rng = Random(f"{experiment.seed}/network")
+        network = NETWORKS[experiment.network](experiment.hosts or len(overlay.brokers), rng)
+        latencies = link_latencies(overlay, network, placed(overlay, network, rng))
+    settings = SimulationSettings(check=experiment.check)
+    world = World(
+        experiment.system,
+        overlay,
+        seed=experiment.seed,
+        settings=settings,
+        latencies=latencies,
+        options=experiment.options,
+        record=experiment.record,
+    )
+    if experiment.bytes:
+        declared = [m for _, node in world.nodes() for s in node.slots.values() for m in s.messages]
+        world.simulation.settings = msgspec.structs.replace(settings, codec=Codec(dict.fromkeys(declared)))
+    return world
+
+
+def _schedule(world: World, experiment: Experiment) -> float:
+    """Bring in the workload and the faults; the moment to stop."""
+    content = content_named(experiment.workload)
+    rng = Random(f"{experiment.seed}/workload")
+    workload = mixed(content, world.overlay.brokers, rng, experiment.plan)
+    world.load(workload)
+    end = max((step.at for step in workload.steps if not isinstance(step, UnsubscribeStep)), default=0.0)
+    rng = Random(f"{experiment.seed}/faults")
+    mix = FaultMix(kinds=experiment.kinds, incidents=experiment.incidents)
+    plan = drawn(world.overlay, rng, until=end, mix=mix) if experiment.incidents else FaultPlan()
+    rates = experiment.rates if experiment.rates.any else plan.rates
+    world.simulation.plan(FaultPlan(rates, plan.incidents, rates_until=end))
+    return workload.over_at + experiment.calm
+
+
+def _outcome(world: World, rows: Sequence[Row], report: Report | None) -> Outcome:
+    simulation = world.simulation
+    published = sum(len(application.receipts) for application in world.applications.values())
+    delivered = sum(len(application.heard) for application in world.applications.values())
+    carrying = sum(count for name, count in simulation.sent.items() if name in EVENT_MESSAGES)
+    return Outcome(
+        handled=simulation.handled,
+        sent=dict(sorted(simulation.sent.items())),
+        published=published,
+        delivered=delivered,
+        hops=carrying / published if published else 0.0,
+        latency=latencies_of(rows),
+        faults=dict(sorted(simulation.fired.items())),
+        fingerprint=fingerprint(rows, simulation.sent),
+        seconds=simulation.now,
+        report=report,
+        rows=list(rows),
+    )
+
+
+def latencies_of(rows: Sequence[Row]) -> dict[str, float]:
+    """From each publish to each of its notifications, in seconds."""
+    published = {(row.source, row.event): row.time for row in reversed(rows) if row.op == "pub"}
+    delays = sorted(
+        row.time - published[(row.source, row.event)]
+        for row in rows
+        if row.op == "ntfy" and (row.source, row.event) in published
+    )
+    if not delays:
+        return {}
+    return {
+        "p50": delays[len(delays) // 2],
+        "p99": delays[min(len(delays) - 1, len(delays) * 99 // 100)],
+        "max": delays[-1],
+    }
+
+
+def fingerprint(rows: Sequence[Row], sent: Counter[str]) -> str:
+    """A hash of all that happened: two runs of one experiment have the same."""
+    digest = blake2b(digest_size=12)
+    for row in rows:
+        digest.update(msgspec.msgpack.encode(row))
+    digest.update(msgspec.msgpack.encode(sorted(sent.items())))
+    return digest.hexdigest()

@@ -1,0 +1,202 @@
+"""The properties once more, as slowly and plainly as the seeds state them: loops over all rows.
+
+Subscribers' own operations never share an instant here, so intervals need no rule for ties.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from tidings.history.schema import Row
+from tidings.language import parse_filter
+from tidings.language.evaluate import accepts
+from tidings.model.event import Event
+
+
+class Span(NamedTuple):
+    process: str
+    subscription: str | None
+    filter: str
+    start: float
+    end: float
+    sure: bool
+    sure_end: float
+
+
+def spans(rows: list[Row]) -> Iterator[Span]:
+    operations = [r for r in rows if r.op in ("sub", "usub", "crash") and r.outcome != "refused"]
+    for sub in operations:
+        if sub.op != "sub":
+            continue
+        later = [
+            r
+            for r in operations
+            if r.process == sub.process
+            and r.time > sub.time
+            and (r.op == "crash" or r.subscription == sub.subscription)
+        ]
+        ends = [r.time for r in later if not (r.op == "usub" and r.outcome == "unknown")]
+        doubts = [r.time for r in later if r.op == "usub" and r.outcome == "unknown"]
+        end = min(ends, default=math.inf)
+        assert sub.filter is not None
+        yield Span(
+            sub.process,
+            sub.subscription,
+            sub.filter,
+            sub.time,
+            end,
+            sub.outcome != "unknown",
+            min([end, *doubts]),
+        )
+
+
+def matches(filter: str, pub: Row) -> bool:
+    event = Event(source=str(pub.source), id=str(pub.event), attributes=pub.attributes or {})
+    return accepts(parse_filter(filter), event)
+
+
+class Oracle:
+    def __init__(self, rows: list[Row], hearer: str) -> None:
+        self.rows = rows
+        self.hearer = hearer
+        self.spans = list(spans(rows))
+        self.told = [r for r in rows if r.op == "ntfy"]
+        self.pubs = {r.event: r for r in rows if r.op == "pub"}  # one row for each event here
+
+    def around(self, ntfy: Row, *, own: bool) -> bool:
+        """Is it in an interval (of its own subscription, or any of the process) that accepts it?"""
+        pub = self.pubs.get(ntfy.event)
+        return any(
+            span.process == ntfy.process
+            and (not own or span.subscription == ntfy.subscription)
+            and span.start <= ntfy.time <= span.end
+            and (pub is None or matches(span.filter, pub))
+            for span in self.spans
+        )
+
+    def legality(self) -> bool:
+        return all(self.around(ntfy, own=True) for ntfy in self.told)
+
+    def lp4(self) -> bool:
+        return all(self.around(ntfy, own=False) for ntfy in self.told)
+
+    def is_valid(self, ntfy: Row) -> bool:
+        pub = self.pubs.get(ntfy.event)
+        return pub is not None and pub.outcome != "refused" and pub.time <= ntfy.time
+
+    def validity(self) -> bool:
+        return all(self.is_valid(ntfy) for ntfy in self.told)
+
+    def key(self, row: Any) -> Any:
+        return getattr(row, self.hearer)
+
+    def minimality(self) -> bool:
+        keys = [(self.key(r), r.event) for r in self.told if r.reason != "redelivery"]
+        return len(keys) == len(set(keys))
+
+    def claims(self) -> Iterator[tuple[Row, Span]]:
+        for pub in self.pubs.values():
+            for span in self.spans:
+                if pub.outcome == "ok" and span.sure and matches(span.filter, pub):
+                    excused = any(
+                        r.op in ("drop", "dead")
+                        and r.event == pub.event
+                        and r.subscription == span.subscription
+                        for r in self.rows
+                    )
+                    if not excused:
+                        yield pub, span
+
+    def ends(self, pub: Row) -> float:
+        newer = [
+            p.time
+            for p in self.pubs.values()
+            if pub.key is not None and p.key == pub.key and p.outcome != "refused" and _after(p, pub)
+        ]
+        return min([*newer, math.inf if pub.expires is None else pub.expires])
+
+    def heard(self, pub: Row, span: Span, *, lawfully: bool) -> bool:
+        return any(
+            ntfy.event == pub.event
+            and self.key(ntfy) == self.key(span)
+            and (not lawfully or (self.around(ntfy, own=True) and self.is_valid(ntfy)))
+            for ntfy in self.told
+        )
+
+    def liveness(self, t_sub: float, t_diff: float) -> bool:
+        return all(
+            self.heard(pub, span, lawfully=False)
+            for pub, span in self.claims()
+            if self._p3(pub, span, t_sub, t_diff) or self._p3a(pub, span, t_sub, t_diff)
+        )
+
+    def _p3(self, pub: Row, span: Span, t_sub: float, t_diff: float) -> bool:
+        stable = span.start + t_sub <= pub.time and pub.time not in (span.start, span.sure_end)
+        return stable and pub.time + t_diff <= min(span.sure_end, self.ends(pub))
+
+    def _p3a(self, pub: Row, span: Span, t_sub: float, t_diff: float) -> bool:
+        lifetime = pub.lifetime or 0.0
+        low = max(pub.time + t_diff, span.start + t_sub)
+        stored = lifetime > 0 and pub.time < span.sure_end
+        return stored and low <= min(pub.time + lifetime, span.sure_end, self.ends(pub))
+
+    def completeness(self, t_sub: float, t_diff: float) -> bool:
+        return all(
+            self.heard(pub, span, lawfully=True)
+            for pub, span in self.claims()
+            if self._has_room(pub, span, t_sub, t_diff)
+        )
+
+    def _has_room(self, pub: Row, span: Span, t_sub: float, t_diff: float) -> bool:
+        was_on = span.start < pub.time and span.start + t_sub <= pub.time
+        last = math.inf if was_on else pub.time + (pub.lifetime or 0.0)
+        low = max(pub.time, span.start + t_sub)
+        high = min(last, span.sure_end, self.ends(pub))
+        return high > low and high - low >= t_diff
+
+    def largest_delay(self) -> float:
+        delays = [
+            ntfy.time - max(self.pubs[ntfy.event].time, span.start)
+            for ntfy in self.told
+            if self.around(ntfy, own=True) and self.is_valid(ntfy) and ntfy.reason != "redelivery"
+            for span in [self._latest(ntfy)]
+        ]
+        return max(delays, default=0.0)
+
+    def _latest(self, ntfy: Row) -> Span:
+        holding = [
+            s
+            for s in self.spans
+            if (s.process, s.subscription) == (ntfy.process, ntfy.subscription)
+            and s.start <= ntfy.time <= s.end
+        ]
+        return max(holding, key=lambda span: span.start)
+
+    def lp1(self) -> bool:
+        return not any(depth < 0 for depth in self._depths())
+
+    def _depths(self) -> Iterator[int]:
+        for process, name in {(r.process, r.subscription) for r in self.rows if r.op == "usub"}:
+            depth = 0
+            for r in sorted(self.rows, key=lambda r: r.time):
+                if r.process != process or r.outcome == "refused":
+                    continue
+                if r.op == "crash":
+                    depth = 0
+                elif r.subscription == name and r.op == "sub":
+                    depth += 1
+                elif r.subscription == name and r.op == "usub" and r.outcome == "ok":
+                    depth -= 1
+                    yield depth
+                    depth = max(depth, 0)
+
+
+def _after(one: Row, other: Row) -> bool:
+    return (one.time, one.sequence, one.source, one.event) > (
+        other.time,
+        other.sequence,
+        other.source,
+        other.event,
+    )

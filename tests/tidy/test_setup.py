@@ -1,0 +1,105 @@
+"""Set-up on a fresh machine: what can be tested of it without making an environment."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from tests.tidy._sources import ROOT
+
+TOOLS = ("sh", "cat")  # what the shell scripts may use besides Python
+
+
+def setup_script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("set_up", ROOT / "scripts" / "setup.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def find_python(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the search with a PATH that holds only `folder`."""
+    for tool in TOOLS:
+        (folder / tool).symlink_to(str(shutil.which(tool)))
+    script = str(ROOT / "scripts" / "find_python.sh")
+    return subprocess.run(
+        ["sh", script], env={"PATH": str(folder), **environment}, capture_output=True, text=True, check=False
+    )
+
+
+def fake(folder: Path, name: str, body: str) -> None:
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+
+
+def test_a_python_is_found(tmp_path: Path) -> None:
+    fake(tmp_path, "python3.13", "exit 127")  # a shim without a version behind it
+    fake(tmp_path, "python3", f'exec "{sys.executable}" "$@"')
+    found = find_python(tmp_path)
+    assert (found.returncode, found.stdout.strip()) == (0, str(tmp_path / "python3"))
+
+
+def test_none_at_all_says_what_to_do(tmp_path: Path) -> None:
+    found = find_python(tmp_path)
+    assert found.returncode == 3
+    assert "needs Python 3.11 or newer" in found.stderr
+
+
+def test_one_without_venv_says_what_to_install(tmp_path: Path) -> None:
+    fake(tmp_path, "python3", 'case "$2" in *ensurepip*) exit 1;; esac')
+    found = find_python(tmp_path)
+    assert found.returncode == 3
+    assert "apt install python3-venv" in found.stderr
+
+
+def test_a_named_python_that_will_not_do_is_refused(tmp_path: Path) -> None:
+    found = find_python(tmp_path, PYTHON="no-such-python")
+    assert found.returncode == 3
+    assert "PYTHON=no-such-python" in found.stderr
+
+
+def test_java_from_the_package_drops_just_the_argument_that_it_lacks(tmp_path: Path) -> None:
+    shim = tmp_path / "java"
+    shim.write_text(setup_script().JAVA_SHIM.replace("{java}", str(shutil.which("echo"))))
+    shim.chmod(0o755)
+    words = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "a b", "--add-modules=other"]
+    said = subprocess.run([str(shim), *words], capture_output=True, text=True, check=True).stdout
+    assert said == "-Xmx1g a b --add-modules=other\n"
+
+
+def test_a_java_that_does_not_run_counts_for_nothing(tmp_path: Path) -> None:
+    fake(tmp_path, "java", "exit 1")
+    assert setup_script().java_version(str(tmp_path / "java")) == 0
+    assert setup_script().java_version(str(tmp_path / "nowhere")) == 0
+
+
+@pytest.mark.parametrize(
+    ("made_for", "intact"), [(None, True), ("here", True), ("elsewhere", False)], ids=["new", "same", "moved"]
+)
+def test_an_environment_knows_its_place(made_for: str | None, intact: bool, tmp_path: Path) -> None:
+    venv = tmp_path / ".venv"
+    (venv / "bin").mkdir(parents=True)
+    (venv / "bin" / "python").symlink_to(sys.executable)
+    if made_for:
+        (venv / "ready").write_text(f"{tmp_path if made_for == 'here' else '/elsewhere'}\n")
+    script = str(ROOT / "scripts" / "intact.sh")
+    done = subprocess.run(["sh", script, ".venv"], cwd=tmp_path, env=os.environ, check=False)
+    assert (done.returncode == 0) is intact
+
+
+def test_every_target_of_the_makefile_is_explained() -> None:
+    text = (ROOT / "Makefile").read_text()
+    targets = set(re.findall(r"^([a-z]+):", text, flags=re.MULTILINE))
+    explained = set(re.findall(r"^([a-z]+):.*## ", text, flags=re.MULTILINE))
+    assert targets - explained == {"stale"}
+    assert {"setup", "demo", "test", "lint", "bench", "soak", "studies", "docs"} <= explained

@@ -1,0 +1,56 @@
+"""`tidings demo`: it runs through, counts what it claims, and admits what does not hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidings.cli import _acts
+from tidings.cli._stage import Stage
+
+Run = Callable[..., Any]
+
+
+def test_every_claim_is_proved_and_counted(tidings: Run, tmp_path: Path) -> None:
+    ran = tidings("demo", "--keep", str(tmp_path / "kept"))
+    assert ran.code == 0, ran.out + ran.err
+    acts = [line for line in ran.out.splitlines() if line[:3] in ("1. ", "2. ", "3. ", "4. ", "5. ")]
+    assert len(acts) == 5
+    last = ran.out.splitlines()[-1]
+    assert last.startswith("8 of 8 claims proved")
+    assert "10 notifications, each asked for, none missing, none twice" in last
+    assert "survived kill -9" in last
+    assert (tmp_path / "kept" / "history.jsonl").exists()
+    assert tidings("demo", "--keep", str(tmp_path / "kept")).code == 2  # nothing is mixed with what is there
+
+
+def test_json_lists_the_claims(tidings: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_acts, "ACTS", (_acts.why_not,))
+    (summary,) = tidings("demo", "--json").rows
+    assert summary["claims"] == [
+        {"claim": "an explanation names the one constraint that failed", "holds": True}
+    ]
+
+
+def test_a_claim_that_does_not_hold_ends_with_1(tidings: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def boast(stage: Stage, folder: Path) -> None:
+        stage.act("A boast")
+        stage.claim("pigs fly", holds=False, short="pigs were seen")
+
+    monkeypatch.setattr(_acts, "ACTS", (boast,))
+    ran = tidings("demo")
+    assert ran.code == 1
+    assert "NOT SO  pigs fly" in ran.out
+    assert "0 of 1 claims proved" in ran.out
+    assert "pigs were seen" not in ran.out
+    assert "this did not hold: pigs fly" in ran.err
+
+
+def test_the_quotes_tell_the_filters_apart() -> None:
+    """The oracle of the first act would notice a filter that accepts everything or nothing."""
+    for person in _acts.PEOPLE[:2]:
+        verdicts = {person.wants(quote) for quote in _acts.QUOTES}
+        assert verdicts == {True, False}

@@ -1,0 +1,87 @@
+"""The engine chooses by size, and nobody can tell by its answers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tidings.bench import workloads
+from tidings.matching.columnar.jit import KERNELS
+from tidings.matching.engine import MatchingEngine, columnar_matcher
+from tidings.matching.naive import NaiveMatcher
+
+
+@pytest.mark.parametrize("kernels", ["", "numpy"])
+def test_growing_keeps_handles_and_answers(kernels: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(KERNELS, kernels)
+    made = workloads.workload("W4")
+    engine, oracle = MatchingEngine(threshold=60), NaiveMatcher()
+    probes = workloads.events(made, 10)
+    for number, filter in enumerate(workloads.filters(made, 150)):
+        handle = engine.add(filter)
+        assert handle == oracle.add(filter)
+        if number % 7 == 3:
+            engine.remove(handle)
+            oracle.remove(handle)
+        if number in (30, 80):
+            assert [list(engine.match(e)) for e in probes] == [oracle.match(e) for e in probes]
+    assert "columnar" in engine.stats()["engine"]
+    assert engine.maintain(100) == 0
+    batch, expected = engine.match_batch(probes), oracle.match_batch(probes)
+    assert list(batch.handles) == list(expected.handles)
+    assert list(batch.offsets) == list(expected.offsets)
+
+
+def test_an_unknown_handle_is_a_key_error() -> None:
+    engine = MatchingEngine(threshold=2)
+    for filter in workloads.filters(workloads.workload("W2"), 4):
+        engine.add(filter)
+    with pytest.raises(KeyError):
+        engine.remove(9)
+    engine.remove(1)
+    with pytest.raises(KeyError):
+        engine.remove(1)
+
+
+def test_a_small_engine_takes_a_record_batch() -> None:
+    made = workloads.workload("W2")
+    engine, oracle = MatchingEngine(), NaiveMatcher()
+    for filter in workloads.filters(made, 50):
+        engine.add(filter)
+        oracle.add(filter)
+    batch = engine.match_batch(workloads.record_batch(made, 20))
+    assert list(batch.handles) == list(oracle.match_batch(workloads.events(made, 20)).handles)
+
+
+def test_a_small_engine_compiles_nothing() -> None:
+    script = (
+        "import sys\n"
+        "from tidings.matching.engine import MatchingEngine\n"
+        "from tidings.bench import workloads\n"
+        "made = workloads.workload('W2')\n"
+        "engine = MatchingEngine()\n"
+        "for f in workloads.filters(made, 100): engine.add(f)\n"
+        "engine.match(workloads.events(made, 1)[0])\n"
+        "assert 'numba' not in sys.modules\n"
+    )
+    environment = {"PYTHONPATH": ":".join(p for p in sys.path if p)}
+    subprocess.run([sys.executable, "-c", script], check=True, env=environment)
+
+
+def test_stats_tell_what_a_rebuild_would_gain() -> None:
+    made = workloads.workload("W2")
+    matcher = columnar_matcher()
+    matcher.load(workloads.filters(made, 300))
+    for event in workloads.events(made, 20):
+        matcher.match(event)
+    for filter in workloads.filters(made, 60):
+        matcher.add(filter)
+    stats = matcher.stats()
+    assert stats["filters"] == 360
+    assert stats["rebuild"]["rows_out_of_the_delta"] == 60
+    assert stats["rebuild"]["gains"]
+    matcher.freeze()
+    assert matcher.stats()["delta"]["rows"] == 0
+    assert matcher.stats()["table"]["rows"] == 360

@@ -1,0 +1,206 @@
+"""Committing, giving back, dead letters, cancelling."""
+
+from __future__ import annotations
+
+from tests.unit.protocol._stage import BROKER, Stage
+
+from tidings.history.schema import DEAD, NTFY, REDELIVERY
+from tidings.model.event import FOREVER
+from tidings.protocol.delivery.settings import DeliverySettings
+from tidings.protocol.inputs import ClientAck, ClientCancel, ClientNack
+
+
+def stage_with(*numbers: int, **options: object) -> Stage:
+    stage = Stage(recording=True, stable=True, **options)  # type: ignore[arg-type]
+    stage.client("p")
+    stage.client("s")
+    for number in numbers:
+        stage.published("p", {"n": number}, lifetime=FOREVER)
+    return stage
+
+
+def attempts(stage: Stage, ref: int) -> list[tuple[object, int]]:
+    return [(note.event["n"], note.attempt) for note in stage.heard["s", ref]]
+
+
+def test_what_is_given_back_comes_again_before_what_is_next() -> None:
+    stage = stage_with(1, 2)
+    ref = stage.subscribed("s")
+    stage.taken("s", ref)
+    stage.hand("s", ClientNack(ref))
+    stage.settle()
+    stage.drain("s", ref)
+    assert attempts(stage, ref) == [(1, 1), (1, 2), (2, 1)]
+    reasons = [row.reason for row in stage.rows if row.op == NTFY]
+    assert reasons == [None, REDELIVERY, None]
+
+
+def test_after_max_deliveries_it_goes_to_dead_letters() -> None:
+    stage = stage_with(1, 2)
+    ref = stage.subscribed("s", name="mine", max_deliveries=3)
+    for _ in range(3):
+        stage.taken("s", ref)
+        stage.hand("s", ClientNack(ref))
+    assert stage.drain("s", ref) == [2]
+    assert attempts(stage, ref) == [(1, 1), (1, 2), (1, 3), (2, 1)]
+    assert [(row.op, row.reason) for row in stage.rows if row.op == DEAD] == [(DEAD, "given back 3 times")]
+    assert stage.node.figures()["dead letters"] == 1
+
+
+def bury(stage: Stage, ref: int, *, who: str = "s") -> None:
+    stage.taken(who, ref)
+    stage.hand(who, ClientNack(ref))
+    stage.settle()
+
+
+def test_dead_letters_are_heard_by_who_subscribes_to_them() -> None:
+    stage = stage_with(1, 2)
+    ref = stage.subscribed("s", name="mine", max_deliveries=1)
+    bury(stage, ref)
+    dead = stage.subscribed("s", dead_letters_of="mine")
+    assert stage.drain("s", dead) == [1]
+    bury(stage, ref)
+    assert stage.drain("s", dead) == [2], "those that come later too"
+    stage.hand("s", ClientAck(dead))
+    stage.settle()
+    assert stage.node.figures()["dead letters"] == 0
+    assert stage.disk.tables["dead"] == {}
+
+
+def test_dead_letters_that_were_not_committed_stay() -> None:
+    stage = stage_with(1)
+    ref = stage.subscribed("s", name="mine", max_deliveries=1)
+    bury(stage, ref)
+    for _ in range(2):
+        dead = stage.subscribed("s", dead_letters_of="mine")
+        assert stage.taken("s", dead) is not None
+        stage.leave("s", dead, commit=False)
+        stage.settle()
+    dead = stage.subscribed("s", "n > 5", dead_letters_of="mine")
+    assert stage.drain("s", dead) == [], "a filter works on them as well"
+    dead = stage.subscribed("s", dead_letters_of="mine", max_deliveries=1)
+    bury(stage, dead)
+    assert stage.drain("s", dead) == [], "given back too often, it stays in its box"
+    assert stage.node.figures()["dead letters"] == 1
+
+
+def test_dead_letters_survive_a_restart() -> None:
+    stage = stage_with(1)
+    ref = stage.subscribed("s", name="mine", durable=True, max_deliveries=1)
+    bury(stage, ref)
+    stage.wait(1.0)
+    stage.crash()
+    stage.link("s")
+    stage.settle()
+    dead = stage.subscribed("s", dead_letters_of="mine")
+    assert stage.drain("s", dead) == [1]
+
+
+def test_the_box_of_dead_letters_is_bounded() -> None:
+    stage = stage_with(1, 2, 3, settings=DeliverySettings(dead_letters=2))
+    ref = stage.subscribed("s", name="mine", max_deliveries=1)
+    for _ in range(3):
+        bury(stage, ref)
+    assert stage.drain("s", stage.subscribed("s", dead_letters_of="mine")) == [2, 3]
+    assert stage.node.figures()["dead letters dropped"] == 1
+
+
+def test_dead_letters_of_a_group() -> None:
+    stage = stage_with()
+    stage.client("t")
+    one = stage.subscribed("s", group="workers", max_deliveries=1)
+    stage.published("p", {"n": 1})
+    bury(stage, one)
+    assert stage.drain("t", stage.subscribed("t", dead_letters_of="workers")) == [1]
+
+
+def test_a_cancelled_take_loses_nothing() -> None:
+    stage = stage_with()
+    ref = stage.subscribed("s")
+    take = stage.take("s", ref)
+    stage.settle()
+    stage.hand("s", ClientCancel(take, ref))
+    stage.published("p", {"n": 1})
+    assert stage.drain("s", ref) == [1]
+
+
+def test_a_take_that_is_cancelled_while_its_event_is_on_the_way_loses_nothing() -> None:
+    stage = stage_with()
+    ref = stage.subscribed("s")
+    take = stage.take("s", ref)
+    stage.publish("p", {"n": 1})
+    stage.move("message", ("s", BROKER))
+    stage.move("message", ("p", BROKER))  # the delivery is on its way
+    stage.hand("s", ClientCancel(take, ref))
+    stage.settle()
+    assert take not in stage.answers
+    assert stage.drain("s", ref) == [1]
+    stage.published("p", {"n": 2})
+    stage.published("p", {"n": 3})
+    assert stage.drain("s", ref) == [2, 3], "the credit is right again"
+
+
+def test_a_take_that_is_cancelled_after_its_answer_puts_the_event_back() -> None:
+    stage = stage_with(1, 2)
+    ref = stage.subscribed("s")
+    take = stage.take("s", ref)
+    stage.settle()
+    assert take in stage.answers  # but the application was cancelled before it saw it
+    stage.hand("s", ClientCancel(take, ref))
+    assert stage.drain("s", ref) == [1, 2]
+
+
+def test_a_cancelled_member_of_a_group_lets_another_have_the_event() -> None:
+    stage = stage_with()
+    stage.client("t")
+    one, two = stage.subscribed("s", group="workers"), stage.subscribed("t", group="workers")
+    take = stage.take("s", one)
+    stage.settle()
+    stage.hand("s", ClientCancel(take, one))
+    stage.settle()
+    stage.published("p", {"n": 1})
+    assert stage.drain("t", two) == [1]
+    take = stage.take("s", one)
+    stage.published("p", {"n": 2})
+    assert take in stage.answers
+    stage.hand("s", ClientCancel(take, one))
+    stage.settle()
+    note = stage.taken("t", two)
+    assert note is not None
+    assert (note.event["n"], note.attempt) == (2, 1), "it was never seen, so this is the first attempt"
+
+
+def test_a_second_take_commits_the_first() -> None:
+    stage = stage_with(1, 2, 3)
+    ref = stage.subscribed("s", name="mine", durable=True, window=3, auto=False)
+    for _ in range(2):
+        stage.take("s", ref)
+    stage.settle()
+    assert attempts(stage, ref) == [(1, 1), (2, 1)]
+    stage.leave("s", ref, commit=False)
+    stage.settle()
+    ref = stage.subscribed("s", name="mine", durable=True)
+    assert stage.drain("s", ref) == [2, 3], "the second take had committed the first"
+
+
+def test_an_acknowledgement_for_something_else_changes_nothing() -> None:
+    stage = stage_with(1)
+    ref = stage.subscribed("s", name="mine", durable=True)
+    stage.taken("s", ref)
+    stage.hand("s", ClientAck(ref, tag=99))
+    stage.hand("s", ClientNack(ref, tag=99))
+    stage.hand("s", ClientAck(77))
+    stage.hand("s", ClientNack(77))
+    stage.leave("s", ref, commit=False)
+    stage.settle()
+    assert stage.drain("s", stage.subscribed("s", name="mine", durable=True)) == [1]
+
+
+def test_silence_moves_the_token_over_what_is_not_for_the_subscriber() -> None:
+    stage = stage_with()
+    ref = stage.subscribed("s", "n = 1", name="mine", durable=True)
+    for number in range(5):
+        stage.published("p", {"n": number}, lifetime=FOREVER)
+    assert stage.drain("s", ref) == [1]
+    stage.wait(1.0)
+    assert stage.clients["s"]._listenings[ref].after == {BROKER: 5}

@@ -1,0 +1,82 @@
+"""A node's disk: who waits for which record, a full disk, a failed one."""
+
+from __future__ import annotations
+
+from tidings.availability.records import Forget
+from tidings.protocol.disk import RETRY_SECONDS, NodeDisk
+from tidings.protocol.effects import Effect, Persist
+from tidings.protocol.inputs import Fetched, FetchFailed, Persisted, PersistFailed
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.effects: list[Effect] = []
+        self.done: list[str] = []
+        self.disk = NodeDisk(self.effects.append, stable=True)
+
+    def persist(self, name: str) -> None:
+        self.disk.persist(
+            [Forget(1)],
+            lambda now: self.done.append(name),
+            lambda failure, now: self.done.append(f"not {name}"),
+        )
+
+
+def test_persisted_up_to_a_token_runs_what_waited_in_order() -> None:
+    bench = Bench()
+    for name in "abc":
+        bench.persist(name)
+    assert bench.effects == [Persist(token, (Forget(1),)) for token in (1, 2, 3)]
+    bench.disk.persisted(Persisted(2), 1.0)
+    assert bench.done == ["a", "b"]
+    assert bench.disk.waiting == 1
+    bench.disk.persisted(Persisted(3), 1.0)
+    assert bench.done == ["a", "b", "c"]
+    bench.disk.check()
+
+
+def test_a_full_disk_is_tried_again_with_new_tokens() -> None:
+    bench = Bench()
+    bench.persist("a")
+    bench.persist("b")
+    bench.disk.persist_failed(PersistFailed(1, "full", "no room"), 1.0)
+    assert bench.disk.full
+    bench.persist("c")
+    assert len(bench.effects) == 2, "while it is full nothing is handed in"
+    bench.disk.persisted(Persisted(2), 1.0)
+    assert bench.done == [], "a report about the first try is stale"
+    assert bench.disk.next_deadline() == 1.0 + RETRY_SECONDS
+    bench.disk.on_timer(1.5)
+    assert len(bench.effects) == 2
+    bench.disk.on_timer(2.0)
+    assert [effect.token for effect in bench.effects[2:]] == [4, 5, 6]
+    bench.disk.persist_failed(PersistFailed(2, "full", "no room"), 2.0)
+    assert not bench.disk.full, "a failure of the first try is stale too"
+    bench.disk.persisted(Persisted(6), 2.1)
+    assert bench.done == ["a", "b", "c"]
+
+
+def test_any_other_failure_is_final() -> None:
+    bench = Bench()
+    bench.persist("a")
+    bench.persist("b")
+    bench.disk.persist_failed(PersistFailed(1, "store", "input/output error"), 1.0)
+    assert bench.done == ["not a", "not b"]
+    assert bench.disk.failed is not None
+    assert bench.disk.next_deadline() is None
+    bench.disk.check()
+
+
+def test_reads_are_answered_by_their_number() -> None:
+    bench = Bench()
+    seen: list[str] = []
+    for name in "ab":
+        bench.disk.fetch(
+            1,
+            10,
+            lambda records, now, name=name: seen.append(name),
+            lambda failure, now, name=name: seen.append(f"{name}: {failure.code}"),
+        )
+    bench.disk.fetch_failed(FetchFailed(2, "corrupt", "checksum"), 1.0)
+    bench.disk.fetched(Fetched(1, ()), 1.0)
+    assert seen == ["b: corrupt", "a"]

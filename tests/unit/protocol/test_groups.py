@@ -1,0 +1,96 @@
+"""Groups: many members, one subscription; an event goes to one member."""
+
+from __future__ import annotations
+
+from tests.unit.protocol._stage import Stage
+
+from tidings.model.event import FOREVER
+from tidings.model.subscription import SubscriptionId
+
+
+def stage_with(members: int = 3, **options: object) -> tuple[Stage, dict[str, int]]:
+    stage = Stage(stable=True)
+    stage.client("p")
+    refs = {}
+    for number in range(members):
+        name = stage.client(f"m{number}")
+        refs[name] = stage.subscribed(name, group="workers", **options)
+    return stage, refs
+
+
+def test_each_event_goes_to_one_member_and_members_take_turns() -> None:
+    stage, refs = stage_with()
+    for number in range(9):
+        stage.published("p", {"n": number})
+    heard = []
+    for _ in range(3):
+        for name, ref in refs.items():
+            note = stage.taken(name, ref)
+            assert note is not None
+            heard.append((name, note.event["n"]))
+    assert [number for _, number in heard] == list(range(9))
+    assert note.subscription == SubscriptionId("*", "workers")
+
+
+def test_what_a_member_had_goes_to_others_when_it_is_lost() -> None:
+    stage, refs = stage_with(2)
+    stage.published("p", {"n": 1})
+    stage.published("p", {"n": 2})
+    assert stage.taken("m0", refs["m0"]) is not None
+    assert stage.taken("m1", refs["m1"]) is not None
+    stage.cut("m0")
+    stage.settle()
+    assert stage.drain("m1", refs["m1"]) == [1]
+
+
+def test_one_client_may_be_two_members() -> None:
+    stage, refs = stage_with(1)
+    second = stage.subscribed("m0", group="workers")
+    stage.published("p", {"n": 1})
+    stage.published("p", {"n": 2})
+    assert stage.drain("m0", refs["m0"], most=1) == [1]
+    assert stage.drain("m0", second) == [2]
+
+
+def test_a_transient_group_ends_with_its_last_member_and_is_remembered() -> None:
+    stage, refs = stage_with(2)
+    stage.published("p", {"n": 1}, lifetime=FOREVER)
+    assert stage.drain("m0", refs["m0"]) == [1]
+    for name, ref in refs.items():
+        stage.leave(name, ref)
+        stage.settle()
+    assert stage.node.slots["delivery"].subscriptions() == ()  # type: ignore[attr-defined]
+    stage.published("p", {"n": 2}, lifetime=FOREVER)
+    assert stage.drain("m1", stage.subscribed("m1", group="workers")) == [2]
+
+
+def test_a_durable_group_goes_on_without_members() -> None:
+    stage, refs = stage_with(1, durable=True)
+    stage.leave("m0", refs["m0"])
+    stage.settle()
+    stage.published("p", {"n": 1})
+    stage.crash()
+    stage.link("m0")
+    stage.settle()
+    assert stage.drain("m0", stage.subscribed("m0", group="workers", durable=True)) == [1]
+
+
+def test_members_agree_on_the_filter() -> None:
+    stage, _ = stage_with(1)
+    stage.client("x")
+    call = stage.subscribe("x", "n > 3", group="workers")
+    stage.settle()
+    code, reason = stage.failures[call]
+    assert code == "refused"
+    assert "group 'workers' listens to 'TRUE'" in reason
+
+
+def test_one_member_that_unsubscribes_only_leaves() -> None:
+    stage, refs = stage_with(2, durable=True)
+    stage.leave("m0", refs["m0"], end=True)
+    stage.settle()
+    stage.published("p", {"n": 1})
+    assert stage.drain("m1", refs["m1"]) == [1]
+    stage.leave("m1", refs["m1"], end=True)
+    stage.settle()
+    assert stage.node.slots["delivery"].subscriptions() == ()  # type: ignore[attr-defined]

@@ -1,0 +1,127 @@
+"""Availability 0, some seconds, forever; and what the log holds meanwhile."""
+
+from __future__ import annotations
+
+from tests.unit.protocol._stage import BROKER, Stage
+
+from tidings.model.event import FOREVER
+from tidings.protocol.delivery.settings import DeliverySettings
+from tidings.protocol.inputs import FetchFailed
+
+
+def stage_with(**options: object) -> Stage:
+    stage = Stage(**options)  # type: ignore[arg-type]
+    stage.client("p")
+    stage.client("s")
+    return stage
+
+
+def test_what_a_late_subscription_hears_depends_on_the_lifetime() -> None:
+    stage = stage_with()
+    for number, lifetime in enumerate((0, 10, 20, FOREVER)):
+        stage.published("p", {"n": number}, lifetime=lifetime)
+    stage.wait(15)
+    assert stage.drain("s", stage.subscribed("s")) == [2, 3]
+
+
+def test_what_is_over_is_forgotten_in_steps() -> None:
+    stage = stage_with(settings=DeliverySettings(collect_budget=3))
+    for number in range(10):
+        stage.published("p", {"n": number}, lifetime=1)
+    stage.published("p", {"n": 10}, lifetime=100)
+    stage.now += 2
+    stage.settle()
+    assert 3 <= 11 - len(stage.disk.log) <= 9, "not all at once"
+    stage.wait(2)
+    assert len(stage.disk.log) == 1
+
+
+def test_a_replay_that_began_in_time_hears_what_expires_meanwhile() -> None:
+    stage = stage_with(settings=DeliverySettings(chunk=2))
+    for number in range(8):
+        stage.published("p", {"n": number}, lifetime=10)
+    ref = stage.subscribed("s", queue=2)
+    assert stage.drain("s", ref, most=1) == [0]
+    stage.wait(60)
+    assert stage.drain("s", ref) == list(range(1, 8)), "it was available when the subscription began"
+    stage.wait(1)
+    assert stage.disk.log == {}
+
+
+def test_a_replay_that_ends_early_frees_what_was_kept_for_it() -> None:
+    stage = stage_with(settings=DeliverySettings(chunk=2))
+    for number in range(8):
+        stage.published("p", {"n": number}, lifetime=10)
+    ref = stage.subscribed("s", queue=2)
+    stage.wait(60)
+    assert len(stage.disk.log) >= 4
+    stage.leave("s", ref)
+    stage.wait(1)
+    assert stage.disk.log == {}
+
+
+def test_expires_ends_an_event_for_everybody() -> None:
+    stage = stage_with(stable=True)
+    ref = stage.subscribed("s", name="mine", durable=True, queue=1)
+    for number in range(4):
+        stage.published("p", {"n": number}, expires=5, lifetime=FOREVER)
+    stage.wait(10)
+    assert stage.drain("s", ref) == []
+    assert stage.disk.log == {}
+    stage.published("p", {"n": 9})
+    assert stage.drain("s", ref) == [9]
+
+
+def test_a_restart_does_not_prolong_lifetimes() -> None:
+    stage = stage_with(stable=True)
+    stage.published("p", {"n": 1}, lifetime=10)
+    stage.published("p", {"n": 2}, lifetime=100)
+    stage.crash()
+    stage.link("s")
+    stage.wait(50)
+    assert stage.drain("s", stage.subscribed("s")) == [2]
+    assert len(stage.disk.log) == 1
+
+
+def test_a_durable_subscription_is_owed_what_came_while_it_was_away_through_restarts() -> None:
+    stage = stage_with(stable=True, settings=DeliverySettings(chunk=2))
+    ref = stage.subscribed("s", "n % 2 = 0", name="mine", durable=True, queue=2)
+    stage.leave("s", ref)
+    stage.settle()
+    for number in range(20):
+        stage.published("p", {"n": number}, lifetime=1)
+    stage.crash()
+    stage.wait(60)
+    stage.link("s")
+    stage.settle()
+    ref = stage.subscribed("s", "n % 2 = 0", name="mine", durable=True, queue=2)
+    assert stage.drain("s", ref) == list(range(0, 20, 2))
+    stage.leave("s", ref)
+    stage.wait(60)
+    assert stage.disk.log == {}
+
+
+def test_a_log_that_cannot_be_read_ends_the_listening_with_its_reason() -> None:
+    stage = stage_with(stable=True)
+    for number in range(3):
+        stage.published("p", {"n": number}, lifetime=FOREVER)
+    calls = [stage.subscribe("s", name=name, durable=name == "long") for name in ("long", "short")]
+    while len(stage.disk.reads) != 2:
+        stage.move(*stage.movable()[0])
+    for fetch in list(stage.disk.reads):
+        stage.hand(BROKER, FetchFailed(fetch.request, "corrupt", "a checksum does not fit"))
+    stage.disk.reads.clear()
+    stage.settle()
+    for call in calls:
+        ref = stage.answers[call].ref
+        assert stage.ended["s", ref] == ("corrupt", "a checksum does not fit")
+    ref = stage.subscribed("s", name="long", durable=True)
+    assert stage.drain("s", ref) == [0, 1, 2], "nothing was skipped"
+
+
+def test_identities_and_memories_are_forgotten_in_time() -> None:
+    stage = stage_with(stable=True)
+    stage.published("p", {"n": 1}, id="foreign", lifetime=1)
+    assert stage.disk.tables["identity.foreign"]
+    stage.wait(700)
+    assert stage.disk.tables["identity.foreign"] == {}
