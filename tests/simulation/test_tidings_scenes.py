@@ -248,6 +248,40 @@ def test_another_filter_under_the_same_name_tells_only_the_difference() -> None:
     assert entries(world)["b0"] == 3
 
 
+def test_a_group_shares_what_comes_from_far_away() -> None:
+    world = three(t="b2")
+    for client in ("s", "t"):
+        world.subscribe(client, "workers", "x > 0", group="workers", durable=True)
+    world.run(2.0)
+    for x in range(1, 21):
+        world.publish("p", {"x": x})
+    world.run(4.0)
+    world.simulation.crash("b2")
+    for x in range(21, 31):
+        world.publish("p", {"x": x})
+    world.run(6.0)
+    world.simulation.restart("b2")
+    world.run(20.0)
+    assert sorted(sequences(world, "s") + sequences(world, "t")) == list(range(1, 31))
+    assert sequences(world, "s"), "both take part"
+    assert sequences(world, "t"), "both take part"
+
+
+def test_a_newer_event_of_a_key_takes_the_place_of_one_that_was_lost_on_the_way() -> None:
+    world = three()
+    world.subscribe("s", "n", "x > 0", durable=True)
+    world.run(2.0)
+    begin(world, cut("b0", "b1"))
+    world.run(3.0)
+    for x in (1, 2):
+        world.publish("p", {"x": x}, key="k", lifetime=FOREVER)
+    world.run(5.0)
+    world.simulation.end(cut("b0", "b1"))
+    world.run(20.0)
+    assert sequences(world, "s") == [2]
+    assert entries(world) == {"b0": 1, "b1": 0, "b2": 0}
+
+
 def test_a_new_log_on_an_empty_disk_is_another_log() -> None:
     """What only the lost disk held is lost by contract; nothing is told twice, and life goes on."""
     world = three()

@@ -63,10 +63,10 @@ class Lanes:
         """It has another filter: read what it may want now, and what it was owed before."""
         self.stop(held)
         self.open(held)
-        for log, lane in held.lanes.items():
-            if log in rights:
-                lane.rights = rights[log]
-                lane.hold = min(right.start for right in lane.rights) - 1
+        for log, owed in rights.items():  # also of logs that were not found again after a restart
+            lane = held.lanes.setdefault(log, Lane(log, 0, start=None, hold=0))
+            lane.rights = owed
+            lane.hold = min(right.start for right in owed) - 1
 
     def stop(self, held: Held) -> None:
         """The subscription has ended."""
