@@ -138,7 +138,8 @@ def drawn(overlay: Overlay, rng: Random, *, until: float, mix: FaultMix | None =
     chances = {
         kind: rng.uniform(0.0, mix.rate_up_to) for kind in RATES if kind in mix.kinds and rng.random() < 0.5
     }
-    kinds = [kind for kind in INCIDENTS if kind in mix.kinds]
+    possible = INCIDENTS if overlay.links else (CRASH, DISK_LOSS, STOP, CLOCK_SKEW)  # no link, none to cut
+    kinds = [kind for kind in possible if kind in mix.kinds]
     wanted = mix.incidents if kinds else 0
     incidents = [_incident(rng.choice(kinds), overlay, rng, until, mix.longest) for _ in range(wanted)]
     incidents.sort(key=lambda incident: incident.at)
@@ -162,7 +163,7 @@ def _incident(kind: str, overlay: Overlay, rng: Random, until: float, longest: f
     elif kind == ISOLATE_ONE:
         cut = isolated(rng.choice(brokers), brokers)
     else:  # one link: one-way partition, slow link
-        a, b = rng.choice(overlay.links) if overlay.links else (brokers[0], brokers[0])
+        a, b = rng.choice(overlay.links)
         cut = ((a, b),) if rng.random() < 0.5 else ((b, a),)
         amount = rng.uniform(5.0, 50.0)
     return Incident(kind=kind, at=at, until=end, nodes=nodes, cut=cut, amount=amount)

@@ -341,7 +341,7 @@ class Simulation:
         kind = type(effect)
         if kind is fx.Record:
             if self.on_row is not None:
-                self.on_row(effect.row)
+                self.on_row(_by_true_time(effect.row, place.skew))
         elif kind is fx.Persist:
             self._persist(place, effect)
         elif kind is fx.Fetch:
@@ -449,9 +449,9 @@ class Simulation:
     def begin(self, incident: Incident) -> None:
         kind = incident.kind
         hit = set(incident.nodes) | {name for pair in incident.cut for name in pair}
+        took = [True]
         if kind in (fault.CRASH, fault.DISK_LOSS):
-            for name in incident.nodes:
-                self.crash(name)
+            took = [self.crash(name) for name in incident.nodes]
         elif kind == fault.STOP:
             for name in incident.nodes:
                 self.places[name].stopped += 1
@@ -462,10 +462,12 @@ class Simulation:
             for a, b in incident.cut:
                 self.links[_pair(a, b)].slower *= incident.amount
         else:
-            for a, b in incident.cut:
-                if _pair(a, b) in self.links:
-                    self.links[_pair(a, b)].cut[(a, b)] += 1
-        self.fired[kind] += 1
+            cut = [(a, b) for a, b in incident.cut if _pair(a, b) in self.links]
+            took = [bool(cut)]
+            for a, b in cut:
+                self.links[_pair(a, b)].cut[(a, b)] += 1
+        if any(took):
+            self.fired[kind] += 1
         self._review_links(hit)
 
     def end(self, incident: Incident) -> None:
@@ -486,14 +488,17 @@ class Simulation:
                     self.links[_pair(a, b)].cut[(a, b)] -= 1
         self._review_links(hit)
 
-    def crash(self, name: str) -> None:
-        """The machine is gone with all that it had not synced; its peers notice a little later."""
+    def crash(self, name: str) -> bool:
+        """The machine is gone with all that it had not synced; its peers notice a little later.
+        False when it was down already."""
         place = self.places[name]
-        if place.up:
-            place.up = False
-            place.epoch += 1
-            place.held.clear()
-            place.waking = float("inf")
+        if not place.up:
+            return False
+        place.up = False
+        place.epoch += 1
+        place.held.clear()
+        place.waking = float("inf")
+        return True
 
     def restart(self, name: str, *, keep_disk: bool = True) -> None:
         """A new machine in the same place, with what the disk holds, or with an empty disk."""
@@ -535,3 +540,8 @@ class _Ready:
 
 
 _TIMER = ins.TimerFired()
+
+
+def _by_true_time(row: Any, skew: float) -> Any:
+    """A history has one clock, however wrong that of a machine is."""
+    return msgspec.structs.replace(row, time=row.time - skew) if skew else row

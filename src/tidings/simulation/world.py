@@ -41,9 +41,10 @@ class Application(msgspec.Struct):
     """What the application of one client has seen."""
 
     refs: dict[str, int] = {}  # subscription name -> ref
-    calls: dict[int, str] = {}  # call -> what it was for
-    leaving: dict[int, str] = {}  # call -> name of the subscription that is being ended
-    later: list[tuple[str, str, dict[str, Any]]] = []  # what to subscribe to when that is answered
+    calls: dict[int, str] = {}  # call -> the subscription that it opens
+    leaving: set[int] = set()  # calls whose subscription is to end as soon as it is open
+    ending: dict[int, str] = {}  # call -> the subscription that it ends
+    waiting: dict[str, Callable[[], None]] = {}  # names to subscribe under again, once they have ended
     heard: list[fx.Notify] = []
     failures: list[fx.Failed] = []
     receipts: list[fx.Receipt] = []
@@ -143,8 +144,9 @@ class World:
     def subscribe(self, client: str, name: str, filter: str, **options: Any) -> None:
         options.setdefault("policy", Policy.DROP_NEWEST)
         options.setdefault("queue", 100_000)
-        if name in self.applications[client].leaving.values():
-            self.applications[client].later.append((name, filter, options))
+        application = self.applications[client]
+        if name in application.ending.values():  # one after the other, as a program that awaits does
+            application.waiting[name] = partial(self.subscribe, client, name, filter, **options)
             return
         call = self._call()
         self.applications[client].calls[call] = name
@@ -155,21 +157,19 @@ class World:
         )
 
     def unsubscribe(self, client: str, name: str) -> None:
-        ref = self.applications[client].refs.pop(name, None)
-        if ref is not None:  # else the broker has not answered yet: there is nothing to end
-            call = self._call()
-            self.applications[client].leaving[call] = name
-            self._input(client, ins.ClientLeave(call, ref, end=True))
-
-    def _left(self, client: str, name: str) -> None:
-        """The end is answered: now the name is free for whoever waits to subscribe under it."""
         application = self.applications[client]
-        waiting, application.later = application.later, []
-        for later, filter, options in waiting:
-            if later == name:
-                self.subscribe(client, later, filter, **options)
-            else:
-                application.later.append((later, filter, options))
+        if application.waiting.pop(name, None) is not None:
+            return
+        opening = [call for call, opens in application.calls.items() if opens == name]
+        if opening:  # the broker has not answered yet
+            application.leaving.add(opening[-1])
+        elif name in application.refs:
+            self._leave(client, name, application.refs.pop(name))
+
+    def _leave(self, client: str, name: str, ref: int) -> None:
+        call = self._call()
+        self.applications[client].ending[call] = name
+        self._input(client, ins.ClientLeave(call, ref, end=True))
 
     def publish(self, client: str, attributes: dict[str, Any], **fields: Any) -> None:
         event = make_event(attributes, source=client, id="-", **fields)
@@ -190,13 +190,29 @@ class World:
             application.heard.append(effect)
         elif type(effect) is fx.Answer:
             if isinstance(effect.value, fx.Opened):
-                application.refs[application.calls.pop(effect.call)] = effect.value.ref
+                self._opened(client, effect.call, effect.value.ref)
             elif isinstance(effect.value, fx.Receipt):
                 application.receipts.append(effect.value)
-            elif effect.call in application.leaving:
-                self._left(client, application.leaving.pop(effect.call))
+            else:
+                self._ended(application, effect.call)
         elif type(effect) is fx.Failed:
+            application.calls.pop(effect.call, None)
             application.failures.append(effect)
+            self._ended(application, effect.call)
+
+    def _opened(self, client: str, call: int, ref: int) -> None:
+        application = self.applications[client]
+        name = application.calls.pop(call)
+        if call in application.leaving:
+            application.leaving.remove(call)
+            self._leave(client, name, ref)
+        else:
+            application.refs[name] = ref
+
+    def _ended(self, application: Application, call: int) -> None:
+        again = application.waiting.pop(application.ending.pop(call, ""), None)
+        if again is not None:
+            again()
 
     # -- running and looking -----------------------------------------------------------------
 
