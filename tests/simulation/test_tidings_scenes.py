@@ -377,6 +377,25 @@ def test_clocks_that_differ_do_not_matter() -> None:
     assert sequences(world, "s") == [2, 3]
 
 
+def test_a_crash_before_the_sync_finds_nothing_acknowledged_and_nothing_sent_on() -> None:
+    """The publisher tries again, and everybody hears the event once."""
+    world = World("tidings", line(3), seed=1, settings=SimulationSettings(check=True, disk_seconds=0.5))
+    world.add_client("p", "b0")
+    world.add_client("s", "b2")
+    world.subscribe("s", "n", "x > 0", durable=True)
+    world.run(4.0)
+    world.publish("p", {"x": 1})
+    world.run(4.4)
+    world.simulation.crash("b0")
+    assert world.applications["p"].receipts == []
+    assert sequences(world, "s") == []
+    world.run(6.0)
+    world.simulation.restart("b0")
+    world.run(20.0)
+    assert len(world.applications["p"].receipts) == 1
+    assert sequences(world, "s") == [1]
+
+
 def test_all_brokers_crash_at_once_and_nothing_acknowledged_is_lost() -> None:
     world = three()
     world.subscribe("s", "n", "x > 0", durable=True)
