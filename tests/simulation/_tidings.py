@@ -42,6 +42,7 @@ Faults = Callable[[Overlay, Random], FaultPlan]
 
 
 class Run(NamedTuple):
+    begin: float  # of the faults
     world: World
     workload: Workload
     asked: dict[str, list[ClientSubscribe]]  # by client: its subscribes, in order
@@ -82,7 +83,7 @@ def play(
         world.simulation.call_at(begin, lambda: world.simulation.plan(trouble))
         over_at = max(over_at, trouble.over_at)
     world.run(over_at + PATIENCE)
-    return Run(world, workload, asked, over_at)
+    return Run(begin, world, workload, asked, over_at)
 
 
 def note_subscribes(world: World) -> dict[str, list[ClientSubscribe]]:
@@ -224,7 +225,7 @@ def _owed(run: Run, name: str, events: dict[tuple[str, int], Published]) -> set[
     rows = _comings_and_goings(run, name)
     if not rows or rows[-1].op == USUB:
         return set()
-    stood = has_stood(rows)
+    stood = has_stood(run, rows)
     wanted = parse_filter(rows[-1].filter or "")
     return {
         number
@@ -238,10 +239,10 @@ def _comings_and_goings(run: Run, name: str) -> list[Row]:
     return [row for row in rows if row.outcome == OK]
 
 
-def has_stood(rows: list[Row]) -> bool:
-    """Was it there before the first event, and never interrupted? A transient subscription is
+def has_stood(run: Run, rows: list[Row]) -> bool:
+    """Was it known before the first event and the first fault, and never interrupted? A transient subscription is
     interrupted when its broker crashes or stops; a durable one is not, also when nobody listens."""
-    if not rows or rows[0].time > SETTLE / 2:
+    if not rows or rows[0].time > SETTLE / 2 or run.begin < SETTLE:
         return False
     return (
         all(row.op == SUB or row.reason == DETACH for row in rows)
@@ -275,7 +276,7 @@ def judge_history(run: Run) -> None:
 
 
 def _stood(run: Run) -> set[str]:
-    return {name for name in listenings(run) if has_stood(_comings_and_goings(run, name))}
+    return {name for name in listenings(run) if has_stood(run, _comings_and_goings(run, name))}
 
 
 def judge_quiet(run: Run) -> None:

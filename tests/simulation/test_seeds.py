@@ -66,7 +66,7 @@ def test_the_judge_can_say_no() -> None:
     from tests.simulation._seeds import experiment_of
 
     reports = [
-        run_experiment(experiment_of(seed)[1]).report for seed in (7, 17, 27)
+        run_experiment(experiment_of(seed)[1]).report for seed in (7, 17, 37)
     ]  # a network of servers through everything
     assert all(report is not None and "completeness" in report.broken for report in reports)
 

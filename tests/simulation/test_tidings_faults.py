@@ -8,8 +8,9 @@ import sys
 from random import Random
 
 import pytest
-from tests.simulation._tidings import Faults, digest_of, judge, play
+from tests.simulation._tidings import PATIENCE, Faults, digest_of, judge, play
 
+from tidings.history.check import check
 from tidings.simulation import faults as fault
 from tidings.simulation.faults import FaultMix, FaultPlan, drawn
 from tidings.simulation.simulator import SimulationSettings
@@ -70,6 +71,23 @@ def test_tidings_keeps_its_promises_through_mixed_faults(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(200, 208))
 def test_durable_subscribers_that_go_away_come_back_without_gap_or_repeat(seed: int) -> None:
     judge(play(seed, faults=trouble(*KINDS), absences=True))
+
+
+@pytest.mark.parametrize("seed", range(300, 304))
+def test_a_network_that_comes_up_amid_faults_comes_right(seed: int) -> None:
+    """From the first moment on; nobody stood before it, but what lives for ever reaches everybody."""
+    judge(play(seed, faults=trouble(*KINDS), begin=0.0))
+
+
+@pytest.mark.parametrize("seed", range(400, 403))
+def test_lost_disks_leave_no_broker_waiting_and_tell_nothing_wrong(seed: int) -> None:
+    run = play(seed, faults=trouble(*KINDS, fault.DISK_LOSS))
+    report = check(run.world.rows, t_sub=PATIENCE, t_diff=PATIENCE)
+    for name in ("legality", "validity", "lp1", "lp4"):
+        assert report[name].holds, report[name].story
+    for name, node in run.world.nodes():
+        assert node.slots["recovery"].waiting() == 0, f"{name} waits for what is no more"
+        assert len(node.slots["recovery"].timers) == 0, f"{name} is not quiet"
 
 
 def test_every_message_passes_through_bytes() -> None:

@@ -116,30 +116,90 @@ def test_a_replay_waits_until_the_filter_is_known_all_the_way() -> None:
     assert sequences(world, "s") == [1]
 
 
-def test_what_overtakes_the_last_page_of_a_replay_is_heard_once() -> None:
-    world = three()
-    world.publish("p", {"x": 1}, lifetime=FOREVER)
-    world.run(1.0)
+def holding_pages(world: World) -> Callable[[], None]:
+    """Hold back the pages of replays that pass b1; what this returns lets them go."""
     send, held = world.simulation._send, []
+    is_holding = [True]
 
     def late(place: Any, effect: Any) -> None:
-        if place.name == "b1" and isinstance(effect.message, ReplayPart) and world.simulation.now < 3.0:
+        if is_holding[0] and place.name == "b1" and isinstance(effect.message, ReplayPart):
             held.append((place, effect))
         else:
             send(place, effect)
 
+    def let_go() -> None:
+        is_holding[0] = False
+        assert any(effect.message.log.startswith("b0#") for _, effect in held)
+        for place, effect in held:
+            send(place, effect)
+
     world.simulation._send = late  # type: ignore[method-assign]
+    return let_go
+
+
+def test_what_overtakes_the_last_page_of_a_replay_is_heard_once() -> None:
+    world = three()
+    world.publish("p", {"x": 1}, lifetime=FOREVER)
+    world.run(1.0)
+    let_go = holding_pages(world)
     world.subscribe("s", "n", "x > 0")
     world.run(2.0)
-    assert any(effect.message.log.startswith("b0#") for _, effect in held)
     world.publish("p", {"x": 2})
     world.publish("p", {"x": 3})
     world.run(2.5)
     assert sequences(world, "s") == []
-    for place, effect in held:
-        send(place, effect)
+    let_go()
     world.run(10.0)
     assert sequences(world, "s") == [1, 2, 3]
+
+
+def test_more_than_can_wait_beside_a_replay_is_read_again() -> None:
+    world = three()
+    world.run(1.0)
+    let_go = holding_pages(world)
+    world.subscribe("s", "n", "x > 0", durable=True)
+    world.run(2.0)
+    for x in range(1, 601):
+        world.publish("p", {"x": x})
+    world.run(2.5)
+    let_go()
+    world.run(20.0)
+    assert sequences(world, "s") == list(range(1, 601))
+
+
+def test_what_a_transient_subscription_cannot_let_wait_beside_a_replay_is_counted() -> None:
+    world = three()
+    world.run(1.0)
+    let_go = holding_pages(world)
+    world.subscribe("s", "n", "x > 0", queue=100)
+    world.run(2.0)
+    for x in range(1, 601):
+        world.publish("p", {"x": x})
+    world.run(2.5)
+    let_go()
+    world.run(20.0)
+    dropped = [row for row in world.rows if row.op == "drop" and row.reason == Policy.DROP_NEWEST]
+    heard = sequences(world, "s")
+    assert heard == sorted(heard)
+    assert len(heard) + len(dropped) == 600
+    assert dropped
+
+
+def test_a_slow_transient_subscription_is_disconnected_amid_what_waited_for_a_replay() -> None:
+    world = three()
+    world.run(1.0)
+    let_go = holding_pages(world)
+    world.subscribe("s", "n", "x > 0", queue=1, policy=Policy.DISCONNECT)
+    world.run(2.0)
+    for x in range(1, 201):
+        world.publish("p", {"x": x})
+    world.run(2.5)
+    let_go()
+    world.run(20.0)
+    heard = sequences(world, "s")
+    assert heard == list(range(1, len(heard) + 1))
+    assert 0 < len(heard) < 200
+    assert figures(world, "b2")["subscriptions"] == 0
 
 
 def test_a_late_subscriber_hears_what_is_available_in_every_log() -> None:
@@ -248,6 +308,40 @@ def test_another_filter_under_the_same_name_tells_only_the_difference() -> None:
     assert entries(world)["b0"] == 3
 
 
+def test_a_group_shares_what_comes_from_far_away() -> None:
+    world = three(t="b2")
+    for client in ("s", "t"):
+        world.subscribe(client, "workers", "x > 0", group="workers", durable=True)
+    world.run(2.0)
+    for x in range(1, 21):
+        world.publish("p", {"x": x})
+    world.run(4.0)
+    world.simulation.crash("b2")
+    for x in range(21, 31):
+        world.publish("p", {"x": x})
+    world.run(6.0)
+    world.simulation.restart("b2")
+    world.run(20.0)
+    assert sorted(sequences(world, "s") + sequences(world, "t")) == list(range(1, 31))
+    assert sequences(world, "s"), "both take part"
+    assert sequences(world, "t"), "both take part"
+
+
+def test_a_newer_event_of_a_key_takes_the_place_of_one_that_was_lost_on_the_way() -> None:
+    world = three()
+    world.subscribe("s", "n", "x > 0", durable=True)
+    world.run(2.0)
+    begin(world, cut("b0", "b1"))
+    world.run(3.0)
+    for x in (1, 2):
+        world.publish("p", {"x": x}, key="k", lifetime=FOREVER)
+    world.run(5.0)
+    world.simulation.end(cut("b0", "b1"))
+    world.run(20.0)
+    assert sequences(world, "s") == [2]
+    assert entries(world) == {"b0": 1, "b1": 0, "b2": 0}
+
+
 def test_a_new_log_on_an_empty_disk_is_another_log() -> None:
     """What only the lost disk held is lost by contract; nothing is told twice, and life goes on."""
     world = three()
@@ -281,6 +375,25 @@ def test_clocks_that_differ_do_not_matter() -> None:
     world.publish("p", {"x": 3})
     world.run(20.0)
     assert sequences(world, "s") == [2, 3]
+
+
+def test_a_crash_before_the_sync_finds_nothing_acknowledged_and_nothing_sent_on() -> None:
+    """The publisher tries again, and everybody hears the event once."""
+    world = World("tidings", line(3), seed=1, settings=SimulationSettings(check=True, disk_seconds=0.5))
+    world.add_client("p", "b0")
+    world.add_client("s", "b2")
+    world.subscribe("s", "n", "x > 0", durable=True)
+    world.run(4.0)
+    world.publish("p", {"x": 1})
+    world.run(4.4)
+    world.simulation.crash("b0")
+    assert world.applications["p"].receipts == []
+    assert sequences(world, "s") == []
+    world.run(6.0)
+    world.simulation.restart("b0")
+    world.run(20.0)
+    assert len(world.applications["p"].receipts) == 1
+    assert sequences(world, "s") == [1]
 
 
 def test_all_brokers_crash_at_once_and_nothing_acknowledged_is_lost() -> None:

@@ -155,7 +155,7 @@ class Courier:
         return False
 
     def _disconnect(self, held: Held, item: Item, ticket: Arrival | None, now: float) -> bool:
-        self._count_loss(held, item.event, Policy.DISCONNECT, now)
+        self.count_lost(held, item.event, Policy.DISCONNECT, now)
         self._hooks.close(held, "slow", SLOW, now)
         return False
 
@@ -296,11 +296,12 @@ class Courier:
     def lose(self, held: Held, item: Item, reason: str, now: float) -> None:
         """It will not be told, by a policy or a bound that has a name."""
         self._unkey(held, item)
-        self._count_loss(held, item.event, reason, now)
+        self.count_lost(held, item.event, reason, now)
         self.settle(held, item, now)
         self._release_ticket(item, now)
 
-    def _count_loss(self, held: Held, event: Event, reason: str, now: float) -> None:
+    def count_lost(self, held: Held, event: Event, reason: str, now: float) -> None:
+        """It was lost, by the policy or bound of that name, before it waited here or after."""
         held.lost[str(reason)] += 1
         if self._ports.recording:
             self._ports.emit(Record(drop_row(now, self._ports.name, held.id, event, str(reason))))

@@ -114,6 +114,10 @@ class Held:
         return self.phase is Phase.REPLAYING or any(not lane.is_live for lane in self.lanes.values())
 
     @property
+    def has_ended(self) -> bool:
+        return self.phase is Phase.ENDED
+
+    @property
     def has_members(self) -> bool:
         return bool(self.members or self.joining)
 

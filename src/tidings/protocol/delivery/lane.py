@@ -3,7 +3,8 @@
 Rules
 - READING: it reads the log, page by page, through recovery; `at` is how far. Live events of that
   log wait in `pending` while a page is on its way, so that nothing falls between the last page and
-  the live way; when they are too many they are left out (`missed`) and read.
+  the live way. When they are too many, a durable subscription leaves them out (`missed`) and reads
+  them, since the log keeps them for it; a transient one loses them by its policy, and counts it.
 - LIVE: it hears the events of that log as they pass. What the last page held already is not heard
   twice: the seam is an offset.
 - It has a right to every event from `start` on. Until the first last page has come `start` is not

@@ -18,7 +18,7 @@ from tidings.availability.told import Span
 from tidings.language.evaluate import accepts
 from tidings.model.subscription import Position
 from tidings.protocol.delivery.courier import Courier
-from tidings.protocol.delivery.held import Held, Phase
+from tidings.protocol.delivery.held import Held
 from tidings.protocol.delivery.item import Item
 from tidings.protocol.delivery.lane import Lane, LanePhase
 from tidings.protocol.delivery.settings import DeliverySettings
@@ -63,10 +63,10 @@ class Lanes:
         """It has another filter: read what it may want now, and what it was owed before."""
         self.stop(held)
         self.open(held)
-        for log, lane in held.lanes.items():
-            if log in rights:
-                lane.rights = rights[log]
-                lane.hold = min(right.start for right in lane.rights) - 1
+        for log, owed in rights.items():  # also of logs that were not found again after a restart
+            lane = held.lanes.setdefault(log, Lane(log, 0, start=None, hold=0))
+            lane.rights = owed
+            lane.hold = min(right.start for right in owed) - 1
 
     def stop(self, held: Held) -> None:
         """The subscription has ended."""
@@ -92,7 +92,7 @@ class Lanes:
         lane, offset = held.lanes[envelope.origin], envelope.offset
         assert offset is not None
         if not lane.is_live:
-            lane.wait(envelope, self._settings.chunk)
+            self._wait(held, lane, envelope, now)
             return
         if offset < lane.progress.heard:
             return  # it was read
@@ -103,6 +103,14 @@ class Lanes:
             held.figures["spilled"] += 1
             return
         self._courier.offer_read(held, _item(envelope, now), now)
+
+    def _wait(self, held: Held, lane: Lane, envelope: Envelope, now: float) -> None:
+        if held.durable:
+            lane.wait(envelope, self._settings.chunk)
+        elif len(lane.pending) < max(held.options.queue, self._settings.chunk):
+            lane.pending.append(envelope)
+        else:
+            self._courier.count_lost(held, envelope.event, held.options.policy, now)
 
     # -- reading -------------------------------------------------------------------------------
 
@@ -115,8 +123,9 @@ class Lanes:
                 self._ask(held, lane, now)
 
     def _ask(self, held: Held, lane: Lane, now: float) -> None:
-        lane.pending.clear()
-        lane.missed = 0
+        if held.durable:
+            lane.pending.clear()
+            lane.missed = 0
         start = min(right.start for right in lane.rights) if lane.rights else lane.start
         limit = min(held.options.queue - len(held.queue), self._settings.chunk)
         wanted = Wanted(held.subscription.filter, lane.at, start, held.since, limit)
@@ -124,15 +133,16 @@ class Lanes:
 
     def _on_page(self, held: Held, lane: Lane, page: Page, now: float) -> None:
         lane.reading = None
-        if page.is_gone or held.phase is Phase.ENDED or held.lanes.get(lane.log) is not lane:
+        if page.is_gone or held.has_ended or held.lanes.get(lane.log) is not lane:
             return
         for envelope in page.envelopes:
             self._read_one(held, lane, envelope, now)
         lane.read_to(page.upto)
         if page.is_last and lane.missed <= page.upto:
             self._go_live(held, lane, now)
-        self._courier.touched(held, now)
-        self._courier.pump(held, now)
+        if not held.has_ended:
+            self._courier.touched(held, now)
+            self._courier.pump(held, now)
 
     def _read_one(self, held: Held, lane: Lane, envelope: Envelope, now: float) -> None:
         offset = envelope.offset
@@ -167,10 +177,12 @@ class Lanes:
             lane.start = lane.at + 1
         pending, lane.pending = list(lane.pending), type(lane.pending)()
         for envelope in pending:
+            if held.has_ended:
+                return  # it was too slow, and its policy is `disconnect`
             if lane.is_live:
                 self.offer(held, envelope, now)
             else:
-                lane.wait(envelope, self._settings.chunk)
+                self._wait(held, lane, envelope, now)
 
     # -- what is needed no more ------------------------------------------------------------------
 

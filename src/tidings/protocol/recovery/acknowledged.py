@@ -48,6 +48,7 @@ class AcknowledgedSettings(msgspec.Struct, frozen=True, kw_only=True):
     doubt_seconds: float = 0.4  # unconfirmed for so long: tell it again
     patience_seconds: float = 0.05  # a gap may close by itself (events overtake one another)
     retry_seconds: float = 0.3  # between two tries to fill a gap; doubles up to `slow_seconds`
+    answer_seconds: float = 0.6  # a log may be far away: ask it again only after so long
     slow_seconds: float = 3.0  # the longest pause between tries
     poll_seconds: float = 10.0  # how often to ask a link that has all but needs it still
     waiting: int = 1024  # events that wait behind a gap, per log; more holds more memory
@@ -65,6 +66,7 @@ class Acknowledged(Recovery):
         self.views: dict[str, LogView] = {}  # by log, ours too
         self._up: dict[str, None] = {}  # links, in the order in which they came
         self._pauses: dict[str, float] = {}  # by link: until it is told again
+        self._to_confirm: dict[str, None] = {}  # logs with something new to say toward them
 
     def bind(self, ports: Ports) -> None:
         super().bind(ports)
@@ -272,22 +274,29 @@ class Acknowledged(Recovery):
 
     def progressed(self, now: float) -> None:
         for view in self.views.values():
-            if view.upstream is not None and view.told is not None and self.acked(view) > view.told[1]:
+            if view.upstream is None or view.told is None or view.told[1] == view.known:
+                continue  # ours, not told anyway, or nothing is left to acknowledge
+            if self.acked(view) > view.told[1]:
                 self._confirm_later(view, now)
 
     def _confirm_later(self, view: LogView, now: float) -> None:
         assert view.upstream is not None
         if view.upstream in self._up:
+            self._to_confirm[view.name] = None
             self.timers.set_by(("confirm", view.upstream), now + self.settings.confirm_seconds)
 
     def _confirm(self, link: str) -> None:
         had = []
-        for view in self.views.values():
-            if view.upstream == link:
+        waiting, self._to_confirm = self._to_confirm, {}
+        for name in waiting:
+            view = self.views.get(name)
+            if view is not None and view.upstream != link:
+                self._to_confirm[name] = None
+            elif view is not None:
                 state = (view.known, self.acked(view))
                 if state != view.told:
                     view.told = state
-                    had.append(Had(view.name, *state))
+                    had.append(Had(name, *state))
         if had:
             self.ports.send(link, Have(tuple(had)))
 

@@ -75,13 +75,15 @@ class Relay:
 
     # -- what we ask -------------------------------------------------------------------------
 
-    def ask(self, message: Ask | ReplayAsk) -> None:
-        """Toward the log, when that is of use."""
+    def ask(self, message: Ask | ReplayAsk) -> bool:
+        """Toward the log, when that is of use; was it?"""
         upstream = self._recovery.upstream(message.log)
         if upstream is None or not self._recovery.is_up(upstream):
-            return
-        if self._ports.routing.agreed(upstream):
-            self._ports.send(upstream, message)
+            return False
+        if not self._ports.routing.agreed(upstream):
+            return False
+        self._ports.send(upstream, message)
+        return True
 
     def read(self, log: str, wanted: Wanted, then: Done, now: float) -> int:
         self._last_number += 1
@@ -99,10 +101,12 @@ class Relay:
         wanted = reading.wanted
         age = now - wanted.since
         path = (self._ports.name,)
-        self.ask(
+        is_sent = self.ask(
             ReplayAsk(reading.log, number, wanted.filter, wanted.after, wanted.start, age, wanted.limit, path)
         )
-        reading.pause = min(2 * reading.pause, self._recovery.settings.slow_seconds)
+        settings = self._recovery.settings
+        least = settings.answer_seconds if is_sent else settings.patience_seconds
+        reading.pause = min(max(2 * reading.pause, least), settings.slow_seconds)
         self._recovery.timers.set(("read", str(number)), now + reading.pause)
 
     def link_up(self, link: str, now: float) -> None:

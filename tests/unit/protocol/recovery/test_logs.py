@@ -1,0 +1,77 @@
+"""A log as one broker sees it: what waits, what is missing, what each link has."""
+
+from __future__ import annotations
+
+from tidings.model.event import make_event
+from tidings.protocol.messages import Envelope
+from tidings.protocol.naming import broker_of, log_name
+from tidings.protocol.recovery.logs import LogView
+from tidings.protocol.recovery.timers import Timers
+from tidings.protocol.recovery.words import News
+
+
+def event(offset: int) -> Envelope:
+    return Envelope(make_event({"x": offset}, source="p", id=str(offset)), "b0#1", offset)
+
+
+def test_an_event_waits_until_the_one_before_it_is_known() -> None:
+    view = LogView("b0#1", "b1", known=3)
+    view.waiting[7] = (event(7), 5)
+    assert view.next_waiting() is None
+    assert view.gap() == 5, "only what is missing, not what waits"
+    view.advance(5)
+    assert view.next_waiting() == event(7)
+    assert view.gap() is None
+
+
+def test_what_is_known_does_not_wait() -> None:
+    view = LogView("b0#1", "b1", known=3)
+    view.waiting[4] = (event(4), 3)
+    view.advance(6)
+    assert view.next_waiting() is None
+    assert not view.waiting
+
+
+def test_an_event_that_is_said_to_exist_and_did_not_come_is_a_gap() -> None:
+    view = LogView("b0#1", "b1", known=3)
+    view.last = 9
+    assert view.gap() == 9
+
+
+def test_a_link_that_comes_back_is_answered_for_from_now_on() -> None:
+    view = LogView("b0#1", None, known=3)
+    trail = view.trail("b1")
+    trail.last = trail.due = 3
+    trail.have, trail.acked, trail.heard = 3, 2, True
+    view.advance(8)
+    trail.restart(view.known)
+    assert view.news("b1") == News("b0#1", 8, 8, 8)
+    assert trail.is_behind, "it must say again what it knows"
+    assert trail.wants(3)
+    assert not trail.wants(2), "acknowledged"
+    assert not trail.wants(5), "nothing of that was for this link"
+
+
+def test_a_link_that_was_never_heard_may_want_anything() -> None:
+    trail = LogView("b0#1", None, known=3).trail("b1")
+    assert trail.wants(1)
+    assert trail.wants(100)
+
+
+def test_a_timer_has_one_time_under_each_name() -> None:
+    timers = Timers()
+    timers.set(("tell", "b1"), 5.0)
+    timers.set_by(("tell", "b1"), 9.0)
+    timers.set(("ask", "log"), 7.0)
+    assert timers.next() == 5.0
+    timers.set(("tell", "b1"), 8.0)
+    assert timers.due(7.5) == [("ask", "log")]
+    assert timers.due(8.0) == [("tell", "b1")]
+    assert timers.next() is None
+    assert len(timers) == 0
+
+
+def test_a_later_log_of_a_broker_has_a_greater_name() -> None:
+    first, second = log_name("b#0", 12.0), log_name("b#0", 12_000.5)
+    assert first < second
+    assert broker_of(first) == broker_of(second) == "b#0"
