@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from tidings.language.evaluate import residual_test
+from tidings.matching.acceptors import acceptor
 from tidings.matching.matcher import Matches
 from tidings.matching.naive import Handles, one_by_one
-from tidings.matching.acceptors import acceptor
 from tidings.model.constraint import Constraint, Equals, IsA, Missing, OneOf, Prefix, TopicIs
 from tidings.model.event import Event
 from tidings.model.filter import Conjunction, Filter
