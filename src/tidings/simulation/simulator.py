@@ -145,7 +145,7 @@ class Simulation:
     def plan(self, faults: FaultPlan) -> None:
         """Schedule everything that goes wrong."""
         self._faults = faults
-        self._rough = faults.rates.any or bool(faults.incidents)
+        self._rough = self._rough or faults.rates.any or bool(faults.incidents)
         for incident in faults.incidents:
             self.call_at(incident.at, partial(self.begin, incident))
             self.call_at(incident.until, partial(self.end, incident))
@@ -171,7 +171,7 @@ class Simulation:
             if place is None:
                 item()
                 continue
-            if place.epoch != epoch:
+            if place.epoch != epoch or not place.up:
                 continue
             if place.stopped:
                 place.held.append(item)
@@ -438,7 +438,12 @@ class Simulation:
 
     # -- incidents -----------------------------------------------------------------------
 
+    def expect_faults(self) -> None:
+        """Incidents may begin unplanned: from now on what is in flight can be lost."""
+        self._rough = True
+
     def begin(self, incident: Incident) -> None:
+        self.expect_faults()
         kind = incident.kind
         hit = set(incident.nodes) | {name for pair in incident.cut for name in pair}
         took = [True]
@@ -486,6 +491,7 @@ class Simulation:
         place = self.places[name]
         if not place.up:
             return False
+        self.expect_faults()
         place.up = False
         place.epoch += 1
         place.held.clear()
@@ -501,6 +507,7 @@ class Simulation:
             if name in (a, b):
                 self._drop_link(a, b, link)  # a quick restart still breaks every connection
         place.up = True
+        place.epoch += 1  # what was sent to the dead machine is not for the new one
         place.machine = place.build()
         if place.disk is not None:
             if not keep_disk:
