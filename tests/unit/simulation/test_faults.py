@@ -65,7 +65,7 @@ def test_partitions_cut_what_their_names_say() -> None:
 
 
 def test_impossible_faults_are_refused() -> None:
-    with pytest.raises(SettingsError, match="loss is 1.5"):
+    with pytest.raises(SettingsError, match=r"loss is 1\.5"):
         Rates(loss=1.5)
     with pytest.raises(SettingsError, match="no fault is called 'flood'"):
         Incident(kind="flood", at=0, until=1)
