@@ -199,7 +199,7 @@ def no_uncovering(patch: Patch) -> None:
 
 
 def covering_says_yes_too_often(patch: Patch) -> None:
-    patch.setattr(outlets, "covers", overlaps)
+    patch.setattr(outlets, "_covers", overlaps)
 
 
 def events_go_back(patch: Patch) -> None:

@@ -69,6 +69,7 @@ class Diffusion:
         self._gate = gate
         self._local: dict[str, int] = {}
         self._talks: dict[str, _Talk] = {}
+        self.version = 0  # grows with every change, so that what was checked need not be checked again
         self.on_change: Callable[[Filter, str, bool], None] | None = None  # filter, source, came or went
 
     # -- what is wanted ------------------------------------------------------------------
@@ -113,6 +114,7 @@ class Diffusion:
             del self.sources[digest], self.filters[digest]
 
     def _review(self, digest: str) -> None:
+        self.version += 1
         sources = self.sources[digest]
         for link, outlet in self.outlets.items():
             concerns = (len(sources) > 1 or (len(sources) == 1 and link not in sources)) and (
@@ -133,6 +135,7 @@ class Diffusion:
 
     def link_up(self, link: str, session: str) -> None:
         """A link, new or again: its far end knows nothing of us yet."""
+        self.version += 1
         talk = self._talks.setdefault(link, _Talk())
         talk.session, talk.number, talk.seen = session, 0, -1
         if link not in self.outlets:
@@ -142,6 +145,7 @@ class Diffusion:
 
     def link_down(self, link: str) -> None:
         """The link is gone, and what was wanted behind it."""
+        self.version += 1
         self.outlets.pop(link, None)
         self._talks.pop(link, None)
         for digest in [d for d, sources in self.sources.items() if link in sources]:
@@ -165,6 +169,7 @@ class Diffusion:
             changes = outlet.changes()
             first = talk.seen < 0 and talk.number == 0
             if changes or (first and self.acknowledged):
+                self.version += 1
                 talk.number += 1
                 number = talk.number if self.acknowledged else 0
                 send(link, Interest(self.what, *changes, first, talk.session, number))
