@@ -20,6 +20,7 @@ from tidings.protocol.delivery.exactly_once import ExactlyOnce
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.node import Node
 from tidings.protocol.overlay.static import StaticOverlay
+from tidings.protocol.recovery.acknowledged import Acknowledged
 from tidings.protocol.routing.covering import Covering, SubscriptionForwarding
 from tidings.protocol.routing.direct import MatchAtTarget, MatchFirst
 from tidings.protocol.routing.flooding import Flooding
@@ -105,6 +106,16 @@ def _delivery(*, allow_block: bool = False) -> ExactlyOnce:
     return ExactlyOnce(SmallMatcher(), DeliverySettings(allow_block=allow_block))
 
 
+def _tidings(site: Site) -> dict[str, Any]:
+    return {
+        "delivery": ExactlyOnce(SmallMatcher(), DeliverySettings(allow_block=False, names_log=True)),
+        "assignment": AccessDriven(),
+        "routing": Covering(acknowledged=True, remember_links=True, numbered=False),
+        "overlay": _static(site),
+        "recovery": Acknowledged(),
+    }
+
+
 def _intermediary(_site: Site) -> dict[str, Any]:
     return {"delivery": _delivery(allow_block=True)}
 
@@ -174,6 +185,15 @@ def _partitioned(site: Site) -> dict[str, Any]:
 
 
 SYSTEMS: tuple[System, ...] = (
+    System(
+        name="tidings",
+        contract="Tidings",
+        model="content, topic, type",
+        promise="log at the publisher's broker; exactly once per named subscription, in order per publisher, "
+        "availability 0 / Δ / ∞",
+        graph=TREE,
+        strategies=_tidings,
+    ),
     System(
         name="intermediary",
         contract="Intermediary",

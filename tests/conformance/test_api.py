@@ -572,3 +572,14 @@ def test_a_broker_without_a_store_refuses_to_promise(house: House) -> None:
                 await bus.publish({"n": 1}, mode="kept")
 
     asyncio.run(play())
+
+
+@played
+async def test_an_event_says_where_it_stands_in_the_log(bus: Bus) -> None:
+    async with bus.subscribe("n > 0", name="n", durable=True) as news:
+        receipt = await bus.publish({"n": 1})
+        event = await news.get(timeout=10)
+        assert event.position == receipt.position == news.position
+    async with bus.subscribe("n > 0") as transient:
+        await bus.publish({"n": 2}, mode="best effort")
+        assert (await transient.get(timeout=10))["n"] == 2

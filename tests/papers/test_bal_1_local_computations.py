@@ -76,3 +76,6 @@ def test_bal_1_lp4_asks_for_some_subscription_of_the_process_legality_for_its_ow
     report = play.check()
     assert report["lp4"].holds is True
     assert report["legality"].holds is False
+    invented = play.told(4, "p", "ghost", "one").check()  # what it holds nobody knows
+    assert invented["lp4"].holds is True
+    assert invented["validity"].holds is False

@@ -47,6 +47,12 @@ REGEXPS = st.sampled_from(["a", "^a", "b$", "^ab$", "", "^a.*b", "a+b", "^(a|b)"
 SHORT_STRINGS = ["".join(chars) for n in range(5) for chars in product("ab/x", repeat=n)]
 
 
+@lru_cache
+def longer_strings() -> list[str]:
+    """For the rare pair of patterns that only a longer string tells apart."""
+    return ["".join(chars) for n in range(5, 8) for chars in product("ab/x", repeat=n)]
+
+
 def simple_constraints(attribute: str) -> st.SearchStrategy[Constraint]:
     """Constraints of the fragment for which covering is complete."""
     anything = st.sampled_from([*NUMBERS, *STRINGS, *TIMES, True, False])

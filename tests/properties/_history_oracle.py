@@ -101,7 +101,9 @@ class Oracle:
             for span in self.spans:
                 if pub.outcome == "ok" and span.sure and matches(span.filter, pub):
                     excused = any(
-                        r.op in ("drop", "dead") and r.event == pub.event and r.subscription == span.subscription
+                        r.op in ("drop", "dead")
+                        and r.event == pub.event
+                        and r.subscription == span.subscription
                         for r in self.rows
                     )
                     if not excused:

@@ -43,7 +43,7 @@ GRIDS = st.builds(
 HASHES = st.builds(HashCells, st.sampled_from(["a", "b"]), st.integers(1, 5))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(st.one_of(GRIDS, HASHES), filters(ANY, conjunctions=2))
 def test_vir2_5_a_matching_event_is_resolved_where_the_filter_is_assigned(
     cells: GridCells | HashCells, filter: Filter
@@ -56,7 +56,7 @@ def test_vir2_5_a_matching_event_is_resolved_where_the_filter_is_assigned(
             assert cells.resolve_view(choice) in assigned, choice
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.integers(1, 5), filters(typed_constraints(), conjunctions=2))
 def test_vir2_5_holds_for_cells_of_types(parts: int, filter: Filter) -> None:
     hashed, cut = HashCells("type", parts), GridCells((Axis("type", ("AA", "C")),))
@@ -67,7 +67,7 @@ def test_vir2_5_holds_for_cells_of_types(parts: int, filter: Filter) -> None:
             assert cut.resolve_view(choice) in by_cut
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(GRIDS, filters(simple_constraints("a"), size=2))
 def test_a_grid_assigns_no_cell_in_vain(cells: GridCells, filter: Filter) -> None:
     """Every assigned place along `a` has an event there: `b` is free, so all its places follow."""

@@ -12,6 +12,7 @@ from tests.properties._algebra_oracle import (
     common_event,
     counterexample,
     filters,
+    longer_strings,
     pattern_constraints,
     simple_constraints,
     typed_choices,
@@ -33,6 +34,8 @@ WITH_REGEXPS = st.one_of(
 def assert_decided(wide: Filter, narrow: Filter, more: list[str] | None = None) -> None:
     found = counterexample(wide, narrow, more or [])
     verdict = decide_covers(wide, narrow)
+    if more and verdict is False and found is None:
+        found = counterexample(wide, narrow, longer_strings())
     assert verdict is (found is None), (verdict, found)
 
 
@@ -74,7 +77,7 @@ def test_covers_decides_types_and_their_lineages(wide: Filter, narrow: Filter) -
     assert decide_covers(wide, narrow) is not missed
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(filters(typed_constraints(), conjunctions=3), filters(typed_constraints()))
 def test_covers_is_sound_for_disjunctions_of_types(wide: Filter, narrow: Filter) -> None:
     missed = any(accepts(narrow, c) and not accepts(wide, c) for c in typed_choices())
@@ -82,26 +85,30 @@ def test_covers_is_sound_for_disjunctions_of_types(wide: Filter, narrow: Filter)
     assert verdict is None or verdict is not missed
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(filters(SIMPLE, conjunctions=2), filters(SIMPLE, conjunctions=2))
 def test_overlaps_is_decided_for_simple_constraints(one: Filter, other: Filter) -> None:
     assert decide_overlaps(one, other) is (common_event(one, other) is not None)
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(filters(PATTERNED, size=2), filters(PATTERNED, size=2))
 def test_overlaps_is_decided_for_like_and_topics(one: Filter, other: Filter) -> None:
-    assert decide_overlaps(one, other) is (common_event(one, other, SHORT_STRINGS) is not None)
+    found = common_event(one, other, SHORT_STRINGS)
+    verdict = decide_overlaps(one, other)
+    if verdict and found is None:
+        found = common_event(one, other, longer_strings())
+    assert verdict is (found is not None), (verdict, found)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(filters(WITH_REGEXPS, conjunctions=2), filters(WITH_REGEXPS, conjunctions=2))
 def test_overlaps_never_says_no_wrongly(one: Filter, other: Filter) -> None:
     found = common_event(one, other, SHORT_STRINGS)
     assert found is None or decide_overlaps(one, other) is not False
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(filters(SIMPLE, conjunctions=3), filters(SIMPLE, conjunctions=3))
 def test_intersection_accepts_what_both_accept(one: Filter, other: Filter) -> None:
     both = intersect(one, other)
@@ -109,7 +116,7 @@ def test_intersection_accepts_what_both_accept(one: Filter, other: Filter) -> No
         assert accepts(both, choice) is (accepts(one, choice) and accepts(other, choice))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(filters(WITH_REGEXPS, conjunctions=2), filters(WITH_REGEXPS, conjunctions=2))
 def test_intersection_with_patterns_accepts_what_both_accept(one: Filter, other: Filter) -> None:
     both = intersect(one, other)
@@ -117,7 +124,7 @@ def test_intersection_with_patterns_accepts_what_both_accept(one: Filter, other:
         assert accepts(both, choice) is (accepts(one, choice) and accepts(other, choice))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(filters(typed_constraints(), conjunctions=2), filters(typed_constraints(), conjunctions=2))
 def test_intersection_of_types_accepts_what_both_accept(one: Filter, other: Filter) -> None:
     both = intersect(one, other)
@@ -136,7 +143,7 @@ def test_covers_is_decided_on_many_more(
     constraints: st.SearchStrategy[Constraint], most: int, more: list[str]
 ) -> None:
     @settings(max_examples=20_000, deadline=None)
-    @given(filters(constraints, conjunctions=most, size=2), filters(constraints))
+    @given(filters(constraints, conjunctions=most, size=2), filters(constraints, size=2))
     def check(wide: Filter, narrow: Filter) -> None:
         assert_decided(wide, narrow, more)
 

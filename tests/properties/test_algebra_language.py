@@ -14,7 +14,7 @@ from tidings.model.filter import Filter
 SOME_EVENTS = st.lists(events(), min_size=1, max_size=8)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(filters, filters, SOME_EVENTS)
 def test_relations_hold_on_every_event(one: Filter, other: Filter, found: list[Event]) -> None:
     covered, common = decide_covers(one, other), decide_overlaps(one, other)
@@ -26,7 +26,7 @@ def test_relations_hold_on_every_event(one: Filter, other: Filter, found: list[E
         assert not (common is False and first and second)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(filters, filters, SOME_EVENTS)
 def test_intersections_and_merges_mean_what_they_say(one: Filter, other: Filter, found: list[Event]) -> None:
     both, merged = intersect(one, other), merge(one, other)
@@ -46,7 +46,7 @@ def test_their_text_parses_to_the_same_meaning(one: Filter, other: Filter, found
             assert accepts(read, event) is accepts(made, event), made.text
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(filters)
 def test_every_filter_covers_itself_and_nothing_covers_less(one: Filter) -> None:
     assert decide_covers(one, one) is True

@@ -28,7 +28,7 @@ SIMPLE = st.one_of(simple_constraints("a"), simple_constraints("b"))
 MIXED = st.one_of(SIMPLE, pattern_constraints("a", regexps=True))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(filters(MIXED, conjunctions=2, size=2), filters(MIXED, conjunctions=2, size=2))
 def test_a_merge_accepts_what_either_accepts(one: Filter, other: Filter) -> None:
     merged = merge(one, other)
@@ -39,7 +39,7 @@ def test_a_merge_accepts_what_either_accepts(one: Filter, other: Filter) -> None
         assert accepts(merged.filter, choice) is either or not (merged.exact or either)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(filters(typed_constraints(), size=2), filters(typed_constraints(), size=2))
 def test_a_merge_of_types_accepts_what_either_accepts(one: Filter, other: Filter) -> None:
     merged = merge(one, other)

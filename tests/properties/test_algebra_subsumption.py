@@ -15,7 +15,7 @@ from tidings.model.filter import Conjunction, Filter
 ANY = st.one_of(simple_constraints("a"), simple_constraints("b"), simple_constraints("c"))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(filters(ANY, conjunctions=2), st.lists(filters(ANY, conjunctions=2, size=2), max_size=4))
 def test_the_exact_verdict_is_that_of_the_oracle(narrow: Filter, others: list[Filter]) -> None:
     verdict = covered_by_union(narrow, others)
@@ -32,7 +32,7 @@ def test_the_exact_verdict_is_that_of_the_oracle(narrow: Filter, others: list[Fi
         assert not any(accepts(other, dict(verdict.witness)) for other in others)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(filters(ANY), st.lists(filters(ANY, size=2), max_size=4), st.integers(0, 2**32))
 def test_a_sampled_no_is_exact_and_a_sampled_yes_within_its_bound(
     narrow: Filter, others: list[Filter], seed: int

@@ -17,6 +17,7 @@ from tidings.history.contracts import Contract
 from tidings.history.facts import facts_of
 from tidings.history.properties import PROPERTIES
 from tidings.history.schema import Row
+from tidings.matching.small import SmallMatcher
 
 EVERYTHING = frozenset(PROPERTIES)
 PROCESSES = ["p", "q"]
@@ -152,6 +153,7 @@ def _durable(rows: list[Row]) -> bool:
 def test_pieces_on_many_machines_give_the_same_report(rows: list[Row], seed: int) -> None:
     times_given: dict[str, Any] = {"t_sub": 0.5, "t_diff": 1.0, "contract": "everything"}
     here = check(rows, **times_given)
+    assert check(rows, **times_given, matcher=SmallMatcher) == here
     there = check_tables(ShardedEngine(facts_of(rows), seed), **times_given)
     assert here == there
 

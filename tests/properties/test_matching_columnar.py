@@ -37,7 +37,7 @@ def _loaded(kind: Any, population: list[Filter]) -> tuple[Any, NaiveMatcher]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(filters, max_size=12), st.lists(events(), max_size=4))
 def test_a_frozen_table_is_naive(kind: Any, population: list[Filter], probes: list[Event]) -> None:
     matcher, oracle = _loaded(kind, population)
@@ -45,7 +45,7 @@ def test_a_frozen_table_is_naive(kind: Any, population: list[Filter], probes: li
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.lists(conditions, max_size=6), st.lists(events(), max_size=4))
 def test_any_expressions_are_naive(kind: Any, texts: list[Expression], probes: list[Event]) -> None:
     population = []
@@ -87,7 +87,7 @@ def _step(matcher: Any, oracle: NaiveMatcher, alive: list[int], step: tuple[str,
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     st.lists(filters, max_size=6), st.lists(steps, max_size=14), st.lists(events(), min_size=1, max_size=3)
 )
@@ -138,7 +138,7 @@ texts = st.one_of(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(texts, min_size=1, max_size=6), st.lists(texts, max_size=4), st.data())
 def test_order_and_prefixes_of_text_are_by_code_point(
     kind: Any, known: list[str], later: list[str], data: st.DataObject
@@ -178,7 +178,7 @@ numbers = st.one_of(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.tuples(numbers, numbers), min_size=1, max_size=5), st.lists(numbers, min_size=1, max_size=5)
 )

@@ -51,7 +51,7 @@ def decide_within_union(small: Region, larges: tuple[Region, ...]) -> bool | Non
             return True
         unknown = unknown or verdict is None
     if len(larges) < 2:
-        return None if unknown else bool(small.is_empty)
+        return None if unknown else small.is_empty
     grid = grid_of(small, larges)
     search = Search(grid, UNION_BUDGET)
     gap = search.run()

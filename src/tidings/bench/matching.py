@@ -64,8 +64,9 @@ def row(work: str, size: int, engine: str, figure: float, unit: str, best: float
     }  # fmt: skip
 
 
-def rate(match: Callable[[Sequence[Any]], Any], some: Sequence[Any], seconds: float = PEER_SECONDS) -> float:
+def rate(match: Callable[[Sequence[Any]], Any], some: Sequence[Any], seconds: float | None = None) -> float:
     """Events a CPU second; the best of a few rounds, on as many events as fit the time."""
+    seconds = PEER_SECONDS if seconds is None else seconds
     count, best, spent = min(4, len(some)), 0.0, 0.0
     while spent < seconds:
         began = time.process_time()

@@ -50,8 +50,9 @@ def check(
     --t-sub and --t-diff liveness is not judged, and completeness takes the largest delay seen.
     """
     from tidings.history.check import check as judged
+    from tidings.matching.small import SmallMatcher
 
-    report = judged(history, t_sub=t_sub, t_diff=t_diff, contract=contract, until=until)
+    report = judged(history, t_sub=t_sub, t_diff=t_diff, contract=contract, until=until, matcher=SmallMatcher)
     if as_json:
         print_json(report.to_json())
     else:

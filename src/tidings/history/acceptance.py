@@ -1,14 +1,15 @@
 """Which filters accept an event: the same language as everywhere, asked from text.
 
 `FilterIndex` answers for many filters at once with one small idea: a filter all of whose
-conjunctions fix some attribute to a value is looked up by that value; the others are tried.
+conjunctions fix some attribute to a value is looked up by that value; the others are tried. Who
+has a better matcher (those of `tidings.matching` stand above this room) hands it in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 from tidings.errors import FilterError, HistoryError
 from tidings.language import read_filter
@@ -41,6 +42,35 @@ def event_of(
     own = dict(attributes)
     time = own.pop("time", None)
     return Event(source=source, id=event, attributes=own, topic=topic, type=type, time=time)
+
+
+class Matcher(Protocol):
+    """What a check needs of a matcher: two of the six methods of `tidings.matching.matcher`."""
+
+    def add(self, filter: Filter, /) -> int: ...
+
+    def match(self, event: Event, /) -> Sequence[int]: ...
+
+
+class Index(Protocol):
+    def accepting(self, event: Event) -> list[int]:
+        """The numbers of the filters that accept the event, in rising order."""
+
+
+def index_of(filters: Iterable[tuple[str, str]], matcher: Callable[[], Matcher] | None) -> Index:
+    """The filters, numbered from 0 in the given order, behind the matcher if there is one."""
+    return FilterIndex(filters) if matcher is None else MatcherIndex(filters, matcher())
+
+
+class MatcherIndex:
+    """Filters behind a matcher; its handles become our numbers."""
+
+    def __init__(self, filters: Iterable[tuple[str, str]], matcher: Matcher) -> None:
+        self._matcher = matcher
+        self._numbers = {matcher.add(filter_of(*each)): number for number, each in enumerate(filters)}
+
+    def accepting(self, event: Event) -> list[int]:
+        return sorted(self._numbers[int(handle)] for handle in self._matcher.match(event))
 
 
 class FilterIndex:

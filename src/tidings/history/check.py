@@ -7,10 +7,11 @@ offers the operations of `relations.py`, whatever the size of its tables.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from tidings.errors import HistoryError
+from tidings.history.acceptance import Matcher
 from tidings.history.contracts import Contract, contract_of
 from tidings.history.facts import facts_of
 from tidings.history.files import read_history
@@ -29,16 +30,23 @@ def check(
     t_diff: float | None = None,
     contract: Contract | str = "Tidings",
     until: float | None = None,
+    matcher: Callable[[], Matcher] | None = None,
 ) -> Report:
     """Judge a history (rows, or a file) by the properties that the contract promises.
 
     `t_sub` and `t_diff` are seconds: until a subscription is known everywhere, and until an
     event has reached everybody. Without them liveness is not judged, and completeness takes
-    the largest delay seen. `until` is where a recording was cut off, if it was.
+    the largest delay seen. `until` is where a recording was cut off, if it was. `matcher` makes
+    a matcher of `tidings.matching`, for histories with many filters that no value picks out.
     """
     rows = read_history(history) if isinstance(history, str | Path) else history
     return check_tables(
-        PlainEngine(facts_of(rows)), t_sub=t_sub, t_diff=t_diff, contract=contract, until=until
+        PlainEngine(facts_of(rows)),
+        t_sub=t_sub,
+        t_diff=t_diff,
+        contract=contract,
+        until=until,
+        matcher=matcher,
     )
 
 
@@ -49,11 +57,12 @@ def check_tables(
     t_diff: float | None = None,
     contract: Contract | str = "Tidings",
     until: float | None = None,
+    matcher: Callable[[], Matcher] | None = None,
 ) -> Report:
     """The same on the tables of an engine."""
     promised = contract_of(contract) if isinstance(contract, str) else contract
     settings = Settings(_seconds("t_sub", t_sub), _seconds("t_diff", t_diff), promised.hearer, until)
-    tables = Tables(engine, settings)
+    tables = Tables(engine, settings, matcher)
     return Report(
         promised.system,
         {name: _verdict(each, tables, promised) for name, each in PROPERTIES.items()},

@@ -8,13 +8,14 @@ the room for a hand-over, gap freedom by what was told before and after.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import TypeAlias
 
 import msgspec
 
-from tidings.history.acceptance import FilterIndex
+from tidings.history import acceptance
+from tidings.history.acceptance import Matcher
 from tidings.history.facts import Arrival, Loss
 from tidings.history.intervals import Interval
 from tidings.history.publications import Publication
@@ -47,24 +48,24 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
 class ClaimIndex:
     """The intervals of one run by their filter."""
 
-    def __init__(self, intervals: Iterable[Interval]) -> None:
+    def __init__(self, intervals: Iterable[Interval], matcher: Callable[[], Matcher] | None) -> None:
         by_filter: dict[tuple[str, str], list[Interval]] = {}
         for interval in intervals:
             by_filter.setdefault((interval.filter, interval.dialect), []).append(interval)
-        self.filters = FilterIndex(by_filter)
+        self.filters = acceptance.index_of(by_filter, matcher)
         self.intervals = list(by_filter.values())
 
 
 Index: TypeAlias = dict[str, ClaimIndex]
 
 
-def index_of(intervals: Iterable[Interval]) -> Index:
+def index_of(intervals: Iterable[Interval], *, matcher: Callable[[], Matcher] | None = None) -> Index:
     """For each run an index of the intervals that something can be owed to."""
     runs: dict[str, list[Interval]] = {}
     for interval in intervals:
         if interval.sure:
             runs.setdefault(interval.run, []).append(interval)
-    return {run: ClaimIndex(own) for run, own in runs.items()}
+    return {run: ClaimIndex(own, matcher) for run, own in runs.items()}
 
 
 def claims_on(index: Index, publication: Publication) -> Iterator[Claim]:

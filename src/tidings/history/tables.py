@@ -6,12 +6,13 @@ publishings -> publications --> claims              (intervals by their filters)
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cached_property
+from collections.abc import Callable, Mapping
+from functools import cached_property, partial
 
 import msgspec
 
 from tidings.history import owed, publications, told
+from tidings.history.acceptance import Matcher
 from tidings.history.facts import Arrival, Install, Loss, Notice, Operation, Publishing, Receipt
 from tidings.history.intervals import Interval, intervals_of
 from tidings.history.relations import Columns, Engine, Table
@@ -45,9 +46,12 @@ class Bounds(msgspec.Struct, frozen=True):
 
 
 class Tables:
-    def __init__(self, engine: Engine, settings: Settings) -> None:
+    def __init__(
+        self, engine: Engine, settings: Settings, matcher: Callable[[], Matcher] | None = None
+    ) -> None:
         self.engine = engine
         self.settings = settings
+        self.matcher = matcher
 
     @property
     def hearer(self) -> Columns:
@@ -97,8 +101,9 @@ class Tables:
 
     @cached_property
     def claims(self) -> Table:
+        prepare = partial(owed.index_of, matcher=self.matcher)
         claims = self.engine.probe(
-            owed.claims_on, self.publications, self.intervals, owed.index_of, output=owed.Claim
+            owed.claims_on, self.publications, self.intervals, prepare, output=owed.Claim
         )
         arrivals = self.engine.facts(Arrival)
         if self.engine.is_empty(arrivals):

@@ -220,11 +220,18 @@ def _data(payload: bytes, content_type: str | None) -> dict[str, Any]:
         if payload == payload.strip(b" \t\r\n") and _parsed(payload) not in (None, _NOT_JSON):
             return {"data": msgspec.Raw(payload)}
     elif content_type is not None and _TEXT_TYPE.fullmatch(content_type):
-        try:
-            return {"data": payload.decode()}
-        except UnicodeDecodeError:
-            pass  # not the text that it claims to be: base64 keeps it
+        text = _text(payload)
+        if text is not None:
+            return {"data": text}
     return {"data_base64": base64.b64encode(payload).decode()}
+
+
+def _text(payload: bytes) -> str | None:
+    """The payload as text; None when it is not the text that it claims to be."""
+    try:
+        return payload.decode()
+    except UnicodeDecodeError:
+        return None
 
 
 def _message(parts: _Parts) -> tuple[dict[str, str], bytes]:
@@ -302,7 +309,7 @@ def _event(parts: _Parts) -> Event:
         raise EventError(
             "this is no CloudEvent of version 1.0", hint="its member `specversion` must be '1.0'"
         )
-    id, source, type = (_text(context.pop(name, None), name) for name in ("id", "source", "type"))
+    id, source, type = (_required(context.pop(name, None), name) for name in ("id", "source", "type"))
     time = context.pop("time", None)
     meta = _read_meta(context)
     topic = _topic(context)
@@ -322,7 +329,7 @@ def _event(parts: _Parts) -> Event:
     )
 
 
-def _text(value: Any, name: str) -> str:
+def _required(value: Any, name: str) -> str:
     if not isinstance(value, str) or not value:
         raise EventError(
             f"the CloudEvent has no {name}", hint="id, source, type and specversion are required"

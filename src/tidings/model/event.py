@@ -48,6 +48,20 @@ class Event(msgspec.Struct, frozen=True, dict=True, omit_defaults=True):
     def identity(self) -> tuple[str, str]:
         return (self.source, self.id)
 
+    @property
+    def position(self) -> Any:
+        """Its `Position` in the log of the broker that handed it over; None when no log holds it.
+
+        Store it with your own effects, and hand it back as `since=` to hear each event once even
+        across a crash of your process. It is no part of the event: equal events may differ in it.
+        """
+        return self.__dict__.get("_position")
+
+    def placed_at(self, position: Any) -> Event:
+        """The same event, told where it stands."""
+        self.__dict__["_position"] = position
+        return self
+
     @cached_property
     def view(self) -> Mapping[str, Any]:
         """What filters see: flat names to values, NULLs left out. Made once."""

@@ -162,8 +162,15 @@ class Client:
             self._record_publish(publishing, UNKNOWN)
         for listening in list(self._listenings.values()):
             listening.forget_link()
+            self._interrupt(listening, now)
             if listening.phase is Phase.LEAVING and not listening.must_end:
                 self._over(listening, now)
+
+    def _interrupt(self, listening: Listening, now: float) -> None:
+        """With its link a transient subscription ends at the broker; it begins again on the next one."""
+        if listening.phase is Phase.OPEN and not listening.options.durable and not listening.interrupted:
+            self._record_leave(listening, now)
+            listening.interrupted = True
 
     def _send(self, message: msg.Message) -> None:
         if self._link is Link.UP:
@@ -284,6 +291,9 @@ class Client:
             call, listening.call = listening.call, None
             self._record_subscribe(listening, now, OK)
             self._out.append(Answer(call, Opened(listening.ref, listening.id, message.resumed)))
+        elif listening.interrupted and listening.phase is Phase.OPEN:
+            self._record_subscribe(listening, now, OK)
+        listening.interrupted = False
         if listening.phase is Phase.OPEN:
             self._hand_over(listening, now)
 
@@ -480,7 +490,7 @@ class Client:
             self._out.append(Failed(listening.waiting.popleft(), *ending))
 
     def _record_leave(self, listening: Listening, now: float) -> None:
-        if self._recording:
+        if self._recording and not listening.interrupted:
             detach = listening.options.durable and not listening.must_end and listening.ending is None
             row: Row = usub_row(now, self.name, listening.id, detach=detach, broker=self.broker)
             self._out.append(Record(row))

@@ -62,7 +62,8 @@ class Listening:
     """The state of one subscription, or of one membership of a group."""
 
     __slots__ = (
-        "after", "auto", "buffer", "call", "ending", "filter", "given_back", "granted", "id", "leaving_calls",
+        "after", "auto", "buffer", "call", "ending", "filter", "given_back", "granted", "id", "interrupted",
+        "leaving_calls",
         "must_end", "named", "options", "phase", "ref", "taken", "waiting", "window",
     )  # fmt: skip
 
@@ -96,6 +97,7 @@ class Listening:
         self.buffer: deque[Deliver] = deque()
         self.taken: list[Taken] = []
         self.granted = 0  # credit that the broker has not used yet; below 0 after a race
+        self.interrupted = False  # transient, and its link broke: the broker has ended it meanwhile
         self.ending: tuple[str, str] | None = None  # code and reason for later takes
 
     def step(self, happening: str) -> bool:

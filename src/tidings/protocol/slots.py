@@ -26,6 +26,8 @@ from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import Any, ClassVar, Protocol
 
+import msgspec
+
 from tidings.availability.records import Append, Record
 from tidings.model.event import Event
 from tidings.model.filter import Filter
@@ -101,6 +103,25 @@ class Sender(Protocol):
     """How a strategy sends a message; the only way for it to do so."""
 
     def __call__(self, to: str, message: Message, channel: Channel = Channel.LINK) -> None: ...
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """What a subscription wants to read in the log of another broker."""
+
+    filter: Filter
+    after: int  # only what is beyond this offset
+    start: int | None  # it has a right to everything from here on; None: not known yet, see `since`
+    since: float  # to what was available then, or came later, it has a right too
+    limit: int  # events at once
+
+
+class Page(msgspec.Struct, frozen=True):
+    """What was read."""
+
+    envelopes: tuple[Envelope, ...] = ()
+    upto: int = 0  # everything up to here was read
+    is_last: bool = False  # `upto` was the log's end
+    is_gone: bool = False  # that log is no more
 
 
 class Ports:
@@ -193,6 +214,14 @@ class Routing(Strategy):
         """Does any other broker want this event, as far as we know?"""
         return False
 
+    def wants(self, link: str, event: Event) -> bool:
+        """Is this event wanted over a link, as far as we know?"""
+        return False
+
+    def agreed(self, link: str) -> bool:
+        """Does the far end of a link know all that we want over it?"""
+        return True
+
     def interest(self, link: str) -> tuple[Filter, ...]:
         """What is wanted over a link."""
         return ()
@@ -214,6 +243,10 @@ class Overlay(Strategy):
         """The brokers that we are linked with, in a fixed order."""
         return ()
 
+    def peers(self) -> tuple[str, ...]:
+        """The brokers that we should be linked with, up or not, in a fixed order."""
+        return self.links()
+
     def next_hop(self, key: str) -> str | None:
         """The link toward the broker that is responsible for a key; None: that is us."""
         return None
@@ -232,13 +265,46 @@ class Recovery(Strategy):
         """An event passes: note it, and put our headers on it. None: it passed before, and goes no further."""
         return envelope
 
-    def outgoing(self, envelope: Envelope, link: str) -> Envelope:
-        """An event is about to leave over a link: put on it what the next broker needs."""
+    def outgoing(self, envelope: Envelope, link: str, now: float) -> Envelope | None:
+        """An event is wanted over a link, up or not: put on it what the next broker needs.
+        None: it is not to be sent."""
         return envelope
 
     def admit(self, envelope: Envelope, came_from: str, now: float) -> bool:
-        """May this event go on now? False: it was here before, or it waits for an earlier one."""
+        """May this event go on now? False: it was here before, or recovery itself sends it on its
+        way (`ports.events.arrived`), now or when the earlier ones are there."""
         return True
+
+    def keeps(self, event: Event) -> bool:
+        """Must our log hold this event, so that it can be brought back when it is lost on the way?"""
+        return False
+
+    def is_pinned(self, offset: int) -> bool:
+        """May another broker still ask for this entry of our log?"""
+        return False
+
+    def logs(self) -> tuple[str, ...]:
+        """The logs of other brokers that we know of, in a fixed order."""
+        return ()
+
+    def has_log(self, log: str) -> bool:
+        """Is it one of those?"""
+        return False
+
+    def known(self, log: str) -> int:
+        """Every event of this log up to here that is wanted at this broker has been here."""
+        return 0
+
+    def read(self, log: str, wanted: Wanted, then: Callable[[Page, float], None], now: float) -> int:
+        """Read in the log of another broker; `then` runs once, unless the reading (the number that
+        this returns) is given up before."""
+        return 0
+
+    def give_up(self, reading: int) -> None:
+        """Nobody waits for this reading any more."""
+
+    def progressed(self, now: float) -> None:
+        """Subscriptions here settled something of the logs of other brokers."""
 
     def lookup(self, ids: Iterable[tuple[str, str]]) -> tuple[Envelope, ...]:
         """What the cache holds of these identities; disk only through `ports.disk`."""
@@ -267,6 +333,34 @@ class Delivery(Strategy):
     """
 
     kind = "delivery"
+
+    @property
+    def log(self) -> str:
+        """The name of this broker's log."""
+        return self.ports.name
+
+    @property
+    def told_upto(self) -> int:
+        """The last offset of our log that may be told."""
+        return 0
+
+    def holds(self, offset: int) -> bool:
+        """Is this entry of our log still there?"""
+        return False
+
+    def unpinned(self) -> None:
+        """Recovery needs less of our log than before."""
+
+    def settled(self, log: str) -> int | None:
+        """The durable subscriptions here need nothing of another broker's log up to this offset;
+        None: there are none."""
+        return None
+
+    def log_found(self, log: str, now: float) -> None:
+        """There is another broker's log that can be read from now on."""
+
+    def log_gone(self, log: str, now: float) -> None:
+        """That log is no more."""
 
     def deliver(self, envelope: Envelope, now: float) -> None:
         """Hand an event to every subscription of ours that accepts it."""

@@ -100,9 +100,9 @@ class EmbeddedBroker:
         return self._driver
 
     async def _start(self) -> None:
-        self._recorder = _recorder(self._record)
         store = await _opened(self._path)
         state = await asyncio.to_thread(store.load)
+        self._recorder = _recorder(self._record)
         node = intermediary(
             NAME,
             rng=self._rng,

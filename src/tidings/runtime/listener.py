@@ -110,7 +110,7 @@ class Listener(Generic[T]):
         return notify.notification
 
     def _shown(self, notification: Notification) -> T:
-        event: Any = notification.event
+        event: Any = notification.event.placed_at(notification.position)
         return event if self._read is None else self._read(event)
 
     def __aiter__(self) -> AsyncIterator[T]:

@@ -105,7 +105,7 @@ class _Stage:
                 self.system, overlay, seed=self.seed, latencies=latencies, options=self.options,
                 settings=SimulationSettings(check=True),
             )  # fmt: skip
-            self.world.simulation.expect_faults()
+            self.world.simulation.plan_rough()
             self.world.simulation.plan(FaultPlan(self.rates))
             self.world.run(0.1)
             for client, broker in self.clients.items():

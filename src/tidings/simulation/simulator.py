@@ -150,6 +150,14 @@ class Simulation:
             self.call_at(incident.at, partial(self.begin, incident))
             self.call_at(incident.until, partial(self.end, incident))
 
+    def plan_rough(self) -> None:
+        """From now on faults may begin by hand, and what is in flight can be lost."""
+        self._rough = True
+
+    def notice(self, name: str) -> None:
+        """Let the peers of a machine notice, in their time, that it is gone or back."""
+        self._review_links([name])
+
     def call_at(self, at: float, action: Callable[[], None]) -> None:
         self._order += 1
         heappush(self._queue, (at, self._order, None, 0, action))
@@ -172,7 +180,7 @@ class Simulation:
                 item()
                 continue
             if place.epoch != epoch or not place.up:
-                continue
+                continue  # it was meant for an earlier life, or reached a machine that is down
             if place.stopped:
                 place.held.append(item)
                 continue
@@ -438,12 +446,8 @@ class Simulation:
 
     # -- incidents -----------------------------------------------------------------------
 
-    def expect_faults(self) -> None:
-        """Incidents may begin unplanned: from now on what is in flight can be lost."""
-        self._rough = True
-
     def begin(self, incident: Incident) -> None:
-        self.expect_faults()
+        self.plan_rough()
         kind = incident.kind
         hit = set(incident.nodes) | {name for pair in incident.cut for name in pair}
         took = [True]
@@ -491,7 +495,7 @@ class Simulation:
         place = self.places[name]
         if not place.up:
             return False
-        self.expect_faults()
+        self.plan_rough()
         place.up = False
         place.epoch += 1
         place.held.clear()

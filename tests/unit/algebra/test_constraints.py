@@ -121,6 +121,7 @@ def test_disjoint(one: Constraint, other: Constraint) -> None:
         (Range("a", 1, 5), NotOneOf("a", (5,)), (Range("a", 1, 5, high_open=True),)),
         (Prefix("a", "a"), Range("a", "ab", None), (Range("a", "ab", "b", high_open=True),)),
         (Prefix("a", "a"), Prefix("a", "ab"), (Prefix("a", "ab"),)),
+        (Range("a", "x", None, low_open=True), Range("a", None, "z"), (Range("a", "x", "z", low_open=True),)),
         (Exists("a"), Range("a", 1, 5), (Range("a", 1, 5),)),
         (OneOf("a", ("cat", "dog")), Like("a", "%t"), (Like("a", "%t"), OneOf("a", ("cat", "dog")))),
         (Prefix("a", "a"), Like("a", "ab%", negated=True), None),

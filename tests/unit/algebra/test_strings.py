@@ -34,6 +34,8 @@ def topic(text: str, negated: bool = False) -> Pattern:
         ((topic("+"), like("%/%")), True),
         ((topic("+/+"), topic("+/b/#")), False),
         ((topic("+/+"), topic("+/+/+")), True),
+        ((topic("a/+/#"), like("%/%/%", negated=True)), False),  # a/b itself
+        ((topic("a/+/#"), like("%/%", negated=True)), True),
         ((topic("+/+"), like("/")), True),  # the root has no levels
         ((topic("+/+", negated=True), like("_%"), like("%/%"), like("%/%/%", negated=True)), False),
         ((topic("+/+", negated=True), like("a/%"), like("%/%/%", negated=True)), True),

@@ -130,6 +130,12 @@ def test_nothing_is_owed_to_a_doubtful_subscription_and_what_comes_is_legal() ->
     assert ended.told(3.1, "p", "e").check(t_sub=0.5, t_diff=0.5).broken == []
 
 
+def test_nothing_is_owed_after_an_unsubscription_that_may_have_worked() -> None:
+    play = Play().sub(1, "p", "x = 1").pub(3, "e").usub(3.2, "p", outcome="unknown").usub(9, "p")
+    assert (complete(play), live(play)) == (True, True)
+    assert (complete(play, t_diff=0.2), live(play, t_diff=0.2)) == (False, False)
+
+
 def detached() -> Play:
     return Play().sub(1, "p", "x = 1").usub(3, "p", detach=True).pub(5, "e").sub(10, "p", "x = 1")
 
@@ -186,6 +192,13 @@ def test_the_largest_delay_seen_stands_in_for_the_times() -> None:
     play.sub(9, "q", "x = 1").pub(12, "b").usub(13, "q").told(13, "p", "b")
     assert play.check()["completeness"].holds is True
     assert play.changed(5, time=15).check()["completeness"].holds is False
+
+
+def test_the_largest_delay_seen_counts_for_becoming_known_too() -> None:
+    play = Play().sub(0, "p", "x = 1").pub(5, "a").told(7, "p", "a").sub(9, "q", "x = 1")
+    early = play.pub(10, "b").told(10.1, "p", "b")
+    assert early.check()["completeness"].holds is True
+    assert early.pub(11, "c").told(11.1, "p", "c").check()["completeness"].holds is False
 
 
 def test_a_redelivery_is_no_delay() -> None:

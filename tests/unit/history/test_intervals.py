@@ -106,3 +106,11 @@ def test_a_row_without_a_subscription_speaks_of_the_only_one() -> None:
     assert play.check(contract="Intermediary").broken == []
     other = play.sub(0, "q", "x = 1").usub(9, "q").changed(4, subscription=None).changed(5, subscription=None)
     assert other.check(contract="Intermediary").broken == ["completeness"]  # q has its own
+    both = other.told(3, "q", "e").changed(6, subscription=None)
+    assert both.check().broken == []
+
+
+def test_where_two_intervals_touch_either_filter_will_do() -> None:
+    play = Play().sub(1, "p", "x = 1").sub(5, "p", "x = 2").pub(2, "old", {"x": 1}).pub(3, "new", {"x": 2})
+    assert play.told(5, "p", "old").told(5, "p", "new").check()["legality"].holds is True
+    assert play.told(5.1, "p", "old").check()["legality"].holds is False

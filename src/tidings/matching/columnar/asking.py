@@ -7,13 +7,19 @@ compiled once, and asked once an event, however many rows wait for its answer.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tidings.language.evaluate import residual_test
 from tidings.model.constraint import Constraint
 from tidings.model.event import Event
 from tidings.model.expression import Expression
 from tidings.model.filter import TIDINGS
+
+MOST_REMEMBERED = 4096  # answers of one pattern
+FIRST = np.ones(1, bool)
 
 
 class Check(NamedTuple):
@@ -53,6 +59,8 @@ class Checks:
 
 def compiled_check(check: Check) -> Callable[[Event], bool]:
     """Do the constraints and the residuals of the check hold for an event?"""
+    if len(check.constraints) == 1 and not check.residuals:
+        return _remembered(check.constraints[0])
     constraints = [(c.attribute, c.accepts) for c in check.constraints]
     residuals = [residual_test(residual, check.dialect) for residual in check.residuals]
 
@@ -63,6 +71,31 @@ def compiled_check(check: Check) -> Callable[[Event], bool]:
         )
 
     return test
+
+
+def _remembered(constraint: Constraint) -> Callable[[Event], bool]:
+    """The test of a lone constraint: a pattern costs more than remembering its answer for a value."""
+    answers: dict[Any, bool] = {}
+    attribute, accepts = constraint.attribute, constraint.accepts
+
+    def test(event: Event) -> bool:
+        value = event.view.get(attribute)
+        answer = answers.get(value) if type(value) is str else accepts(value)
+        if answer is None:
+            if len(answers) >= MOST_REMEMBERED:
+                answers.clear()
+            answer = answers[value] = accepts(value)
+        return answer
+
+    return test
+
+
+def merged(found: NDArray[np.int32], more: list[int]) -> NDArray[np.int32]:
+    """Sorted handles and some others, sorted, each once."""
+    both = np.concatenate((found, np.array(more, np.int32)))
+    both.sort()
+    again = both[1:] == both[:-1]
+    return both[np.concatenate((FIRST, ~again))] if again.any() else both
 
 
 def accepted(asked: Iterable[tuple[int, int, int]], checks: dict[int, Checks], event: Event) -> list[int]:

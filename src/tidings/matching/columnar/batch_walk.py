@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tidings.matching.columnar.asking import accepted
+from tidings.matching.columnar.asking import accepted, merged
 from tidings.matching.columnar.batches import (
     ROWS_AT_ONCE,
     event_of,
@@ -55,21 +55,29 @@ def _match_piece(matcher: ColumnarMatcher, piece: Any) -> tuple[NDArray[np.int64
     rows, rests = (rows_of_batch if columnar else rows_of_events)(packer, piece)
     _learn(matcher, piece, columnar)
     offsets = np.zeros(len(rows) + 1, np.int64)
-    out, ask = np.empty(ROOM, np.int32), np.empty((ROOM, 4), np.int32)
+    # as much room as the last batch took: growing costs a copy
+    out, ask = np.empty(matcher.batch_room, np.int32), np.empty((ROOM, 4), np.int32)
     number = used = asked = 0
     while True:
         number, used, asked = match_rows(scratch.table, rows, rests, number, out, offsets, used, ask, asked)
         if number == len(rows):
             break
         # it stopped for want of room, and goes on with the same event
-        out, ask = np.resize(out, 4 * len(out)), np.resize(ask, (4 * len(ask), 4))
+        out, ask = _larger(out), _larger(ask)
         rows[number] = (rows_of_batch if columnar else rows_of_events)(
             packer, _slice(piece, number, columnar)
         )[0][0]
+    matcher.batch_room = max(matcher.batch_room, used + used // 4)
     out = out[:used]
     if not asked:
         return offsets, out
     return _with_asked(matcher, piece, columnar, offsets, out, ask[:asked])
+
+
+def _larger(some: NDArray[Any]) -> NDArray[Any]:
+    fresh = np.empty((4 * len(some), *some.shape[1:]), some.dtype)
+    fresh[: len(some)] = some
+    return fresh
 
 
 def _slice(piece: Any, number: int, columnar: bool) -> Any:
@@ -105,8 +113,8 @@ def _with_asked(
         more = accepted(ask[first:end, 1:].tolist(), checks, event)
         if more:
             start, stop = int(offsets[number]), int(offsets[number + 1])
-            merged = np.union1d(out[start:stop], np.array(more, np.int32)).astype(np.int32)
-            found += [out[last:start], merged]
-            counts[number], last = len(merged), stop
+            both = merged(out[start:stop], more)
+            found += [out[last:start], both]
+            counts[number], last = len(both), stop
     found.append(out[last:])
     return np.concatenate((np.zeros(1, np.int64), np.cumsum(counts))), np.concatenate(found)

@@ -9,7 +9,7 @@ from numba import carray
 
 from tidings.matching.columnar.delta import DELTA_PRICE, MOST_CELLS_A_ROW
 from tidings.matching.columnar.grid_kernels import choose, compiled, file_row
-from tidings.matching.columnar.kernels import ANY, _pointer, doubles, ints, longs, records, shorts, small
+from tidings.matching.columnar.kernels_base import ANY, _pointer, doubles, ints, longs, records, shorts, small
 
 
 @compiled

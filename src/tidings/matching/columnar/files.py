@@ -30,7 +30,7 @@ from tidings.matching.columnar.geometry import Edges, Grid
 from tidings.matching.columnar.rows import PART, FrozenRows
 from tidings.matching.columnar.slots import Slot
 from tidings.matching.columnar.strings import SortedTexts, Strings
-from tidings.matching.columnar.table import Table
+from tidings.matching.columnar.table import Boxes, Table
 from tidings.model.constraint import Constraint
 from tidings.model.expression import Expression
 from tidings.model.value import Value
@@ -65,6 +65,7 @@ class Header(msgspec.Struct):
     cells: int
     expected: float
     sampled: int
+    boxes: tuple[int, int] | None = None  # the slots of the rectangles that are filed apart
     version: str = ""  # whatever the writer calls this table; the reader gets it back
 
 
@@ -82,7 +83,8 @@ def save(
         Header(
             places, [(s.attribute, s.kind) for s in table.slots], {s: t.ordered for s, t in table.strings.items()},
             [_encoded(check) for check in table.checks.all], derived, handles, table.many,
-            table.grid.cells if table.grid is not None else 0, table.expected, table.sampled, version,
+            table.grid.cells if table.grid is not None else 0, table.expected, table.sampled,
+            None if table.boxes is None else table.boxes.slots, version,
         )
     )  # fmt: skip
     target = Path(path)
@@ -129,6 +131,9 @@ def _arrays(table: Table) -> dict[str, Any]:
                     arrays[f"{part}.{field.name}"] = getattr(holder, field.name)
     if table.grid is not None:
         arrays["cell_at"], arrays["entries"] = table.cell_at, table.entries
+    if table.boxes is not None:
+        for name in ("cell_at", "rows", "codes"):
+            arrays[f"boxes.{name}"] = getattr(table.boxes, name)
     return arrays
 
 
@@ -189,6 +194,8 @@ def _table(header: Header, whole: Any, start: int, path: Path) -> Table:
             cells=header.cells, **{f.name: found[f"grid.{f.name}"] for f in fields(Grid) if f.name != "cells"}
         )
         table.cell_at, table.entries = found["cell_at"], found["entries"]
+    if header.boxes is not None:
+        table.boxes = Boxes(header.boxes, found["boxes.cell_at"], found["boxes.rows"], found["boxes.codes"])
     return table
 
 

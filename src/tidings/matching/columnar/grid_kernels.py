@@ -21,6 +21,7 @@ from numba import njit
 
 NO_SECOND = 255  # access by one slot, by cell
 BY_BUCKET = 254  # access by one slot, by bucket
+IS_BOX = 253  # in place of a row's first part: it is filed among the boxes
 MOST_PARTS = 64  # looked at for access and for conditions in the entry; the rest is checked exactly
 OPEN_LOW, OPEN_HIGH = 0, 4095
 
@@ -287,6 +288,8 @@ def file_row(
     cells_a, full_a, cells_b, full_b, where, words0, words1,
 ):  # fmt: skip
     """The entries of one row: their cells and their words; how many."""
+    if one == IS_BOX:
+        return 0
     p0 = starts[r]
     total = starts[r + 1] - p0
     m = min(total, MOST_PARTS)

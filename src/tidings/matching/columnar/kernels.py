@@ -9,52 +9,11 @@ branches, check exactly the few that are in doubt, then turn rows into sorted ha
 from __future__ import annotations
 
 import numpy as np
-from numba import carray, types
-from numba.extending import intrinsic
 
 from tidings.matching.columnar import layout as at
+from tidings.matching.columnar.box_kernels import walk_boxes
 from tidings.matching.columnar.grid_kernels import bucket_of, compiled
-from tidings.matching.columnar.rows import PART
-
-ANY = 1 << 40  # lengths are not checked here; whoever fills the table of addresses knows them
-
-
-@intrinsic
-def _pointer(_context, _address):
-    def generate(context, builder, _signature, args):
-        return builder.inttoptr(args[0], context.get_value_type(types.voidptr))
-
-    return types.voidptr(types.int64), generate
-
-
-@compiled
-def doubles(address):
-    return carray(_pointer(address), (ANY,), np.float64)
-
-
-@compiled
-def longs(address):
-    return carray(_pointer(address), (ANY,), np.int64)
-
-
-@compiled
-def ints(address):
-    return carray(_pointer(address), (ANY,), np.int32)
-
-
-@compiled
-def shorts(address):
-    return carray(_pointer(address), (ANY,), np.uint16)
-
-
-@compiled
-def small(address):
-    return carray(_pointer(address), (ANY,), np.uint8)
-
-
-@compiled
-def records(address):
-    return carray(_pointer(address), (ANY,), PART)
+from tidings.matching.columnar.kernels_base import doubles, holds, ints, longs, records, shorts, small
 
 
 @compiled
@@ -172,29 +131,6 @@ def scan(start, stop, doubt, entries, codes, found, n):
 
 
 @compiled
-def holds(start, stop, row, rest, parts, points, rests):
-    """Do all parts of a row hold, exactly?"""
-    for p in range(start, stop):
-        part = parts[p]
-        s = part.slot
-        v = row[s]
-        if not (part.lo <= v and v <= part.hi):
-            return False
-        if v == part.lo and rest[s] < part.lo_rest:
-            return False
-        if v == part.hi and rest[s] > part.hi_rest:
-            return False
-        if part.count != 0:
-            hit = False
-            for q in range(part.at, part.at + (part.count & 0x7FFF)):
-                if points[q] == v and rests[q] == rest[s]:
-                    hit = True
-            if hit == (part.count >= 0x8000):
-                return False
-    return True
-
-
-@compiled
 def settle(t, tier, n, row, rest, out, m):
     """Of the entries found, the rows that match; those in doubt are checked exactly."""
     found, open_, sure = longs(t[at.FOUND]), longs(t[at.OPEN]), longs(t[at.SURE])
@@ -242,6 +178,8 @@ def walk_tier(t, tier, n, row, rest, out, m):
     """Rows of one tier that match, written to out[m:]."""
     found, codes = longs(t[at.FOUND]), longs(t[at.CODES])
     entries, run_from, run_to = longs(t[tier + at.ENTRIES]), longs(t[at.RUN_FROM]), longs(t[at.RUN_TO])
+    if t[tier + at.BOX_COUNT] > 0:
+        m = walk_boxes(t, tier, row, rest, out, m)
     count = runs(t, tier, n)
     k, candidates, survivors = 0, 0, 0
     for i in range(count):

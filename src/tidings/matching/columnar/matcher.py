@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from tidings.errors import InputError
 from tidings.matching.columnar import files
 from tidings.matching.columnar import layout as at
-from tidings.matching.columnar.asking import Checks, accepted
+from tidings.matching.columnar.asking import Checks, accepted, merged
 from tidings.matching.columnar.delta import Delta
 from tidings.matching.columnar.describe import describe
 from tidings.matching.columnar.freeze import Source, source_of
@@ -41,6 +41,7 @@ from tidings.model.event import Event
 from tidings.model.expression import Expression
 from tidings.model.filter import Filter
 
+FIRST_BATCH_ROOM = 1 << 16  # handles of a piece of a batch, before its size is known
 SAMPLE_SIZE = 1024  # events kept to learn from
 SAMPLE_EVERY = 16
 DELTA_LEAST = 4096  # rows in the delta before a freeze is due ...
@@ -63,6 +64,7 @@ class ColumnarMatcher:
         self.counters = np.zeros(8, np.int64)
         self.version = 0  # grows whenever a walk must look at its addresses again
         self._parts = Parts(self.slots, self.strings)
+        self.batch_room = FIRST_BATCH_ROOM
         self._alive = bytearray()
         self._free: list[int] = []
         self._sample: list[Event] = []
@@ -228,7 +230,7 @@ class ColumnarMatcher:
         more = accepted(scratch.ask[: 3 * asked].reshape(-1, 3).tolist(), self.checks(), event)
         if not more:
             return scratch.out[:found].copy()  # type: ignore[no-any-return]
-        return np.union1d(scratch.out[:found], np.array(more, np.int32)).astype(np.int32)
+        return merged(scratch.out[:found], more)
 
     def checks(self) -> dict[int, Checks]:
         tiers = [self.table.checks, *(delta.rows.table for delta in self.deltas if len(delta.rows))]

@@ -98,6 +98,7 @@ class Packer:
         """The derived attributes."""
         fine = True
         held = event.attributes.get
+        value: Any
         for program, plan in self.programs:
             if not program.direct:
                 value = program.run(event.view)
@@ -109,7 +110,12 @@ class Packer:
                         break
                 else:
                     value = program.run(event.attributes)
-            if value is not None:
+            kind = type(value)
+            if kind is float or kind is int:
+                row[plan[0]] = value
+            elif kind is bool:
+                row[plan.flag] = value
+            elif value is not None:
                 fine = self._value(plan, value, row, "") and fine
         return fine
 

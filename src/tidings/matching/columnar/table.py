@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidings.matching.columnar.asking import Checks
-from tidings.matching.columnar.freeze import ROWS_IN_STEP, Frozen
+from tidings.matching.columnar.freeze import ROWS_IN_STEP, RUN, Frozen
 from tidings.matching.columnar.geometry import Edges, Grid, find_edges, lay_out, make_grid
 from tidings.matching.columnar.rows import FrozenRows
 from tidings.matching.columnar.slots import Slot
@@ -24,6 +24,18 @@ PRICE = 1e-5  # of one entry, in candidates an event: more replication costs mem
 MOST_CELLS_A_ROW = 1024
 CELLS_A_ROW = 6  # cells of all pairs together, for each row
 LEAST_CELLS = 1 << 15
+LEAST_BOXES = 256  # rectangles before they are filed apart
+MOST_BUCKETS_OF_A_BYTE = 126  # a cell of more cannot be told apart by codes of one byte
+
+
+@dataclass
+class Boxes:
+    """Rows that are rectangles over the pair of slots that most of them share."""
+
+    slots: tuple[int, int]
+    cell_at: NDArray[np.int32]
+    rows: NDArray[np.int32]
+    codes: NDArray[np.uint8]  # low and high of the one, low and high of the other
 
 
 @dataclass
@@ -36,6 +48,7 @@ class Table:
     grid: Grid | None = None
     cell_at: NDArray[np.int32] = field(default_factory=lambda: np.zeros(2, np.int32))
     entries: NDArray[np.int64] = field(default_factory=lambda: np.zeros((1, 2), np.int64))
+    boxes: Boxes | None = None
     expected: float = 0.0  # candidates an event, by the sample that it was built from
     sampled: int = 0
     removed: int = 0
@@ -46,6 +59,8 @@ class Table:
     @property
     def nbytes(self) -> int:
         size = self.rows.nbytes + self.cell_at.nbytes + self.entries.nbytes
+        if self.boxes is not None:
+            size += self.boxes.cell_at.nbytes + self.boxes.rows.nbytes + self.boxes.codes.nbytes
         size += sum(s.texts.blob.nbytes + s.texts.offsets.nbytes for s in self.strings.values())
         if self.edges is not None and self.grid is not None:
             size += (
@@ -77,6 +92,7 @@ def make_table(
     table.sampled = 0 if sample is None else len(sample)
     yield
     firsts, seconds = yield from _choose(table, text)
+    yield from _place_boxes(table, text, firsts, seconds)
     yield from _place(table, text, firsts, seconds)
     return table
 
@@ -110,6 +126,43 @@ def _choose(table: Table, text: NDArray[np.uint8]) -> Generator[None, None, tupl
         yield
     lay_out(table.grid, table.edges, used, alone)
     return firsts, seconds
+
+
+def _place_boxes(
+    table: Table, text: NDArray[np.uint8], firsts: NDArray[np.uint8], seconds: NDArray[np.uint8]
+) -> Generator[None, None, None]:
+    """File rectangles apart, when they are most of the table; their `firsts` say so."""
+    from tidings.matching.columnar.box_kernels import count_pairs, place_boxes
+
+    rows, grid = table.rows, table.grid
+    assert grid is not None
+    count, accesses = len(rows), len(grid.sizes)
+    counts = np.zeros((accesses, accesses), np.int64)
+    for start in range(0, count, RUN):
+        upto = min(count, start + RUN)
+        count_pairs(start, upto, rows.starts, rows.parts, text, grid.access, firsts, seconds, counts)
+        yield
+    one, two = (int(n) for n in np.unravel_index(int(counts.argmax()), counts.shape))
+    if counts[one, two] < max(LEAST_BOXES, count // 2):
+        return
+    widths = [np.diff(grid.first[grid.first_at[a] : grid.first_at[a + 1]]).max() for a in (one, two)]
+    if max(widths) > MOST_BUCKETS_OF_A_BYTE:
+        return
+    common = geometry_arguments(table, text)
+    common = (*common[:2], *common[4:], grid.sizes, one, two, firsts, seconds)
+    cell_at = np.zeros(int(grid.sizes[one] * grid.sizes[two]) + 2, np.int32)
+    boxes = Boxes((0, 0), cell_at, np.zeros(1, np.int32), np.zeros((4, 1), np.uint8))
+    for fill in (False, True):
+        for start in range(0, count, ROWS_IN_STEP):
+            upto = min(count, start + ROWS_IN_STEP)
+            place_boxes(fill, start, upto, *common, cell_at, boxes.rows, boxes.codes)
+            yield
+        if not fill:
+            np.cumsum(cell_at, out=cell_at)
+            boxes.rows = np.empty(int(cell_at[-1]), np.int32)
+            boxes.codes = np.empty((4, int(cell_at[-1])), np.uint8)
+    boxes.slots = tuple(np.nonzero(grid.access == a)[0][0].item() for a in (one, two))
+    table.boxes = boxes
 
 
 def _place(

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from tidings.matching.columnar.grid_kernels import compiled
-from tidings.matching.columnar.kernels import longs, small
+from tidings.matching.columnar.kernels_base import longs, small
 
 
 @compiled

@@ -84,6 +84,7 @@ def table_addresses(table: Table) -> list[tuple[int, int]]:
     rows, grid = table.rows, table.grid
     assert grid is not None
     return [
+        *_box_addresses(table),
         (at.GROWING, 0), (at.STARTS, rows.starts.ctypes.data), (at.PARTS, rows.parts.ctypes.data),
         (at.POINTS, rows.points.ctypes.data), (at.RESTS, rows.rests.ctypes.data),
         (at.OWNERS, rows.owners.ctypes.data),
@@ -93,4 +94,16 @@ def table_addresses(table: Table) -> list[tuple[int, int]]:
         (at.SINGLES, grid.singles.ctypes.data), (at.SINGLES_SIZE, len(grid.singles)),
         (at.CELLS, table.cell_at.ctypes.data), (at.ENTRIES, table.entries.ctypes.data),
         (at.PLAIN, int(table.plain and not table.removed)), (at.NO_SECOND, len(grid.sizes) - 1),
+    ]  # fmt: skip
+
+
+def _box_addresses(table: Table) -> list[tuple[int, int]]:
+    boxes, grid = table.boxes, table.grid
+    if boxes is None or grid is None:
+        return [(at.BOX_COUNT, 0)]
+    return [
+        (at.BOX_CELLS, boxes.cell_at.ctypes.data), (at.BOX_ROWS, boxes.rows.ctypes.data),
+        (at.BOX_CODES, boxes.codes.ctypes.data), (at.BOX_COUNT, boxes.codes.shape[1]),
+        (at.BOX_ONE, boxes.slots[0]), (at.BOX_TWO, boxes.slots[1]),
+        (at.FIRST_AT, grid.first_at.ctypes.data), (at.FIRST, grid.first.ctypes.data),
     ]  # fmt: skip

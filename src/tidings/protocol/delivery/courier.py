@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from tidings.availability.progress import LogProgress
 from tidings.history.schema import dead_row, drop_row
 from tidings.language.evaluate import accepts
 from tidings.model.event import Event
@@ -89,6 +90,13 @@ class Courier:
                 return
         item = Item(event, position, accepted, expires_at)
         item.after = self._ledger.end
+        self._take_in(held, item, ticket, now)
+
+    def offer_read(self, held: Held, item: Item, now: float) -> None:
+        """A live event of another broker's log."""
+        self._take_in(held, item, None, now)
+
+    def _take_in(self, held: Held, item: Item, ticket: Arrival | None, now: float) -> None:
         if held.is_full and not self._policies[held.options.policy](held, item, ticket, now):
             return
         self.enqueue(held, item)
@@ -115,10 +123,18 @@ class Courier:
 
     def _note(self, held: Held, item: Item) -> None:
         if item.position is not None and item.letter is None:
-            is_new = held.progress.hand_out(item.position.offset)
+            progress = self._progress(held, item.position)
+            is_new = progress is None or progress.hand_out(item.position.offset)
             assert is_new, f"{held.id}: {item.position} was settled before"
         if item.event.key is not None:
             self._keyed.setdefault(item.event.key, {})[held] = item
+
+    def _progress(self, held: Held, position: Position) -> LogProgress | None:
+        """Its progress in the log of that position; None when that log is no more."""
+        if position.log == self._ledger.log:
+            return held.progress
+        lane = held.lanes.get(position.log)
+        return None if lane is None else lane.progress
 
     def _block(self, held: Held, item: Item, ticket: Arrival | None, now: float) -> bool:
         held.blocked.append(item)
@@ -159,7 +175,7 @@ class Courier:
                 self._send(held, member, item)
             if held.blocked:
                 self._unblock(held, now)
-        if held.phase is Phase.REPLAYING:
+        if held.is_behind:
             self._hooks.read(held, now)
 
     def _send(self, held: Held, member: Member, item: Item) -> None:
@@ -260,10 +276,16 @@ class Courier:
         if item.letter is not None:
             self._settle_letter(held, item.letter)
         elif item.position is not None:
-            held.progress.settle(item.position.offset)
-            if held.durable:
+            progress = self._progress(held, item.position)
+            if progress is not None:
+                progress.settle(item.position.offset)
+            if held.durable and item.position.log == self._ledger.log:
                 self._ledger.release(item.position.offset)
             self._hooks.touched(held, now)
+
+    def touched(self, held: Held, now: float) -> None:
+        """Its progress changed without a settlement."""
+        self._hooks.touched(held, now)
 
     def _settle_letter(self, held: Held, number: int) -> None:
         assert held.dead_letters_of is not None
@@ -392,6 +414,9 @@ class Courier:
         for waiting in (held.queue, held.behind, held.blocked, held.later, held.unread):
             waiting.clear()
         held.progress.owed.clear()
+        for lane in held.lanes.values():
+            lane.progress.owed.clear()
+            lane.unread.clear()
         held.unacked.clear()
 
 

@@ -9,18 +9,21 @@ progress, forgetting what is over, the matcher's upkeep.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from tidings.availability.records import Append, Forget, Record
+from tidings.availability.records import Append, Forget, Loaded, Record
 from tidings.matching.matcher import Matcher
+from tidings.model.event import Event
 from tidings.model.subscription import Advertisement, Position, SubscriptionId
+from tidings.protocol.delivery import rows
 from tidings.protocol.delivery.arrival import Arrival
 from tidings.protocol.delivery.courier import Courier
 from tidings.protocol.delivery.dead import DeadLetters
 from tidings.protocol.delivery.held import Held, Member, Phase
 from tidings.protocol.delivery.intake import Intake
+from tidings.protocol.delivery.lanes import Lanes
 from tidings.protocol.delivery.ledger import Ledger
 from tidings.protocol.delivery.reader import Reader
 from tidings.protocol.delivery.registry import Refusal, Registry
@@ -47,6 +50,7 @@ from tidings.protocol.messages import (
     Unsubscribed,
     Welcome,
 )
+from tidings.protocol.naming import log_name
 from tidings.protocol.slots import Delivery, Ports
 
 NO_HELLO = "say hello first"
@@ -68,14 +72,15 @@ class ExactlyOnce(Delivery):
     def bind(self, ports: Ports) -> None:
         super().bind(ports)
         settings = self._settings
-        self._ledger = Ledger(settings.collect_budget, lambda offset: self._reader.is_pinned(offset))
+        self._ledger = Ledger(ports.name, settings.collect_budget, self._is_pinned)
         self._dead = DeadLetters(settings.dead_letters)
         self._courier = Courier(ports, settings, self._ledger, self._dead, self)
         self._reader = Reader(ports, settings, self._ledger, self._courier, self.close)
+        self._lanes = Lanes(ports, settings, self._courier)
         self._registry = Registry(
-            ports, settings, self._ledger, self._courier, self._reader, self._dead, self._matcher
+            ports, settings, self._ledger, self._courier, self._reader, self._lanes, self._dead, self._matcher
         )
-        self._intake = Intake(ports, settings.identities, self._ledger, self._registry.is_owed)
+        self._intake = Intake(ports, settings.identities, self._ledger, self._is_kept)
         self._handlers: dict[type[Message], Callable[[Session, Any, float], None]] = {
             Publish: self._on_publish,
             Subscribe: self._on_subscribe,
@@ -87,10 +92,28 @@ class ExactlyOnce(Delivery):
             Unadvertise: self._on_unadvertise,
         }
 
+    def _is_pinned(self, offset: int) -> bool:
+        return self._reader.is_pinned(offset) or self.ports.recovery.is_pinned(offset)
+
+    def _is_kept(self, event: Event) -> bool:
+        """Must the log hold it, whatever its lifetime?"""
+        return self._registry.is_owed(event) or self.ports.recovery.keeps(event)
+
+    def _name_log(self, state: Loaded, now: float) -> None:
+        """The log keeps its name as long as its disk lives."""
+        if not self._settings.names_log:
+            return
+        for row in rows.decoded(state.tables, rows.LOG, rows.LogRow):
+            self._ledger.log = row.name
+            return
+        self._ledger.log = log_name(self.ports.name, now)
+        self._persist([rows.put(rows.LOG, "name", rows.LogRow(self._ledger.log))], now)
+
     # -- inputs and messages -------------------------------------------------------------------
 
     def on_input(self, input: Input, now: float) -> None:
         if isinstance(input, Started):
+            self._name_log(input.state, now)
             self._ledger.load(input.state)
             self._dead.load(input.state)
             self._intake.load(input.state)
@@ -114,7 +137,7 @@ class ExactlyOnce(Delivery):
         if sender in self._registry.sessions:
             self._end_session(sender, now)
         self._registry.sessions[sender] = Session(sender, message.client, message.incarnation)
-        self.ports.send(sender, Welcome(self.ports.name, self.ports.name))
+        self.ports.send(sender, Welcome(self.ports.name, self._ledger.log))
 
     def _end_session(self, address: str, now: float) -> None:
         session = self._registry.sessions.pop(address, None)
@@ -144,12 +167,15 @@ class ExactlyOnce(Delivery):
         event = envelope.event
         if event.key is not None:
             self._courier.supersede(event.key, now)
-        handles = self._matcher.match(event)
+        handles = self._registry.match(event)
         if not handles:
             return
         arrival = self._intake.telling
         position = None
-        if envelope.offset is not None and envelope.origin == self.ports.name:
+        if self.ports.recovery.has_log(envelope.origin):
+            self._deliver_from_elsewhere(envelope, handles, now)
+            return
+        if envelope.offset is not None and envelope.origin == self._ledger.log:
             position = Position(envelope.origin, envelope.offset)
         accepted = now if arrival is None else arrival.accepted
         expires_at = None if envelope.expires is None else now + envelope.expires
@@ -162,6 +188,41 @@ class ExactlyOnce(Delivery):
                 self._age_later(held, now)
         if position is not None and self._registry.has_durables:
             self._flush_later(now)
+
+    def _deliver_from_elsewhere(self, envelope: Envelope, handles: Sequence[int], now: float) -> None:
+        for held in [self._registry.by_handle[handle] for handle in handles]:
+            if held.phase is not Phase.ENDED:
+                self._lanes.offer(held, envelope, now)
+        if self._registry.has_durables:
+            self._flush_later(now)
+
+    # -- the logs of other brokers (port) ----------------------------------------------------------
+
+    @property
+    def log(self) -> str:
+        return self._ledger.log
+
+    @property
+    def told_upto(self) -> int:
+        return self._ledger.end - 1
+
+    def holds(self, offset: int) -> bool:
+        return offset in self._ledger.entries
+
+    def unpinned(self) -> None:
+        self._ledger.unpin()
+
+    def settled(self, log: str) -> int | None:
+        return self._lanes.settled(log, self._registry.helds.values())
+
+    def log_found(self, log: str, now: float) -> None:
+        for held in list(self._registry.helds.values()):
+            self._lanes.open_one(held, log)
+            self._lanes.read_on(held, now)
+
+    def log_gone(self, log: str, now: float) -> None:
+        for held in self._registry.helds.values():
+            self._lanes.drop(held, log)
 
     # -- subscribing ---------------------------------------------------------------------------
 
@@ -251,6 +312,7 @@ class ExactlyOnce(Delivery):
 
     def read(self, held: Held, now: float) -> None:
         self._reader.read_on(held, now)
+        self._lanes.read_on(held, now)
 
     def unblocked(self, arrival: Arrival, now: float) -> None:
         self._intake.unblocked(arrival, now)
@@ -319,29 +381,36 @@ class ExactlyOnce(Delivery):
         for held in self._registry.helds.values():
             if held.durable and held.members:
                 self._tell_silence(held)
+        self.ports.recovery.progressed(now)
         return records
 
     def _age_out(self, now: float) -> None:
-        self._age_at = None
+        due: list[float] = []
         for held in list(self._registry.helds.values()):
-            if held.durable and held.options.keep_seconds is not None:
+            keep = held.options.keep_seconds
+            if keep is not None and held.durable:
                 self._courier.age_out(held, now)
-                unread = self._reader.skip_older(held, now)
-                waiting = self._courier.oldest_waiting(held)
-                for oldest in (unread, waiting):
-                    if oldest is not None:
-                        self._age_later(held, oldest)
-        if self._age_at is not None:
-            self._age_at = max(self._age_at, now + self._settings.flush_seconds)
+                left = (self._reader.skip_older(held, now), self._courier.oldest_waiting(held))
+                due += [oldest + keep for oldest in left if oldest is not None]
+        self._age_at = max(min(due), now + self._settings.flush_seconds) if due else None
 
     def _tell_silence(self, held: Held) -> None:
         """The token of a durable subscription advances also over what is not for it."""
-        silent_upto = held.floor(self._ledger.end) - 1
-        if held.unacked or held.queue or silent_upto <= held.silent_upto:
+        if held.unacked or held.queue:
             return
-        held.silent_upto = silent_upto
+        silent: list[Position] = []
+        upto = held.floor(self._ledger.end) - 1
+        if upto > held.silent_upto:
+            held.silent_upto = upto
+            silent.append(Position(self._ledger.log, upto))
+        for lane in held.lanes.values():
+            upto = lane.floor(self.ports.recovery.known(lane.log)) - 1
+            if upto > lane.silent_upto:
+                lane.silent_upto = upto
+                silent.append(Position(lane.log, upto))
         for member in held.members:
-            self.ports.send(member.address, Silence(member.ref, Position(self.ports.name, silent_upto)))
+            for position in silent:
+                self.ports.send(member.address, Silence(member.ref, position))
 
     def _persist(
         self,
@@ -374,6 +443,8 @@ class ExactlyOnce(Delivery):
         return {
             **self._intake.figures,
             "subscriptions": len(self._registry.helds),
+            "waiting": sum(held.in_hand() for held in self._registry.helds.values()),
+            "reading": sum(held.is_behind for held in self._registry.helds.values()),
             "entries": len(self._ledger.entries),
             "forgotten": self._ledger.forgotten,
             "identities given up": self._intake.identities.given_up,

@@ -9,18 +9,21 @@ Rules
   it may not be told, so that one source's events keep their order.
 - `progress` knows which offsets were handed out (they are in the queue, or with a member) and not
   settled. Settled means: acknowledged, dropped by a named policy or bound, or dead letters.
+- All this is about this broker's own log; it has a `Lane` in the log of each other broker.
 - `later` are offsets that a durable subscription is owed and has not read yet.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Callable
 from enum import StrEnum
 
 from tidings.availability.progress import LogProgress
 from tidings.availability.told import Told
 from tidings.model.subscription import DeliveryOptions, Subscription, SubscriptionId
 from tidings.protocol.delivery.item import Item
+from tidings.protocol.delivery.lane import Lane
 from tidings.protocol.delivery.right import Right
 
 
@@ -74,6 +77,7 @@ class Held:
         self.behind: deque[Item] = deque()
         self.blocked: deque[Item] = deque()
         self.progress = LogProgress()
+        self.lanes: dict[str, Lane] = {}  # by log of another broker
         self.unread: deque[int] = deque()  # handed out in an earlier life, and to be read again
         self.later: deque[int] = deque()
         self.unacked: dict[int, tuple[Item, Member]] = {}
@@ -105,6 +109,11 @@ class Held:
         return len(self.queue) + len(self.behind) >= self.subscription.options.queue
 
     @property
+    def is_behind(self) -> bool:
+        """Is there something left to read?"""
+        return self.phase is Phase.REPLAYING or any(not lane.is_live for lane in self.lanes.values())
+
+    @property
     def has_members(self) -> bool:
         return bool(self.members or self.joining)
 
@@ -121,10 +130,18 @@ class Held:
 
     def owes(self) -> int:
         """How many events wait for it, as far as it is known without reading."""
-        return len(self.progress.owed) + len(self.later)
+        owed = sum(len(lane.progress.owed) for lane in self.lanes.values())
+        return len(self.progress.owed) + len(self.later) + owed
 
-    def remember(self, log: str, log_end: int) -> Told:
+    def in_hand(self) -> int:
+        """How many events wait here for it, or are with its members."""
+        pending = sum(len(lane.pending) for lane in self.lanes.values())
+        return len(self.queue) + len(self.behind) + len(self.blocked) + len(self.unacked) + pending
+
+    def remember(self, log: str, log_end: int, known: Callable[[str], int]) -> Told:
         """What it was told so far, under this filter and earlier ones: what it read, less what it owes."""
+        for lane in self.lanes.values():
+            lane.remember(self.told, self.subscription.filter, known(lane.log))
         self.floor(log_end)
         start = self.told_from
         for owed in self.progress.owed:
@@ -135,19 +152,28 @@ class Held:
 
     # -- invariants ----------------------------------------------------------------------
 
-    def check(self, log_end: int) -> None:
+    def check(self, log: str, log_end: int) -> None:
         assert self.phase is not Phase.ENDED, f"{self.id} has ended and is still held"
         assert self.durable or not self.later, f"{self.id}: only durable subscriptions are owed"
         assert self.progress.heard <= log_end, f"{self.id}: it heard what was told"
         if self.handle is not None:
-            self._check_reading(log_end)
+            waiting = self._waiting()
+            self._check_reading(waiting.get(log, []), log_end)
+            for lane in self.lanes.values():
+                lane.check(waiting.get(lane.log, []))
         assert not self.blocked or self.is_full, f"{self.id}: nobody is blocked while there is room"
         idle = self.queue and any(member.credit > 0 for member in self.members)
         assert not idle, f"{self.id}: a member with credit waits beside a queue"
 
-    def _check_reading(self, log_end: int) -> None:
-        waiting = [item.offset for item in (*self.queue, *self.blocked) if item.offset is not None]
-        waiting += [item.offset for item, _ in self.unacked.values() if item.offset is not None]
+    def _waiting(self) -> dict[str, list[int]]:
+        """By log: the offsets that are in the queue or with members."""
+        found: dict[str, list[int]] = {}
+        for item in (*self.queue, *self.blocked, *(item for item, _ in self.unacked.values())):
+            if item.position is not None:
+                found.setdefault(item.position.log, []).append(item.position.offset)
+        return found
+
+    def _check_reading(self, waiting: list[int], log_end: int) -> None:
         read_to = self.at if self.phase is Phase.REPLAYING else log_end
         owed = [offset for offset in self.progress.owed if offset < read_to]
         assert owed == sorted(waiting), f"{self.id}: what was read and not settled is somewhere, once"

@@ -2,7 +2,8 @@
 
 Rules
 - An event is written to the log when it has a lifetime, when a durable subscription is owed it,
-  or when its publisher asks for it. Any other event goes straight to the subscriptions.
+  when its publisher asks for it, or when recovery may have to bring it to another broker. Any
+  other event goes straight to the subscriptions.
 - What is written is told, and acknowledged, only after it is on the disk: otherwise a crash and
   a publish that is tried again could tell it twice. Mode `best effort` is acknowledged at once.
 - An event that needs no disk follows the earlier ones of its source that do, so that the
@@ -116,7 +117,7 @@ class Intake:
         return None
 
     def _position(self, offset: int | None) -> Position | None:
-        return None if offset is None else Position(self._ports.name, offset)
+        return None if offset is None else Position(self._ledger.log, offset)
 
     # -- keeping -----------------------------------------------------------------------------
 
@@ -175,7 +176,7 @@ class Intake:
         spent = now - arrival.accepted
         expires = None if event.expires is None else event.expires - spent
         remaining = max(event.lifetime - spent, 0.0)
-        return Envelope(event, self._ports.name, arrival.offset, arrival.sequence, remaining, expires)
+        return Envelope(event, self._ledger.log, arrival.offset, arrival.sequence, remaining, expires)
 
     def unblocked(self, arrival: Arrival, now: float) -> None:
         """Nobody has to wait for room any longer."""

@@ -22,7 +22,8 @@ STEP_SECONDS = 0.05  # between two steps of forgetting; oftener forgets sooner, 
 
 
 class Ledger:
-    def __init__(self, budget: int, is_pinned: Callable[[int], bool]) -> None:
+    def __init__(self, log: str, budget: int, is_pinned: Callable[[int], bool]) -> None:
+        self.log = log  # its name, in positions and tokens
         self._budget = budget
         self._is_pinned = is_pinned  # may some replay still have to read this offset?
         self.next_offset = 1

@@ -28,6 +28,11 @@ class Memory:
         heappush(self._ends, (until, id))
         return [rows.put_for(rows.MEMORY, id, row)]
 
+    def look(self, id: SubscriptionId) -> Told | None:
+        """As `take`, but keep it: what comes back is not on the disk itself, and may be lost again."""
+        row = self._kept.get(id)
+        return None if row is None else rows.read_told(row.told)
+
     def take(self, id: SubscriptionId) -> tuple[Told | None, list[Record]]:
         """The subscription is back: what it was told, and the records to persist."""
         row = self._kept.pop(id, None)

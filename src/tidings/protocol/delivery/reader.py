@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from math import inf
 
 from tidings.availability.lifetime import expired
 from tidings.availability.records import Append
@@ -42,10 +43,29 @@ class Reader:
         self._courier = courier
         self._on_broken = on_broken
         self._replaying: dict[Held, None] = {}
+        self._all_from: float = inf  # everything from here on is pinned ...
+        self._some_from: float = inf  # ... and what lies between these two
+        self._some_to = 0
 
     def is_pinned(self, offset: int) -> bool:
-        """May some replay still have to read this entry?"""
-        return any(held.at <= offset and (offset < held.seam or not held.durable) for held in self._replaying)
+        """May some replay still have to read this entry? (Perhaps a yes too much, never a wrong no.)"""
+        return offset >= self._all_from or self._some_from <= offset < self._some_to
+
+    def _pin(self, held: Held) -> None:
+        """A transient subscription reads to the end; what a durable one is owed beyond its seam is known."""
+        self._replaying[held] = None
+        if held.durable:
+            self._some_from = min(self._some_from, held.at)
+            self._some_to = max(self._some_to, held.seam)
+        else:
+            self._all_from = min(self._all_from, held.at)
+
+    def refresh_pins(self) -> None:
+        """Replays went on: what they have read is no longer pinned."""
+        self._all_from, self._some_from, self._some_to = inf, inf, 0
+        for held in self._replaying:
+            self._pin(held)
+        self._ledger.unpin()
 
     def begin(self, held: Held, at: int, now: float) -> None:
         """Read from there on; a log that holds nothing there is read already."""
@@ -54,7 +74,7 @@ class Reader:
         if self._ledger.may_hold(at, self._ledger.end):
             held.step("read on")
             held.seam = self._ledger.end
-            self._replaying[held] = None
+            self._pin(held)
         elif held.phase is Phase.REPLAYING:
             self._catch_up(held, now)
         else:
@@ -63,13 +83,13 @@ class Reader:
     def stop(self, held: Held) -> None:
         """The subscription has ended."""
         if self._replaying.pop(held, 0) is None:
-            self._ledger.unpin()
+            self.refresh_pins()
 
     def read_on(self, held: Held, now: float) -> None:
         """Read the next chunk, if there is room for it and somebody to hear it."""
         if held.phase is not Phase.REPLAYING or held.reading or not held.members:
             return
-        self._replaying[held] = None
+        self._pin(held)
         if not self._ledger.may_hold(held.at, self._ledger.end):
             self._catch_up(held, now)
             self._courier.pump(held, now)
@@ -98,7 +118,7 @@ class Reader:
                 oldest = entry.accepted
                 break
             self._move_to(held, offset + 1, now)
-        self._ledger.unpin()
+        self.refresh_pins()
         return oldest
 
     def _on_read(self, held: Held, number: int, records: Sequence[Append], now: float) -> None:
@@ -142,7 +162,7 @@ class Reader:
             return
         if held.durable and not is_owed:
             self._ledger.owe(offset)
-        position = Position(self._ports.name, offset)
+        position = Position(self._ledger.log, offset)
         item = Item(record.event, position, record.accepted, record.expires_at)
         item.again = offset < held.again_below
         self._courier.enqueue(held, item)
@@ -154,7 +174,7 @@ class Reader:
             return False
         if not accepts(held.subscription.filter, event) or held.progress.is_settled(offset):
             return False
-        if held.told.was_told(event, self._ports.name, offset, accepts):
+        if held.told.was_told(event, self._ledger.log, offset, accepts):
             return False
         if offset >= held.start or record.ends_at > held.since:
             return True

@@ -13,6 +13,7 @@ Rules
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from tidings.availability.progress import LogProgress
@@ -26,6 +27,8 @@ from tidings.protocol.delivery import rows
 from tidings.protocol.delivery.courier import Courier
 from tidings.protocol.delivery.dead import DeadLetters, item_of
 from tidings.protocol.delivery.held import Held, Member
+from tidings.protocol.delivery.lane import Lane
+from tidings.protocol.delivery.lanes import Lanes
 from tidings.protocol.delivery.ledger import Ledger
 from tidings.protocol.delivery.memory import Memory
 from tidings.protocol.delivery.reader import Reader
@@ -53,6 +56,7 @@ class Registry:
         ledger: Ledger,
         courier: Courier,
         reader: Reader,
+        lanes: Lanes,
         dead: DeadLetters,
         matcher: Matcher,
     ) -> None:
@@ -61,6 +65,7 @@ class Registry:
         self._ledger = ledger
         self._courier = courier
         self._reader = reader
+        self._lanes = lanes
         self._dead = dead
         self.matcher = matcher
         self.memory = Memory()
@@ -68,6 +73,7 @@ class Registry:
         self.by_handle: dict[int, Held] = {}
         self.sessions: dict[str, Session] = {}
         self._durables = 0
+        self._last_match: tuple[Event, Sequence[int]] | None = None
         self._dead_listeners: dict[SubscriptionId, list[Held]] = {}
 
     # -- who wants an event ------------------------------------------------------------------
@@ -76,7 +82,14 @@ class Registry:
         """Does a durable subscription accept it?"""
         if not self._durables:
             return False
-        return any(self.by_handle[handle].durable for handle in self.matcher.match(event))
+        return any(self.by_handle[handle].durable for handle in self.match(event))
+
+    def match(self, event: Event) -> Sequence[int]:
+        """Handles of the subscriptions that accept it. The last answer is kept, since an event that
+        needs no disk is asked about twice in one step."""
+        if self._last_match is None or self._last_match[0] is not event:
+            self._last_match = (event, self.matcher.match(event))
+        return self._last_match[1]
 
     @property
     def has_durables(self) -> bool:
@@ -96,7 +109,10 @@ class Registry:
         records: list[Record] = []
         is_resumed = held is not None
         if held is None:
-            told, records = self.memory.take(id)
+            if message.options.durable:
+                told, records = self.memory.take(id)
+            else:
+                told = self.memory.look(id)
             is_resumed = told is not None
             held = self._create(id, session, message, told, number, now)
         else:
@@ -133,9 +149,11 @@ class Registry:
         self._want(held, now)
         held.progress = LogProgress(heard=held.told_from)
         self._reader.begin(held, held.told_from, now)
+        self._lanes.open(held)
         return held
 
     def _want(self, held: Held, now: float) -> None:
+        self._last_match = None
         held.handle = self.matcher.add(held.subscription.filter)
         self.by_handle[held.handle] = held
         self._durables += held.durable
@@ -143,6 +161,7 @@ class Registry:
 
     def _unwant(self, held: Held, now: float) -> None:
         if held.handle is not None:
+            self._last_match = None
             self.matcher.remove(held.handle)
             del self.by_handle[held.handle]
             self._durables -= held.durable
@@ -160,10 +179,9 @@ class Registry:
 
     def _skip_handled(self, held: Held, message: Subscribe) -> None:
         """The client's token: what it handled counts as told."""
-        handled = message.after.get(self._ports.name)
-        if handled is not None:
-            end = min(handled + 1, self._ledger.end)
-            held.told.add(held.subscription.filter, self._ports.name, 0, end)
+        for log, handled in message.after.items():
+            end = min(handled + 1, self._ledger.end) if log == self._ledger.log else handled + 1
+            held.told.add(held.subscription.filter, log, 0, end)
 
     def _rejoin(self, held: Held, session: Session, message: Subscribe, now: float) -> Refusal | None:
         is_group = message.options.group is not None
@@ -197,18 +215,21 @@ class Registry:
 
     def _acknowledge_handled(self, held: Held, message: Subscribe, now: float) -> None:
         """The client's token is ahead of what we know: settle what it handled."""
-        handled = message.after.get(self._ports.name, 0)
-        for item in [item for item in held.queue if item.offset is not None and item.offset <= handled]:
-            held.queue.remove(item)
-            self._courier.forget(held, item, now)
+        after = message.after
+        for item in [item for item in held.queue if item.position is not None]:
+            assert item.position is not None
+            if item.position.offset <= after.get(item.position.log, 0):
+                held.queue.remove(item)
+                self._courier.forget(held, item, now)
         self._skip_handled(held, message)
 
     def _change_filter(self, held: Held, message: Subscribe, now: float) -> None:
         """Only what was not told yet will be told."""
-        log, end, old = self._ports.name, self._ledger.end, held.subscription.filter
-        held.remember(log, end).prune(log, self._ledger.first_offset)
+        log, end, old = self._ledger.log, self._ledger.end, held.subscription.filter
+        held.remember(log, end, self._ports.recovery.known).prune(log, self._ledger.first_offset)
         kept = [right.narrowed(old) for right in held.rights if right.stop > held.progress.low_water]
         held.rights = [*kept, Right((old,), held.since, held.start, end)] if held.durable else []
+        owed_elsewhere = self._lanes.rights(held)
         spared = self._courier.spared(held, message.filter)
         self._unwant(held, now)
         held.subscription = Subscription(held.id, message.filter, message.options)
@@ -219,6 +240,7 @@ class Registry:
         self._courier.clear(held, now)
         held.progress = LogProgress(heard=held.told_from)
         self._want(held, now)
+        self._lanes.reopen(held, owed_elsewhere)
         for item in spared:
             self._courier.enqueue(held, item)
 
@@ -245,11 +267,12 @@ class Registry:
 
     def end(self, held: Held, now: float, *, lingers: bool = False) -> list[Record]:
         """It is over; what it was told is remembered. The records to persist."""
-        told = held.remember(self._ports.name, self._ledger.end)
-        told.prune(self._ports.name, self._ledger.first_offset)
+        told = held.remember(self._ledger.log, self._ledger.end, self._ports.recovery.known)
+        told.prune(self._ledger.log, self._ledger.first_offset)
         self._unwant(held, now)
         self._reader.stop(held)
         self._courier.clear(held, now)
+        self._lanes.stop(held)
         held.step("end")
         del self.helds[held.id]
         if held.dead_letters_of is not None:
@@ -281,7 +304,10 @@ class Registry:
 
     def progress(self, held: Held) -> Record:
         held.floor(self._ledger.end)
-        return rows.put_for(rows.PROGRESS, held.id, ProgressRow(held.id, held.progress))
+        lanes = {
+            log: rows.LaneRow(lane.progress, lane.told_from, lane.start) for log, lane in held.lanes.items()
+        }
+        return rows.put_for(rows.PROGRESS, held.id, ProgressRow(held.id, held.progress, lanes=lanes))
 
     def load(self, state: Loaded, now: float) -> None:
         self.memory.load(state)
@@ -296,10 +322,12 @@ class Registry:
             held.unread.extend(held.progress.owed)
             self._want(held, now)
             self._reader.begin(held, held.progress.low_water, now)
+            if held.id in known:
+                held.lanes = {log: _lane(log, lane) for log, lane in known[held.id].lanes.items()}
 
     def check(self) -> None:
         for held in self.helds.values():
-            held.check(self._ledger.end)
+            held.check(self._ledger.log, self._ledger.end)
         assert self._durables == sum(held.durable for held in self.by_handle.values())
         for handle, held in self.by_handle.items():
             assert held.handle == handle
@@ -308,3 +336,12 @@ class Registry:
             for ref, member in session.members.items():
                 assert member.ref == ref
                 assert member in (*member.held.members, *member.held.joining)
+
+
+def _lane(log: str, row: rows.LaneRow) -> Lane:
+    """It goes on in another life: what was handed out and not settled is read again."""
+    lane = Lane(log, row.progress.low_water - 1, start=row.start, hold=row.progress.low_water - 1)
+    lane.progress, lane.told_from = row.progress, row.told_from
+    lane.unread.extend(row.progress.owed)
+    lane.again = True
+    return lane

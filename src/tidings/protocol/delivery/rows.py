@@ -24,6 +24,7 @@ SUBSCRIPTION = "subscription"  # durable subscriptions
 PROGRESS = "progress"  # how far each of them is
 MEMORY = "memory"  # what ended named subscriptions were told
 DEAD = "dead"  # dead letters
+LOG = "log"  # the name of this broker's log
 
 
 class SubscriptionRow(msgspec.Struct, array_like=True, frozen=True):
@@ -36,9 +37,21 @@ class SubscriptionRow(msgspec.Struct, array_like=True, frozen=True):
     version: int = VERSION
 
 
+class LaneRow(msgspec.Struct, array_like=True, frozen=True):
+    progress: LogProgress
+    told_from: int
+    start: int | None
+
+
 class ProgressRow(msgspec.Struct, array_like=True, frozen=True):
     subscription: SubscriptionId
     progress: LogProgress
+    version: int = VERSION
+    lanes: dict[str, LaneRow] = {}  # by log of another broker
+
+
+class LogRow(msgspec.Struct, array_like=True, frozen=True):
+    name: str
     version: int = VERSION
 
 
@@ -59,7 +72,7 @@ class DeadRow(msgspec.Struct, array_like=True, frozen=True):
     version: int = VERSION
 
 
-Row = SubscriptionRow | ProgressRow | MemoryRow | DeadRow
+Row = SubscriptionRow | ProgressRow | MemoryRow | DeadRow | LogRow
 R = TypeVar("R", bound=msgspec.Struct)
 
 

@@ -18,4 +18,5 @@ class DeliverySettings(msgspec.Struct, frozen=True, kw_only=True):
     linger_seconds: float = 60.0  # the same for one without a name whose link broke
     dead_letters: int = 1_000  # kept for each subscription; then the oldest is dropped and counted
     identities: Bounds = Bounds()  # how much is remembered of what was published
+    names_log: bool = False  # a log has a name of its own: a new one when it begins on an empty disk
     allow_block: bool = True  # policy `block`; a network has none, there a slow subscriber hurts itself

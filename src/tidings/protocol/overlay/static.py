@@ -33,6 +33,9 @@ class StaticOverlay(Overlay):
     def links(self) -> tuple[str, ...]:
         return tuple(peer for peer in self.neighbours if peer in self._up)
 
+    def peers(self) -> tuple[str, ...]:
+        return self.neighbours
+
     def distance(self, peer: str) -> float | None:
         return self._distance.get(peer)
 

@@ -40,6 +40,7 @@ class SubscriptionRouting(Routing):
         hierarchical: bool = False,
         acknowledged: bool = False,
         remember_links: bool = False,
+        numbered: bool = True,
     ) -> None:
         if reduce not in OUTLETS:
             raise SettingsError(f"no reduction is called {reduce!r}", hint=f"there are: {', '.join(OUTLETS)}")
@@ -48,10 +49,15 @@ class SubscriptionRouting(Routing):
         self.parent = parent
         self.hierarchical = hierarchical
         self.remember_links = remember_links  # True: a broken link keeps its interest, for replay
+        self.numbered = numbered  # False: recovery alone tells what was here before
         gate = self._gate if advertisements or hierarchical else None
         self._uses_advertisements = advertisements
-        self._subs = Diffusion(SUBSCRIPTIONS, reduce=reduce, acknowledged=acknowledged, gate=gate)
-        self._ads = Diffusion(ADVERTISEMENTS, reduce="covering", acknowledged=acknowledged)
+        self._subs = Diffusion(
+            SUBSCRIPTIONS, reduce=reduce, acknowledged=acknowledged, remembers=remember_links, gate=gate
+        )
+        self._ads = Diffusion(
+            ADVERTISEMENTS, reduce="covering", acknowledged=acknowledged, remembers=remember_links
+        )
         self._subs.on_change = self._subscription_changed
         self._ads.on_change = self._advertisement_changed
         self._matcher = SmallMatcher()
@@ -63,6 +69,7 @@ class SubscriptionRouting(Routing):
 
     def bind(self, ports: Ports) -> None:
         super().bind(ports)
+        self._subs.peers = self._ads.peers = lambda: ports.overlay.peers()
         self._restart()
 
     def _restart(self) -> None:
@@ -164,32 +171,45 @@ class SubscriptionRouting(Routing):
     # -- events ----------------------------------------------------------------------------
 
     def _event(self, sender: str, envelope: Envelope, now: float) -> None:
-        origin, number = envelope.headers[NUMBER]
-        if origin == self._incarnation or not self._seen.is_new(origin, number):
-            return
+        if self.numbered:
+            origin, number = envelope.headers[NUMBER]
+            if origin == self._incarnation or not self._seen.is_new(origin, number):
+                return
         if self.ports.recovery.admit(envelope, sender, now):
             self.ports.events.arrived(envelope, sender, now)
 
     def forward(
         self, envelope: Envelope, at: tuple[str, ...] | None, came_from: str | None, now: float
     ) -> None:
-        if came_from is None:
+        if self.numbered and NUMBER not in envelope.headers:  # ours, or one that recovery brought back
             envelope = self._numbering.numbered(envelope)
         wanted = self._wanting(envelope.event)
-        for link in self.ports.overlay.links():
+        up = self.ports.overlay.links()
+        for link in self.ports.overlay.peers():
             if link != came_from and (link in wanted or (self.hierarchical and link == self.parent)):
-                self.ports.send(link, Forward(self.ports.recovery.outgoing(envelope, link)))
+                leaving = self.ports.recovery.outgoing(envelope, link, now)
+                if leaving is not None and link in up:
+                    self.ports.send(link, Forward(leaving))
 
     def _wanting(self, event: Event) -> set[str]:
         wanted: set[str] = set()
         for handle in self._matcher.match(event):
             wanted.update(self._subs.sources[self._digests[handle]])
+        if self.remember_links:
+            wanted.update(link for link in self.ports.overlay.peers() if self._subs.is_unknown(link))
+        wanted.discard(LOCAL)
         return wanted
 
     def wanted_elsewhere(self, event: Event) -> bool:
         if self.hierarchical and self.parent is not None:
             return True
-        return len(self._matcher.match(event)) > 0
+        return bool(self._wanting(event))
+
+    def wants(self, link: str, event: Event) -> bool:
+        return link in self._wanting(event)
+
+    def agreed(self, link: str) -> bool:
+        return self._subs.agreed(link)
 
     def interest(self, link: str) -> tuple[Filter, ...]:
         return self._subs.behind(link)

@@ -6,6 +6,11 @@ link's outlet. One `Diffusion` carries subscriptions and another carries adverti
 
 With `acknowledged`, changes are numbered per session of a link and repeated whole until the far
 end has seen them, so that a lossy link cannot leave two brokers with different tables.
+
+With `remembers`, a link that breaks keeps what was heard over it, and nobody is forgotten because
+a broker in the middle restarted: a broker that has not yet heard all of its other links in
+this life says so (`whole` False), and then its words only add to what it wanted before. A link
+that was never heard whole wants everything (`is_unknown`).
 """
 
 from __future__ import annotations
@@ -29,6 +34,7 @@ class Interest(Message, frozen=True):
     reset: bool = False  # True: forget what you heard before
     session: str = ""
     number: int = 0  # 0: nobody counts
+    whole: bool = True  # False: the sender may want more than it knows of
 
 
 class InterestSeen(Message, frozen=True):
@@ -47,6 +53,7 @@ class _Talk:
         self.again_at: float | None = None
         self.heard_session = ""
         self.heard_number = 0
+        self.whole = False  # the far end was told, in this session, all that there is
 
 
 class Diffusion:
@@ -56,11 +63,15 @@ class Diffusion:
         *,
         reduce: str = "covering",
         acknowledged: bool = False,
+        remembers: bool = False,
         gate: Callable[[str, Filter], bool] | None = None,
         repeat_seconds: float = 1.0,
     ) -> None:
         self.what = what
         self.acknowledged = acknowledged
+        self.remembers = remembers
+        self.peers: Callable[[], tuple[str, ...]] = tuple  # every link that there should be
+        self._heard_whole: set[str] = set()  # links that said all that they want, in this life
         self.repeat_seconds = repeat_seconds
         self.filters: dict[str, Filter] = {}
         self.sources: dict[str, dict[str, None]] = {}  # digest -> where it is wanted, in order
@@ -137,7 +148,7 @@ class Diffusion:
         """A link, new or again: its far end knows nothing of us yet."""
         self.version += 1
         talk = self._talks.setdefault(link, _Talk())
-        talk.session, talk.number, talk.seen = session, 0, -1
+        talk.session, talk.number, talk.seen, talk.whole = session, 0, -1, False
         if link not in self.outlets:
             self.outlets[link] = self._make_outlet()
             self.review_link(link)
@@ -166,15 +177,35 @@ class Diffusion:
             if outlet is None:
                 continue
             talk = self._talks[link]
+            whole = self._is_whole(link)
+            if whole and not talk.whole and talk.number and self.remembers:
+                self._tell_all(send, link, talk, now)
+                continue
             changes = outlet.changes()
             first = talk.seen < 0 and talk.number == 0
             if changes or (first and self.acknowledged):
                 self.version += 1
                 talk.number += 1
+                talk.whole = whole
                 number = talk.number if self.acknowledged else 0
-                send(link, Interest(self.what, *changes, first, talk.session, number))
+                send(link, Interest(self.what, *changes, first, talk.session, number, whole))
                 if self.acknowledged:
                     talk.again_at = now + self.repeat_seconds
+
+    def _is_whole(self, link: str) -> bool:
+        """Do we know all that is to be told there?"""
+        return not self.remembers or all(
+            other in self._heard_whole for other in self.peers() if other != link
+        )
+
+    def is_unknown(self, link: str) -> bool:
+        """Nobody can say what is wanted behind this link: it counts as everything."""
+        return self.remembers and link not in self._heard_whole
+
+    def agreed(self, link: str) -> bool:
+        """Has the far end seen all that it was told?"""
+        talk = self._talks.get(link)
+        return talk is not None and 0 < talk.number <= talk.seen
 
     def hear(self, link: str, message: Interest, send: Sender) -> None:
         """Take in what the far end of a link told."""
@@ -187,6 +218,9 @@ class Diffusion:
             send(link, InterestSeen(self.what, message.session, message.number))
         for filter in message.add:
             self._source_added(filter, link)
+        if not message.whole:
+            return
+        self._heard_whole.add(link)
         for digest in message.remove:
             self._source_removed(digest, link)
         if message.reset:
@@ -220,12 +254,16 @@ class Diffusion:
             talk = self._talks.get(link)
             if talk is None or talk.again_at is None or talk.again_at > now:
                 continue
-            outlet = self.outlets[link]
-            outlet.changes()
-            talk.number += 1
-            talk.again_at = now + self.repeat_seconds
-            told = tuple(outlet.told.values())
-            send(link, Interest(self.what, told, (), True, talk.session, talk.number))
+            self._tell_all(send, link, talk, now)
+
+    def _tell_all(self, send: Sender, link: str, talk: _Talk, now: float) -> None:
+        outlet = self.outlets[link]
+        outlet.changes()
+        talk.number += 1
+        talk.whole = self._is_whole(link)
+        talk.again_at = now + self.repeat_seconds
+        told = tuple(outlet.told.values())
+        send(link, Interest(self.what, told, (), True, talk.session, talk.number, talk.whole))
 
     def check(self) -> None:
         for digest, sources in self.sources.items():

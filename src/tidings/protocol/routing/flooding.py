@@ -43,11 +43,14 @@ class Flooding(Routing):
     def forward(
         self, envelope: Envelope, at: tuple[str, ...] | None, came_from: str | None, now: float
     ) -> None:
-        if came_from is None:
+        if NUMBER not in envelope.headers:  # ours, or one that recovery brought back
             envelope = self._numbering.numbered(envelope)
         for link in self.ports.overlay.links():
-            if link != came_from:
-                self.ports.send(link, Forward(self.ports.recovery.outgoing(envelope, link)))
+            if link == came_from:
+                continue
+            leaving = self.ports.recovery.outgoing(envelope, link, now)
+            if leaving is not None:
+                self.ports.send(link, Forward(leaving))
 
     def wanted_elsewhere(self, event: Event) -> bool:
         return bool(self.ports.overlay.links())

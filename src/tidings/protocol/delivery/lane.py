@@ -1,0 +1,95 @@
+"""How far a subscription is in the log of another broker.
+
+Rules
+- READING: it reads the log, page by page, through recovery; `at` is how far. Live events of that
+  log wait in `pending` while a page is on its way, so that nothing falls between the last page and
+  the live way; when they are too many they are left out (`missed`) and read.
+- LIVE: it hears the events of that log as they pass. What the last page held already is not heard
+  twice: the seam is an offset.
+- It has a right to every event from `start` on. Until the first last page has come `start` is not
+  known; a durable subscription then needs what comes after `hold`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import StrEnum
+
+from tidings.availability.progress import LogProgress
+from tidings.availability.told import Span, Told
+from tidings.model.filter import Filter
+from tidings.protocol.messages import Envelope
+
+
+class LanePhase(StrEnum):
+    READING = "reading"  # the log's end, read, ends it
+    LIVE = "live"  # a full queue (durable) ends it
+
+
+class Lane:
+    __slots__ = (
+        "again", "at", "hold", "log", "missed", "pending", "phase", "progress", "reading", "rights",
+        "silent_upto", "start", "told_from", "unread",
+    )  # fmt: skip
+
+    def __init__(self, log: str, at: int, *, start: int | None, hold: int) -> None:
+        self.log = log
+        self.phase = LanePhase.READING
+        self.at = at  # everything up to here was read
+        self.told_from = at + 1  # where its reading with this filter began
+        self.start = start
+        self.hold = hold
+        self.progress = LogProgress(heard=at + 1)
+        self.unread: deque[int] = deque()  # handed out in an earlier life, and to be read again
+        self.again = False  # what it reads may have been sent in an earlier life
+        self.rights: list[Span] = []  # what it was owed under earlier filters
+        self.reading: int | None = None  # the page that is on its way
+        self.pending: deque[Envelope] = deque()
+        self.missed = 0  # the last live event that is neither in `pending` nor read
+        self.silent_upto = 0
+
+    @property
+    def is_live(self) -> bool:
+        return self.phase is LanePhase.LIVE
+
+    def floor(self, known: int) -> int:
+        """Everything below is settled; `known` is how far the log is known at this broker."""
+        if self.is_live:
+            self.progress.silence(known + 1)
+        return self.progress.low_water
+
+    def settled_upto(self, known: int) -> int:
+        """A durable subscription needs nothing up to here."""
+        return self.hold if self.start is None else self.floor(known) - 1
+
+    def read_to(self, upto: int) -> None:
+        """Everything up to there was read; what was owed there and was not found has ended."""
+        while self.unread and self.unread[0] <= upto:
+            self.progress.settle(self.unread.popleft())
+        self.at = max(self.at, upto)
+        self.progress.silence(self.at + 1)
+
+    def wait(self, envelope: Envelope, most: int) -> None:
+        """A live event comes while the log is read."""
+        assert envelope.offset is not None
+        if self.reading is not None and not self.missed and len(self.pending) < most:
+            self.pending.append(envelope)
+        else:
+            self.pending.clear()
+            self.missed = envelope.offset
+
+    def remember(self, told: Told, filter: Filter, known: int) -> None:
+        """Add what was told so far: what was heard, less what is owed."""
+        self.floor(known)
+        start = self.told_from
+        for owed in self.progress.owed:
+            told.add(filter, self.log, start, owed)
+            start = owed + 1
+        told.add(filter, self.log, start, self.progress.heard)
+
+    def check(self, waiting: list[int]) -> None:
+        """`waiting`: the offsets of this log that are in the queue or with members."""
+        unread = set(self.unread)
+        owed = [offset for offset in self.progress.owed if offset not in unread]
+        assert owed == sorted(waiting), f"{self.log}: what was read and not settled is somewhere, once"
+        assert not (self.is_live and (self.pending or self.unread)), f"{self.log}: something was left"

@@ -1,0 +1,189 @@
+"""Subscriptions in the logs of other brokers: a lane for each, read through recovery.
+
+Rules
+- Every subscription has a lane in every log that is known. A new one reads what is available
+  there first, unless it wants no replay; a log that is found later is read then.
+- It reads only while somebody listens and the queue is at most half full, like the reader of our
+  own log. A durable subscription whose queue is full reads on later: it spills to the log of
+  origin, which keeps its events because our acknowledgement waits for its progress.
+- What it reads is told when it was not told before and has not ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+
+from tidings.availability.told import Span
+from tidings.language.evaluate import accepts
+from tidings.model.subscription import Position
+from tidings.protocol.delivery.courier import Courier
+from tidings.protocol.delivery.held import Held, Phase
+from tidings.protocol.delivery.item import Item
+from tidings.protocol.delivery.lane import Lane, LanePhase
+from tidings.protocol.delivery.settings import DeliverySettings
+from tidings.protocol.messages import Envelope
+from tidings.protocol.slots import Page, Ports, Wanted
+
+
+class Lanes:
+    def __init__(self, ports: Ports, settings: DeliverySettings, courier: Courier) -> None:
+        self._ports = ports
+        self._settings = settings
+        self._courier = courier
+
+    # -- beginning and ending ------------------------------------------------------------------
+
+    def open(self, held: Held) -> None:
+        """The subscription begins, or goes on after a restart."""
+        for log in self._ports.recovery.logs():
+            self.open_one(held, log)
+
+    def open_one(self, held: Held, log: str) -> None:
+        if held.handle is None or log in held.lanes:
+            return
+        known = self._ports.recovery.known(log)
+        if held.options.replay:
+            held.lanes[log] = Lane(log, 0, start=None, hold=known)
+            return
+        lane = held.lanes[log] = Lane(log, known, start=known + 1, hold=known)
+        lane.phase = LanePhase.LIVE
+
+    def rights(self, held: Held) -> dict[str, list[Span]]:
+        """What a durable subscription is owed in each log, before it takes another filter."""
+        found: dict[str, list[Span]] = {}
+        for log, lane in held.lanes.items():
+            if held.durable:
+                known = self._ports.recovery.known(log)
+                first = lane.settled_upto(known) + 1
+                found[log] = [*lane.rights, Span(held.subscription.filter, log, first, known + 1)]
+        return found
+
+    def reopen(self, held: Held, rights: dict[str, list[Span]]) -> None:
+        """It has another filter: read what it may want now, and what it was owed before."""
+        self.stop(held)
+        self.open(held)
+        for log, lane in held.lanes.items():
+            if log in rights:
+                lane.rights = rights[log]
+                lane.hold = min(right.start for right in lane.rights) - 1
+
+    def stop(self, held: Held) -> None:
+        """The subscription has ended."""
+        for lane in held.lanes.values():
+            self._stop(lane)
+        held.lanes.clear()
+
+    def _stop(self, lane: Lane) -> None:
+        if lane.reading is not None:
+            self._ports.recovery.give_up(lane.reading)
+            lane.reading = None
+
+    def drop(self, held: Held, log: str) -> None:
+        """That log is no more; what was read of it is still told."""
+        lane = held.lanes.pop(log, None)
+        if lane is not None:
+            self._stop(lane)
+
+    # -- the live way --------------------------------------------------------------------------
+
+    def offer(self, held: Held, envelope: Envelope, now: float) -> None:
+        """An event of another broker's log passes, and the subscription accepts it."""
+        lane, offset = held.lanes[envelope.origin], envelope.offset
+        assert offset is not None
+        if not lane.is_live:
+            lane.wait(envelope, self._settings.chunk)
+            return
+        if offset < lane.progress.heard:
+            return  # it was read
+        if held.durable and held.is_full:
+            lane.phase = LanePhase.READING
+            lane.read_to(offset - 1)
+            lane.missed = offset
+            held.figures["spilled"] += 1
+            return
+        self._courier.offer_read(held, _item(envelope, now), now)
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def read_on(self, held: Held, now: float) -> None:
+        """Ask for the next page of each log that is not read yet, if there is room for it."""
+        if not held.members or len(held.queue) > held.options.queue // 2:
+            return
+        for lane in held.lanes.values():
+            if not lane.is_live and lane.reading is None and self._ports.recovery.has_log(lane.log):
+                self._ask(held, lane, now)
+
+    def _ask(self, held: Held, lane: Lane, now: float) -> None:
+        lane.pending.clear()
+        lane.missed = 0
+        start = min(right.start for right in lane.rights) if lane.rights else lane.start
+        limit = min(held.options.queue - len(held.queue), self._settings.chunk)
+        wanted = Wanted(held.subscription.filter, lane.at, start, held.since, limit)
+        lane.reading = self._ports.recovery.read(lane.log, wanted, partial(self._on_page, held, lane), now)
+
+    def _on_page(self, held: Held, lane: Lane, page: Page, now: float) -> None:
+        lane.reading = None
+        if page.is_gone or held.phase is Phase.ENDED or held.lanes.get(lane.log) is not lane:
+            return
+        for envelope in page.envelopes:
+            self._read_one(held, lane, envelope, now)
+        lane.read_to(page.upto)
+        if page.is_last and lane.missed <= page.upto:
+            self._go_live(held, lane, now)
+        self._courier.touched(held, now)
+        self._courier.pump(held, now)
+
+    def _read_one(self, held: Held, lane: Lane, envelope: Envelope, now: float) -> None:
+        offset = envelope.offset
+        if offset is None or offset <= lane.at:
+            return
+        lane.read_to(offset - 1)
+        if lane.unread and lane.unread[0] == offset:
+            lane.unread.popleft()
+        if self._is_for(held, lane, envelope, offset):
+            item = _item(envelope, now)
+            item.again = lane.again
+            self._courier.enqueue(held, item)
+        else:
+            lane.progress.settle(offset)
+        lane.read_to(offset)
+
+    def _is_for(self, held: Held, lane: Lane, envelope: Envelope, offset: int) -> bool:
+        event = envelope.event
+        if lane.progress.is_settled(offset) or held.told.was_told(event, lane.log, offset, accepts):
+            return False
+        if not lane.rights or (lane.start is not None and offset >= lane.start):
+            return True
+        return envelope.remaining > 0 or any(
+            right.start <= offset < right.stop and accepts(right.filter, event) for right in lane.rights
+        )
+
+    def _go_live(self, held: Held, lane: Lane, now: float) -> None:
+        lane.phase = LanePhase.LIVE
+        lane.again = False
+        lane.rights = []
+        if lane.start is None:
+            lane.start = lane.at + 1
+        pending, lane.pending = list(lane.pending), type(lane.pending)()
+        for envelope in pending:
+            if lane.is_live:
+                self.offer(held, envelope, now)
+            else:
+                lane.wait(envelope, self._settings.chunk)
+
+    # -- what is needed no more ------------------------------------------------------------------
+
+    def settled(self, log: str, helds: Iterable[Held]) -> int | None:
+        """The durable subscriptions need nothing of this log up to there; None: there are none."""
+        known = self._ports.recovery.known(log)
+        needs = [held.lanes[log].settled_upto(known) for held in helds if held.durable and log in held.lanes]
+        return min(needs, default=None)
+
+
+def _item(envelope: Envelope, now: float) -> Item:
+    event, offset = envelope.event, envelope.offset
+    assert offset is not None
+    expires_at = None if envelope.expires is None else now + envelope.expires
+    accepted = now if event.lifetime in (0.0, float("inf")) else now - (event.lifetime - envelope.remaining)
+    return Item(event, Position(envelope.origin, offset), accepted, expires_at)

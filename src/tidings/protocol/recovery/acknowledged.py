@@ -1,0 +1,368 @@
+"""Acknowledged recovery: knowledge and silence away from a log, requests toward it.
+
+In the manner of Gryphon (Bhola et al. 2002). The publisher's broker alone keeps an event, in its
+log, until every link that wants it has acknowledged it. Rules
+- An event says which one was sent before it on the link. So a broker notices what is missing, lets
+  the events behind wait, and asks for the range; asking goes on, with pauses that grow, until
+  it is filled. Events of one log pass each broker in order, and once.
+- The last event of all may be lost too: what a link does not confirm soon is told again (`Known`).
+- A broker in the middle keeps numbers only: how far each log is known here, and what each
+  link has. It asks and answers for nobody but itself; what others ask passes through it.
+- A request goes up a link only when the far end knows all that is wanted here (`routing.agreed`), so
+  that what is sent from then on is complete for whoever asks.
+- A broker that begins takes each log from where its neighbour answers for it; what its durable
+  subscriptions miss they read (`delivery`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from tidings.model.event import Event
+from tidings.protocol.inputs import Input, LinkDown, LinkUp
+from tidings.protocol.messages import Envelope, Message
+from tidings.protocol.naming import broker_of
+from tidings.protocol.recovery.logs import LogView, Trail
+from tidings.protocol.recovery.relay import Relay
+from tidings.protocol.recovery.timers import Timers
+from tidings.protocol.recovery.words import (
+    PREVIOUS,
+    Ask,
+    Fill,
+    Had,
+    Have,
+    Known,
+    News,
+    ReplayAsk,
+    ReplayPart,
+)
+from tidings.protocol.slots import Page, Ports, Recovery, Wanted
+
+
+class AcknowledgedSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The knobs, each with its price."""
+
+    confirm_seconds: float = 0.1  # what arrived is confirmed after so long; sooner costs messages
+    doubt_seconds: float = 0.4  # unconfirmed for so long: tell it again
+    patience_seconds: float = 0.05  # a gap may close by itself (events overtake one another)
+    retry_seconds: float = 0.3  # between two tries to fill a gap; doubles up to `slow_seconds`
+    slow_seconds: float = 3.0  # the longest pause between tries
+    poll_seconds: float = 10.0  # how often to ask a link that has all but needs it still
+    waiting: int = 1024  # events that wait behind a gap, per log; more holds more memory
+    chunk: int = 256  # events in one answer
+
+
+class Acknowledged(Recovery):
+    name = "acknowledged"
+    messages = (Known, Have, Ask, Fill, ReplayAsk, ReplayPart)
+    headers = frozenset({PREVIOUS})
+
+    def __init__(self, settings: AcknowledgedSettings | None = None) -> None:
+        self.settings = settings or AcknowledgedSettings()
+        self.timers = Timers()
+        self.views: dict[str, LogView] = {}  # by log, ours too
+        self._up: dict[str, None] = {}  # links, in the order in which they came
+        self._pauses: dict[str, float] = {}  # by link: until it is told again
+
+    def bind(self, ports: Ports) -> None:
+        super().bind(ports)
+        self._relay = Relay(ports, self)
+
+    # -- inputs ------------------------------------------------------------------------------
+
+    def on_input(self, input: Input, now: float) -> None:
+        if isinstance(input, LinkUp) and input.peer in self.ports.overlay.peers():
+            self._link_up(input.peer, now)
+        elif isinstance(input, LinkDown) and input.peer in self._up:
+            del self._up[input.peer]
+            self.timers.clear(("tell", input.peer))
+            self.timers.clear(("confirm", input.peer))
+
+    def _own(self) -> LogView:
+        """The view of our own log; it is named when the disk was read."""
+        name = self.ports.delivery.log
+        view = self.views.get(name)
+        if view is None:
+            view = self.views[name] = LogView(name, None, self.ports.delivery.told_upto)
+        return view
+
+    def _link_up(self, link: str, now: float) -> None:
+        self._up[link] = None
+        self._own()
+        for view in self.views.values():
+            if view.upstream != link:
+                view.trail(link).restart(view.known)
+            else:
+                view.told = None
+                self._look_for_gap(view, now)
+        self._pauses[link] = self.settings.doubt_seconds
+        self.timers.set(("tell", link), now)
+        self._relay.link_up(link, now)
+
+    def is_up(self, link: str | None) -> bool:
+        return link in self._up
+
+    def upstream(self, log: str) -> str | None:
+        """The link toward the broker of a log; None when it is not known."""
+        view = self.views.get(log)
+        if view is not None:
+            return view.upstream
+        broker = broker_of(log)
+        for other in self.views.values():
+            if broker_of(other.name) == broker:
+                return other.upstream
+        return None
+
+    # -- events ------------------------------------------------------------------------------
+
+    def keeps(self, event: Event) -> bool:
+        return self.ports.routing.wanted_elsewhere(event)
+
+    def observe(self, envelope: Envelope, came_from: str | None, now: float) -> Envelope:
+        if came_from is None and envelope.offset is not None:
+            self._own().advance(envelope.offset)
+        if came_from is not None:
+            known = self.views[envelope.origin].known
+            assert envelope.offset == known, f"{envelope.origin}: {envelope.offset} passes after {known}"
+        return envelope
+
+    def outgoing(self, envelope: Envelope, link: str, now: float) -> Envelope | None:
+        if envelope.offset is None:
+            return None  # when it was taken in, nobody wanted it
+        trail = self.views[envelope.origin].trail(link)
+        trail.due = max(trail.due, envelope.offset)
+        if link not in self._up:
+            return None
+        previous, trail.last = trail.last, envelope.offset
+        self._pauses[link] = self.settings.doubt_seconds
+        self.timers.set_by(("tell", link), now + self.settings.doubt_seconds)
+        return msgspec.structs.replace(envelope, headers={**envelope.headers, PREVIOUS: previous})
+
+    def admit(self, envelope: Envelope, came_from: str, now: float) -> bool:
+        view = self.views.get(envelope.origin)
+        offset = envelope.offset
+        if view is None or view.upstream != came_from or offset is None:
+            return False  # a log that was not announced yet: it will be, and then this is asked for
+        self._confirm_later(view, now)
+        if offset <= view.known:
+            return False
+        previous = envelope.headers[PREVIOUS]
+        view.last = max(view.last, offset)
+        if len(view.waiting) < self.settings.waiting or previous <= view.known:
+            view.waiting[offset] = (envelope, previous)
+        self.pass_on(view, now)
+        return False
+
+    def pass_on(self, view: LogView, now: float) -> None:
+        """Send on what need not wait, then see what is missing."""
+        assert view.upstream is not None
+        while (envelope := view.next_waiting()) is not None:
+            assert envelope.offset is not None
+            view.advance(envelope.offset)
+            self.ports.events.arrived(envelope, view.upstream, now)
+        self._look_for_gap(view, now)
+
+    def _look_for_gap(self, view: LogView, now: float) -> None:
+        name = ("ask", view.name)
+        if view.gap() is None:
+            self.timers.clear(name)
+            view.pause = 0.0
+        elif not self.timers.is_set(name):
+            view.pause = 0.0
+            self.timers.set(name, now + self.settings.patience_seconds)
+
+    # -- messages ----------------------------------------------------------------------------
+
+    def on_message(self, sender: str, message: Message, now: float) -> None:
+        if sender not in self._up:
+            return
+        if isinstance(message, Known):
+            for news in message.news:
+                self._hear_news(sender, news, now)
+        elif isinstance(message, Have):
+            self._hear_have(sender, message, now)
+        else:
+            self._relay.on_message(sender, message, now)
+
+    def _hear_news(self, link: str, news: News, now: float) -> None:
+        view = self.views.get(news.log) or self._learn(link, news, now)
+        if view is None or view.upstream != link:
+            return
+        view.last = max(view.last, news.last)
+        if view.known >= news.last:
+            view.advance(news.upto)
+        view.told = None  # whoever tells wants to be answered
+        self._confirm_later(view, now)
+        self.pass_on(view, now)
+
+    def _learn(self, link: str, news: News, now: float) -> LogView | None:
+        """A log that is new here: take it from where the neighbour answers for it."""
+        broker = broker_of(news.log)
+        if broker == self.ports.name:
+            return None
+        for older in [name for name in self.views if broker_of(name) == broker]:
+            if older > news.log:
+                return None
+            self.forget(older, now)
+        view = self.views[news.log] = LogView(news.log, link, news.base)
+        for other in self._up:
+            if other != link:
+                view.trail(other)
+                self.timers.set(("tell", other), now)
+        self.ports.delivery.log_found(news.log, now)
+        return view
+
+    def forget(self, log: str, now: float) -> None:
+        """This log is no more."""
+        view = self.views.pop(log, None)
+        if view is not None:
+            self.timers.clear(("ask", log))
+            self._relay.log_gone(log, now)
+            self.ports.delivery.log_gone(log, now)
+
+    def _hear_have(self, link: str, message: Have, now: float) -> None:
+        for had in message.had:
+            view = self.views.get(had.log)
+            if view is None or view.upstream == link:
+                continue
+            trail = view.trail(link)
+            trail.have = max(trail.have, had.known)
+            if had.acked > trail.acked or not trail.heard:
+                trail.acked = max(trail.acked, had.acked)
+                trail.heard = True
+                self._acked_more(view, now)
+        if not any(trail.is_behind for trail in self._trails(link)):
+            self.timers.clear(("tell", link))
+            self._pauses[link] = self.settings.doubt_seconds
+            if any(trail.owes for trail in self._trails(link)):
+                self.timers.set(("tell", link), now + self.settings.poll_seconds)
+
+    def _trails(self, link: str) -> list[Trail]:
+        return [view.trail(link) for view in self.views.values() if view.upstream != link]
+
+    def _acked_more(self, view: LogView, now: float) -> None:
+        if view.upstream is None:
+            self.ports.delivery.unpinned()
+        elif view.told is None or self.acked(view) > view.told[1]:
+            self._confirm_later(view, now)
+
+    # -- confirming --------------------------------------------------------------------------
+
+    def acked(self, view: LogView) -> int:
+        """Nothing up to here is needed any more, at this broker or behind it."""
+        upto = view.known
+        settled = self.ports.delivery.settled(view.name)
+        if settled is not None:
+            upto = min(upto, settled)
+        for link in self.ports.overlay.peers():
+            if link == view.upstream:
+                continue
+            trail = view.trails.get(link)
+            if trail is None or not trail.heard:
+                return 0
+            if trail.acked < trail.due:
+                upto = min(upto, trail.acked)
+        return upto
+
+    def is_pinned(self, offset: int) -> bool:
+        trails = self._own().trails
+        return any(link not in trails or trails[link].wants(offset) for link in self.ports.overlay.peers())
+
+    def progressed(self, now: float) -> None:
+        for view in self.views.values():
+            if view.upstream is not None and view.told is not None and self.acked(view) > view.told[1]:
+                self._confirm_later(view, now)
+
+    def _confirm_later(self, view: LogView, now: float) -> None:
+        assert view.upstream is not None
+        if view.upstream in self._up:
+            self.timers.set_by(("confirm", view.upstream), now + self.settings.confirm_seconds)
+
+    def _confirm(self, link: str) -> None:
+        had = []
+        for view in self.views.values():
+            if view.upstream == link:
+                state = (view.known, self.acked(view))
+                if state != view.told:
+                    view.told = state
+                    had.append(Had(view.name, *state))
+        if had:
+            self.ports.send(link, Have(tuple(had)))
+
+    # -- the timer ---------------------------------------------------------------------------
+
+    def next_deadline(self) -> float | None:
+        return self.timers.next()
+
+    def on_timer(self, now: float) -> None:
+        for what, whom in self.timers.due(now):
+            if what == "tell":
+                self._tell(whom, now)
+            elif what == "confirm":
+                self._confirm(whom)
+            elif what == "ask":
+                self._ask(self.views[whom], now)
+            else:
+                self._relay.retry(int(whom), now)
+
+    def _tell(self, link: str, now: float) -> None:
+        """Say what the far end does not have, as far as we know."""
+        views = [view for view in self.views.values() if view.upstream != link]
+        behind = [view for view in views if view.trail(link).is_behind]
+        owing = [view for view in views if view.trail(link).owes]
+        telling = behind or owing
+        if not telling:
+            return
+        self.ports.send(link, Known(tuple(view.news(link) for view in telling)))
+        pause = self._pauses[link]
+        self._pauses[link] = min(2 * pause, self.settings.slow_seconds)
+        self.timers.set(("tell", link), now + (pause if behind else self.settings.poll_seconds))
+
+    def _ask(self, view: LogView, now: float) -> None:
+        upto = view.gap()
+        if upto is None:
+            return
+        self._relay.ask(Ask(view.name, view.known, upto, (self.ports.name,)))
+        settings = self.settings
+        view.pause = min(max(2 * view.pause, settings.retry_seconds), settings.slow_seconds)
+        self.timers.set(("ask", view.name), now + view.pause)
+
+    # -- for delivery ------------------------------------------------------------------------
+
+    def has_log(self, log: str) -> bool:
+        return log in self.views and self.views[log].upstream is not None
+
+    def logs(self) -> tuple[str, ...]:
+        return tuple(view.name for view in self.views.values() if view.upstream is not None)
+
+    def known(self, log: str) -> int:
+        view = self.views.get(log)
+        return 0 if view is None else view.known
+
+    def read(self, log: str, wanted: Wanted, then: Callable[[Page, float], None], now: float) -> int:
+        return self._relay.read(log, wanted, then, now)
+
+    def give_up(self, reading: int) -> None:
+        self._relay.give_up(reading)
+
+    # -- for people and for tests --------------------------------------------------------------
+
+    def waiting(self) -> int:
+        """Events that wait for earlier ones, and readings that wait for an answer."""
+        return sum(len(view.waiting) for view in self.views.values()) + self._relay.waiting
+
+    def size(self) -> int:
+        """Numbers that this broker keeps for others: it must not grow with remote subscribers."""
+        return sum(1 + len(view.trails) for view in self.views.values())
+
+    def check(self) -> None:
+        for name, view in self.views.items():
+            assert view.name == name
+            view.check()
+            if view.gap() is not None:
+                assert self.timers.is_set(("ask", name)), f"{name}: a gap that nobody asks to fill"
+        for link in self._up:
+            if any(trail.is_behind for trail in self._trails(link)):
+                assert self.timers.is_set(("tell", link)), f"{link}: behind, and nobody tells it"

@@ -1,0 +1,102 @@
+"""A log as one broker sees it: how far it is known here, and what each link was told of it.
+
+Rules
+- `known`: every event up to this offset that is wanted at this broker has been here, in order.
+- An event that comes with an earlier one missing waits in `waiting`, which is bounded: what
+  does not fit is dropped and asked for later.
+- A trail is what one link was told since it is up: from `base` on we answer for every event. What
+  was told before, or by an earlier life of ours, the far end knows, or asks for.
+- `due` and `acked` outlive the link: what the far end wants, sent or not, up to `due`, is kept at the
+  log until it is acknowledged. A link that has said nothing in this life has acknowledged nothing.
+"""
+
+from __future__ import annotations
+
+from tidings.protocol.messages import Envelope
+from tidings.protocol.recovery.words import News
+
+UNHEARD = -1
+
+
+class Trail:
+    """What one link was told of one log, and what it said."""
+
+    __slots__ = ("acked", "base", "due", "have", "heard", "last")
+
+    def __init__(self, known: int) -> None:
+        self.base = self.last = self.due = known
+        self.have = UNHEARD  # what the far end knows, as it said since the link is up
+        self.acked = 0
+        self.heard = False  # it said something in this life of ours
+
+    def restart(self, known: int) -> None:
+        """The link is up again."""
+        self.base = self.last = known
+        self.have = UNHEARD
+
+    @property
+    def is_behind(self) -> bool:
+        """Something that was told may be lost, or its confirmation is."""
+        return self.have < self.last
+
+    @property
+    def owes(self) -> bool:
+        return not self.heard or self.acked < self.due
+
+    def wants(self, offset: int) -> bool:
+        """May the far end still ask for this?"""
+        return not self.heard or self.acked < offset <= self.due
+
+
+class LogView:
+    """One log."""
+
+    def __init__(self, name: str, upstream: str | None, known: int) -> None:
+        self.name = name
+        self.upstream = upstream  # the link toward it; None: it is ours
+        self.known = known
+        self.last = known  # the last event that is said to exist for us
+        self.waiting: dict[int, tuple[Envelope, int]] = {}  # by offset: it, and the one before it
+        self.trails: dict[str, Trail] = {}
+        self.told: tuple[int, int] | None = None  # what upstream was told: known and acked
+        self.pause = 0.0  # until the next try to fill a gap
+
+    def trail(self, link: str) -> Trail:
+        found = self.trails.get(link)
+        if found is None:
+            found = self.trails[link] = Trail(self.known)
+        return found
+
+    def news(self, link: str) -> News:
+        trail = self.trail(link)
+        return News(self.name, trail.base, trail.last, max(self.known, trail.last))
+
+    def advance(self, offset: int) -> None:
+        self.known = max(self.known, offset)
+        self.last = max(self.last, self.known)
+
+    def next_waiting(self) -> Envelope | None:
+        """The next event that can go on; it no longer waits."""
+        while self.waiting:
+            offset = min(self.waiting)
+            envelope, previous = self.waiting[offset]
+            if offset <= self.known:
+                del self.waiting[offset]
+            elif previous <= self.known:
+                del self.waiting[offset]
+                return envelope
+            else:
+                return None
+        return None
+
+    def gap(self) -> int | None:
+        """Up to where something is missing; None: nothing is."""
+        upto = self.waiting[min(self.waiting)][1] if self.waiting else self.last
+        return upto if upto > self.known else None
+
+    def check(self) -> None:
+        assert self.last >= self.known
+        assert all(offset > self.known for offset in self.waiting), "what waits is not known"
+        for link, trail in self.trails.items():
+            assert link != self.upstream, f"{self.name} is told to where it comes from"
+            assert trail.base <= trail.last <= self.known, f"{self.name}: only what is known is told"

@@ -1,0 +1,258 @@
+"""Requests toward a log and their answers: our own, and those of others that pass through here.
+
+Rules
+- A request goes to the upstream link of its log, and its `path` grows by one broker at each step. An
+  answer goes back along the path and loses one. Nothing is remembered in between; whoever asked
+  asks again when no answer comes.
+- A broker hands a request on only when the far end of its upstream link knows all that is wanted
+  here, the filter of the request among it. Else it drops the request: the next try may pass.
+- The log's broker answers from its disk. To `Ask` with what the link wants that the request came
+  from, and each broker on the way back leaves out what the next link does not want; to `ReplayAsk`
+  with what the subscription's filter accepts and it has a right to.
+- A log that is no more is answered as gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tidings.availability.lifetime import expired, remaining
+from tidings.availability.records import Append
+from tidings.language.evaluate import accepts
+from tidings.protocol.inputs import FetchFailed
+from tidings.protocol.messages import Envelope, Message
+from tidings.protocol.naming import broker_of
+from tidings.protocol.recovery.words import Ask, Fill, ReplayAsk, ReplayPart
+from tidings.protocol.slots import Page, Ports, Wanted
+
+if TYPE_CHECKING:
+    from tidings.protocol.recovery.acknowledged import Acknowledged
+
+Done = Callable[[Page, float], None]
+Scanned = Callable[[tuple[Envelope, ...], int, bool], None]
+
+
+class _Reading:
+    """A reading of one of our subscriptions that is not answered yet."""
+
+    __slots__ = ("log", "pause", "then", "wanted")
+
+    def __init__(self, log: str, wanted: Wanted, then: Done, pause: float) -> None:
+        self.log = log
+        self.wanted = wanted
+        self.then = then
+        self.pause = pause
+
+
+class _Scan:
+    """A walk over our log for somebody."""
+
+    __slots__ = ("found", "is_wanted", "limit", "then", "upto")
+
+    def __init__(
+        self, upto: int | None, limit: int, is_wanted: Callable[[Append, float], bool], then: Scanned
+    ) -> None:
+        self.upto = upto  # None: to the end of the log
+        self.limit = limit
+        self.is_wanted = is_wanted
+        self.then = then
+        self.found: list[Envelope] = []
+
+
+class Relay:
+    def __init__(self, ports: Ports, recovery: Acknowledged) -> None:
+        self._ports = ports
+        self._recovery = recovery
+        self._readings: dict[int, _Reading] = {}
+        self._last_number = 0
+        self.unreadable = 0  # requests that our disk failed
+
+    @property
+    def waiting(self) -> int:
+        return len(self._readings)
+
+    # -- what we ask -------------------------------------------------------------------------
+
+    def ask(self, message: Ask | ReplayAsk) -> None:
+        """Toward the log, when that is of use."""
+        upstream = self._recovery.upstream(message.log)
+        if upstream is None or not self._recovery.is_up(upstream):
+            return
+        if self._ports.routing.agreed(upstream):
+            self._ports.send(upstream, message)
+
+    def read(self, log: str, wanted: Wanted, then: Done, now: float) -> int:
+        self._last_number += 1
+        number = self._last_number
+        self._readings[number] = _Reading(log, wanted, then, self._recovery.settings.patience_seconds)
+        self._recovery.timers.set(("read", str(number)), now)
+        return number
+
+    def give_up(self, number: int) -> None:
+        self._readings.pop(number, None)
+        self._recovery.timers.clear(("read", str(number)))
+
+    def retry(self, number: int, now: float) -> None:
+        reading = self._readings[number]
+        wanted = reading.wanted
+        age = now - wanted.since
+        path = (self._ports.name,)
+        self.ask(
+            ReplayAsk(reading.log, number, wanted.filter, wanted.after, wanted.start, age, wanted.limit, path)
+        )
+        reading.pause = min(2 * reading.pause, self._recovery.settings.slow_seconds)
+        self._recovery.timers.set(("read", str(number)), now + reading.pause)
+
+    def link_up(self, link: str, now: float) -> None:
+        for number, reading in self._readings.items():
+            if self._recovery.upstream(reading.log) == link:
+                reading.pause = self._recovery.settings.patience_seconds
+                self._recovery.timers.set(("read", str(number)), now + reading.pause)
+
+    def log_gone(self, log: str, now: float) -> None:
+        for number, reading in list(self._readings.items()):
+            if reading.log == log:
+                self.give_up(number)
+                reading.then(Page(is_gone=True), now)
+
+    # -- what comes along ----------------------------------------------------------------------
+
+    def on_message(self, sender: str, message: Message, now: float) -> None:
+        if isinstance(message, Ask | ReplayAsk):
+            if broker_of(message.log) == self._ports.name:
+                self._answer(sender, message)
+            elif self._recovery.upstream(message.log) != sender:
+                self.ask(_one_further(message, self._ports.name))
+        elif isinstance(message, Fill | ReplayPart):
+            if not message.path or message.path[-1] != self._ports.name:
+                return
+            if len(message.path) > 1:
+                self._pass_back(message)
+            elif isinstance(message, Fill):
+                self._filled(message, now)
+            else:
+                self._read(message, now)
+
+    def _pass_back(self, message: Fill | ReplayPart) -> None:
+        path = message.path[:-1]
+        to = path[-1]
+        if isinstance(message, Fill):
+            wanted = tuple(e for e in message.envelopes if self._ports.routing.wants(to, e.event))
+            back: Message = Fill(message.log, message.after, message.upto, wanted, path, message.is_gone)
+        else:
+            back = ReplayPart(
+                message.log, message.number, message.envelopes, message.upto, path, message.is_last,
+                message.is_gone,
+            )  # fmt: skip
+        self._ports.send(to, back)
+
+    def _filled(self, fill: Fill, now: float) -> None:
+        view = self._recovery.views.get(fill.log)
+        if view is None or view.upstream is None:
+            return
+        if fill.is_gone:
+            self._recovery.forget(fill.log, now)
+            return
+        if not fill.after <= view.known < fill.upto:
+            return  # it came too late, or twice
+        for envelope in fill.envelopes:
+            if envelope.offset is not None and envelope.offset > view.known:
+                view.waiting[envelope.offset] = (envelope, view.known)
+                self._recovery.pass_on(view, now)
+        view.advance(fill.upto)
+        self._recovery.timers.clear(("ask", view.name))
+        self._recovery.pass_on(view, now)
+
+    def _read(self, part: ReplayPart, now: float) -> None:
+        reading = self._readings.get(part.number)
+        if reading is None or reading.log != part.log:
+            return  # it was answered before
+        self.give_up(part.number)
+        if part.is_gone:
+            self._recovery.forget(part.log, now)
+        reading.then(Page(part.envelopes, part.upto, part.is_last, part.is_gone), now)
+
+    # -- answers from our own log ----------------------------------------------------------------
+
+    def _answer(self, link: str, message: Ask | ReplayAsk) -> None:
+        is_gone = message.log != self._ports.delivery.log
+        if isinstance(message, Ask):
+            self._answer_ask(link, message, is_gone)
+        else:
+            self._answer_replay(link, message, is_gone)
+
+    def _answer_ask(self, link: str, ask: Ask, is_gone: bool) -> None:
+        def fill(found: tuple[Envelope, ...], upto: int, _: bool) -> None:
+            self._ports.send(link, Fill(ask.log, ask.after, upto, found, ask.path, is_gone))
+
+        def is_wanted(record: Append, _now: float) -> bool:
+            return self._ports.routing.wants(link, record.event)
+
+        if is_gone:
+            fill((), ask.upto, True)
+        else:
+            self._walk(_Scan(ask.upto, self._recovery.settings.chunk, is_wanted, fill), ask.after)
+
+    def _answer_replay(self, link: str, ask: ReplayAsk, is_gone: bool) -> None:
+        def part(found: tuple[Envelope, ...], upto: int, is_last: bool) -> None:
+            self._ports.send(link, ReplayPart(ask.log, ask.number, found, upto, ask.path, is_last, is_gone))
+
+        if is_gone:
+            part((), ask.after, True)
+        else:
+            self._walk(_Scan(None, max(1, ask.limit), partial(_has_right, ask), part), ask.after)
+
+    def _walk(self, scan: _Scan, after: int) -> None:
+        """Read on in our log; what is found goes to `scan.then` when there is enough of it."""
+        chunk = self._recovery.settings.chunk
+        self._ports.disk.fetch(after + 1, chunk, partial(self._on_records, scan, after), self._on_failed)
+
+    def _on_failed(self, failure: FetchFailed, now: float) -> None:
+        """Our disk cannot be read there: no answer, and whoever asked asks again."""
+        self.unreadable += 1
+
+    def _on_records(self, scan: _Scan, after: int, records: Sequence[Append], now: float) -> None:
+        end = self._ports.delivery.told_upto
+        upto = end if scan.upto is None else min(scan.upto, end)
+        read = after
+        for record in records:
+            if record.offset > upto or len(scan.found) >= scan.limit:
+                break
+            read = record.offset
+            if self._is_told(record, now) and scan.is_wanted(record, now):
+                scan.found.append(self._envelope(record, now))
+        if len(scan.found) >= scan.limit:
+            scan.then(tuple(scan.found), read, read >= upto)
+        elif not records or records[-1].offset >= upto:
+            scan.then(tuple(scan.found), max(upto, after), True)
+        else:
+            self._walk(scan, read)
+
+    def _is_told(self, record: Append, now: float) -> bool:
+        return not expired(record, now) and self._ports.delivery.holds(record.offset)
+
+    def _envelope(self, record: Append, now: float) -> Envelope:
+        expires = None if record.expires_at is None else record.expires_at - now
+        log = self._ports.delivery.log
+        return Envelope(record.event, log, record.offset, record.sequence, remaining(record, now), expires)
+
+
+def _one_further(message: Ask | ReplayAsk, name: str) -> Ask | ReplayAsk:
+    path = (*message.path, name)
+    if isinstance(message, Ask):
+        return Ask(message.log, message.after, message.upto, path)
+    return ReplayAsk(
+        message.log, message.number, message.filter, message.after, message.start, message.age,
+        message.limit, path,
+    )  # fmt: skip
+
+
+def _has_right(ask: ReplayAsk, record: Append, now: float) -> bool:
+    """May the subscription that asks hear this entry?"""
+    if not accepts(ask.filter, record.event):
+        return False
+    began = now - ask.age
+    is_owed = ask.start is not None and record.offset >= ask.start
+    return is_owed or record.accepted >= began or record.ends_at > began

@@ -1,0 +1,86 @@
+"""What brokers say to one another so that no event is lost between them.
+
+Downstream, away from a log: `Known` (what was sent, and that there is nothing else), `Fill`,
+`ReplayPart`. Upstream, toward it: `Have` (what arrived, and what is needed no more), `Ask`,
+`ReplayAsk`. What goes upstream is passed from broker to broker and carries the `path` that it took;
+the answer goes back along it, so that nobody in between has to remember anything.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from tidings.model.filter import Filter
+from tidings.protocol.messages import Envelope, Message
+
+PREVIOUS = "recovery.previous"  # header: the last event of this log before this one on this link
+
+
+class News(msgspec.Struct, frozen=True, array_like=True):
+    """One log as the sender tells of it, since the link is up."""
+
+    log: str
+    base: int  # the sender answers for what comes after this offset
+    last: int  # the last event that it sent; `base` when it has sent none
+    upto: int  # between `last` and this offset there is nothing for the receiver
+
+
+class Known(Message, frozen=True):
+    """Knowledge and silence; repeated until the far end says that it has it."""
+
+    news: tuple[News, ...]
+
+
+class Had(msgspec.Struct, frozen=True, array_like=True):
+    """One log as the sender of `Have` has it."""
+
+    log: str
+    known: int  # everything up to here has arrived
+    acked: int  # nothing up to here is needed any more, there or behind it
+
+
+class Have(Message, frozen=True):
+    had: tuple[Had, ...]
+
+
+class Ask(Message, frozen=True):
+    """Something between these offsets (after, upto] was lost on the way."""
+
+    log: str
+    after: int
+    upto: int
+    path: tuple[str, ...]
+
+
+class Fill(Message, frozen=True):
+    """All that the receiver wants between these offsets; it may be a part of what was asked for."""
+
+    log: str
+    after: int
+    upto: int
+    envelopes: tuple[Envelope, ...]
+    path: tuple[str, ...]
+    is_gone: bool = False  # there is no such log any more
+
+
+class ReplayAsk(Message, frozen=True):
+    """A subscription wants to hear what the log holds for it (see `slots.Wanted`)."""
+
+    log: str
+    number: int
+    filter: Filter
+    after: int
+    start: int | None
+    age: float  # seconds since the subscription began; clocks need not agree
+    limit: int
+    path: tuple[str, ...]
+
+
+class ReplayPart(Message, frozen=True):
+    log: str
+    number: int
+    envelopes: tuple[Envelope, ...]
+    upto: int
+    path: tuple[str, ...]
+    is_last: bool = False
+    is_gone: bool = False

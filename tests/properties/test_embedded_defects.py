@@ -1,0 +1,88 @@
+"""The judges can fail: each defect that is put in on purpose is caught by the random runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.papers import test_bal_5_intermediary as bal
+from tests.properties import test_embedded_crashes as crashes
+
+from tidings.availability.identity import Seen
+from tidings.history.check import check
+from tidings.protocol.delivery.courier import Courier
+from tidings.protocol.delivery.intake import Intake
+from tidings.protocol.delivery.memory import Memory
+from tidings.protocol.delivery.reader import Reader
+from tidings.protocol.messages import Mode
+
+SEEDS = 300
+
+
+def crash(seed: int) -> bool:
+    """Does the judge of crashes complain?"""
+    try:
+        crashes.judge(crashes.run(seed), seed)
+    except AssertionError:
+        return True
+    return False
+
+
+def interleave(seed: int) -> bool:
+    """Do the judges of interleavings complain?"""
+    try:
+        stage, strict = bal.interleaving(seed)
+    except AssertionError:
+        return True
+    return bool(bal.violations(stage, strict=strict)) or check(stage.rows)["fifo"].holds is False
+
+
+def acknowledge_early(keep: Any) -> Any:
+    return lambda self, arrival, mode, rows, now: keep(self, arrival, Mode.BEST_EFFORT, rows, now)
+
+
+def know_nobody(look: Any) -> Any:
+    return lambda self, session, message, now: Seen.NEW
+
+
+def forget_what_was_told(take: Any) -> Any:
+    return lambda self, id: (None, take(self, id)[1])
+
+
+def overtake_the_replay(enqueue: Any) -> Any:
+    def enqueue_at_once(self: Courier, held: Any, item: Any) -> None:
+        held.queue.append(item)
+        self._note(held, item)
+
+    return enqueue_at_once
+
+
+def forget_under_a_replay(is_pinned: Any) -> Any:
+    return lambda self, offset: False
+
+
+DEFECTS: list[tuple[type, str, Callable[[Any], Any], Callable[[int], bool]]] = [
+    (Intake, "_keep", acknowledge_early, crash),
+    (Intake, "_look", know_nobody, crash),
+    (Memory, "take", forget_what_was_told, interleave),
+    (Courier, "enqueue", overtake_the_replay, interleave),
+    (Reader, "is_pinned", forget_under_a_replay, crash),
+    (Reader, "is_pinned", forget_under_a_replay, interleave),
+]
+
+
+@pytest.mark.parametrize(
+    ("owner", "method", "defect", "judge"),
+    DEFECTS,
+    ids=[f"{d.__name__}, {j.__name__}" for _, _, d, j in DEFECTS],
+)
+def test_a_defect_is_caught(
+    owner: type,
+    method: str,
+    defect: Callable[[Any], Any],
+    judge: Callable[[int], bool],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(owner, method, defect(getattr(owner, method)))
+    assert any(judge(seed) for seed in range(SEEDS)), "no run noticed"

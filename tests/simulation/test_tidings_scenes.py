@@ -1,0 +1,375 @@
+"""Tidings in small scenes, each made for one way in which an event could be lost or told twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tidings.history.check import check
+from tidings.model.event import FOREVER
+from tidings.model.subscription import Policy
+from tidings.protocol.recovery.words import ReplayPart
+from tidings.protocol.routing.diffusion import Interest
+from tidings.simulation.faults import CRASH, DISK_LOSS, ISOLATE_ONE, FaultPlan, Incident
+from tidings.simulation.simulator import SimulationSettings
+from tidings.simulation.topology import line, star
+from tidings.simulation.world import World
+
+
+def three(**clients: str) -> World:
+    """b0 - b1 - b2, and clients: p at b0, s at b2, and whoever else is named."""
+    world = World("tidings", line(3), seed=1, settings=SimulationSettings(check=True))
+    for client, broker in {"p": "b0", "s": "b2", **clients}.items():
+        world.add_client(client, broker)
+    return world
+
+
+def begin(world: World, incident: Incident) -> None:
+    world.simulation._rough = True
+    world.simulation.begin(incident)
+
+
+def cut(a: str, b: str) -> Incident:
+    return Incident(kind=ISOLATE_ONE, at=0.0, until=0.0, cut=((a, b), (b, a)))
+
+
+def sequences(world: World, client: str) -> list[int]:
+    return [int(id.rpartition("-")[2]) for _, id in world.heard(client)]
+
+
+def dropping(world: World, is_lost: Callable[[str, Any], bool]) -> None:
+    """Lose every message between brokers that `is_lost` says."""
+    send = world.simulation._send
+
+    def lossy(place: Any, effect: Any) -> None:
+        if not is_lost(place.name, effect):
+            send(place, effect)
+
+    world.simulation._send = lossy  # type: ignore[method-assign]
+
+
+def test_an_event_reaches_a_subscriber_two_links_away_once() -> None:
+    world = three()
+    world.subscribe("s", "n", "x > 0")
+    world.run(2.0)
+    for x in (1, 0, 2):
+        world.publish("p", {"x": x})
+    world.run(10.0)
+    assert sequences(world, "s") == [1, 3]
+
+
+def test_a_broker_that_restarts_in_the_middle_does_not_make_others_forget() -> None:
+    """b1 comes back knowing nobody; b0 must go on keeping what b2 wants until b2 is heard."""
+    world = three()
+    world.subscribe("s", "n", "x > 0")
+    world.run(2.0)
+    world.simulation.crash("b1")
+    begin(world, cut("b1", "b2"))
+    world.run(3.0)
+    world.simulation.restart("b1")
+    world.run(5.0)
+    world.publish("p", {"x": 1})
+    world.run(10.0)
+    assert sequences(world, "s") == []
+    world.simulation.end(cut("b1", "b2"))
+    world.run(20.0)
+    assert sequences(world, "s") == [1]
+
+
+def test_a_publishers_broker_that_restarts_keeps_what_unheard_links_may_want() -> None:
+    world = three()
+    world.subscribe("s", "n", "x > 0")
+    world.run(2.0)
+    world.simulation.crash("b0")
+    begin(world, cut("b0", "b1"))
+    world.run(3.0)
+    world.simulation.restart("b0")
+    world.run(5.0)
+    world.publish("p", {"x": 1})
+    world.run(8.0)
+    world.simulation.end(cut("b0", "b1"))
+    world.run(20.0)
+    assert sequences(world, "s") == [1]
+    assert entries(world) == {"b0": 0, "b1": 0, "b2": 0}
+
+
+def test_a_replay_waits_until_the_filter_is_known_all_the_way() -> None:
+    """The filter is lost between b1 and b0. Had b0 answered the replay, the event that is published
+    next would be neither in the answer nor on the live way."""
+    world = three()
+    world.run(1.0)
+    lost_until = 3.0
+    dropping(
+        world,
+        lambda name, effect: (
+            name == "b1"
+            and effect.to == "b0"
+            and isinstance(effect.message, Interest)
+            and bool(effect.message.add)
+            and world.simulation.now < lost_until
+        ),
+    )
+    world.subscribe("s", "n", "x > 0")
+    world.run(2.0)
+    world.publish("p", {"x": 1}, lifetime=FOREVER)
+    world.run(10.0)
+    assert sequences(world, "s") == [1]
+
+
+def test_what_overtakes_the_last_page_of_a_replay_is_heard_once() -> None:
+    world = three()
+    world.publish("p", {"x": 1}, lifetime=FOREVER)
+    world.run(1.0)
+    send, held = world.simulation._send, []
+
+    def late(place: Any, effect: Any) -> None:
+        if place.name == "b1" and isinstance(effect.message, ReplayPart) and world.simulation.now < 3.0:
+            held.append((place, effect))
+        else:
+            send(place, effect)
+
+    world.simulation._send = late  # type: ignore[method-assign]
+    world.subscribe("s", "n", "x > 0")
+    world.run(2.0)
+    assert any(effect.message.log.startswith("b0#") for _, effect in held)
+    world.publish("p", {"x": 2})
+    world.publish("p", {"x": 3})
+    world.run(2.5)
+    assert sequences(world, "s") == []
+    for place, effect in held:
+        send(place, effect)
+    world.run(10.0)
+    assert sequences(world, "s") == [1, 2, 3]
+
+
+def test_a_late_subscriber_hears_what_is_available_in_every_log() -> None:
+    world = three(q="b2")
+    world.run(1.0)
+    world.publish("p", {"x": 1}, lifetime=FOREVER)
+    world.publish("p", {"x": 2})
+    world.publish("p", {"x": 3}, lifetime=60.0)
+    world.publish("p", {"x": 4}, lifetime=1.0)
+    world.publish("q", {"x": 5}, lifetime=FOREVER)
+    world.run(5.0)
+    world.subscribe("s", "n", "x > 0")
+    world.run(10.0)
+    assert sorted(world.heard("s")) == sorted(
+        (n.source, n.id) for n in _receipts(world, "p", (0, 2)) + _receipts(world, "q", (0,))
+    )
+
+
+def _receipts(world: World, client: str, places: tuple[int, ...]) -> list[Any]:
+    return [world.applications[client].receipts[place] for place in places]
+
+
+def test_a_covered_filter_replays_too() -> None:
+    """Covering never suppresses a replay: the second subscription is covered by the first."""
+    world = three(t="b2")
+    world.subscribe("s", "n", "x > 0")
+    world.run(2.0)
+    world.publish("p", {"x": 7}, lifetime=FOREVER)
+    world.run(4.0)
+    world.subscribe("t", "n", "x > 5")
+    world.run(8.0)
+    assert sequences(world, "s") == [1]
+    assert sequences(world, "t") == [1]
+
+
+def test_a_slow_durable_subscription_falls_behind_and_reads_the_log_of_origin() -> None:
+    """Its client is away while more comes than its queue holds; no broker but b0 keeps the rest."""
+    world = three()
+    world.subscribe("s", "n", "x > 0", durable=True, queue=5)
+    world.run(2.0)
+    detach(world, "s", "n")
+    world.run(3.0)
+    for x in range(1, 41):
+        world.publish("p", {"x": x})
+    world.run(6.0)
+    assert entries(world)["b0"] == 40
+    assert figures(world, "b2")["waiting"] == 5
+    world.subscribe("s", "n", "x > 0", durable=True, queue=5)
+    world.run(20.0)
+    assert sequences(world, "s") == list(range(1, 41))
+    assert entries(world) == {"b0": 0, "b1": 0, "b2": 0}
+
+
+def test_a_durable_subscription_survives_the_crash_of_its_own_broker() -> None:
+    world = three()
+    world.subscribe("s", "n", "x > 0", durable=True)
+    world.run(2.0)
+    world.publish("p", {"x": 1})
+    world.run(3.0)
+    world.simulation.crash("b2")
+    for x in (2, 3):
+        world.publish("p", {"x": x})
+    world.run(6.0)
+    world.simulation.restart("b2")
+    world.run(20.0)
+    assert sequences(world, "s") == [1, 2, 3]
+    assert entries(world) == {"b0": 0, "b1": 0, "b2": 0}
+
+
+def test_the_brokers_token_is_enough_when_the_client_forgot_everything() -> None:
+    world = three()
+    world.subscribe("s", "n", "x > 0", durable=True)
+    world.run(2.0)
+    for x in (1, 2):
+        world.publish("p", {"x": x}, lifetime=FOREVER)
+    world.run(4.0)
+    for machine in ("s", "b2"):
+        world.simulation.crash(machine)
+    world.publish("p", {"x": 3}, lifetime=FOREVER)
+    world.run(6.0)
+    for machine in ("s", "b2"):
+        world.simulation.restart(machine)
+    world.run(8.0)
+    world.subscribe("s", "n", "x > 0", durable=True)
+    world.run(20.0)
+    assert sequences(world, "s") == [1, 2, 3]
+
+
+def test_another_filter_under_the_same_name_tells_only_the_difference() -> None:
+    world = three()
+    world.subscribe("s", "n", "x < 5", durable=True)
+    world.run(2.0)
+    for x in (1, 9, 3):
+        world.publish("p", {"x": x}, lifetime=FOREVER)
+    world.run(4.0)
+    detach(world, "s", "n")
+    world.run(5.0)
+    world.publish("p", {"x": 2})  # owed under the old filter, and wanted under the new one
+    world.publish("p", {"x": 4})  # owed under the old filter alone
+    world.run(6.0)
+    world.subscribe("s", "n", "x < 3 OR x > 8", durable=True)
+    world.run(12.0)
+    world.publish("p", {"x": 10})
+    world.run(20.0)
+    assert sequences(world, "s") == [1, 3, 2, 4, 6]
+    assert entries(world)["b0"] == 3
+
+
+def test_a_new_log_on_an_empty_disk_is_another_log() -> None:
+    """What only the lost disk held is lost by contract; nothing is told twice, and life goes on."""
+    world = three()
+    world.subscribe("s", "n", "x > 0", durable=True)
+    world.run(2.0)
+    world.publish("p", {"x": 1}, lifetime=FOREVER)
+    world.run(3.0)
+    world.simulation.crash("b0")
+    world.run(4.0)
+    world.simulation.restart("b0", keep_disk=False)
+    world.run(6.0)
+    world.publish("p", {"x": 2}, lifetime=FOREVER)
+    world.run(20.0)
+    assert sequences(world, "s") == [1, 2]
+    assert [log for log in recovery(world, "b2").logs() if log.startswith("b0#")] != ["b0#0000000000000000"]
+    report = check(world.rows, t_sub=1.0, t_diff=5.0)
+    assert report.holds, report.story
+
+
+def test_clocks_that_differ_do_not_matter() -> None:
+    """Lifetimes travel as what is left of them."""
+    world = three()
+    world.simulation.places["b0"].skew = 5000.0
+    world.simulation.places["b2"].skew = -3000.0
+    world.run(1.0)
+    world.publish("p", {"x": 1}, lifetime=3.0)
+    world.publish("p", {"x": 2}, lifetime=600.0)
+    world.run(6.0)
+    world.subscribe("s", "n", "x > 0")
+    world.run(10.0)
+    world.publish("p", {"x": 3})
+    world.run(20.0)
+    assert sequences(world, "s") == [2, 3]
+
+
+def test_all_brokers_crash_at_once_and_nothing_acknowledged_is_lost() -> None:
+    world = three()
+    world.subscribe("s", "n", "x > 0", durable=True)
+    world.run(2.0)
+    begin(world, cut("b1", "b2"))
+    world.run(3.0)
+    for x in (1, 2, 3):
+        world.publish("p", {"x": x})
+    world.run(4.0)
+    assert len(world.applications["p"].receipts) == 3
+    for broker in ("b0", "b1", "b2"):
+        world.simulation.crash(broker)
+    world.simulation.end(cut("b1", "b2"))
+    world.run(5.0)
+    for broker in ("b0", "b1", "b2"):
+        world.simulation.restart(broker)
+    world.run(20.0)
+    assert sequences(world, "s") == [1, 2, 3]
+
+
+def test_state_in_the_middle_does_not_grow_with_remote_subscribers() -> None:
+    """Ten times the subscribers with the same filters: the same state at every other broker."""
+    few, many = _state(subscribers=10), _state(subscribers=100)
+    assert few == many
+
+
+def _state(subscribers: int) -> dict[str, tuple[int, ...]]:
+    world = World("tidings", star(5), seed=3)
+    world.add_client("p", "b1")
+    for number in range(subscribers):
+        world.add_client(f"s{number}", "b4")
+        durable = number % 2 == 0
+        world.subscribe(f"s{number}", "n", f"x > {number % 10}", durable=durable, policy=Policy.DROP_NEWEST)
+    world.run(3.0)
+    for x in range(20):
+        world.publish("p", {"x": x}, lifetime=FOREVER if x % 4 == 0 else 0.0)
+    world.run(15.0)
+    assert len(world.applications["s0"].heard) == 19
+    return {
+        name: (
+            node.slots["routing"].table_size(),
+            node.slots["recovery"].size(),
+            node.slots["recovery"].waiting(),
+            node.slots["delivery"].figures()["entries"],
+        )
+        for name, node in world.nodes()
+        if name != "b4"
+    }
+
+
+def test_a_plan_of_crashes_with_lost_disks_breaks_no_promise_of_safety() -> None:
+    world = three(q="b2", t="b1")
+    for client in ("s", "t"):
+        world.subscribe(client, "n", "x > 0", durable=client == "s")
+    crashes = tuple(
+        Incident(kind=kind, at=at, until=at + 1.0, nodes=(node,))
+        for kind, at, node in ((DISK_LOSS, 4.0, "b0"), (CRASH, 7.0, "b1"), (DISK_LOSS, 10.0, "b1"))
+    )
+    world.simulation.plan(FaultPlan(incidents=crashes))
+    for step in range(60):
+        client = "p" if step % 2 else "q"
+        at = 2.0 + step / 5
+        world.simulation.call_at(at, lambda c=client, s=step: world.publish(c, {"x": s}, lifetime=FOREVER))
+    world.run(60.0)
+    report = check(world.rows, t_sub=60.0, t_diff=60.0)
+    for name in ("legality", "validity", "fifo", "lp1", "lp4"):
+        assert report[name].holds, report[name].story
+
+
+# -- looking -------------------------------------------------------------------------------------
+
+
+def detach(world: World, client: str, name: str) -> None:
+    """The application goes away without ending its durable subscription."""
+    from tidings.protocol.inputs import ClientLeave
+
+    ref = world.applications[client].refs.pop(name)
+    world.simulation.input(client, ClientLeave(-1, ref))
+
+
+def recovery(world: World, broker: str) -> Any:
+    return world.simulation.places[broker].machine.slots["recovery"]  # type: ignore[attr-defined]
+
+
+def figures(world: World, broker: str) -> dict[str, Any]:
+    return dict(world.nodes())[broker].slots["delivery"].figures()
+
+
+def entries(world: World) -> dict[str, int]:
+    return {name: node.slots["delivery"].figures()["entries"] for name, node in world.nodes()}
