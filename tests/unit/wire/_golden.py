@@ -14,6 +14,7 @@ from tidings.language import parse_filter
 from tidings.model.event import Event
 from tidings.model.subscription import DeliveryOptions, Policy, Position
 from tidings.protocol import messages as m
+from tidings.protocol.recovery import words as w
 from tidings.protocol.routing.diffusion import Interest, InterestSeen
 from tidings.protocol.routing.direct import Hold, ToAccess, ToTarget
 from tidings.protocol.routing.seen import NUMBER, Forward
@@ -51,11 +52,17 @@ EXAMPLES: tuple[m.Message, ...] = (
     m.Closed(1, "slow", "too slow"),
     m.Advertised(4),
     Forward(ENVELOPE),
-    Interest("subscriptions", (FILTER,), ("00ff",), True, "b0.1f/2e", 3),
+    Interest("subscriptions", (FILTER,), ("00ff",), True, "b0.1f/2e", 3, False),
     InterestSeen("subscriptions", "b0.1f/2e", 3),
     Hold(FILTER, "b1", -1, True),
     ToTarget(ENVELOPE),
     ToAccess(ENVELOPE),
+    w.Known((w.News("b0", 3, 5, 9),)),
+    w.Have((w.Had("b0", 9, 7),)),
+    w.Ask("b0", 3, 9, ("b2", "b1")),
+    w.Fill("b0", 3, 9, (ENVELOPE,), ("b2", "b1"), True),
+    w.ReplayAsk("b0", 4, FILTER, 3, 5, 2.5, 100, ("b2", "b1")),
+    w.ReplayPart("b0", 4, (ENVELOPE,), 9, ("b2", "b1"), True, True),
 )  # fmt: skip
 
 
