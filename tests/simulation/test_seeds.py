@@ -65,10 +65,10 @@ def test_the_judge_can_say_no() -> None:
     """The same seeds, judged by more than their systems promise, are not all good."""
     from tests.simulation._seeds import experiment_of
 
-    reports = [
-        run_experiment(experiment_of(seed)[1]).report for seed in (7, 17, 37)
-    ]  # a network of servers through everything
-    assert all(report is not None and "completeness" in report.broken for report in reports)
+    through_everything = range(7, 70, 10)  # a network of servers
+    reports = [run_experiment(experiment_of(seed)[1]).report for seed in through_everything]
+    broken = [report for report in reports if report is not None and "completeness" in report.broken]
+    assert len(broken) > len(reports) / 2
 
 
 @pytest.mark.soak

@@ -22,6 +22,7 @@ from tidings.errors import InputError
 BENCHES = {
     "filters": "from text to normal form, filters a second",
     "matching": "events a second against 10k to 1M subscriptions, beside installable peers",
+    "simulator": "handled messages a second on a simulated network, beside SimPy",
     "store": "synced events a second, and what a restart costs",
 }
 COLUMNS = ("work", "size", "engine", "figure", "unit", "ratio_to_best_peer")

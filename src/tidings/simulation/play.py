@@ -29,6 +29,7 @@ from tidings.simulation.faults import (
     CRASH,
     PARTITION_HALVES,
     PARTITION_ONE_WAY,
+    RATES,
     SLOW_LINK,
     FaultPlan,
     Incident,
@@ -104,6 +105,7 @@ class _Stage:
                 self.system, overlay, seed=self.seed, latencies=latencies, options=self.options,
                 settings=SimulationSettings(check=True),
             )  # fmt: skip
+            self.world.simulation.plan_rough()
             self.world.simulation.plan(FaultPlan(self.rates))
             self.world.run(0.1)
             for client, broker in self.clients.items():
@@ -157,6 +159,8 @@ class _Stage:
     def do_rate(self, line: _Line, rest: str) -> None:
         """rate loss 0.1"""
         name, chance = rest.split()
+        if name not in RATES:
+            raise line.error(f"no rate is called {name!r}, there are {', '.join(RATES)}")
         self.rates = msgspec.structs.replace(self.rates, **{name: float(chance)})
         if self.world is not None:
             self.world.simulation.plan(FaultPlan(self.rates))
@@ -260,6 +264,8 @@ class _Stage:
 
     def _expect_hearing(self, line: _Line, client: str, what: list[str]) -> None:
         heard = self._ready().applications[self._named(line, client)].heard
+        if len(what) != 1:
+            raise line.error("say: expect CLIENT hears N")
         wanted = 0 if what == ["nothing"] else int(what[0])
         if len(heard) != wanted:
             told = ", ".join(str(n.notification.event.attributes) for n in heard) or "nothing"

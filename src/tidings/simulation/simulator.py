@@ -145,13 +145,13 @@ class Simulation:
     def plan(self, faults: FaultPlan) -> None:
         """Schedule everything that goes wrong."""
         self._faults = faults
-        self._rough = faults.rates.any or bool(faults.incidents)
+        self._rough = self._rough or faults.rates.any or bool(faults.incidents)
         for incident in faults.incidents:
             self.call_at(incident.at, partial(self.begin, incident))
             self.call_at(incident.until, partial(self.end, incident))
 
     def plan_rough(self) -> None:
-        """From now on links may be cut by hand."""
+        """From now on faults may begin by hand, and what is in flight can be lost."""
         self._rough = True
 
     def notice(self, name: str) -> None:
@@ -447,6 +447,7 @@ class Simulation:
     # -- incidents -----------------------------------------------------------------------
 
     def begin(self, incident: Incident) -> None:
+        self.plan_rough()
         kind = incident.kind
         hit = set(incident.nodes) | {name for pair in incident.cut for name in pair}
         took = [True]
@@ -494,6 +495,7 @@ class Simulation:
         place = self.places[name]
         if not place.up:
             return False
+        self.plan_rough()
         place.up = False
         place.epoch += 1
         place.held.clear()
@@ -509,6 +511,7 @@ class Simulation:
             if name in (a, b):
                 self._drop_link(a, b, link)  # a quick restart still breaks every connection
         place.up = True
+        place.epoch += 1  # what was sent to the dead machine is not for the new one
         place.machine = place.build()
         if place.disk is not None:
             if not keep_disk:

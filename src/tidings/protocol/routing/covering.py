@@ -65,6 +65,7 @@ class SubscriptionRouting(Routing):
         self._digests: dict[int, str] = {}
         self._seen = Window()
         self._gates_to_review: dict[str, None] = {}
+        self._checked = (-1, -1)  # versions of the tables
 
     def bind(self, ports: Ports) -> None:
         super().bind(ports)
@@ -235,6 +236,10 @@ class SubscriptionRouting(Routing):
         return sum(len([s for s in sources if s != LOCAL]) for sources in self._subs.sources.values())
 
     def check(self) -> None:
+        version = (self._subs.version, self._ads.version)
+        if version == self._checked:
+            return  # events change no table, and most steps are events
+        self._checked = version
         self._subs.check()
         self._ads.check()
         assert len(self._handles) == len(self._digests)

@@ -80,6 +80,7 @@ class Diffusion:
         self._gate = gate
         self._local: dict[str, int] = {}
         self._talks: dict[str, _Talk] = {}
+        self.version = 0  # grows with every change, so that what was checked need not be checked again
         self.on_change: Callable[[Filter, str, bool], None] | None = None  # filter, source, came or went
 
     # -- what is wanted ------------------------------------------------------------------
@@ -124,6 +125,7 @@ class Diffusion:
             del self.sources[digest], self.filters[digest]
 
     def _review(self, digest: str) -> None:
+        self.version += 1
         sources = self.sources[digest]
         for link, outlet in self.outlets.items():
             concerns = (len(sources) > 1 or (len(sources) == 1 and link not in sources)) and (
@@ -144,6 +146,7 @@ class Diffusion:
 
     def link_up(self, link: str, session: str) -> None:
         """A link, new or again: its far end knows nothing of us yet."""
+        self.version += 1
         talk = self._talks.setdefault(link, _Talk())
         talk.session, talk.number, talk.seen, talk.whole = session, 0, -1, False
         if link not in self.outlets:
@@ -153,6 +156,7 @@ class Diffusion:
 
     def link_down(self, link: str) -> None:
         """The link is gone, and what was wanted behind it."""
+        self.version += 1
         self.outlets.pop(link, None)
         self._talks.pop(link, None)
         for digest in [d for d, sources in self.sources.items() if link in sources]:
@@ -180,6 +184,7 @@ class Diffusion:
             changes = outlet.changes()
             first = talk.seen < 0 and talk.number == 0
             if changes or (first and self.acknowledged):
+                self.version += 1
                 talk.number += 1
                 talk.whole = whole
                 number = talk.number if self.acknowledged else 0

@@ -15,6 +15,20 @@ from tidings.algebra import covers
 from tidings.algebra.merge import perfect_merge
 from tidings.model.filter import Filter
 
+KNOWN_PAIRS = 200_000  # answers kept; more costs memory, fewer costs time when many links are told the same
+_known: dict[tuple[str, str], bool] = {}
+
+
+def _covers(one: Filter, other: Filter) -> bool:
+    """`covers`, remembered: every link of every broker asks about the same pairs."""
+    pair = (one.digest, other.digest)
+    answer = _known.get(pair)
+    if answer is None:
+        if len(_known) >= KNOWN_PAIRS:
+            _known.clear()
+        answer = _known[pair] = covers(one, other)
+    return answer
+
 
 class Changes(NamedTuple):
     add: tuple[Filter, ...]
@@ -84,10 +98,10 @@ class Covering:
     def add(self, filter: Filter) -> None:
         digest = filter.digest
         for other, cover in self.told.items():
-            if covers(cover, filter):
+            if _covers(cover, filter):
                 self._hidden[digest] = (filter, other)
                 return
-        for other in [d for d, f in self.told.items() if covers(filter, f)]:
+        for other in [d for d, f in self.told.items() if _covers(filter, f)]:
             self._hidden[other] = (self._untell(other), digest)
         self._tell(filter)
         for hidden, (covered, cover_digest) in self._hidden.items():

@@ -1,0 +1,212 @@
+"""Routing by subscriptions, effect by effect; and its acknowledged exchange through losses."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from tests.unit.protocol._ports import Alone, advertisement, envelope, filter_of
+
+from tidings.errors import SettingsError
+from tidings.protocol.messages import Message
+from tidings.protocol.routing.covering import ADVERTISEMENTS, SUBSCRIPTIONS, SubscriptionRouting
+from tidings.protocol.routing.diffusion import Interest, InterestSeen
+from tidings.protocol.routing.seen import NUMBER, Forward
+
+WIDE, NARROW = "x > 0", "x > 5"
+
+
+def interest(*add: str, remove: tuple[str, ...] = (), what: str = SUBSCRIPTIONS) -> Interest:
+    return Interest(what, tuple(filter_of(text) for text in add), tuple(filter_of(t).digest for t in remove))
+
+
+def told(alone: Alone) -> dict[str, tuple[list[str], list[str]]]:
+    """By link: filters that were told, and those taken back."""
+    texts = {filter_of(text).digest: text for text in (WIDE, NARROW)}
+    return {
+        link: ([f.text for f in message.add], [texts[d] for d in message.remove])
+        for link, message in alone.take()
+        if isinstance(message, Interest)
+    }
+
+
+def test_a_subscription_goes_to_all_links_and_one_from_a_link_to_the_others() -> None:
+    alone = Alone(SubscriptionRouting())
+    alone.subscribe(WIDE)
+    assert told(alone) == {link: ([WIDE], []) for link in "abc"}
+    alone = Alone(SubscriptionRouting())
+    alone.hear("b", interest(WIDE))
+    assert told(alone) == {link: ([WIDE], []) for link in "ac"}
+    alone.subscribe(WIDE)
+    assert told(alone) == {"b": ([WIDE], [])}, "the other direction only"
+
+
+def test_covered_filters_stay_and_come_out_when_their_cover_goes() -> None:
+    alone = Alone(SubscriptionRouting())
+    alone.subscribe(WIDE)
+    told(alone)
+    alone.subscribe(NARROW)
+    assert told(alone) == {}
+    alone.unsubscribe(WIDE)
+    assert told(alone) == {link: ([NARROW], [WIDE]) for link in "abc"}
+    alone.unsubscribe(NARROW)
+    assert told(alone) == {link: ([], [NARROW]) for link in "abc"}
+    assert alone.routing.table_size() == 0
+
+
+def test_events_go_where_they_are_wanted_and_never_back() -> None:
+    alone = Alone(SubscriptionRouting())
+    alone.hear("a", interest(WIDE))
+    alone.hear("b", interest(NARROW))
+    alone.take()
+    alone.publish(x=1)
+    assert alone.to() == ["a"]
+    alone.publish(x=9)
+    assert alone.to() == ["a", "b"]
+    far = envelope(x=9)
+    far.headers[NUMBER] = ("far", 1)
+    alone.hear("a", Forward(far))
+    assert alone.to() == ["b"]
+    alone.hear("c", Forward(far))
+    assert alone.to() == [], "it was here before"
+    assert alone.routing.wanted_elsewhere(far.event)
+    assert not alone.routing.wanted_elsewhere(envelope(x=0).event)
+    assert alone.routing.toward(filter_of("x > 7")) == ("a", "b")
+
+
+def test_a_link_that_goes_takes_what_was_wanted_behind_it() -> None:
+    alone = Alone(SubscriptionRouting())
+    alone.hear("a", interest(WIDE))
+    told(alone)
+    alone.down("a")
+    assert told(alone) == {"b": ([], [WIDE]), "c": ([], [WIDE])}
+    alone.publish(x=1)
+    assert alone.to() == []
+
+
+def test_what_is_remembered_of_a_broken_link_is_kept() -> None:
+    alone = Alone(SubscriptionRouting(remember_links=True))
+    alone.hear("a", interest(WIDE))
+    alone.down("a")
+    assert [f.text for f in alone.routing.interest("a")] == [WIDE]
+
+
+def test_a_swap_moves_what_was_wanted() -> None:
+    alone = Alone(SubscriptionRouting())
+    alone.hear("a", interest(WIDE))
+    alone.routing.swap("a", "b", 0.0)
+    assert alone.routing.interest("a") == ()
+    assert [f.text for f in alone.routing.interest("b")] == [WIDE]
+
+
+def test_advertisements_open_the_way_for_subscriptions() -> None:
+    alone = Alone(SubscriptionRouting(advertisements=True))
+    alone.subscribe(NARROW)
+    assert told(alone) == {}
+    alone.hear("a", interest("x BETWEEN 6 AND 7", what=ADVERTISEMENTS))
+    sent = alone.take()
+    assert [(link, m.what) for link, m in sent if isinstance(m, Interest)] == [
+        ("b", ADVERTISEMENTS), ("c", ADVERTISEMENTS), ("a", SUBSCRIPTIONS),
+    ]  # fmt: skip
+    alone.hear("a", interest(remove=("x BETWEEN 6 AND 7",), what=ADVERTISEMENTS))
+    assert ("a", SUBSCRIPTIONS) in [(link, m.what) for link, m in alone.take() if isinstance(m, Interest)]
+    alone.routing.advertisement_added(advertisement(WIDE), 0.0)
+    assert {m.what for _, m in alone.take() if isinstance(m, Interest)} == {ADVERTISEMENTS}
+    alone.routing.advertisement_removed(advertisement(WIDE), 0.0)
+    assert len(alone.take()) == 3
+
+
+def test_in_a_hierarchy_filters_and_events_climb() -> None:
+    alone = Alone(SubscriptionRouting(hierarchical=True, parent="a"))
+    alone.subscribe(WIDE)
+    assert told(alone) == {"a": ([WIDE], [])}
+    alone.hear("b", interest(NARROW))
+    told(alone)
+    alone.publish(x=1)
+    assert alone.to() == ["a"]
+    alone.publish(x=9)
+    assert alone.to() == ["a", "b"]
+    assert alone.routing.wanted_elsewhere(envelope(x=-1).event)
+
+
+def test_an_unknown_reduction_is_refused() -> None:
+    with pytest.raises(SettingsError, match="no reduction is called 'zip'"):
+        SubscriptionRouting(reduce="zip")
+
+
+# -- the acknowledged exchange ---------------------------------------------------------------------
+
+
+class Pair:
+    """Two brokers and a link between them that loses, repeats and reorders as its seed says."""
+
+    def __init__(self, seed: int, loss: float) -> None:
+        self.rng, self.loss, self.now = Random(seed), loss, 0.0
+        self.ends = {
+            "l": Alone(SubscriptionRouting(acknowledged=True), "r", name="l", seed=seed),
+            "r": Alone(SubscriptionRouting(acknowledged=True), "l", name="r", seed=seed + 1),
+        }
+        self.flying: list[tuple[str, str, Message]] = []
+
+    def collect(self) -> None:
+        for name, end in self.ends.items():
+            for to, message in end.take():
+                if self.rng.random() >= self.loss:
+                    self.flying.append((name, to, message))
+                    if self.rng.random() < self.loss:
+                        self.flying.append((name, to, message))
+
+    def step(self) -> None:
+        self.collect()
+        if self.flying:
+            place = self.rng.randrange(len(self.flying)) if self.loss else 0
+            sender, to, message = self.flying.pop(place)
+            self.ends[to].hear(sender, message)
+            return
+        self.now += 1.1
+        for end in self.ends.values():
+            if (due := end.routing.next_deadline()) is not None and due <= self.now:
+                end.routing.on_timer(self.now)
+
+    def settle(self) -> None:
+        for _ in range(400):
+            self.step()
+        self.loss = 0.0
+        for _ in range(60):
+            self.step()
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_acknowledged_tables_agree_after_losses(seed: int) -> None:
+    pair = Pair(seed, loss=0.35)
+    rng = Random(seed)
+    wanted: list[str] = []
+    for _ in range(20):
+        if wanted and rng.random() < 0.4:
+            pair.ends["l"].unsubscribe(wanted.pop(rng.randrange(len(wanted))))
+        else:
+            wanted.append(f"x BETWEEN {rng.randrange(4)} AND {rng.randrange(4, 8)}")
+            pair.ends["l"].subscribe(wanted[-1])
+        for _ in range(rng.randrange(4)):
+            pair.step()
+    pair.settle()
+    told_there = pair.ends["l"].routing._subs.outlets["r"].told
+    heard_here = {f.digest for f in pair.ends["r"].routing.interest("l")}
+    assert heard_here == told_there.keys()
+    assert bool(wanted) == bool(heard_here)
+    assert all(end.routing.next_deadline() is None for end in pair.ends.values()), "nothing left to repeat"
+
+
+def test_a_change_out_of_turn_waits_for_the_whole() -> None:
+    alone = Alone(SubscriptionRouting(acknowledged=True))
+    whole = Interest(SUBSCRIPTIONS, (filter_of(WIDE),), (), True, "s1", 1)
+    early = Interest(SUBSCRIPTIONS, (filter_of(NARROW),), (), False, "s1", 3)
+    alone.hear("a", whole)
+    alone.hear("a", early)
+    seen = [m.number for _, m in alone.take() if isinstance(m, InterestSeen)]
+    assert seen == [1, 1], "the second says how far we are"
+    assert [f.text for f in alone.routing.interest("a")] == [WIDE]
+    alone.hear("a", Interest(SUBSCRIPTIONS, (filter_of(NARROW),), (), True, "s1", 4))
+    assert [f.text for f in alone.routing.interest("a")] == [NARROW]
+    alone.hear("a", whole)
+    assert [f.text for f in alone.routing.interest("a")] == [NARROW], "an old one changes nothing"

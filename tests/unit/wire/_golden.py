@@ -1,0 +1,96 @@
+"""One example of every message, as bytes on disk: what an older release wrote must still be read.
+
+`python -m tests.unit.wire._golden` writes the files of messages that have none yet; a file that
+is there is never rewritten by it, since that is what it is for. A message that changes on purpose
+gets a new folder for the new wire version.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tidings.language import parse_filter
+from tidings.model.event import Event
+from tidings.model.subscription import DeliveryOptions, Policy, Position
+from tidings.protocol import messages as m
+from tidings.protocol.recovery import words as w
+from tidings.protocol.routing.diffusion import Interest, InterestSeen
+from tidings.protocol.routing.direct import Hold, ToAccess, ToTarget
+from tidings.protocol.routing.seen import NUMBER, Forward
+from tidings.systems import SYSTEMS, Site
+from tidings.wire.codec import Codec
+
+FOLDER = Path(__file__).parents[2] / "golden" / "wire" / f"v{m.VERSION}"
+
+FILTER = parse_filter("price < 10 AND (symbol LIKE 'IB%' OR NOT EXISTS symbol) AND price * 2 > volume")
+EVENT = Event(
+    "press", "i-7", {"price": 7.5, "symbol": "IBM", "tags": {"a": 1, "b": True}}, topic="quotes/ibm",
+    type=("Quote", "Event"), time=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), payload=b"\x00\xff", lifetime=60.0, key="ibm", expires=90.0,
+)  # fmt: skip
+ENVELOPE = m.Envelope(EVENT, "b0", 9, 7, 59.5, 89.5, {NUMBER: ["b0.1f", 12]})  # an array comes back as a list
+POSITION = Position("b0", 9)
+
+EXAMPLES: tuple[m.Message, ...] = (
+    m.Hello("alice", "1f"),
+    m.Publish(1, EVENT, 7, m.Mode.KEPT),
+    m.Subscribe(2, 1, "n", FILTER, DeliveryOptions(durable=True, policy=Policy.DROP_OLDEST), True, {"b0": 4}, 64),
+    m.Unsubscribe(3, 1, False, True),
+    m.Credit(1, -5),
+    m.Ack(1, (1, 2, 3)),
+    m.Nack(1, (4,), False),
+    m.Advertise(4, "a", FILTER),
+    m.Unadvertise(5, "a"),
+    m.Welcome("b0", "b0"),
+    m.Published(1, POSITION),
+    m.Subscribed(2, 1, "alice", "n", True),
+    m.Unsubscribed(3, 1),
+    m.Deliver(1, 3, EVENT, POSITION, 2, True),
+    m.Silence(1, POSITION),
+    m.Lost(1, {"drop oldest": 3}),
+    m.Refused(4, "filter", "no"),
+    m.Closed(1, "slow", "too slow"),
+    m.Advertised(4),
+    Forward(ENVELOPE),
+    Interest("subscriptions", (FILTER,), ("00ff",), True, "b0.1f/2e", 3, False),
+    InterestSeen("subscriptions", "b0.1f/2e", 3),
+    Hold(FILTER, "b1", -1, True),
+    ToTarget(ENVELOPE),
+    ToAccess(ENVELOPE),
+    w.Known((w.News("b0", 3, 5, 9),)),
+    w.Have((w.Had("b0", 9, 7),)),
+    w.Ask("b0", 3, 9, ("b2", "b1")),
+    w.Fill("b0", 3, 9, (ENVELOPE,), ("b2", "b1"), True),
+    w.ReplayAsk("b0", 4, FILTER, 3, 5, 2.5, 100, ("b2", "b1")),
+    w.ReplayPart("b0", 4, (ENVELOPE,), 9, ("b2", "b1"), True, True),
+)  # fmt: skip
+
+
+def declared() -> list[type[m.Message]]:
+    """Every message of every strategy that some system is made of."""
+    site = Site(name="b0", neighbours=("b1",), brokers=("b0", "b1"), links=(("b0", "b1"),))
+    found: dict[type[m.Message], None] = dict.fromkeys((*m.CLIENT_MESSAGES, *m.BROKER_MESSAGES))
+    for system in SYSTEMS:
+        for strategy in system.strategies(site).values():
+            found.update(dict.fromkeys(strategy.messages))
+    return list(found)
+
+
+def codec() -> Codec:
+    return Codec([*declared(), *(type(message) for message in EXAMPLES)])
+
+
+def write_missing() -> list[Path]:
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    made = []
+    for message in EXAMPLES:
+        path = FOLDER / f"{type(message).__name__}.bin"
+        if not path.exists():
+            path.write_bytes(codec().encode(message))
+            made.append(path)
+    return made
+
+
+if __name__ == "__main__":
+    for path in write_missing():
+        print(f"wrote {path.name}")
