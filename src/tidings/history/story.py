@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import math
+from datetime import UTC, datetime
 from typing import Any
 
 from tidings.history.relations import Violation
 
 
+WALL_CLOCK = (1e8, 1e11)  # times in between are seconds since 1970, not since a run began
+
+
 def seconds(time: float) -> str:
-    """12.5 s; at most microseconds."""
+    """12.5 s, at most microseconds; the time of day (UTC) where the clock was a wall clock."""
+    if WALL_CLOCK[0] < time < WALL_CLOCK[1]:
+        return datetime.fromtimestamp(time, UTC).strftime("%H:%M:%S.%f").rstrip("0").rstrip(".")
     return f"{time:.6f}".rstrip("0").rstrip(".") + " s"
 
 
