@@ -46,8 +46,8 @@ def know_nobody(look: Any) -> Any:
     return lambda self, session, message, now: Seen.NEW
 
 
-def forget_what_was_told(take: Any) -> Any:
-    return lambda self, id: (None, take(self, id)[1])
+def forget_what_was_told(look: Any) -> Any:
+    return lambda self, id: None
 
 
 def overtake_the_replay(enqueue: Any) -> Any:
@@ -65,7 +65,7 @@ def forget_under_a_replay(is_pinned: Any) -> Any:
 DEFECTS: list[tuple[type, str, Callable[[Any], Any], Callable[[int], bool]]] = [
     (Intake, "_keep", acknowledge_early, crash),
     (Intake, "_look", know_nobody, crash),
-    (Memory, "take", forget_what_was_told, interleave),
+    (Memory, "look", forget_what_was_told, interleave),
     (Courier, "enqueue", overtake_the_replay, interleave),
     (Reader, "is_pinned", forget_under_a_replay, crash),
     (Reader, "is_pinned", forget_under_a_replay, interleave),

@@ -88,6 +88,8 @@ def region_of(conjunction: Conjunction, dialect: str) -> Region:
             domains[name] = dm.intersection(domains[name], dm.domain_of(constraint))
         else:
             domains[name] = dm.domain_of(constraint)
+    if not domains.get("type", ANYTHING).absent:  # a type always comes with its lineage
+        lineage = lineage.intersection(Lineage(absent=False))
     residuals = frozenset(residual_key(residual, dialect) for residual in conjunction.residuals)
     return Region(domains, lineage, residuals)
 

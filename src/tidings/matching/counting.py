@@ -37,8 +37,7 @@ class _Attribute:
     def add(self, constraint: Constraint, number: int) -> None:
         if isinstance(constraint, Equals | OneOf):
             values = (constraint.value,) if isinstance(constraint, Equals) else constraint.values
-            for value in values:
-                kind = kind_of(value)
+            for kind, value in dict.fromkeys((kind_of(value), value) for value in values):
                 if kind is not None:
                     self.values.setdefault((kind, value), []).append(number)
         elif isinstance(constraint, Range) and _is_plain(constraint):
