@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from hashlib import blake2b
 from random import Random
 from typing import Any
@@ -43,7 +44,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
     incidents: int = 0  # drawn from the seed
     kinds: tuple[str, ...] = INCIDENTS  # that may be drawn
     options: dict[str, Any] = {}  # knobs of the system
-    calm: float = 20.0  # seconds at the end in which nothing goes wrong, so that all can be judged
+    calm: float = 30.0  # seconds at the end in which nothing goes wrong, so that all can be judged
     check: bool = False  # run every invariant after each step
     bytes: bool = False  # pass every message through the codec
     record: bool = True
@@ -134,11 +135,16 @@ def _schedule(world: World, experiment: Experiment) -> float:
     workload = mixed(content, world.overlay.brokers, rng, experiment.plan)
     world.load(workload)
     end = max((step.at for step in workload.steps if not isinstance(step, UnsubscribeStep)), default=0.0)
+    begin = min(experiment.plan.settle, end)  # the first subscriptions are known everywhere then
     rng = Random(f"{experiment.seed}/faults")
     mix = FaultMix(kinds=experiment.kinds, incidents=experiment.incidents)
-    plan = drawn(world.overlay, rng, until=end, mix=mix) if experiment.incidents else FaultPlan()
+    plan = drawn(world.overlay, rng, until=end - begin, mix=mix) if experiment.incidents else FaultPlan()
     rates = experiment.rates if experiment.rates.any else plan.rates
-    world.simulation.plan(FaultPlan(rates, plan.incidents, rates_until=end))
+    incidents = tuple(
+        msgspec.structs.replace(i, at=i.at + begin, until=i.until + begin) for i in plan.incidents
+    )
+    trouble = FaultPlan(rates, incidents, rates_until=end)
+    world.simulation.call_at(begin, partial(world.simulation.plan, trouble))
     return workload.over_at + experiment.calm
 
 

@@ -222,7 +222,7 @@ def mixed(content: Content, brokers: Sequence[str], rng: Random, plan: Plan) -> 
         )
     steps.sort(key=lambda step: step.at)
     if plan.leave:
-        over = steps[-1].at + plan.settle
+        over = steps[-1].at + max(plan.settle, 20.0)  # what was lost has come back by then
         steps += [
             UnsubscribeStep(at=over, client=c, name=_name(turns[c], plan)) for c in names if c in active
         ]
