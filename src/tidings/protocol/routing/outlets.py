@@ -30,6 +30,11 @@ def _covers(one: Filter, other: Filter) -> bool:
     return answer
 
 
+def forget_pairs() -> None:
+    """Begin as a new process does; for measurements that must not profit from earlier ones."""
+    _known.clear()
+
+
 class Changes(NamedTuple):
     add: tuple[Filter, ...]
     remove: tuple[str, ...]  # digests
