@@ -8,7 +8,6 @@ from typing import Any
 
 from tidings.history.relations import Violation
 
-
 WALL_CLOCK = (1e8, 1e11)  # times in between are seconds since 1970, not since a run began
 
 

@@ -98,8 +98,17 @@ def run_experiment(
         world.simulation.on_row = both
     until = _schedule(world, experiment)
     world.run(until, progress)
-    report = check(rows, contract=world.system.contract) if judge and experiment.record else None
+    report = _judged(world, experiment) if judge and experiment.record else None
     return _outcome(world, rows, report)
+
+
+T_SUB, T_DIFF = 10.0, 20.0  # seconds that a subscription and an event may take when things go wrong
+
+
+def _judged(world: World, experiment: Experiment) -> Report:
+    if experiment.rates.any or experiment.incidents:
+        return check(world.rows, t_sub=T_SUB, t_diff=T_DIFF, contract=world.system.contract)
+    return check(world.rows, contract=world.system.contract)
 
 
 def build_world(experiment: Experiment) -> World:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import groupby
 from operator import attrgetter
 
@@ -53,9 +54,11 @@ def _late(each: Told, newer: Told) -> Violation:
     return violation(each, each.time, story, overtaken_by=newer.event, told_before=newer.time)
 
 
-def left_out(open_claims: Sequence[Unsettled], told: Sequence[Told]) -> Iterator[Violation]:
-    """What one hearer was not told of one source: as long as the subscription stood, whatever was
-    published between two events that were told is told too (or lost for a reason)."""
+def left_out(
+    open_claims: Sequence[Unsettled], told: Sequence[Told], *, t_sub: float = 0.0
+) -> Iterator[Violation]:
+    """What one hearer was not told of one source: once the subscription stood (T_sub after it began),
+    whatever was published between two events that were told is told too (or lost for a reason)."""
     heard: dict[float, list[_Heard]] = {}
     for each in told:
         if each.counts and each.since is not None and each.order > (each.since, math.inf):
@@ -64,7 +67,7 @@ def left_out(open_claims: Sequence[Unsettled], told: Sequence[Told]) -> Iterator
         own.sort()
     for case in open_claims:
         for claim in case.claims:
-            if claim.since < claim.published < claim.end:
+            if claim.since + t_sub < claim.published < claim.end:
                 yield from _between(claim, heard.get(claim.since, []))
 
 
@@ -91,7 +94,8 @@ def _overtaken(tables: Tables) -> Sequence[Table]:
 def _left_out(tables: Tables) -> Sequence[Table]:
     key: Columns = ("run", tables.settings.hearer, "source")
     streams = (tables.unsettled, key), (tables.told, key)
-    return (tables.engine.group(left_out, *streams, output=Violation),)
+    stood = partial(left_out, t_sub=tables.settings.t_sub or 0.0)
+    return (tables.engine.group(stood, *streams, output=Violation),)
 
 
 FIFO = Property(
