@@ -89,6 +89,7 @@ class Client:
         self._listenings: dict[int, Listening] = {}  # by ref
         self._last_ref = 0
         self._advertised_filters: dict[str, Filter] = {}  # by name
+        self._tokens: dict[str, tuple[str, dict[str, int]]] = {}  # by name: filter and token when we left
         self._advertising: set[int] = set()  # calls that the broker has not answered
         self._handlers: dict[type, Callable[[Any, float], None]] = {
             ins.Received: self._receive,
@@ -254,10 +255,15 @@ class Client:
             named=input.name is not None or input.options.group is not None,
             window=input.window,
             auto=input.auto,
-            after=input.after,
+            after=input.after or self._token_of(name, input.filter),
         )
         self._listenings[listening.ref] = listening
         self._open(listening)
+
+    def _token_of(self, name: str, filter: Filter) -> dict[str, int]:
+        """Where we were when we last left the subscription of this name, if it wanted the same."""
+        digest, token = self._tokens.get(name, ("", {}))
+        return token if digest == filter.digest else {}
 
     def _open(self, listening: Listening) -> None:
         """Ask for it, or ask again on a new link. One that is to be ended must be opened to be ended."""
@@ -443,6 +449,9 @@ class Client:
     def _over(self, listening: Listening, now: float) -> None:
         """It has ended, or is detached, as the application wanted."""
         listening.step("Unsubscribed")
+        if listening.options.durable and listening.options.group is None:
+            # The broker may have crashed with our last acknowledgements: the token is ours to keep.
+            self._tokens[listening.id.name] = (listening.filter.digest, dict(listening.after))
         self._record_leave(listening, now)
         del self._listenings[listening.ref]
         for call in listening.leaving_calls:
