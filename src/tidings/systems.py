@@ -24,7 +24,7 @@ from tidings.protocol.recovery.acknowledged import Acknowledged
 from tidings.protocol.routing.covering import Covering, SubscriptionForwarding
 from tidings.protocol.routing.direct import MatchAtTarget, MatchFirst
 from tidings.protocol.routing.flooding import Flooding
-from tidings.protocol.slots import Strategy
+from tidings.protocol.slots import Assignment, Routing, Strategy
 
 NO_LINKS, ANY_GRAPH, TREE = "none", "any graph", "tree"
 
@@ -102,86 +102,59 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-def _delivery(*, allow_block: bool = False) -> ExactlyOnce:
-    return ExactlyOnce(SmallMatcher(), DeliverySettings(allow_block=allow_block))
+def _delivery(**settings: Any) -> ExactlyOnce:
+    return ExactlyOnce(SmallMatcher(), DeliverySettings(**settings))
+
+
+def _brokers(site: Site, routing: Routing, assignment: Assignment | None = None) -> dict[str, Any]:
+    """What every network of brokers here has, around its own routing and assignment."""
+    return {
+        "delivery": _delivery(allow_block=False),
+        "assignment": assignment or AccessDriven(),
+        "routing": routing,
+        "overlay": StaticOverlay(site.neighbours, site.parent()),
+    }
 
 
 def _tidings(site: Site) -> dict[str, Any]:
+    routing = Covering(acknowledged=True, remember_links=True, numbered=False)
     return {
-        "delivery": ExactlyOnce(SmallMatcher(), DeliverySettings(allow_block=False, names_log=True)),
-        "assignment": AccessDriven(),
-        "routing": Covering(acknowledged=True, remember_links=True, numbered=False),
-        "overlay": _static(site),
+        **_brokers(site, routing),
+        "delivery": _delivery(allow_block=False, names_log=True),
         "recovery": Acknowledged(),
     }
 
 
 def _intermediary(_site: Site) -> dict[str, Any]:
-    return {"delivery": _delivery(allow_block=True)}
-
-
-def _static(site: Site) -> StaticOverlay:
-    return StaticOverlay(site.neighbours, site.parent())
+    return {"delivery": _delivery()}
 
 
 def _network_of_servers(site: Site) -> dict[str, Any]:
-    return {
-        "delivery": _delivery(),
-        "assignment": AccessDriven(),
-        "routing": Flooding(fifo=site.options.get("fifo", False)),
-        "overlay": _static(site),
-    }
+    return _brokers(site, Flooding(fifo=site.options.get("fifo", False)))
 
 
 def _siena(site: Site) -> dict[str, Any]:
-    routing = Covering(
-        advertisements=site.options.get("advertisements", False),
-        reduce=site.options.get("reduce", "covering"),
+    advertisements = site.options.get("advertisements", False)
+    return _brokers(
+        site, Covering(advertisements=advertisements, reduce=site.options.get("reduce", "covering"))
     )
-    return {
-        "delivery": _delivery(),
-        "assignment": AccessDriven(),
-        "routing": routing,
-        "overlay": _static(site),
-    }
 
 
 def _siena_hierarchical(site: Site) -> dict[str, Any]:
-    routing = Covering(hierarchical=True, parent=site.parent())
-    return {
-        "delivery": _delivery(),
-        "assignment": AccessDriven(),
-        "routing": routing,
-        "overlay": _static(site),
-    }
+    return _brokers(site, Covering(hierarchical=True, parent=site.parent()))
 
 
 def _forwarding(site: Site) -> dict[str, Any]:
-    return {
-        "delivery": _delivery(),
-        "assignment": AccessDriven(),
-        "routing": SubscriptionForwarding(),
-        "overlay": _static(site),
-    }
+    return _brokers(site, SubscriptionForwarding())
 
 
 def _all_brokers(site: Site) -> dict[str, Any]:
-    return {
-        "delivery": _delivery(),
-        "assignment": AllBrokers(site.brokers),
-        "routing": MatchFirst(),
-        "overlay": _static(site),
-    }
+    return _brokers(site, MatchFirst(), AllBrokers(site.brokers))
 
 
 def _partitioned(site: Site) -> dict[str, Any]:
     cells = site.options.get("cells") or GridCells.regular({"x": (0.0, 1.0, 4), "y": (0.0, 1.0, 4)})
-    return {
-        "delivery": _delivery(),
-        "assignment": FilterDriven(cells, site.brokers),
-        "routing": MatchAtTarget(),
-        "overlay": _static(site),
-    }
+    return _brokers(site, MatchAtTarget(), FilterDriven(cells, site.brokers))
 
 
 SYSTEMS: tuple[System, ...] = (
