@@ -486,3 +486,20 @@ def figures(world: World, broker: str) -> dict[str, Any]:
 
 def entries(world: World) -> dict[str, int]:
     return {name: node.slots["delivery"].figures()["entries"] for name, node in world.nodes()}
+
+
+def test_what_is_sent_over_a_broken_link_while_a_subscription_ends_is_not_remembered_as_told() -> None:
+    """Found by a seed: the broker stood still, read the client's last word after the link had broken,
+    and took for heard what it sent then. The subscription comes back under its name and hears it."""
+    from tests.simulation._tidings import judge, play
+    from tests.simulation.test_tidings_faults import KINDS, trouble
+
+    judge(play(1455, faults=trouble(*KINDS), brokers=9, absences=True, begin=0.0))
+
+
+def test_a_durable_subscriber_that_leaves_keeps_its_token_through_a_crash_of_its_broker() -> None:
+    """Found by a seed: the broker crashed with the last acknowledgements, while the client was away."""
+    from tests.simulation._tidings import judge, play
+    from tests.simulation.test_tidings_faults import KINDS, trouble
+
+    judge(play(1139, faults=trouble(*KINDS), brokers=3 + 1139 % 9, absences=True))

@@ -84,7 +84,7 @@ class Unsubscribe(Message, frozen=True):
     call: int
     ref: int
     end: bool = True
-    takes_rest: bool = False  # what was sent before this arrives counts as heard
+    takes_rest: bool = False  # the client acknowledges what was sent before; then it has left
 
 
 class Credit(Message, frozen=True):

@@ -218,9 +218,9 @@ class Courier:
                 held.figures["acknowledged"] += 1
                 self.settle(held, item, now)
 
-    def acknowledge_all(self, member: Member, now: float) -> None:
-        """It will hear what was sent to it, and says nothing more."""
-        self.acknowledge(member, self._with(member), now)
+    def has_some(self, member: Member) -> bool:
+        """Has it something that it did not acknowledge?"""
+        return any(holder is member for _, holder in member.held.unacked.values())
 
     def _with(self, member: Member) -> tuple[int, ...]:
         return tuple(tag for tag, (_, holder) in member.held.unacked.items() if holder is member)

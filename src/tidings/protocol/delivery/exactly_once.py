@@ -269,10 +269,15 @@ class ExactlyOnce(Delivery):
 
     def _on_unsubscribe(self, session: Session, message: Unsubscribe, now: float) -> None:
         member = session.members.get(message.ref)
+        if member is not None and message.takes_rest and self._courier.has_some(member):
+            # What was sent counts as heard only when it was: the link may have broken since.
+            member.last_word, member.credit = message, 0
+            return
+        self._leave(session, member, message, now)
+
+    def _leave(self, session: Session, member: Member | None, message: Unsubscribe, now: float) -> None:
         records: list[Record] = []
         if member is not None:
-            if message.takes_rest:
-                self._courier.acknowledge_all(member, now)
             records = self._registry.leave(member, end=message.end, lingers=False, now=now)
             self._maintain_at = now
         answer = Unsubscribed(message.call, message.ref)
@@ -280,13 +285,15 @@ class ExactlyOnce(Delivery):
 
     def _on_credit(self, session: Session, message: Credit, now: float) -> None:
         member = session.members.get(message.ref)
-        if member is not None:
+        if member is not None and member.last_word is None:
             self._courier.credit(member, message.amount, now)
 
     def _on_ack(self, session: Session, message: Ack, now: float) -> None:
         member = session.members.get(message.ref)
         if member is not None:
             self._courier.acknowledge(member, message.tags, now)
+            if member.last_word is not None and not self._courier.has_some(member):
+                self._leave(session, member, member.last_word, now)
 
     def _on_nack(self, session: Session, message: Nack, now: float) -> None:
         member = session.members.get(message.ref)

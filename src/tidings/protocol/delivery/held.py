@@ -25,6 +25,7 @@ from tidings.model.subscription import DeliveryOptions, Subscription, Subscripti
 from tidings.protocol.delivery.item import Item
 from tidings.protocol.delivery.lane import Lane
 from tidings.protocol.delivery.right import Right
+from tidings.protocol.messages import Unsubscribe
 
 
 class Phase(StrEnum):
@@ -45,7 +46,7 @@ TRANSITIONS: dict[tuple[Phase, str], Phase] = {
 class Member:
     """Who listens: a subscriber, or one of a group."""
 
-    __slots__ = ("address", "credit", "held", "is_open", "ref")
+    __slots__ = ("address", "credit", "held", "is_open", "last_word", "ref")
 
     def __init__(self, address: str, ref: int, credit: int, held: Held) -> None:
         self.address = address
@@ -53,6 +54,7 @@ class Member:
         self.credit = credit  # notifications that it can take; below 0 after a race
         self.held = held
         self.is_open = False  # True: it was answered, and can be sent to
+        self.last_word: Unsubscribe | None = None  # it leaves when it has acknowledged what it was sent
 
 
 class Held:
