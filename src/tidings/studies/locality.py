@@ -4,6 +4,10 @@
 the centre of a zone by Zipf's law. With locality p a subscription falls into the zone of its broker's
 group with probability p, else into a zone drawn at random. Hops per event are the links that an event
 crosses; flooding crosses all 99 (Virgillito 2003, 4.1.3).
+
+How much this shows. The thesis prints no number and no size of its rectangles. Ours, and twelve to a broker,
+were chosen so that without locality four fifths of the links are crossed: that claim holds by choice (with
+fewer or narrower rectangles it was 0.65 to 0.80). The fall with locality, and that it is steady, are results.
 """
 
 from __future__ import annotations
