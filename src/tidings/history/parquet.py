@@ -136,7 +136,7 @@ def _rows_of(path: Path, table: Any, start: int) -> Iterator[Row]:
     trusted = _is_plain(values)
     for number, row in enumerate(zip(*values.values(), strict=True), start + 1):
         try:
-            yield _row(dict(zip(values, row, strict=True)), trusted=trusted)
+            yield row_of(dict(zip(values, row, strict=True)), trusted=trusted)
         except HistoryError as error:
             raise HistoryError(f"{path}: row {number}: {error}") from None
 
@@ -154,7 +154,8 @@ def _is_plain(values: dict[str, list[Any]]) -> bool:
     return required and OPS.issuperset(values["op"]) and _OUTCOMES.issuperset(values.get("outcome", ()))
 
 
-def _row(values: dict[str, Any], *, trusted: bool) -> Row:
+def row_of(values: dict[str, Any], *, trusted: bool) -> Row:
+    """A row from the values of its columns; what is wrong with it is a `HistoryError`."""
     if not trusted:
         _check(values)
     if values.get("attributes") is not None:
