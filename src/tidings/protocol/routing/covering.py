@@ -199,8 +199,9 @@ class SubscriptionRouting(Routing):
 
     def _wanting(self, event: Event) -> set[str]:
         wanted: set[str] = set()
-        for handle in self._matcher.match(event):
-            wanted.update(self._wanted_over[handle])
+        if self._wanted_over:
+            for handle in self._matcher.match(event):
+                wanted.update(self._wanted_over[handle])
         if self.remember_links:
             wanted.update(link for link in self.ports.overlay.peers() if self._subs.is_unknown(link))
         return wanted
