@@ -77,8 +77,9 @@ class World:
         if record:
             self.simulation.on_row = on_row or self.rows.append
         self.simulation.on_client_effect = self._client_effect
+        self.latencies = latencies or {}
         self.system.check_overlay(overlay.brokers, overlay.links)
-        self._build_brokers(latencies or {})
+        self._build_brokers(self.latencies)
 
     # -- building ------------------------------------------------------------------------
 
