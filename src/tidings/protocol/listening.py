@@ -62,9 +62,9 @@ class Listening:
     """The state of one subscription, or of one membership of a group."""
 
     __slots__ = (
-        "after", "auto", "buffer", "call", "ending", "filter", "given_back", "granted", "id", "interrupted",
+        "after", "auto", "buffer", "call", "ending", "filter", "given_back", "granted", "id", "is_on",
         "leaving_calls",
-        "must_end", "named", "options", "phase", "ref", "taken", "waiting", "window",
+        "must_end", "named", "options", "phase", "ref", "taken", "waiting", "waits", "window",
     )  # fmt: skip
 
     def __init__(
@@ -97,7 +97,8 @@ class Listening:
         self.buffer: deque[Deliver] = deque()
         self.taken: list[Taken] = []
         self.granted = 0  # credit that the broker has not used yet; below 0 after a race
-        self.interrupted = False  # transient, and its link broke: the broker has ended it meanwhile
+        self.waits = False  # an earlier one of its name is being left; the broker's answer to that ends it
+        self.is_on = False  # the broker said so; a transient one ends with its link, and begins on the next
         self.ending: tuple[str, str] | None = None  # code and reason for later takes
 
     def step(self, happening: str) -> bool:
@@ -106,6 +107,11 @@ class Listening:
         if phase is not None:
             self.phase = phase
         return phase is not None
+
+    def is_namesake(self, other: Listening) -> bool:
+        """Would the broker take one for the other? (A group has many listeners.)"""
+        groups = (self.options.group, other.options.group)
+        return self is not other and groups == (None, None) and self.id.name == other.id.name
 
     @property
     def hears(self) -> bool:
