@@ -13,6 +13,8 @@ CODES, SURE, HERE, BUCKETS = 10, 11, 12, 13
 RUN_FROM, RUN_TO, FOUND, FOUND_SIZE, OPEN = 14, 15, 16, 17, 18
 OUT, SPARE, ASK, COUNTERS = 19, 20, 21, 22
 MANY, TIERS = 23, 24
+PROGRAMS, CONSTANTS, STACK = 25, 26, 27  # derived attributes
+TEXT_AT, TEXT_SIZE = 28, 29  # the event's texts that checks look at: addresses, lengths
 
 # each tier: the frozen table, then its deltas
 TIER, TIER_SIZE = 32, 32
@@ -21,6 +23,7 @@ LUT_AT, LUT, SIZES, PAIRS, SINGLES, SINGLES_SIZE = 7, 8, 9, 10, 11, 12
 CELLS, ENTRIES, PLAIN, NO_SECOND = 13, 14, 15, 16
 BOX_CELLS, BOX_ROWS, BOX_CODES, BOX_COUNT, BOX_ONE, BOX_TWO = 17, 18, 19, 20, 21, 22
 FIRST_AT, FIRST = 23, 24
+QUESTIONS_AT, QUESTIONS, QUESTION_TEXT, QUESTION_PLACES = 25, 26, 27, 28
 SIZE = TIER + 3 * TIER_SIZE
 
 # FLAGS: what the event and the answer need beside the handles

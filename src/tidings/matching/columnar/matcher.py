@@ -72,14 +72,15 @@ class ColumnarMatcher:
         self._work: Generator[None, None, None] | None = None
         self._journal: list[Change] | None = None
         self._local = threading.local()
-        self._walk = self._find_walk()
+        self._walk, self._answer = self._find_walk()
         self.table: Table = _drained(next_table([no_rows()], self._parts, [], indexed=self.compiled))
         self.deltas: list[Delta] = [Delta(self.table.edges, 0)]
 
-    def _find_walk(self) -> Callable[[Any], int]:
+    def _find_walk(self) -> tuple[Callable[..., int], Callable[..., int]]:
         from tidings.matching.columnar.kernels import match_one
+        from tidings.matching.columnar.question_kernels import answer
 
-        return match_one  # type: ignore[no-any-return]
+        return match_one, answer
 
     def __len__(self) -> int:
         return len(self._alive) - len(self._free)
@@ -141,7 +142,7 @@ class ColumnarMatcher:
     def save(self, path: str | PathLike[str], *, version: str = "") -> None:
         """Freeze, and write the table as a file that other processes map."""
         self.freeze()
-        derived = [msgspec.msgpack.encode(expression) for expression in self._parts.derived.names]
+        derived = [msgspec.msgpack.encode(expression) for expression in self._parts.derived.expressions]
         files.save(self.table, path, handles=len(self._alive), derived=derived, version=version)
 
     @classmethod
@@ -197,7 +198,7 @@ class ColumnarMatcher:
         return scratch, self._local.packer
 
     def packer(self) -> Packer:
-        return Packer(self.slots, self.strings, self._parts.derived.programs)
+        return Packer(self.slots, self.strings, self._parts.derived.programs, machine=self.compiled)
 
     def _renew(self) -> Any:
         from tidings.matching.columnar.walk import Scratch
@@ -207,13 +208,14 @@ class ColumnarMatcher:
             local.packer = self.packer()
             local.slots, local.strings = self.slots.version, self.strings
         deltas = [delta for delta in self.deltas if len(delta.rows)]
-        local.scratch = Scratch(self.slots, self.table, deltas, self.counters, self.version)
+        programs = self._parts.derived.programs
+        local.scratch = Scratch(self.slots, self.table, deltas, programs, self.counters, self.version)
         return local.scratch
 
     def _match_slowly(self, event: Event) -> Handles:
-        """The same with exact rests of large integers and new texts."""
+        """The same with exact rests of large integers and new texts, and all computed by Python."""
         scratch, packer = self._local.scratch, self._local.packer
-        packer.pack(event, scratch.row)
+        packer.pack_all(event, scratch.row)
         rests = packer.rests(event)
         for slot, rest in rests.items():
             scratch.rest[slot] = rest
@@ -224,6 +226,9 @@ class ColumnarMatcher:
         return self._with_asked(event, scratch, found)
 
     def _with_asked(self, event: Event, scratch: Any, found: int) -> Handles:
+        if found > MOST_HANDLES:
+            scratch.set_texts(event)
+            found = self._answer(scratch.table, found & MOST_HANDLES, found >> 32)
         asked, found = found >> 32, found & MOST_HANDLES
         if not asked:
             return scratch.out[:found].copy()  # type: ignore[no-any-return]
