@@ -53,6 +53,7 @@ def pieces(events: Any) -> Iterator[Any]:
 
 
 def _match_piece(matcher: ColumnarMatcher, piece: Any) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    from tidings.matching.columnar.box_kernels import match_box_rows
     from tidings.matching.columnar.kernels import match_rows
 
     scratch, packer = matcher.ready()
@@ -65,8 +66,16 @@ def _match_piece(matcher: ColumnarMatcher, piece: Any) -> tuple[NDArray[np.int64
     # as much room as the last batch took: growing costs a copy
     out, ask = np.empty(matcher.batch_room, np.int32), np.empty((ROOM, 4), np.int32)
     number = used = asked = 0
+    boxes = matcher.table.boxes if _only_boxes(matcher) else None
     while True:
-        number, used, asked = match_rows(scratch.table, rows, rests, number, out, offsets, used, ask, asked)
+        if boxes is not None and not len(rests):
+            number, used = match_box_rows(
+                scratch.table, rows, scratch.rest, number, out, offsets, used, boxes.most
+            )
+        else:
+            number, used, asked = match_rows(
+                scratch.table, rows, rests, number, out, offsets, used, ask, asked
+            )
         if number == len(rows):
             break
         # it stopped for want of room, and goes on with the same event
@@ -76,6 +85,18 @@ def _match_piece(matcher: ColumnarMatcher, piece: Any) -> tuple[NDArray[np.int64
     if not asked:
         return offsets, out
     return _with_asked(matcher, scratch, piece, offsets, out, ask[:asked])
+
+
+def _only_boxes(matcher: ColumnarMatcher) -> bool:
+    """Is there nothing but rectangles, each the whole of the filter of its row's number?"""
+    table = matcher.table
+    return (
+        table.boxes is not None
+        and table.plain
+        and not table.removed
+        and not table.cell_at[-1]
+        and not any(len(delta.rows) for delta in matcher.deltas)
+    )
 
 
 def _derived(scratch: Any, packer: Packer, piece: Any, rows: Matrix, rests: Rests) -> Rests:

@@ -20,7 +20,7 @@ from tidings.matching.columnar.derived import Program, result_of
 from tidings.matching.columnar.layout import EXACT_DOUBLES
 from tidings.matching.columnar.pack import Packer, Plan
 from tidings.matching.columnar.parts import exact_number, exact_time
-from tidings.matching.columnar.strings import encoded
+from tidings.matching.columnar.strings import Strings, encoded, places_of
 from tidings.model.event import LINEAGE, Event
 
 ROWS_AT_ONCE = 4096
@@ -95,6 +95,9 @@ def _compute(
     columns = dict(_columns(batch))
     taken = None if len(numbers) == batch.num_rows else list(numbers)
     for program, plan in programs:
+        if program.remembered is not None and taken is None and _is_text(columns.get(program.inputs[0])):
+            needed = _compute_texts(program, plan, columns[program.inputs[0]], matrix, rests) or needed
+            continue
         held = {
             name: (columns[name] if taken is None else columns[name].take(taken)).to_pylist()
             for name in program.inputs
@@ -111,6 +114,28 @@ def _compute(
                 slot, (matrix[number, slot], rests[number, slot]) = _placed(plan, value)
                 needed = needed or rests[number, slot] != 0
     return needed
+
+
+def _is_text(column: Any) -> bool:
+    import pyarrow as pa
+
+    return column is not None and (pa.types.is_string(column.type) or pa.types.is_large_string(column.type))
+
+
+def _compute_texts(program: Program, plan: Plan, column: Any, matrix: Matrix, rests: Rests) -> bool:
+    """A function of one text: computed once for each different text."""
+    coded = column.dictionary_encode()
+    values = [result_of(program, {program.inputs[0]: text}) for text in coded.dictionary.to_pylist()]
+    placed = [(-1, (0.0, 0)) if value is None else _placed(plan, value) for value in values]
+    slots = np.array([slot for slot, _ in placed], np.int64)
+    numbers = np.array([number for _, number in placed], np.float64).reshape(-1, 2)
+    held = np.nonzero(np.asarray(column.is_valid()))[0]
+    codes = coded.indices.fill_null(0).to_numpy(zero_copy_only=False)[held]
+    known = slots[codes] >= 0 if len(codes) else np.zeros(0, bool)
+    held, codes = held[known], codes[known]
+    matrix[held, slots[codes]] = numbers[codes, 0]
+    rests[held, slots[codes]] = numbers[codes, 1]
+    return bool(len(numbers)) and bool(numbers[:, 1].any())
 
 
 def _placed(plan: Plan, value: Any) -> tuple[int, tuple[float, int]]:
@@ -184,36 +209,43 @@ def _fill_texts(plan: Plan, column: Any, valid: NDArray[Any], matrix: Matrix, re
     coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     if not (pa.types.is_string(coded.type.value_type) or pa.types.is_large_string(coded.type.value_type)):
         return _fill(plan, "", coded.dictionary_decode(), matrix, rests)
-    known, find = plan.known, plan.strings.find
-    places = np.empty(len(coded.dictionary))
-    numbers: dict[int, int] = {}
-    for index, text in enumerate(coded.dictionary.to_pylist()):
-        place = known.get(text)
-        if place is None:
-            place, number = find(text)
-            if number:
-                numbers[index] = number
-        places[index] = place
+    places, ids = _text_places(plan.strings, coded.dictionary)
     codes = coded.indices.fill_null(0).to_numpy(zero_copy_only=False)
-    matrix[valid, plan.text] = places[codes[valid]]
-    if not numbers or plan.text == plan.present:
+    if not valid.any():
         return False
-    ids = np.zeros(len(places), np.int32)
-    ids[list(numbers)] = list(numbers.values())
+    matrix[valid, plan.text] = places[codes[valid]]
+    if ids is None or plan.text == plan.present:
+        return False
     rests[valid, plan.text] = ids[codes[valid]]
     return True
 
 
+def _text_places(strings: Strings, texts: Any) -> tuple[Any, NDArray[np.int32] | None]:
+    """Positions of an array of texts, and their ids when some are extras."""
+    found = _bytes_of(texts)
+    places = None if found is None else places_of(strings.texts, *found)
+    if places is None:
+        places = np.array([strings.position(text) for text in texts.to_pylist()], np.float64)
+    if not strings.extra_ids:
+        return places, None
+    ids = np.zeros(len(places), np.int32)
+    unnamed = np.nonzero(np.mod(places, 2) == 1)[0]
+    for index in unnamed.tolist():
+        ids[index] = strings.extra_ids.get(texts[index].as_py(), 0)
+    return places, ids if ids.any() else None
+
+
 def _fill_lineage(packer: Packer, column: Any, matrix: Matrix) -> None:
-    for number, lineage in enumerate(column.to_pylist()):
-        if not lineage:
-            continue
-        if packer.typed >= 0:
-            matrix[number, packer.typed] = 0.0
-        for ancestor in lineage:
-            place = packer.members.get(ancestor)
-            if place is not None:
-                matrix[number, place] = 0.0
+    import pyarrow.compute as pc
+
+    sizes = pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False)
+    if packer.typed >= 0:
+        matrix[sizes > 0, packer.typed] = 0.0
+    coded = column.flatten().dictionary_encode()
+    known = [packer.members.get(ancestor, -1) for ancestor in coded.dictionary.to_pylist()]
+    places = np.array([*known, -1], np.int64)[coded.indices.fill_null(len(known)).to_numpy(zero_copy_only=False)]
+    numbers = np.repeat(np.arange(len(sizes)), sizes)[places >= 0]
+    matrix[numbers, places[places >= 0]] = 0.0
 
 
 def texts_of_batch(batch: Any, attributes: Sequence[str]) -> tuple[Any, Any, Any]:

@@ -184,7 +184,7 @@ def walk_tier(t, tier, n, row, rest, out, m):
     """Rows of one tier that match, written to out[m:]."""
     found, codes = longs(t[at.FOUND]), longs(t[at.CODES])
     entries, run_from, run_to = longs(t[tier + at.ENTRIES]), longs(t[at.RUN_FROM]), longs(t[at.RUN_TO])
-    if t[tier + at.BOX_COUNT] > 0:
+    if t[tier + at.BOX_ACROSS] > 0:
         m = walk_boxes(t, tier, row, rest, out, m)
     count = runs(t, tier, n)
     k, candidates, survivors = 0, 0, 0
@@ -258,8 +258,9 @@ def walk(t, row, rest, has_rest):
 
 
 @compiled
-def match_one(t):
-    """The thin door: everything is behind one table of addresses."""
+def match_one(address):
+    """The thin door: everything is behind the address of one table of addresses."""
+    t = longs(address)
     return walk(t, doubles(t[at.ROW]), ints(t[at.REST]), longs(t[at.FLAGS])[at.HAS_REST])
 
 

@@ -142,8 +142,9 @@ def passes(t, tier, check):
 
 
 @compiled
-def answer(t, found, asked):
+def answer(address, found, asked):
     """Settle what waits in ASK: handles to OUT, sorted; how many, and above 32 bits what Python must say."""
+    t = longs(address)
     out, ask, m, kept = ints(t[at.OUT]), ints(t[at.ASK]), found, 0
     for i in range(asked):
         verdict = passes(t, ask[3 * i + 2], ask[3 * i + 1])

@@ -7,6 +7,7 @@ that those addresses point into, whatever the matcher swaps in the meantime.
 from __future__ import annotations
 
 from array import array
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,10 @@ RUNS_ROOM = 32768
 TEXT_ROOM = 4096
 
 
+def _nothing(_event: Event, _row: array[float]) -> bool:
+    return False
+
+
 class Scratch:
     """Buffers and addresses for one thread and one version of the matcher."""
 
@@ -39,6 +44,7 @@ class Scratch:
         version: int,
     ) -> None:
         self.version = version
+        self.pack: Callable[[Event, array[float]], bool] = _nothing  # of this thread's packer
         count = len(slots)
         rows = len(table.rows) + sum(len(d.rows.owners) for d in deltas) + 64
         self.row = array("d", bytes(8 * (count + 1)))
@@ -74,11 +80,14 @@ class Scratch:
             (at.COUNTERS, counters), (at.PROGRAMS, code), (at.CONSTANTS, constants), (at.STACK, stack),
         ):  # fmt: skip
             t[place] = some.ctypes.data
-        tiers = [table_addresses(table), *(d.addresses() for d in deltas)]
+        boxes, room = _box_addresses(table)
+        self._kept.append(room)
+        tiers = [table_addresses(table) + boxes, *(d.addresses() for d in deltas)]
         t[at.TIERS] = len(tiers)
         for number, tier in enumerate(tiers):
             for place, value in tier:
                 t[at.TIER + number * at.TIER_SIZE + place] = value
+        self.address = t.ctypes.data
         self._ask_about([table.checks, *(d.rows.table for d in deltas)], slots)
 
     def _ask_about(self, tiers: list[Checks], slots: Slots) -> None:
@@ -147,7 +156,6 @@ def table_addresses(table: Table) -> list[tuple[int, int]]:
     rows, grid = table.rows, table.grid
     assert grid is not None
     return [
-        *_box_addresses(table),
         (at.GROWING, 0), (at.STARTS, rows.starts.ctypes.data), (at.PARTS, rows.parts.ctypes.data),
         (at.POINTS, rows.points.ctypes.data), (at.RESTS, rows.rests.ctypes.data),
         (at.OWNERS, rows.owners.ctypes.data),
@@ -160,13 +168,15 @@ def table_addresses(table: Table) -> list[tuple[int, int]]:
     ]  # fmt: skip
 
 
-def _box_addresses(table: Table) -> list[tuple[int, int]]:
-    boxes, grid = table.boxes, table.grid
-    if boxes is None or grid is None:
-        return [(at.BOX_COUNT, 0)]
+def _box_addresses(table: Table) -> tuple[list[tuple[int, int]], Any]:
+    """Where the boxes are; and room for the verdicts of a cell."""
+    boxes = table.boxes
+    if boxes is None:
+        return [(at.BOX_ACROSS, 0)], None
+    room = np.empty(boxes.most + 64, np.uint8)
     return [
-        (at.BOX_CELLS, boxes.cell_at.ctypes.data), (at.BOX_ROWS, boxes.rows.ctypes.data),
-        (at.BOX_CODES, boxes.codes.ctypes.data), (at.BOX_COUNT, boxes.codes.shape[1]),
-        (at.BOX_ONE, boxes.slots[0]), (at.BOX_TWO, boxes.slots[1]),
-        (at.FIRST_AT, grid.first_at.ctypes.data), (at.FIRST, grid.first.ctypes.data),
-    ]  # fmt: skip
+        (at.BOX_CELLS, boxes.cell_at.ctypes.data), (at.BOX_BLOCK, boxes.block.ctypes.data),
+        (at.BOX_CUTS, boxes.cuts.ctypes.data), (at.BOX_FRAMES, boxes.frames.ctypes.data),
+        (at.BOX_VERDICT, room.ctypes.data), (at.BOX_ONE, boxes.slots[0]), (at.BOX_TWO, boxes.slots[1]),
+        (at.BOX_ACROSS, int(boxes.sizes[0])), (at.BOX_UP, int(boxes.sizes[1])),
+    ], room  # fmt: skip
