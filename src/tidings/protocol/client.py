@@ -343,7 +343,9 @@ class Client:
             self._send(msg.Credit(listening.ref, amount))
 
     def _notify(self, listening: Listening, deliver: msg.Deliver, call: int | None, now: float) -> None:
-        listening.taken.append(Taken(deliver, call))
+        commits = listening.auto and not listening.taken
+        if not commits:
+            listening.taken.append(Taken(deliver, call))
         notification = listening.notification(deliver)
         self._out.append(Notify(listening.ref, notification, deliver.tag, call))
         if self._recording:
@@ -357,7 +359,11 @@ class Client:
                 broker=self.broker,
             )
             self._out.append(Record(row))
-        if listening.auto:
+        if commits:  # at once: it is taken by being handed over
+            if deliver.position is not None:
+                listening.advance(deliver.position)
+            self._send(msg.Ack(listening.ref, (deliver.tag,)))
+        elif listening.auto:
             self._commit(listening, None)
 
     def _silence(self, message: msg.Silence, now: float) -> None:

@@ -153,10 +153,18 @@ class Listening:
                 continue
             if position in still:
                 break
-            self.given_back.discard(position)
-            if not any(p.log == position.log and p.offset < position.offset for p in self.given_back):
-                self.after[position.log] = max(self.after.get(position.log, 0), position.offset)
+            self.advance(position)
         return tags
+
+    def advance(self, position: Position) -> None:
+        """It is committed, and so is all before it: move the token, unless something was given back."""
+        given_back = self.given_back
+        if given_back:
+            given_back.discard(position)
+            if any(p.log == position.log and p.offset < position.offset for p in given_back):
+                return
+        if self.after.get(position.log, 0) < position.offset:
+            self.after[position.log] = position.offset
 
     def give_back(self, tag: int | None) -> tuple[int, ...]:
         """As `settle`, and hold the token until they were delivered again and committed."""

@@ -62,7 +62,7 @@ class SubscriptionRouting(Routing):
         self._ads.on_change = self._advertisement_changed
         self._matcher = SmallMatcher()
         self._handles: dict[str, int] = {}  # digest -> handle, for filters wanted over a link
-        self._digests: dict[int, str] = {}
+        self._wanted_over: dict[int, tuple[str, ...]] = {}  # handle -> the links
         self._seen = Window()
         self._gates_to_review: dict[str, None] = {}
         self._checked = (-1, -1)  # versions of the tables
@@ -159,14 +159,15 @@ class SubscriptionRouting(Routing):
         if source == LOCAL:
             return
         digest = filter.digest
-        wanted = any(other != LOCAL for other in self._subs.sources[digest])
-        if wanted and digest not in self._handles:
-            self._handles[digest] = handle = self._matcher.add(filter)
-            self._digests[handle] = digest
-        elif not wanted and digest in self._handles:
-            handle = self._handles.pop(digest)
-            del self._digests[handle]
+        links = tuple(other for other in self._subs.sources[digest] if other != LOCAL)
+        handle = self._handles.get(digest)
+        if links and handle is None:
+            handle = self._handles[digest] = self._matcher.add(filter)
+        elif handle is not None and not links:
+            del self._handles[digest], self._wanted_over[handle]
             self._matcher.remove(handle)
+        if links and handle is not None:
+            self._wanted_over[handle] = links
 
     # -- events ----------------------------------------------------------------------------
 
@@ -184,20 +185,24 @@ class SubscriptionRouting(Routing):
         if self.numbered and NUMBER not in envelope.headers:  # ours, or one that recovery brought back
             envelope = self._numbering.numbered(envelope)
         wanted = self._wanting(envelope.event)
-        up = self.ports.overlay.links()
-        for link in self.ports.overlay.peers():
-            if link != came_from and (link in wanted or (self.hierarchical and link == self.parent)):
-                leaving = self.ports.recovery.outgoing(envelope, link, now)
+        if self.hierarchical and self.parent is not None:
+            wanted.add(self.parent)
+        if not wanted:
+            return
+        ports = self.ports
+        up = ports.overlay.links()
+        for link in ports.overlay.peers():
+            if link in wanted and link != came_from:
+                leaving = ports.recovery.outgoing(envelope, link, now)
                 if leaving is not None and link in up:
-                    self.ports.send(link, Forward(leaving))
+                    ports.send(link, Forward(leaving))
 
     def _wanting(self, event: Event) -> set[str]:
         wanted: set[str] = set()
         for handle in self._matcher.match(event):
-            wanted.update(self._subs.sources[self._digests[handle]])
+            wanted.update(self._wanted_over[handle])
         if self.remember_links:
             wanted.update(link for link in self.ports.overlay.peers() if self._subs.is_unknown(link))
-        wanted.discard(LOCAL)
         return wanted
 
     def wanted_elsewhere(self, event: Event) -> bool:
@@ -242,7 +247,7 @@ class SubscriptionRouting(Routing):
         self._checked = version
         self._subs.check()
         self._ads.check()
-        assert len(self._handles) == len(self._digests)
+        assert len(self._handles) == len(self._wanted_over)
         for digest, sources in self._subs.sources.items():
             assert (digest in self._handles) == any(s != LOCAL for s in sources), "matcher and table differ"
 
