@@ -6,6 +6,22 @@ is reached from here, and nothing heavy is imported before it is used.
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from tidings.pipeline.session import session
 
-__all__ = ["session"]
+if TYPE_CHECKING:
+    from tidings.pipeline.matching import Matched, match
+    from tidings.pipeline.tables import Table
+
+_HOMES = {"Matched": "matching", "match": "matching", "Table": "tables"}
+
+__all__ = ["Matched", "Table", "match", "session"]
+
+
+def __getattr__(name: str) -> Any:
+    """The rest comes when it is first asked for: it brings NumPy and Arrow."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
