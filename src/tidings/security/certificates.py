@@ -23,9 +23,7 @@ def principal_of(certificate: Mapping[str, Any]) -> Principal:
             f"the certificate has {len(names)} common names", hint="a client's certificate has one: its name"
         )
     is_broker = BROKER_UNIT in _subject(certificate, "organizationalUnitName")
-    return Principal(
-        checked_name(names[0], "a certificate's name"), Means.CERTIFICATE, is_broker=is_broker
-    )
+    return Principal(checked_name(names[0], "a certificate's name"), Means.CERTIFICATE, is_broker=is_broker)
 
 
 def _subject(certificate: Mapping[str, Any], kind: str) -> list[str]:

@@ -36,6 +36,7 @@ class Principal(msgspec.Struct, frozen=True):
 
     name: str
     means: Means
+    tenant: str = ""  # nothing crosses from one tenant to another
     groups: tuple[str, ...] = ()
     names: tuple[str, ...] = ()  # further names that it may use for its clients and sources; * is a wildcard
     is_broker: bool = False  # its certificate is that of a broker: it may speak for clients

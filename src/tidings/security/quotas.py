@@ -53,13 +53,22 @@ class Bucket:
 
     def take(self, amount: float, now: float) -> float:
         """Take so much; the seconds to wait before the next taking (0: none)."""
-        self._level = min(self._most, self._level + (now - self._at) * self._rate)
-        self._at = max(now, self._at)
+        self._fill(now)
         self._level -= amount
         return 0.0 if self._level >= 0 else -self._level / self._rate
 
+    def has(self, amount: float, now: float) -> bool:
+        """Is so much in it?"""
+        self._fill(now)
+        return self._level >= amount
+
     def is_full(self, now: float) -> bool:
-        return self._level + (now - self._at) * self._rate >= self._most
+        return self.has(self._most, now)
+
+    def _fill(self, now: float) -> None:
+        if now > self._at:
+            self._level = min(self._most, self._level + (now - self._at) * self._rate)
+            self._at = now
 
     def resize(self, rate: float, most: float) -> None:
         self._rate, self._most = rate, most

@@ -65,7 +65,7 @@ class Right(msgspec.Struct, frozen=True):
         """What of a filter is allowed: a filter that accepts nothing beyond the right."""
         if self.filter.is_never_true:
             raise self._refusal(f"{self.principal} may {self.action} nothing")
-        allowed = wanted if covers(self.filter, wanted) else _conjoined(wanted, self.filter)
+        allowed = wanted if covers(self.filter, wanted) else conjoined(wanted, self.filter)
         if allowed.is_never_true and not wanted.is_never_true:
             raise self._refusal(f"{self.principal} may {self.action} nothing of {_short(wanted.text)}")
         return allowed
@@ -93,12 +93,7 @@ class Permissions:
         """What this principal may do."""
         allowed = _union([r.filter for r in self.rules if r.action is action and r.speaks_of(principal)])
         bounds = [self.mandatory[key] for key in _keys(principal) if key in self.mandatory]
-        return Right(principal.name, action, reduce(_conjoined, bounds, allowed))
-
-
-ALL_ALLOWED = Permissions(
-    [Rule(who, action) for who in (ANYONE, ANONYMOUS) for action in Action]
-)  # of an embedded broker, and of a development cluster on loopback
+        return Right(principal.name, action, reduce(conjoined, bounds, allowed))
 
 
 def _keys(principal: Principal) -> tuple[str, ...]:
@@ -116,7 +111,7 @@ def _union(filters: list[Filter]) -> Filter:
     return Filter(" OR ".join(f"({filter.text})" for filter in filters), without_covered(parts, TIDINGS))
 
 
-def _conjoined(wanted: Filter, bound: Filter) -> Filter:
+def conjoined(wanted: Filter, bound: Filter) -> Filter:
     """Both at once. Constraints mean the same in every dialect; residuals do not."""
     if wanted.dialect != bound.dialect and not any(part.residuals for part in bound.conjunctions):
         bound = msgspec.structs.replace(bound, dialect=wanted.dialect)
@@ -135,3 +130,8 @@ def _check_dialect(filter: Filter) -> None:
 
 def _short(text: str) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
+
+
+ALL_ALLOWED = Permissions(
+    [Rule(who, action) for who in (ANYONE, ANONYMOUS) for action in Action]
+)  # of an embedded broker, and of a development cluster on loopback

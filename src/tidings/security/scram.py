@@ -49,9 +49,7 @@ def make_key(password: str, *, iterations: int = ITERATIONS, salt: bytes | None 
     """What to store of a password."""
     if not password:
         raise SettingsError("a password cannot be empty")
-    salt, stored, server, count = _mechanism().make_auth_info(
-        password, iteration_count=iterations, salt=salt
-    )
+    salt, stored, server, count = _mechanism().make_auth_info(password, iteration_count=iterations, salt=salt)
     return StoredKey(salt, count, stored, server)
 
 
@@ -69,7 +67,9 @@ def read_key(text: str) -> StoredKey:
         ) from None
     sizes = len(key.stored_key), len(key.server_key)
     if mechanism != MECHANISM or sizes != (32, 32) or len(key.salt) < 12:
-        raise SettingsError(f"a stored key is not one of {MECHANISM}", hint="make it with `tidings users key`")
+        raise SettingsError(
+            f"a stored key is not one of {MECHANISM}", hint="make it with `tidings users key`"
+        )
     if not FEWEST_ITERATIONS <= key.iterations <= MOST_ITERATIONS:
         raise SettingsError(
             f"a stored key has {key.iterations} iterations",
@@ -96,7 +96,9 @@ class ServerSide:
 
     def first(self, said: str) -> str:
         """The answer to the client's first words."""
-        return str(self._step(lambda: (self._server.set_client_first(said), self._server.get_server_first())[1]))
+        return str(
+            self._step(lambda: (self._server.set_client_first(said), self._server.get_server_first())[1])
+        )
 
     def final(self, said: str) -> str:
         """The answer to its proof; raises `RefusedError` when it proves nothing."""

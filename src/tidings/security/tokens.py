@@ -4,7 +4,7 @@ Rules
 - Only asymmetric signatures and HMAC with a key of 32 bytes or more; the algorithm comes from the
   key, never from the token. `none` does not exist here.
 - A token must say who (`sub`), until when (`exp`), by whom (`iss`) and for whom (`aud`).
-- `groups` in a token are taken only when the issuer is trusted to give them.
+- `groups` in a token are taken only when the issuer is trusted to give them; `tenant` is always.
 """
 
 from __future__ import annotations
@@ -89,7 +89,11 @@ class Verifier:
     def principal(self, token: str, now: float) -> Principal:
         """Who the token speaks of; `RefusedError` says no more than that it is not valid."""
         claims = self._claims(token)
-        for name, least, most in (("exp", now - LEEWAY, None), ("nbf", None, now + LEEWAY), ("iat", None, now + LEEWAY)):
+        for name, least, most in (
+            ("exp", now - LEEWAY, None),
+            ("nbf", None, now + LEEWAY),
+            ("iat", None, now + LEEWAY),
+        ):
             _check_time(claims, name, least, most)
         name = claims["sub"]
         if not isinstance(name, str):
@@ -97,7 +101,10 @@ class Verifier:
         groups = claims.get("groups", []) if self._issuers[claims["iss"]].gives_groups else []
         if not isinstance(groups, list) or not all(isinstance(group, str) for group in groups[:MOST_GROUPS]):
             raise RefusedError(REFUSED)
-        return Principal(checked_name(name), Means.TOKEN, tuple(groups[:MOST_GROUPS]))
+        tenant = claims.get("tenant", "")
+        if not isinstance(tenant, str):
+            raise RefusedError(REFUSED)
+        return Principal(checked_name(name), Means.TOKEN, tenant, tuple(groups[:MOST_GROUPS]))
 
     def _claims(self, token: str) -> dict[str, Any]:
         jwt = _jwt()
@@ -112,7 +119,12 @@ class Verifier:
             key, algorithms = self._keys[issuer.name]
             options = {"require": REQUIRED, "verify_exp": False, "verify_nbf": False, "verify_iat": False}
             claims: dict[str, Any] = jwt.decode(
-                token, key, algorithms=algorithms, audience=issuer.audience, issuer=issuer.name, options=options
+                token,
+                key,
+                algorithms=algorithms,
+                audience=issuer.audience,
+                issuer=issuer.name,
+                options=options,
             )
         except (jwt.PyJWTError, ValueError, TypeError, RecursionError):
             raise RefusedError(REFUSED) from None
