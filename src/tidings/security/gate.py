@@ -33,7 +33,15 @@ MOST_RIGHTS = 10_000  # remembered; then they are made anew
 class Gate:
     """Implements `doors.Guard` by a users file."""
 
-    def __init__(self, users: Users, *, clock: Callable[[], float], audit: Audit) -> None:
+    def __init__(
+        self,
+        users: Users,
+        *,
+        clock: Callable[[], float],
+        audit: Audit,
+        on_withheld: Callable[[str, Event], None] | None = None,
+    ) -> None:
+        self._on_withheld = on_withheld
         self._clock = clock
         self._audit = audit
         self._rights: dict[tuple[Principal, Action], Right] = {}
@@ -94,6 +102,8 @@ class Gate:
         if self.right(principal, Action.SUBSCRIBE).allows(event):
             return _unmarked(event, principal.tenant)
         self.withheld += 1
+        if self._on_withheld is not None:
+            self._on_withheld(principal.name, event)
         self._audit.note(
             "deliver", REFUSED, principal.name, means=principal.means, subject=f"{event.source} {event.id}"
         )

@@ -90,10 +90,13 @@ def test_what_is_no_stored_key_is_refused_without_repeating_it(text: str) -> Non
 @settings(deadline=None, max_examples=150)
 @given(st.text(max_size=60), st.text(max_size=60))
 def test_whatever_a_stranger_says_is_refused_and_nothing_else(first: str, final: str) -> None:
-    server = ServerSide({"user": KEY}.get, PEPPER)
-    with pytest.raises(RefusedError):
+    def whole() -> None:
+        server = ServerSide({"user": KEY}.get, PEPPER)
         server.first(first)
         server.final(final)
+
+    with pytest.raises(RefusedError):
+        whole()
 
 
 @settings(deadline=None, max_examples=60)
