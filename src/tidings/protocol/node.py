@@ -18,8 +18,10 @@ from tidings.protocol.inputs import (
     Fetched,
     FetchFailed,
     Input,
+    Joined,
     LinkDown,
     LinkUp,
+    Parted,
     Persisted,
     PersistFailed,
     Probed,
@@ -108,7 +110,15 @@ class Node:
 
     def figures(self) -> dict[str, Any]:
         """Counters for people."""
-        return {**self._ports.delivery.figures(), "strange messages": self.strange}
+        ports = self._ports
+        untold = [link for link in ports.overlay.links() if not ports.routing.agreed(link)]
+        return {
+            **ports.delivery.figures(),
+            "strange messages": self.strange,
+            "neighbours": len(ports.overlay.peers()),
+            "links untold": len(untold),  # the far end does not know yet all that is wanted here
+            "logs": len(ports.recovery.logs()),
+        }
 
     def _receive(self, sender: str, message: Message, now: float) -> None:
         owner = self._owners.get(type(message))
@@ -134,7 +144,7 @@ class Node:
                 self._disk.persist_failed(input, now)
             case FetchFailed():
                 self._disk.fetch_failed(input, now)
-            case Started() | LinkUp() | LinkDown() | Probed():
+            case Started() | LinkUp() | LinkDown() | Probed() | Joined() | Parted():
                 for strategy in self.slots.values():
                     strategy.on_input(input, now)
             case _:

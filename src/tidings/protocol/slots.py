@@ -159,7 +159,7 @@ class Strategy:
         self.ports = ports
 
     def on_input(self, input: Input, now: float) -> None:
-        """Started, LinkUp, LinkDown and Probed, in the order of the slots."""
+        """Started, LinkUp, LinkDown, Joined, Parted and Probed, in the order of the slots."""
 
     def on_message(self, sender: str, message: Message, now: float) -> None:
         """One of `messages` arrived."""

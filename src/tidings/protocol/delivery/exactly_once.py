@@ -37,6 +37,8 @@ from tidings.protocol.messages import (
     Advertised,
     Credit,
     Envelope,
+    Fence,
+    Fenced,
     Hello,
     Message,
     Nack,
@@ -90,6 +92,7 @@ class ExactlyOnce(Delivery):
             Nack: self._on_nack,
             Advertise: self._on_advertise,
             Unadvertise: self._on_unadvertise,
+            Fence: self._on_fence,
         }
 
     def _is_pinned(self, offset: int) -> bool:
@@ -299,6 +302,9 @@ class ExactlyOnce(Delivery):
         member = session.members.get(message.ref)
         if member is not None:
             self._courier.give_back(member, message.tags, counted=message.counted, now=now)
+
+    def _on_fence(self, session: Session, message: Fence, now: float) -> None:
+        self.ports.send(session.address, Fenced(message.ref, message.number))
 
     def _on_advertise(self, session: Session, message: Advertise, now: float) -> None:
         advertisement = Advertisement(session.client, message.filter)

@@ -16,7 +16,7 @@ from tidings.matching.small import SmallMatcher
 from tidings.model.event import Event
 from tidings.model.filter import Filter
 from tidings.model.subscription import Advertisement, Subscription
-from tidings.protocol.inputs import Input, LinkDown, LinkUp, Started
+from tidings.protocol.inputs import Input, LinkDown, LinkUp, Parted, Started
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.routing.diffusion import LOCAL, Diffusion, Interest, InterestSeen
 from tidings.protocol.routing.outlets import OUTLETS
@@ -92,6 +92,10 @@ class SubscriptionRouting(Routing):
                     diffusion.quiet(input.peer)
                 else:
                     diffusion.link_down(input.peer)
+            self._flush(now)
+        elif isinstance(input, Parted):
+            for diffusion in (self._ads, self._subs):
+                diffusion.link_down(input.peer)
             self._flush(now)
 
     def interest_added(self, subscription: Subscription, at: tuple[str, ...], now: float) -> None:
