@@ -31,7 +31,8 @@ HOME = "tidings://127.0.0.1:7117"
 T = TypeVar("T")
 
 Broker = Annotated[
-    str, typer.Option("--broker", "-b", envvar="TIDINGS_BROKER", metavar="ADDRESS", help="tidings://host:port.")
+    str,
+    typer.Option("--broker", "-b", envvar="TIDINGS_BROKER", metavar="ADDRESS", help="tidings://host:port."),
 ]
 Name = Annotated[
     str,

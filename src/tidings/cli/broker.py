@@ -46,7 +46,9 @@ def broker(
     ] = None,
     store: Annotated[
         Path | None,
-        typer.Option("--store", "-s", metavar="DIR", help="For what is to survive a crash; without it: memory."),
+        typer.Option(
+            "--store", "-s", metavar="DIR", help="For what is to survive a crash; without it: memory."
+        ),
     ] = None,
     users: Annotated[
         Path | None, typer.Option("--users", "-u", metavar="FILE", help="Who may do what, as TOML.")
@@ -62,7 +64,7 @@ def broker(
     what it took in. SIGHUP reads settings and users again. Every setting: tidings settings.
     """
     from tidings.runtime.service import Service
-    from tidings.runtime.settings import read_settings
+    from tidings.runtime.settings import BrokerSettings, read_settings
 
     said: dict[str, Any] = {
         "name": name,
@@ -73,7 +75,10 @@ def broker(
         "http": http,
     }
     given = {key: value for key, value in said.items() if value is not None}
-    read = lambda: read_settings(config, environment=os.environ, said=given)  # noqa: E731
+
+    def read() -> BrokerSettings:
+        return read_settings(config, environment=os.environ, said=given)
+
     run_service(Service(read(), again=read), as_json=as_json)
 
 

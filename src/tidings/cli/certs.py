@@ -25,9 +25,9 @@ def register(app: typer.Typer) -> None:
         no_args_is_help=True,
     )
     certs.command("new", epilog=examples("tidings certs new certs"))(new)
-    certs.command("broker", epilog=examples("tidings certs broker certs b1 --host 127.0.0.1 --host b1.example"))(
-        broker
-    )
+    certs.command(
+        "broker", epilog=examples("tidings certs broker certs b1 --host 127.0.0.1 --host b1.example")
+    )(broker)
     certs.command("client", epilog=examples("tidings certs client certs ann"))(client)
     app.add_typer(certs, name="certs")
 
@@ -43,7 +43,8 @@ def broker(
     folder: Folder,
     name: Annotated[str, typer.Argument(help="The broker's name.")],
     host: Annotated[
-        list[str] | None, typer.Option("--host", help="Where it is reached: a name or an address; repeatable.")
+        list[str] | None,
+        typer.Option("--host", help="Where it is reached: a name or an address; repeatable."),
     ] = None,
     as_json: Json = False,
 ) -> None:

@@ -35,7 +35,11 @@ def settings(
     from tidings.runtime.settings import BrokerSettings, described, read_settings
 
     asked = config is not None or any(name.startswith("TIDINGS_") for name in os.environ)
-    found = read_settings(config, environment=os.environ, checked=config is not None) if asked else BrokerSettings()
+    found = (
+        read_settings(config, environment=os.environ, checked=config is not None)
+        if asked
+        else BrokerSettings()
+    )
     if as_json:
         print_json({"settings": [_row(setting) for setting in described(found)]})
         return
@@ -62,7 +66,9 @@ def _show(settings: list[Any]) -> None:
             table = head
             out.print(f"\n[bold]{escape(f'[{head}]')}[/]" if head else "", soft_wrap=True)
         key = setting.name.rpartition(".")[2]
-        mark = "" if setting.value == setting.default else f"   [yellow](default: {_toml(setting.default)})[/]"
+        mark = (
+            "" if setting.value == setting.default else f"   [yellow](default: {_toml(setting.default)})[/]"
+        )
         out.print(f"[cyan]{key}[/] = {escape(_toml(setting.value))}{mark}", soft_wrap=True)
         out.print(f"    [dim]{escape(setting.note)}. {setting.variable}[/]", soft_wrap=True)
 

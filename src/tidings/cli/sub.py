@@ -50,8 +50,12 @@ def sub(
     wait: Annotated[
         float | None, typer.Option("--wait", help="End with 1 when no event came for so many seconds.")
     ] = None,
-    end: Annotated[bool, typer.Option("--end", help="End the durable subscription --as, and print nothing.")] = False,
-    cloudevents: Annotated[bool, typer.Option("--cloudevents", help="Print CloudEvents as JSON lines.")] = False,
+    end: Annotated[
+        bool, typer.Option("--end", help="End the durable subscription --as, and print nothing.")
+    ] = False,
+    cloudevents: Annotated[
+        bool, typer.Option("--cloudevents", help="Print CloudEvents as JSON lines.")
+    ] = False,
     dialect: Annotated[
         Dialect, typer.Option("--dialect", "-d", help="Which meaning the filter has: tidings or cesql.")
     ] = Dialect.TIDINGS,
@@ -69,7 +73,7 @@ def sub(
         raise SettingsError("a durable subscription needs a name", hint="give --as NAME")
     options: dict[str, Any] = {"name": subscription, "topic": topic, "type": type, "group": group}
     options |= {"durable": durable or end or None, "replay": replay, "dialect": dialect.value}
-    wanted = " OR ".join(f"({text})" for text in where) if where and len(where) > 1 else (where or [None])[0]
+    wanted = _any_of(where or [])
     bus = _remote.bus(broker, name, timeout=timeout)
     shown = "cloudevents" if cloudevents else "json" if as_json else "text"
     listening = _Listening(options, wanted, count=count, wait=wait, shown=shown)
@@ -78,9 +82,19 @@ def sub(
         raise typer.Exit(Exit.NO)
 
 
+def _any_of(filters: list[str]) -> str | None:
+    return filters[0] if len(filters) == 1 else " OR ".join(f"({text})" for text in filters) or None
+
+
 class _Listening:
     def __init__(
-        self, options: dict[str, Any], wanted: str | None, *, count: int | None, wait: float | None, shown: str
+        self,
+        options: dict[str, Any],
+        wanted: str | None,
+        *,
+        count: int | None,
+        wait: float | None,
+        shown: str,
     ) -> None:
         self._options = {name: value for name, value in options.items() if value is not None}
         self._wanted = () if wanted is None else (wanted,)

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tidings.cli._output import Exit, print_json
 from tidings.cli._usage import JSON_HELP, examples
 from tidings.errors import InputError
+
+if TYPE_CHECKING:
+    from tidings.security.users import Users
 
 Json = Annotated[bool, typer.Option("--json", help=JSON_HELP)]
 
@@ -95,7 +98,7 @@ def may(
     print_json({"allowed": allowed, "reason": None}) if as_json else print(f"yes: {allowed}")
 
 
-def _users(file: Path):  # type: ignore[no-untyped-def]
+def _users(file: Path) -> Users:
     from tidings.runtime.secured import load_users
     from tidings.runtime.settings import SecuritySettings
 

@@ -163,7 +163,9 @@ def _load(folder: Path) -> tuple[Any, Any]:
 
     made = _paths(folder, AUTHORITY)
     if not made.certificate.exists() or not made.key.exists():
-        raise SettingsError(f"{folder} holds no authority", hint=f"make one with `tidings certs new {folder}`")
+        raise SettingsError(
+            f"{folder} holds no authority", hint=f"make one with `tidings certs new {folder}`"
+        )
     try:
         certificate = x509.load_pem_x509_certificate(made.certificate.read_bytes())
         key = load_pem_private_key(made.key.read_bytes(), password=None)

@@ -62,7 +62,7 @@ def exposition(figures: Callable[[], Figures], broker: str) -> Callable[[], byte
                 yield family
 
     registry = prometheus.CollectorRegistry()
-    registry.register(Collector())  # type: ignore[arg-type]
+    registry.register(Collector())
     prometheus.ProcessCollector(registry=registry)
     prometheus.PlatformCollector(registry=registry)
     return lambda: prometheus.generate_latest(registry)

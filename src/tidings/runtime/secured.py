@@ -23,15 +23,23 @@ from tidings.security.users import NOBODY, Users, parse_users
 log = logging.getLogger("tidings.audit")
 
 
+def text_of(settings: SecuritySettings) -> str:
+    """The users file as it is written; empty without one."""
+    if not settings.users:
+        return ""
+    try:
+        return Path(settings.users).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"the users file {settings.users} cannot be read: {_why(error)}") from None
+
+
 def load_users(settings: SecuritySettings) -> Users:
     """The users file; without one nobody is known, and in development everybody may do everything."""
     if settings.users:
         file = Path(settings.users)
-        try:
-            text = file.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise SettingsError(f"the users file {file} cannot be read: {_why(error)}") from None
-        return parse_users(text, read=lambda name: (file.parent / name).read_bytes(), where=str(file))
+        return parse_users(
+            text_of(settings), read=lambda name: (file.parent / name).read_bytes(), where=str(file)
+        )
     if settings.anonymous:
         return Users({}, {}, ALL_ALLOWED, {}, NOBODY.default_quota, NOBODY.verifier)
     return NOBODY
@@ -50,7 +58,8 @@ class Secured:
         clock: Callable[[], float],
         on_withheld: Callable[[str, Event], None] | None = None,
     ) -> None:
-        self._settings = settings
+        self.has_changed = False  # did the last reload bring other rules?
+        self._text = text_of(settings)
         self._file = _AuditFile(Path(settings.audit)) if settings.audit else None
         self.audit = Audit(self._write, clock)
         self.guard = Gate(load_users(settings), clock=clock, audit=self.audit, on_withheld=on_withheld)
@@ -69,6 +78,8 @@ class Secured:
         except TidingsError as error:
             self.audit.note("reload", auditing.REFUSED, "operator", reason=error.message)
             raise
+        self.has_changed = text_of(settings) != self._text
+        self._text = text_of(settings)
         self.guard.replace(users)
         self.audit.note("reload", auditing.OK, "operator", subject=settings.users)
 

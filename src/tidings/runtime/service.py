@@ -31,6 +31,8 @@ from tidings.runtime.settings import LIVE, BrokerSettings, changed
 from tidings.runtime.trace import Ring
 from tidings.security.credentials import CertificateCredentials
 from tidings.security.doors import NoCredentials
+from tidings.security.principal import Principal
+from tidings.security.rules import Action
 
 log = logging.getLogger("tidings.broker")
 
@@ -61,8 +63,9 @@ class Service:
             join_tls=_joining(settings) if listening else None,
             clock=self._clock,
             tap=self.ring,
+            limits=settings.limits,
         )
-        self.server.inquiries["figures"] = lambda _: self.figures()
+        self.server.inquiries["figures"] = lambda about, principal: self.figures()
         self.server.inquiries["trace"] = self._trace
         self.http: Http | None = None
 
@@ -92,6 +95,8 @@ class Service:
             log.error("the settings were not reloaded, the old ones stay: %s", error)
             return False
         differs = changed(self.settings, new)
+        if self.secured.has_changed:
+            self.server.send_away("the rules have changed")  # they come back, and are narrowed anew
         logs.set_up(new.log, self.server.name)
         waiting = [name for name in differs if name not in LIVE and not name.startswith("log.")]
         self.settings = new
@@ -109,10 +114,11 @@ class Service:
         if self.ring is not None:
             self.ring.withheld(principal, event, self._clock.now())
 
-    def _trace(self, about: dict[str, Any]) -> dict[str, Any]:
+    def _trace(self, about: dict[str, Any], principal: Principal) -> dict[str, Any]:
         if self.ring is None:
             raise SettingsError("this broker keeps no trace", hint="set trace.events above 0 and restart it")
-        answer = self.ring.answer(self.server.node, about, self._clock.now())
+        may_see = self.secured.guard.right(principal, Action.OBSERVE).allows
+        answer = self.ring.answer(self.server.node, about, self._clock.now(), may_see)
         return answer | {"links": self.server.links_at()}
 
     async def start_http(self) -> None:

@@ -95,8 +95,13 @@ class Setting(NamedTuple):
     variable: str
 
 
-# The strategies that these belong to are the composition's own choice, not the operator's.
-HIDDEN = {("delivery", "names_log"), ("delivery", "allow_block"), ("delivery", "identities")}
+# Not for files and the environment: the composition's own choice, or that of development.
+HIDDEN = {
+    ("delivery", "names_log"),
+    ("delivery", "allow_block"),
+    ("delivery", "identities"),
+    ("security", "anonymous"),  # said by `tidings cluster up` alone
+}
 
 # What takes effect without a restart.
 LIVE = ("security.users", "log.level")
@@ -107,6 +112,7 @@ def read_settings(
     *,
     environment: Mapping[str, str] | None = None,
     said: Mapping[str, Any] | None = None,
+    checked: bool = True,
 ) -> BrokerSettings:
     """The settings that file, environment and command line give together."""
     table: dict[str, Any] = {}
@@ -118,7 +124,8 @@ def read_settings(
     for name, value in (said or {}).items():
         _put(table, tuple(name.split(".")), value)
     settings = _converted(table, str(file) if file else "the settings")
-    check_settings(settings)
+    if checked:
+        check_settings(settings)
     return _resolved(settings, file.parent if file is not None else None)
 
 
@@ -132,7 +139,11 @@ def _read_file(file: Path) -> dict[str, Any]:
 def _tables(kind: type) -> dict[str, type]:
     """The nested tables of a settings type."""
     hints = _hints(kind)
-    return {name: hint for name, hint in hints.items() if isinstance(hint, type) and issubclass(hint, msgspec.Struct)}
+    return {
+        name: hint
+        for name, hint in hints.items()
+        if isinstance(hint, type) and issubclass(hint, msgspec.Struct)
+    }
 
 
 @cache
@@ -196,7 +207,8 @@ def _put(table: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
 def _converted(table: Mapping[str, Any], where: str) -> BrokerSettings:
     base = BrokerSettings()
     try:
-        return _over(base, table)
+        settings: BrokerSettings = _over(base, table)
+        return settings
     except msgspec.ValidationError as error:
         reason, _, place = str(error).partition(" - at `$.")
         raise SettingsError(f"{where}: {place.rstrip('`')}: {reason[:1].lower()}{reason[1:]}") from None
@@ -204,13 +216,14 @@ def _converted(table: Mapping[str, Any], where: str) -> BrokerSettings:
 
 def _over(base: Any, table: Mapping[str, Any]) -> Any:
     """The base with what the table says: so nested defaults of ours stay where it says nothing."""
-    tables = _tables(type(base))
+    kind: type = type(base)
+    tables, hints = _tables(kind), _hints(kind)
     given: dict[str, Any] = {}
     for name, value in table.items():
         if name in tables:
             given[name] = _over(getattr(base, name), value)
         else:
-            given[name] = _typed(value, _hints(type(base))[name], name)
+            given[name] = _typed(value, hints[name], name)
     return msgspec.structs.replace(base, **given)
 
 
@@ -319,7 +332,7 @@ def described(settings: BrokerSettings) -> Iterator[Setting]:
     """Every knob with its value, default, meaning and variable."""
     default = BrokerSettings()
     for path, _ in _leaves(BrokerSettings):
-        owner = type(_value_at(default, path[:-1]))
+        owner: type = type(_value_at(default, path[:-1]))
         note = _notes(owner).get(path[-1], "")
         yield Setting(
             ".".join(path), _value_at(settings, path), _value_at(default, path), note, variable_of(path)
@@ -329,9 +342,7 @@ def described(settings: BrokerSettings) -> Iterator[Setting]:
 def changed(old: BrokerSettings, new: BrokerSettings) -> list[str]:
     """The names of what differs."""
     return [
-        ".".join(path)
-        for path, _ in _leaves(BrokerSettings)
-        if _value_at(old, path) != _value_at(new, path)
+        ".".join(path) for path, _ in _leaves(BrokerSettings) if _value_at(old, path) != _value_at(new, path)
     ]
 
 

@@ -4,18 +4,21 @@ Rules
 - The ring watches messages on their way in and out of the node; it never looks into the node and
   never changes what happens. A step costs one tuple.
 - It is bounded: by steps, and by what an event may weigh in it (a large payload is left out).
-- A question is answered from the ring and from what the node says of the event now.
+- A question is answered from the ring and from what the node says of the event now, for events that
+  whoever asks may observe; others are as if they had never been here.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import msgspec
 
 from tidings.errors import InputError
 from tidings.matching.explain import explain
+from tidings.model.cloudevents import to_mapping
 from tidings.model.event import Event
 from tidings.model.subscription import Subscription, SubscriptionId
 from tidings.protocol.messages import Closed, Deliver, Message, Publish, Subscribed, Unsubscribed
@@ -97,12 +100,14 @@ class Ring:
             if step.event.id == id and (source is None or step.event.source == source)
         ]
 
-    def answer(self, node: Node, about: dict[str, Any], now: float) -> dict[str, Any]:
+    def answer(
+        self, node: Node, about: dict[str, Any], now: float, may_see: Callable[[Event], bool]
+    ) -> dict[str, Any]:
         """What this broker knows of an event, and, when asked, of a subscription's part in it."""
         id, source, subscription = (_text(about, name) for name in ("id", "source", "subscription"))
         if not id:
             raise InputError("a trace needs the id of an event")
-        steps = self.steps(id, source or None)
+        steps = [step for step in self.steps(id, source or None) if may_see(step.event)]
         event = steps[0].event if steps else None
         answer: dict[str, Any] = {
             "broker": node.name,
@@ -110,6 +115,7 @@ class Ring:
             "sources": sorted({step.event.source for step in steps}),
             "ring": {"steps": len(self._steps), "seconds": self._reach(now)},
             "wanted": None if event is None else node.wanting(event),
+            "event": None if event is None else to_mapping(event),
         }
         if subscription:
             answer["subscription"] = self._why(node, subscription, event, steps, now)
@@ -138,7 +144,7 @@ class Ring:
         if held is None:
             return answer | {"why": "this broker does not hold it"}
         subscription, since = held
-        answer["filter"] = subscription.filter.text
+        answer |= {"filter": subscription.filter.text, "dialect": subscription.filter.dialect}
         if event is None:
             return answer | {"why": "the event was not seen at this broker, or too long ago"}
         explanation = explain(event, subscription.filter)
@@ -150,7 +156,11 @@ class Ring:
     ) -> str:
         id, event = str(subscription.id), steps[0].event
         told = [step for step in steps if step.subscription == id]
-        hidden = [step for step in steps if step.what == WITHHELD and subscription.id.subscriber.startswith(step.peer)]
+        hidden = [
+            step
+            for step in steps
+            if step.what == WITHHELD and subscription.id.subscriber.startswith(step.peer)
+        ]
         if not accepts:
             return "its filter does not accept the event"
         if hidden:

@@ -1,7 +1,8 @@
 """Who is this? The broker's half of every conversation, by the mechanism that the client chose.
 
 Rules
-- A broker proves itself by a broker's certificate that carries its name, and by nothing else.
+- A broker proves itself by a broker's certificate that carries its name, and by nothing else (but
+  in development, on loopback).
 - A password or a token is taken over TLS, or from this machine; elsewhere it could be overheard.
 - A refusal says no more than the other side may know.
 """
@@ -49,7 +50,7 @@ class ByUsers:
         return _Audited(conversation, lambda name, outcome, why: self._note(asked, name, outcome, why), asked)
 
     def _begin(self, asked: Asked) -> Conversation:
-        if asked.role == BROKER:
+        if asked.role == BROKER and not (asked.mechanism == Means.ANONYMOUS and self._allow_anonymous):
             return _Certified(asked, self._users())
         if asked.mechanism not in tuple(MECHANISMS):
             raise RefusedError(
