@@ -16,7 +16,7 @@ from typing import Any
 from tidings.availability.records import Append, Forget, Loaded, Record
 from tidings.matching.matcher import Matcher
 from tidings.model.event import Event
-from tidings.model.subscription import Advertisement, Position, SubscriptionId
+from tidings.model.subscription import Advertisement, Position, Subscription, SubscriptionId
 from tidings.protocol.delivery import rows
 from tidings.protocol.delivery.arrival import Arrival
 from tidings.protocol.delivery.courier import Courier
@@ -457,6 +457,14 @@ class ExactlyOnce(Delivery):
 
     def subscriptions(self) -> tuple[SubscriptionId, ...]:
         return tuple(self._registry.helds)
+
+    def subscription(self, id: SubscriptionId) -> tuple[Subscription, float] | None:
+        held = self._registry.helds.get(id)
+        return None if held is None else (held.subscription, held.since)
+
+    def wanting(self, event: Event) -> tuple[SubscriptionId, ...]:
+        registry = self._registry
+        return tuple(registry.by_handle[handle].id for handle in registry.match(event))
 
     def figures(self) -> dict[str, Any]:
         return {
