@@ -373,6 +373,14 @@ class Delivery(Strategy):
         """The subscriptions that this broker holds, in a fixed order."""
         return ()
 
+    def subscription(self, id: SubscriptionId) -> tuple[Subscription, float] | None:
+        """For people: a subscription that this broker holds, and when it began."""
+        return None
+
+    def wanting(self, event: Event) -> tuple[SubscriptionId, ...]:
+        """For people: the subscriptions here that accept an event now."""
+        return ()
+
     def figures(self) -> dict[str, Any]:
         """Counters for people."""
         return {}

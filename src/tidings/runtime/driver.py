@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Protocol
 
 from tidings.history.schema import Row
 from tidings.protocol import effects as fx
@@ -31,6 +31,16 @@ Outlet = Callable[[Message], None]  # the near end of a link
 Fault = Callable[[str, BaseException], None]  # a machine failed at an input; the name is whose word it was
 
 
+class Tap(Protocol):
+    """Watches what comes and goes, and changes nothing."""
+
+    def came(self, peer: str, message: Message, now: float) -> None: ...
+
+    def went(self, peer: str, message: Message, now: float) -> None: ...
+
+    def gone(self, peer: str) -> None: ...
+
+
 class Driver:
     """Drives the machines. Everything happens on the loop that it was started on."""
 
@@ -43,6 +53,7 @@ class Driver:
         record: Callable[[Row], None],
         hear: Hear | None = None,
         fault: Fault | None = None,
+        tap: Tap | None = None,
     ) -> None:
         self.name = name
         self.clock = clock
@@ -52,6 +63,7 @@ class Driver:
         self._outlets: dict[str, Outlet] = {}
         self._line: deque[tuple[str, Input]] = deque()
         self._fault = fault
+        self._tap = tap
         self._is_running = False
         self._is_closed = False
         self._timer: Timer | None = None
@@ -102,6 +114,8 @@ class Driver:
 
     def link_down(self, address: str) -> None:
         self._outlets.pop(address, None)
+        if self._tap is not None:
+            self._tap.gone(address)
         self.hand(self.name, LinkDown(address))
 
     def __contains__(self, address: str) -> bool:
@@ -138,8 +152,12 @@ class Driver:
         machine = self._machines.get(name)
         if machine is None:
             return  # it went while this was on its way
+        now = self.clock.now()
+        tap = self._tap
+        if tap is not None and type(input) is Received:
+            tap.came(input.sender, input.message, now)
         try:
-            effects = machine.handle(input, self.clock.now())
+            effects = machine.handle(input, now)
         except Exception as error:
             if self._fault is None or not isinstance(input, Received) or input.sender not in self._outlets:
                 raise
@@ -156,6 +174,8 @@ class Driver:
     def _send(self, name: str, effect: fx.Send) -> None:
         outlet = self._outlets.get(effect.to)
         if outlet is not None:
+            if self._tap is not None:
+                self._tap.went(effect.to, effect.message, self.clock.now())
             outlet(effect.message)
         else:
             self._line.append((effect.to, Received(name, effect.message)))

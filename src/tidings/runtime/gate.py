@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from tidings.errors import RefusedError, TidingsError, WireError
-from tidings.language import parse_filter
+from tidings.language import DEFAULT_LIMITS, Limits, parse_filter
 from tidings.model.event import RESERVED, Event, make_event
 from tidings.model.filter import Filter
 from tidings.model.topic import check_topic
@@ -80,9 +80,17 @@ class Gate:
     """Of one client's connection."""
 
     def __init__(
-        self, client: str, principal: Any, guard: Guard[Any] | None, *, say: Say, hand_in: Say
+        self,
+        client: str,
+        principal: Any,
+        guard: Guard[Any] | None,
+        *,
+        say: Say,
+        hand_in: Say,
+        limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         self.client = client
+        self._limits = limits
         self.unanswered: set[int] = set()  # calls of publishes
         self._principal = principal
         self._guard = guard
@@ -143,15 +151,16 @@ class Gate:
     def _subscribe(self, subscribe: msg.Subscribe) -> msg.Subscribe:
         if len(subscribe.name) > MOST_CHARACTERS:
             raise RefusedError(f"a name of {len(subscribe.name)} characters; {MOST_CHARACTERS} at most")
-        filter = _parsed(subscribe.filter)
-        if self._guard is not None and subscribe.ref not in self._names:
+        filter = _parsed(subscribe.filter, self._limits)
+        if self._guard is not None:
+            self._forget(subscribe.ref)  # a number that is used again is another subscription
             filter = self._guard.subscribe(self._principal, subscribe.name, filter)
             self._names[subscribe.ref] = subscribe.name
             self._opening[subscribe.call] = subscribe.ref
         return msgspec.structs.replace(subscribe, filter=filter)
 
     def _advertise(self, advertise: msg.Advertise) -> msg.Advertise:
-        return msgspec.structs.replace(advertise, filter=_parsed(advertise.filter))
+        return msgspec.structs.replace(advertise, filter=_parsed(advertise.filter, self._limits))
 
     # -- outward ----------------------------------------------------------------------------
 
@@ -199,5 +208,5 @@ class Gate:
             self._forget(ref)
 
 
-def _parsed(filter: Filter) -> Filter:
-    return parse_filter(filter.text, dialect=filter.dialect)
+def _parsed(filter: Filter, limits: Limits) -> Filter:
+    return parse_filter(filter.text, dialect=filter.dialect, limits=limits)

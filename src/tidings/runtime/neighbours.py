@@ -33,7 +33,7 @@ log = logging.getLogger("tidings.broker")
 class Neighbour:
     """One link, or one that is about to be."""
 
-    __slots__ = ("connection", "dialler", "early", "farewell", "is_used", "name")
+    __slots__ = ("connection", "dialler", "early", "farewell", "is_used", "listens", "name")
 
     def __init__(self, name: str, connection: Connection, dialler: str, farewell: bytes | None) -> None:
         self.name = name
@@ -42,6 +42,7 @@ class Neighbour:
         self.farewell = farewell  # not None: the far end waits for our welcome
         self.early: list[Message] = []
         self.is_used = False
+        self.listens = ""  # where it can be reached, as it says itself
 
 
 class Neighbours:
@@ -89,7 +90,9 @@ class Neighbours:
         """A broker proved who it is. Raises `RefusedError`."""
         if open.name == self._name:
             raise RefusedError(f"{open.name} is this broker's own name", hint="give every broker its own")
-        self._begin(Neighbour(open.name, connection, open.name, farewell))
+        link = Neighbour(open.name, connection, open.name, farewell)
+        link.listens = open.listens
+        self._begin(link)
 
     def part(self, name: str) -> None:
         """This neighbour is gone for good."""
@@ -109,6 +112,10 @@ class Neighbours:
     def up(self) -> list[str]:
         """The neighbours whose links are used."""
         return sorted(self._links)
+
+    def addresses(self) -> dict[str, str]:
+        """Where each neighbour can be reached."""
+        return {name: self._links[name].listens for name in self.up}
 
     async def close(self) -> None:
         for task in self._tasks:
@@ -162,6 +169,7 @@ class Neighbours:
         freed = self._freed[connection] = asyncio.Event()
         neighbour = Neighbour(opened.name, connection, self._name, None)
         neighbour.early = early
+        neighbour.listens = opened.listens
         self._begin(neighbour)
         try:
             await freed.wait()

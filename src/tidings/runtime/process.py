@@ -15,7 +15,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from tidings.errors import TidingsError
@@ -41,10 +41,17 @@ async def serve(
     *,
     drain_seconds: float = DRAIN_SECONDS,
     ready: Callable[[Server], None] | None = None,
-    reload: Callable[[], None] | None = None,
+    reload: Callable[[], Any] | None = None,
+    started: Callable[[], Awaitable[None]] | None = None,
 ) -> bool:
     """Serve until a signal comes, then drain. True: nothing was left unanswered."""
     await server.start()
+    if started is not None:
+        try:
+            await started()
+        except BaseException:
+            await server.close()
+            raise
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, server.stop)

@@ -25,6 +25,7 @@ import msgspec
 
 from tidings.errors import RefusedError, TidingsError, WireError
 from tidings.history.recorder import Recorder
+from tidings.language.limits import DEFAULT_LIMITS, Limits
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.inputs import Started
 from tidings.protocol.messages import BROKER_MESSAGES, CLIENT_MESSAGES, Message
@@ -33,7 +34,7 @@ from tidings.runtime.broker import open_store, recorder_of
 from tidings.runtime.clock import Clock, RealClock
 from tidings.runtime.connection import Connection, Gathering, NetworkSettings
 from tidings.runtime.dialling import Address, parse_addresses
-from tidings.runtime.driver import Driver
+from tidings.runtime.driver import Driver, Tap
 from tidings.runtime.gate import Gate
 from tidings.runtime.neighbours import Neighbours
 from tidings.runtime.reception import Reception
@@ -54,7 +55,7 @@ from tidings.wire.codec import Codec
 log = logging.getLogger("tidings.broker")
 
 LOOPBACK = "127.0.0.1:0"
-Inquiry = Callable[[dict[str, Any]], Awaitable[Any] | Any]  # answers `Inquire`
+Inquiry = Callable[[dict[str, Any], Any], Awaitable[Any] | Any]  # answers what a principal asks about
 BACKLOG = 1024  # connections that the system holds for us before we take them
 
 
@@ -92,13 +93,15 @@ class Server:
         record: Recorder | Path | str | None = None,
         seed: int | None = None,
         clock: Clock | None = None,
+        tap: Tap | None = None,
+        limits: Limits = DEFAULT_LIMITS,  # of clients' filters
     ) -> None:
         if not name or "#" in name:
             raise RefusedError(f"{name!r} is no name for a broker", hint="use letters, digits and -")
         self.name = name
         self.network = network or NetworkSettings()
         self.addresses: list[Address] = []  # where it listens, once it has started
-        self.inquiries: dict[str, Inquiry] = {"figures": lambda _: self.figures()}
+        self.inquiries: dict[str, Inquiry] = {"figures": lambda about, principal: self.figures()}
         self._listen = [listen] if isinstance(listen, str) else list(listen)
         self._join = [address for text in join for address in parse_addresses(text)]
         self._path = path
@@ -113,6 +116,8 @@ class Server:
         self._record = record
         self._rng = Random(SystemRandom().getrandbits(64) if seed is None else seed)
         self._clock = clock or RealClock()
+        self._tap = tap
+        self._limits = limits
         self._gathering = Gathering()
         self._clients: dict[Connection, _Client] = {}
         self._last_client = 0
@@ -127,12 +132,13 @@ class Server:
 
     async def start(self) -> None:
         """Open the store, listen, and begin to join. `address` is known when this returns."""
+        self._loop = asyncio.get_running_loop()
         store = self._store or await open_store(self._path)
         state = await asyncio.to_thread(store.load)
         self._recorder = recorder_of(self._record)
         self.node = self._build()
         record: Callable[[Any], None] = _nothing if self._recorder is None else self._recorder.record
-        self._driver = Driver(self.name, self.node, self._clock, record=record, fault=self._on_fault)
+        self._driver = Driver(self.name, self.node, self._clock, record=record, fault=self._on_fault, tap=self._tap)
         self._driver.use_store(store, threaded=self._is_stable)
         declared = tuple(message for slot in self.node.slots.values() for message in slot.messages)
         self._codec = Codec((*declared, *HANDSHAKE, *BESIDE), max_frame=self.network.max_frame)
@@ -206,6 +212,7 @@ class Server:
             self._guard,
             say=connection.send,
             hand_in=lambda message: self._driver.receive(address, [message]),
+            limits=self._limits,
         )
         client = self._clients[connection] = _Client(address, connection, gate, proved.principal)
         connection.most_bytes = self.network.client_buffer
@@ -278,7 +285,7 @@ class Server:
                 raise RefusedError(f"this broker knows nothing of {inquire.what!r}")
             if self._guard is not None:
                 self._guard.observe(client.principal, inquire.what)
-            value = inquiry(inquire.about)
+            value = inquiry(inquire.about, client.principal)
             if isinstance(value, Awaitable):
                 value = await value
             client.connection.send(Informed(inquire.call, value))
@@ -317,7 +324,7 @@ class Server:
             "address": self.address,
             "connections": len(self._clients),
             "handshakes": len(self._reception),
-            "links": self._neighbours.up,
+            "links": self.links_at(),
             "problems": dict(self._neighbours.problems),
             "faults": self._faults,
         }
@@ -326,6 +333,24 @@ class Server:
     def links(self) -> list[str]:
         """The neighbours that are linked now."""
         return self._neighbours.up
+
+    def links_at(self) -> dict[str, str]:
+        """The neighbours that are linked now, and where each can be reached."""
+        return self._neighbours.addresses()
+
+    @property
+    def is_open(self) -> bool:
+        """Are clients let in?"""
+        return bool(self.addresses) and not self._is_draining
+
+    @property
+    def disk_problem(self) -> str | None:
+        return self.node.disk_problem
+
+    def send_away(self, reason: str) -> None:
+        """End the connections of all clients. They come back, and are asked anew what they may do."""
+        for connection in list(self._clients):
+            connection.finish(reason)
 
     def part(self, neighbour: str) -> None:
         """A neighbour is gone for good: keep nothing for it any more."""
@@ -336,6 +361,10 @@ class Server:
     def stop(self) -> None:
         """Let `serve_forever` return."""
         self._stopping.set()
+
+    def stop_soon(self) -> None:
+        """The same, from another thread."""
+        self._loop.call_soon_threadsafe(self.stop)
 
     async def serve_forever(self) -> None:
         await self._stopping.wait()

@@ -16,7 +16,7 @@ from typing import Any
 from tidings.availability.records import Append, Forget, Loaded, Record
 from tidings.matching.matcher import Matcher
 from tidings.model.event import Event
-from tidings.model.subscription import Advertisement, Position, SubscriptionId
+from tidings.model.subscription import Advertisement, Position, Subscription, SubscriptionId
 from tidings.protocol.delivery import rows
 from tidings.protocol.delivery.arrival import Arrival
 from tidings.protocol.delivery.courier import Courier
@@ -353,15 +353,21 @@ class ExactlyOnce(Delivery):
 
     def next_deadline(self) -> float | None:
         earliest = self._ledger.next_deadline()
-        for deadline in (
-            self._flush_at,
-            self._maintain_at,
-            self._age_at,
-            self._registry.memory.next_deadline(),
-            self._identities_at,
-        ):
-            if deadline is not None and (earliest is None or deadline < earliest):
-                earliest = deadline
+        at = self._flush_at
+        if at is not None and (earliest is None or at < earliest):
+            earliest = at
+        at = self._maintain_at
+        if at is not None and (earliest is None or at < earliest):
+            earliest = at
+        at = self._age_at
+        if at is not None and (earliest is None or at < earliest):
+            earliest = at
+        at = self._identities_at
+        if at is not None and (earliest is None or at < earliest):
+            earliest = at
+        at = self._registry.memory.next_deadline()
+        if at is not None and (earliest is None or at < earliest):
+            earliest = at
         return earliest
 
     def on_timer(self, now: float) -> None:
@@ -451,6 +457,14 @@ class ExactlyOnce(Delivery):
 
     def subscriptions(self) -> tuple[SubscriptionId, ...]:
         return tuple(self._registry.helds)
+
+    def subscription(self, id: SubscriptionId) -> tuple[Subscription, float] | None:
+        held = self._registry.helds.get(id)
+        return None if held is None else (held.subscription, held.since)
+
+    def wanting(self, event: Event) -> tuple[SubscriptionId, ...]:
+        registry = self._registry
+        return tuple(registry.by_handle[handle].id for handle in registry.match(event))
 
     def figures(self) -> dict[str, Any]:
         return {
