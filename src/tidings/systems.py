@@ -117,7 +117,9 @@ def _brokers(site: Site, routing: Routing, assignment: Assignment | None = None)
 
 
 def _tidings(site: Site) -> dict[str, Any]:
-    routing = Covering(advertisements=True, acknowledged=True, remember_links=True, numbered=False)
+    routing = Covering(
+        advertisements=True, acknowledged=True, remember_links=True, numbered=False, **site.options
+    )
     return {
         **_brokers(site, routing),
         "delivery": _delivery(allow_block=False, names_log=True),
@@ -166,6 +168,7 @@ SYSTEMS: tuple[System, ...] = (
         "availability 0 / Δ / ∞",
         graph=TREE,
         strategies=_tidings,
+        options=("linger_seconds", "implicit_seconds"),
     ),
     System(
         name="intermediary",
