@@ -130,7 +130,7 @@ def test_a_publisher_that_comes_back_soon_moves_no_filter() -> None:
 def test_deliveries_equal_the_oracle_whatever_is_advertised(calm: bool) -> None:
     """Anybody publishes anything, inside what it advertised or not."""
     told = 0
-    for seed in range(10):
+    for seed in range(6):
         rng = Random(f"{seed}")
         trial = Trial("tidings", overlay_for("tidings", rng), seed=seed, **SOON)
         clients = [trial.client(f"c{k}", rng.choice(trial.overlay.brokers)) for k in range(6)]
