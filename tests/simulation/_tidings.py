@@ -91,7 +91,8 @@ def play(
     return Run(begin, world, workload, asked, over_at)
 
 
-SOON = {"linger_seconds": 0.3, "implicit_seconds": 1.5}  # so that advertisements come and go within a run
+# So that advertisements come and go within a run.
+SOON = {"advertising": {"linger_seconds": 0.3, "implicit_seconds": 1.5}}
 
 
 def advertised(workload: Workload, rng: Random) -> Workload:

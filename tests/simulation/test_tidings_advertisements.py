@@ -25,7 +25,8 @@ Patch = pytest.MonkeyPatch
 # -- what they are for ---------------------------------------------------------------------------
 
 
-def world_of(overlay: Overlay, **options: float) -> World:
+def world_of(overlay: Overlay, **knobs: float) -> World:
+    options = {"advertising": knobs}
     world = World("tidings", overlay, settings=SimulationSettings(check=True), options=options)
     for broker in overlay.brokers:
         world.add_client(f"c{broker[1:]}", broker)

@@ -111,6 +111,7 @@ class Client:
             msg.Subscribed: self._subscribed,
             msg.Unsubscribed: self._unsubscribed,
             msg.Deliver: self._deliver,
+            msg.Fenced: self._fenced,
             msg.Silence: self._silence,
             msg.Lost: self._lost,
             msg.Refused: self._refused,
@@ -146,6 +147,7 @@ class Client:
     # -- the link ------------------------------------------------------------------------
 
     def _link_up(self, input: ins.LinkUp, now: float) -> None:
+        self.broker = input.peer
         self._link = Link.GREETING
         self._out.append(Send(self.broker, msg.Hello(self.name, self.incarnation)))
 
@@ -345,12 +347,12 @@ class Client:
         if listening.was_committed(message):
             self._send(msg.Ack(message.ref, (message.tag,)))
         elif not listening.held_again(message):
-            listening.buffer.append(message)
+            listening.queue_up(message)
         self._hand_over(listening, now)
 
     def _hand_over(self, listening: Listening, now: float) -> None:
         """Give what arrived to whoever waits, and ask for more."""
-        if listening.phase is not Phase.OPENING:
+        if listening.phase is not Phase.OPENING and not listening.is_fenced:
             while listening.buffer and (listening.waiting or listening.auto):
                 call = None if listening.auto else listening.waiting.popleft()
                 self._notify(listening, listening.buffer.popleft(), call, now)
@@ -360,7 +362,9 @@ class Client:
             self._send(msg.Credit(listening.ref, amount))
 
     def _notify(self, listening: Listening, deliver: msg.Deliver, call: int | None, now: float) -> None:
-        listening.taken.append(Taken(deliver, call))
+        commits = listening.auto and not listening.taken
+        if not commits:
+            listening.taken.append(Taken(deliver, call))
         notification = listening.notification(deliver)
         self._out.append(Notify(listening.ref, notification, deliver.tag, call))
         if self._recording:
@@ -374,7 +378,11 @@ class Client:
                 broker=self.broker,
             )
             self._out.append(Record(row))
-        if listening.auto:
+        if commits:  # at once: it is taken by being handed over
+            if deliver.position is not None:
+                listening.advance(deliver.position)
+            self._send(msg.Ack(listening.ref, (deliver.tag,)))
+        elif listening.auto:
             self._commit(listening, None)
 
     def _silence(self, message: msg.Silence, now: float) -> None:
@@ -433,6 +441,18 @@ class Client:
         tags = () if listening is None else listening.give_back(input.tag)
         if tags:
             self._send(msg.Nack(input.ref, tags))
+        if tags and listening is not None and listening.window and self._link is Link.UP:
+            # What was sent ahead stands behind what was given back, so it waits until that is here again.
+            listening.granted += len(tags)
+            listening.fence, listening.is_fenced = listening.fence + 1, True
+            self._send(msg.Credit(input.ref, len(tags)))
+            self._send(msg.Fence(input.ref, listening.fence))
+
+    def _fenced(self, message: msg.Fenced, now: float) -> None:
+        listening = self._listenings.get(message.ref)
+        if listening is not None and listening.fence == message.number:
+            listening.is_fenced = False
+            self._hand_over(listening, now)
 
     def _leave(self, input: ins.ClientLeave, now: float) -> None:
         listening = self._listenings.get(input.ref)

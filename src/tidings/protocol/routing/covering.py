@@ -23,7 +23,7 @@ from tidings.matching.small import SmallMatcher
 from tidings.model.event import Event
 from tidings.model.filter import EVERYTHING, Filter
 from tidings.model.subscription import Advertisement, Subscription
-from tidings.protocol.inputs import Input, LinkDown, LinkUp, Started
+from tidings.protocol.inputs import Input, LinkDown, LinkUp, Parted, Started
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.routing.diffusion import LOCAL, Diffusion, Interest, InterestSeen
 from tidings.protocol.routing.outlets import OUTLETS
@@ -84,7 +84,7 @@ class SubscriptionRouting(Routing):
         self._ads.on_change = self._advertisement_changed
         self._matcher = SmallMatcher()
         self._handles: dict[str, int] = {}  # digest -> handle, for filters wanted over a link
-        self._digests: dict[int, str] = {}
+        self._wanted_over: dict[int, tuple[str, ...]] = {}  # handle -> the links
         self._seen = Window()
         self._gates_to_review: dict[str, None] = {}
         self._checked = (-1, -1)  # versions of the tables
@@ -115,6 +115,10 @@ class SubscriptionRouting(Routing):
                     diffusion.quiet(input.peer)
                 else:
                     diffusion.link_down(input.peer)
+            self._flush(now)
+        elif isinstance(input, Parted):
+            for diffusion in (self._ads, self._subs):
+                diffusion.link_down(input.peer)
             self._flush(now)
 
     def interest_added(self, subscription: Subscription, at: tuple[str, ...], now: float) -> None:
@@ -244,14 +248,15 @@ class SubscriptionRouting(Routing):
         if source == LOCAL:
             return
         digest = filter.digest
-        wanted = any(other != LOCAL for other in self._subs.sources[digest])
-        if wanted and digest not in self._handles:
-            self._handles[digest] = handle = self._matcher.add(filter)
-            self._digests[handle] = digest
-        elif not wanted and digest in self._handles:
-            handle = self._handles.pop(digest)
-            del self._digests[handle]
+        links = tuple(other for other in self._subs.sources[digest] if other != LOCAL)
+        handle = self._handles.get(digest)
+        if links and handle is None:
+            handle = self._handles[digest] = self._matcher.add(filter)
+        elif handle is not None and not links:
+            del self._handles[digest], self._wanted_over[handle]
             self._matcher.remove(handle)
+        if links and handle is not None:
+            self._wanted_over[handle] = links
 
     # -- events ----------------------------------------------------------------------------
 
@@ -271,20 +276,25 @@ class SubscriptionRouting(Routing):
         if self._settles and came_from is None:
             self._published(envelope.event, now)
         wanted = self._wanting(envelope.event)
-        up = self.ports.overlay.links()
-        for link in self.ports.overlay.peers():
-            if link != came_from and (link in wanted or (self.hierarchical and link == self.parent)):
-                leaving = self.ports.recovery.outgoing(envelope, link, now)
+        if self.hierarchical and self.parent is not None:
+            wanted.add(self.parent)
+        if not wanted:
+            return
+        ports = self.ports
+        up = ports.overlay.links()
+        for link in ports.overlay.peers():
+            if link in wanted and link != came_from:
+                leaving = ports.recovery.outgoing(envelope, link, now)
                 if leaving is not None and link in up:
-                    self.ports.send(link, Forward(leaving))
+                    ports.send(link, Forward(leaving))
 
     def _wanting(self, event: Event) -> set[str]:
         wanted: set[str] = set()
-        for handle in self._matcher.match(event):
-            wanted.update(self._subs.sources[self._digests[handle]])
+        if self._wanted_over:
+            for handle in self._matcher.match(event):
+                wanted.update(self._wanted_over[handle])
         if self.remember_links:
             wanted.update(link for link in self.ports.overlay.peers() if self._is_open(link, event))
-        wanted.discard(LOCAL)
         return wanted
 
     def _is_open(self, link: str, event: Event) -> bool:
@@ -334,7 +344,7 @@ class SubscriptionRouting(Routing):
         self._subs.check()
         self._ads.check()
         self._settled.check()
-        assert len(self._handles) == len(self._digests)
+        assert len(self._handles) == len(self._wanted_over)
         for digest, sources in self._subs.sources.items():
             assert (digest in self._handles) == any(s != LOCAL for s in sources), "matcher and table differ"
 
