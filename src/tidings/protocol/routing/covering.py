@@ -119,6 +119,7 @@ class SubscriptionRouting(Routing):
         elif isinstance(input, Parted):
             for diffusion in (self._ads, self._subs):
                 diffusion.link_down(input.peer)
+            self._settled.part(input.peer)
             self._flush(now)
 
     def interest_added(self, subscription: Subscription, at: tuple[str, ...], now: float) -> None:
