@@ -13,11 +13,12 @@ from tidings.pipeline.session import session
 
 if TYPE_CHECKING:
     from tidings.pipeline.matching import Matched, match
+    from tidings.pipeline.streaming import match_stream
     from tidings.pipeline.tables import Table
 
-_HOMES = {"Matched": "matching", "match": "matching", "Table": "tables"}
+_HOMES = {"Matched": "matching", "match": "matching", "match_stream": "streaming", "Table": "tables"}
 
-__all__ = ["Matched", "Table", "match", "session"]
+__all__ = ["Matched", "Table", "match", "match_stream", "session"]
 
 
 def __getattr__(name: str) -> Any:

@@ -20,7 +20,7 @@ from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from tidings.errors import InputError, SettingsError
-from tidings.model.event import LINEAGE
+from tidings.model.event import LINEAGE, RESERVED
 from tidings.pipeline.tables import About
 
 # Spark's types that are a value of ours, by their simple name -> kind of slot
@@ -72,6 +72,17 @@ def plan(
     named = [column.alias(f"p{n}") for n, column in enumerate(columns)]
     notes = tuple(_notes(about, leaves, dict(casts or {})))
     return Plan(numbered.select(*named), tuple(fields[n] for n in kept), tuple(attributes), notes)
+
+
+def value_columns(events: Any, casts: Mapping[str, str]) -> dict[str, str]:
+    """The attributes that columns hold, with their kinds; those of the event itself left out."""
+    fields = list(events.schema.fields)
+    numbered = events.toDF(*(f"c{n}" for n in range(len(fields))))
+    return {
+        name: kind
+        for name, found in _leaves_by_name(numbered, fields).items()
+        if len(found) == 1 and name not in RESERVED and (kind := KINDS.get(casts.get(name, found[0].type)))
+    }
 
 
 def _kept(fields: list[Any], keep: Sequence[str] | None) -> list[int]:

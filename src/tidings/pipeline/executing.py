@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tidings.errors import CorruptionError, EventError, TidingsError
+from tidings.matching.matcher import Matches
 from tidings.model.event import LINEAGE
 from tidings.model.topic import check_topic
 
@@ -48,6 +49,7 @@ class Job(NamedTuple):
     subscriber: bool
     reject: bool  # bad rows leave with their problem; else they fail the job
     check_topics: bool
+    id_type: str  # Arrow's name
 
 
 class Opened:
@@ -80,6 +82,21 @@ class Opened:
         return self.ids.take(pa.array(handles))
 
 
+class Nothing(Opened):
+    """Where no subscription is: rows are looked at all the same, and match nothing."""
+
+    def __init__(self, job: Job) -> None:
+        import pyarrow as pa
+
+        self.matcher = self
+        self.ids = self.subscribers = pa.nulls(0, getattr(pa, job.id_type)())
+        self.numbers = None
+
+    def match_batch(self, events: Any) -> Matches:
+        events.validate(full=True)
+        return Matches(np.zeros(events.num_rows + 1, np.int64), np.zeros(0, np.int32))  # type: ignore[arg-type]
+
+
 def _one(column: Any) -> Any:
     return column.chunk(0) if column.num_chunks else column.combine_chunks()
 
@@ -87,10 +104,11 @@ def _one(column: Any) -> Any:
 _open: dict[Place, Opened] = {}
 
 
-def opened(place: Place) -> Opened:
+def opened(place: Place, *, most: int = OPEN_MOST) -> Opened:
+    """The version at that place; the worker keeps `most` open."""
     found = _open.pop(place, None)
     if found is None:
-        while len(_open) >= OPEN_MOST:
+        while len(_open) >= most:
             del _open[next(iter(_open))]
         found = Opened(place)
     _open[place] = found  # the last used comes last

@@ -137,7 +137,7 @@ def match_everywhere(
     place, how = place_for(events.sparkSession, version, shared=shared)
     job = Job(
         planned.attributes, len(planned.kept), version.number, options.output == "pairs",
-        version.about.subscribers and options.output == "pairs", options.reject, "topic" in version.about.attributes,
+        version.about.subscribers and options.output == "pairs", options.reject, "topic" in version.about.attributes, version.about.id_type,
     )  # fmt: skip
     schema = answer_schema(planned, version.about, job)
     whole = planned.frame.mapInArrow(matching_with(place, job), schema)

