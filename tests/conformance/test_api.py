@@ -340,7 +340,7 @@ test_back_pressure = pytest.mark.parametrize("house", sorted(BLOCKING), indirect
 async def _nobody_waits(bus: Bus) -> None:
     with pytest.raises(tidings.RefusedError, match="`block` is for the embedded broker"):
         await bus.subscribe(policy="block")
-    async with bus.subscribe(queue=2) as news:
+    async with bus.subscribe(queue=2, replay=False) as news:
         for n in range(5):
             await bus.publish({"n": n})
         async with asyncio.timeout(5):
@@ -366,24 +366,27 @@ async def test_a_slow_durable_subscription_spills_and_hears_all(bus: Bus) -> Non
 @played
 async def test_policies_that_drop_are_counted_by_their_name(bus: Bus) -> None:
     async with (
-        bus.subscribe(queue=1, policy="drop oldest") as new,
-        bus.subscribe(queue=1, policy=tidings.Policy.DROP_NEWEST) as old,
+        bus.subscribe(queue=1, policy="drop oldest", replay=False) as new,
+        bus.subscribe(queue=1, policy=tidings.Policy.DROP_NEWEST, replay=False) as old,
     ):
         for n in range(3):
             await bus.publish({"n": n})
-        assert numbers(await collect(new, 1)) == [2]
-        assert numbers(await collect(old, 1)) == [0]
         async with asyncio.timeout(5):
             while new.counters.get("drop oldest") != 2 or old.counters.get("drop newest") != 2:
                 await asyncio.sleep(0)
+        assert numbers(await collect(new, 1)) == [2]
+        assert numbers(await collect(old, 1)) == [0]
         assert new.counters["taken"] == 1
 
 
 @played
 async def test_a_slow_consumer_can_be_disconnected(bus: Bus) -> None:
-    async with bus.subscribe(queue=1, policy="disconnect") as news:
+    async with bus.subscribe(queue=1, policy="disconnect", replay=False) as news:
         await bus.publish({"n": 0})
         await bus.publish({"n": 1})
+        async with asyncio.timeout(5):
+            while (await bus.inquire("figures"))["subscriptions"]:
+                await asyncio.sleep(0)
         with pytest.raises(tidings.SlowConsumerError):
             await news.get(timeout=5)
 

@@ -135,7 +135,7 @@ class Lanes:
         lane.reading = None
         if page.is_gone or held.has_ended or held.lanes.get(lane.log) is not lane:
             return
-        for envelope in page.envelopes:
+        for envelope in lane.merged(page.envelopes, page.upto):
             self._read_one(held, lane, envelope, now)
         lane.read_to(page.upto)
         if page.is_last and lane.missed <= page.upto:
