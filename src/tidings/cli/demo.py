@@ -35,8 +35,9 @@ def demo(
 ) -> None:
     """Show Tidings at work, in about a minute.
 
-    Five acts: who hears what, a late subscriber, an explanation, a subscriber that is killed and
-    comes back, and the recorded history judged by the properties. Ends with 1 if a claim fails.
+    Six acts: who hears what, a late subscriber, an explanation, a subscriber that is killed and
+    comes back, the recorded history judged by the properties, and three broker processes of which
+    one is killed. Ends with 1 if a claim fails.
     """
     began = time.monotonic()
     stage = Stage(console(), silent=as_json)
