@@ -118,7 +118,7 @@ def _brokers(site: Site, routing: Routing, assignment: Assignment | None = None)
 
 
 def _tidings(site: Site) -> dict[str, Any]:
-    routing = Covering(acknowledged=True, remember_links=True, numbered=False)
+    routing = Covering(advertisements=True, acknowledged=True, remember_links=True, numbered=False)
     return {
         **_brokers(site, routing),
         "overlay": JoinedOverlay(site.neighbours, site.parent()),

@@ -7,6 +7,8 @@ Rules
 - Taking the next notification commits the previous one.
 - While there is no link everything waits. When it is back, what was open is opened again under
   its name and with its token, and what was not acknowledged is published again, in order.
+- A name that was left is asked for again only when the broker has answered the leaving: until then
+  it takes the one for the other, or refuses a second listener.
 """
 
 from __future__ import annotations
@@ -171,9 +173,8 @@ class Client:
 
     def _interrupt(self, listening: Listening, now: float) -> None:
         """With its link a transient subscription ends at the broker; it begins again on the next one."""
-        if listening.phase is Phase.OPEN and not listening.options.durable and not listening.interrupted:
+        if listening.phase is Phase.OPEN and not listening.options.durable:
             self._record_leave(listening, now)
-            listening.interrupted = True
 
     def _send(self, message: msg.Message) -> None:
         if self._link is Link.UP:
@@ -271,6 +272,9 @@ class Client:
         """Ask for it, or ask again on a new link. One that is to be ended must be opened to be ended."""
         if self._link is not Link.UP:
             return
+        listening.waits = self._is_being_left(listening)
+        if listening.waits:
+            return
         listening.granted = (
             0 if listening.phase is Phase.LEAVING else listening.window + len(listening.waiting)
         )
@@ -290,18 +294,31 @@ class Client:
         if listening.phase is Phase.LEAVING:
             self._send(msg.Unsubscribe(call, listening.ref, end=True))
 
+    def _is_being_left(self, listening: Listening) -> bool:
+        """Does an earlier one of its name wait for the answer to its leaving?"""
+        return any(
+            other.phase is Phase.LEAVING and other.ref < listening.ref and other.is_namesake(listening)
+            for other in self._listenings.values()
+        )
+
+    def _open_waiting(self, left: Listening) -> None:
+        """Its name is free: ask for the next one that waits for it."""
+        for listening in list(self._listenings.values()):
+            if listening.waits and listening.is_namesake(left):
+                listening.after = listening.after or dict(self._token_of(left.id.name, listening.filter))
+                self._open(listening)
+
     def _subscribed(self, message: msg.Subscribed, now: float) -> None:
         listening = self._listenings.get(message.ref)
         if listening is None or not listening.step("Subscribed"):
             return
         listening.id = SubscriptionId(message.subscriber, message.name)
+        if not listening.is_on:
+            listening.is_on = True
+            self._record_subscribe(listening, now, OK)
         if listening.call is not None:
             call, listening.call = listening.call, None
-            self._record_subscribe(listening, now, OK)
             self._out.append(Answer(call, Opened(listening.ref, listening.id, message.resumed)))
-        elif listening.interrupted and listening.phase is Phase.OPEN:
-            self._record_subscribe(listening, now, OK)
-        listening.interrupted = False
         if listening.phase is Phase.OPEN:
             self._hand_over(listening, now)
 
@@ -345,7 +362,9 @@ class Client:
             self._send(msg.Credit(listening.ref, amount))
 
     def _notify(self, listening: Listening, deliver: msg.Deliver, call: int | None, now: float) -> None:
-        listening.taken.append(Taken(deliver, call))
+        commits = listening.auto and not listening.taken
+        if not commits:
+            listening.taken.append(Taken(deliver, call))
         notification = listening.notification(deliver)
         self._out.append(Notify(listening.ref, notification, deliver.tag, call))
         if self._recording:
@@ -359,7 +378,11 @@ class Client:
                 broker=self.broker,
             )
             self._out.append(Record(row))
-        if listening.auto:
+        if commits:  # at once: it is taken by being handed over
+            if deliver.position is not None:
+                listening.advance(deliver.position)
+            self._send(msg.Ack(listening.ref, (deliver.tag,)))
+        elif listening.auto:
             self._commit(listening, None)
 
     def _silence(self, message: msg.Silence, now: float) -> None:
@@ -449,7 +472,10 @@ class Client:
         listening.step("leave")
         listening.must_end = end and listening.options.durable
         self._fail_waiting(listening, OVER)
-        if self._link is Link.UP:
+        if listening.waits:  # the broker never heard of it
+            if not listening.must_end:
+                self._over(listening, now)
+        elif self._link is Link.UP:
             ends = end or not listening.options.durable
             self._send(msg.Unsubscribe(call, listening.ref, ends, takes_rest=listening.auto))
         elif not listening.must_end:
@@ -470,6 +496,7 @@ class Client:
         del self._listenings[listening.ref]
         for call in listening.leaving_calls:
             self._out.append(Answer(call))
+        self._open_waiting(listening)
 
     def _closed(self, message: msg.Closed, now: float) -> None:
         listening = self._listenings.get(message.ref)
@@ -513,7 +540,8 @@ class Client:
             self._out.append(Failed(listening.waiting.popleft(), *ending))
 
     def _record_leave(self, listening: Listening, now: float) -> None:
-        if self._recording and not listening.interrupted:
+        was_on, listening.is_on = listening.is_on, False
+        if self._recording and was_on:
             detach = listening.options.durable and not listening.must_end and listening.ending is None
             row: Row = usub_row(now, self.name, listening.id, detach=detach, broker=self.broker)
             self._out.append(Record(row))

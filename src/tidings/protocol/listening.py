@@ -63,8 +63,8 @@ class Listening:
 
     __slots__ = (
         "after", "auto", "buffer", "call", "ending", "fence", "filter", "given_back", "granted", "id",
-        "interrupted", "is_fenced", "leaving_calls",
-        "must_end", "named", "options", "phase", "ref", "taken", "waiting", "window",
+        "is_fenced", "is_on", "leaving_calls",
+        "must_end", "named", "options", "phase", "ref", "taken", "waiting", "waits", "window",
     )  # fmt: skip
 
     def __init__(
@@ -97,7 +97,8 @@ class Listening:
         self.buffer: deque[Deliver] = deque()
         self.taken: list[Taken] = []
         self.granted = 0  # credit that the broker has not used yet; below 0 after a race
-        self.interrupted = False  # transient, and its link broke: the broker has ended it meanwhile
+        self.waits = False  # an earlier one of its name is being left; the broker's answer to that ends it
+        self.is_on = False  # the broker said so; a transient one ends with its link, and begins on the next
         self.ending: tuple[str, str] | None = None  # code and reason for later takes
         self.fence = 0  # the last one that was asked for
         self.is_fenced = False  # what was given back comes first: nothing is handed over until it is here
@@ -108,6 +109,11 @@ class Listening:
         if phase is not None:
             self.phase = phase
         return phase is not None
+
+    def is_namesake(self, other: Listening) -> bool:
+        """Would the broker take one for the other? (A group has many listeners.)"""
+        groups = (self.options.group, other.options.group)
+        return self is not other and groups == (None, None) and self.id.name == other.id.name
 
     @property
     def hears(self) -> bool:
@@ -163,10 +169,18 @@ class Listening:
                 continue
             if position in still:
                 break
-            self.given_back.discard(position)
-            if not any(p.log == position.log and p.offset < position.offset for p in self.given_back):
-                self.after[position.log] = max(self.after.get(position.log, 0), position.offset)
+            self.advance(position)
         return tags
+
+    def advance(self, position: Position) -> None:
+        """It is committed, and so is all before it: move the token, unless something was given back."""
+        given_back = self.given_back
+        if given_back:
+            given_back.discard(position)
+            if any(p.log == position.log and p.offset < position.offset for p in given_back):
+                return
+        if self.after.get(position.log, 0) < position.offset:
+            self.after[position.log] = position.offset
 
     def give_back(self, tag: int | None) -> tuple[int, ...]:
         """As `settle`, and hold the token until they were delivered again and committed."""

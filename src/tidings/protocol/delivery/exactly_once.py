@@ -353,15 +353,21 @@ class ExactlyOnce(Delivery):
 
     def next_deadline(self) -> float | None:
         earliest = self._ledger.next_deadline()
-        for deadline in (
-            self._flush_at,
-            self._maintain_at,
-            self._age_at,
-            self._registry.memory.next_deadline(),
-            self._identities_at,
-        ):
-            if deadline is not None and (earliest is None or deadline < earliest):
-                earliest = deadline
+        at = self._flush_at
+        if at is not None and (earliest is None or at < earliest):
+            earliest = at
+        at = self._maintain_at
+        if at is not None and (earliest is None or at < earliest):
+            earliest = at
+        at = self._age_at
+        if at is not None and (earliest is None or at < earliest):
+            earliest = at
+        at = self._identities_at
+        if at is not None and (earliest is None or at < earliest):
+            earliest = at
+        at = self._registry.memory.next_deadline()
+        if at is not None and (earliest is None or at < earliest):
+            earliest = at
         return earliest
 
     def on_timer(self, now: float) -> None:
