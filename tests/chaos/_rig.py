@@ -251,6 +251,13 @@ class Rig:
         properties: dict[str, Any] = json.loads(done.stdout)["properties"]
         return properties
 
+    async def describe(self) -> None:
+        """What every broker says of itself, when something did not arrive."""
+        for broker in self.brokers.values():
+            async with tidings.connect(broker.address, name="judge") as bus:
+                for what in ("figures", "subscriptions"):
+                    print(broker.name, json.dumps(await bus.inquire(what)))
+
     def figures(self) -> dict[str, Any]:
         between: Counter[str] = Counter()
         for proxy in self.proxies.values():
