@@ -143,7 +143,7 @@ def _with_asked(
     if len(left):
         verdicts[left] = _ask_python(matcher, piece, ask[left])
     fresh, fresh_offsets = np.empty(len(out) + len(ask), np.int32), np.zeros(len(offsets), np.int64)
-    used = merge_rows(offsets, out, ask, verdicts, fresh_offsets, fresh, np.empty_like(fresh))
+    used = merge_rows(scratch.table, offsets, out, ask, verdicts, fresh_offsets, fresh)
     return fresh_offsets, fresh[:used]
 
 

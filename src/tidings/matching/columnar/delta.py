@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidings.matching.columnar import layout as at
-from tidings.matching.columnar.geometry import Edges, Grid, make_grid
+from tidings.matching.columnar.geometry import Edges, Grid, extended_geometry, make_grid
 from tidings.matching.columnar.rows import Row, Rows
 
 DELTA_PRICE = 3e-5
@@ -100,17 +100,12 @@ class Delta:
         assert grid is not None
         slots = len(text)
         self._reach = slots
-        known = len(grid.singles)
-        more = max(0, slots - known)
-        self.edges_at = np.concatenate((edges.at[: known + 1], np.full(more, edges.at[known], np.int32)))
-        shares_at = np.concatenate((edges.shares_at[: known + 1], np.full(more, len(edges.shares), np.int32)))
-        shares = np.concatenate((edges.shares, np.array([0.0, 0.5, 0.5])))
-        access = np.concatenate((grid.access, np.full(more, -1, np.int32)))
-        singles = np.concatenate((grid.singles, np.full(more, -1, np.int64)))
-        may_alone = (singles >= 0).astype(np.uint8)
+        wide = extended_geometry(edges, grid, slots)
+        may_alone = (wide.singles >= 0).astype(np.uint8)
         arrays = (
-            rows.starts, rows.parts, rows.points, rows.rests, text, self.edges_at, edges.edges, shares_at, shares,
-            access, grid.lut_at, grid.lut, grid.first_at, grid.first, may_alone, grid.sizes, grid.pairs, singles,
+            rows.starts, rows.parts, rows.points, rows.rests, text, wide.edges_at, edges.edges, wide.shares_at,
+            wide.shares, wide.access, grid.lut_at, grid.lut, grid.first_at, grid.first, may_alone, grid.sizes,
+            grid.pairs, wide.singles,
             self.blocks, self.heap, self.heap_used,
         )  # fmt: skip
         self._table[: len(arrays)] = [a.ctypes.data for a in arrays]

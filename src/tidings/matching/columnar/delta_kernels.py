@@ -34,9 +34,10 @@ def insert(u, row):
     used_up = longs(u[20])
     ones, twos = np.empty(1, np.uint8), np.empty(1, np.uint8)
     used, alone = np.zeros((count, count), np.uint8), np.zeros(u[23], np.uint8)
+    allowed = np.ones((count, count), np.uint8)
     choose(
         0, 1, starts[row:], parts, points, rests, text, edges_at, edges, shares_at, shares,
-        access, lut_at, lut, first_at, first, may_alone, DELTA_PRICE, MOST_CELLS_A_ROW, ones, twos, used, alone,
+        access, lut_at, lut, first_at, first, may_alone, allowed, DELTA_PRICE, MOST_CELLS_A_ROW, ones, twos, used, alone,
     )  # fmt: skip
     where, words0, words1 = np.empty(4096, np.int64), np.empty(4096, np.int64), np.empty(4096, np.int64)
     n = file_row(

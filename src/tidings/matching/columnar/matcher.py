@@ -67,6 +67,7 @@ class ColumnarMatcher:
         self._parts = Parts(self.slots, self.strings)
         self.batch_room = FIRST_BATCH_ROOM
         self._alive = bytearray()
+        self._handle_room = 4096  # handles that walks have bits for
         self._free: list[int] = []
         self._sample: list[Event] = []
         self._ticks = 0
@@ -126,6 +127,9 @@ class ColumnarMatcher:
             self._alive[handle] = 1
             return handle
         self._alive.append(1)
+        if len(self._alive) > self._handle_room:
+            self._handle_room = 2 * len(self._alive)
+            self.version += 1
         return len(self._alive) - 1
 
     def load(self, filters: Iterable[Filter], *, sample: Iterable[Event] = ()) -> range:
@@ -211,7 +215,10 @@ class ColumnarMatcher:
         if not hasattr(local, "counters"):
             local.counters = np.zeros(at.COUNTERS_ROOM, np.int64)
             self._counted.append(local.counters)
-        local.scratch = Scratch(self.slots, self.table, deltas, programs, local.counters, self.version)
+        self._handle_room = max(self._handle_room, len(self._alive))
+        local.scratch = Scratch(
+            self.slots, self.table, deltas, programs, local.counters, self._handle_room, self.version
+        )
         local.scratch.pack = local.packer.pack
         return local.scratch
 

@@ -101,6 +101,11 @@ class Rows:
     def __len__(self) -> int:
         return self._count
 
+    @property
+    def used(self) -> tuple[int, int]:
+        """How many parts and points there are."""
+        return self._parts, self._points
+
     def _views(self) -> None:
         # writing through a memoryview costs half of writing to an array
         self._part_bytes = memoryview(self.parts.view(np.uint8))  # type: ignore[arg-type]
@@ -172,6 +177,7 @@ class FrozenRows:
     rests: NDArray[np.int32]
     owners: NDArray[np.int32]
     checks: NDArray[np.int32]  # empty when no row has one
+    lasting: NDArray[np.int32]  # those that stay when the texts get new ranks
     points_used: int = 0
 
     def __len__(self) -> int:
@@ -179,6 +185,7 @@ class FrozenRows:
 
     @property
     def nbytes(self) -> int:
-        return sum(
-            a.nbytes for a in (self.starts, self.parts, self.points, self.rests, self.owners, self.checks)
-        )
+        some = [self.starts, self.parts, self.points, self.rests, self.owners, self.checks]
+        if self.lasting is not self.checks:
+            some.append(self.lasting)
+        return sum(array.nbytes for array in some)

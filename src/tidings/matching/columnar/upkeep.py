@@ -39,7 +39,7 @@ def no_rows() -> Source:
 
 def source_of_table(table: Table) -> Source:
     rows = table.rows
-    return Source(rows.starts, rows.parts, rows.points, rows.rests, rows.owners, rows.checks, table.checks)
+    return Source(rows.starts, rows.parts, rows.points, rows.rests, rows.owners, rows.lasting, table.checks)
 
 
 def next_table(
@@ -84,16 +84,16 @@ def link_presence(rows: NDArray[np.float64], present: NDArray[np.int32], absent:
 
 def remove_rows(table: Table, handle: int) -> bool:
     """Mark the rows of a handle as removed; False when the table has none."""
-    owned = table.sorted_owners
-    first = int(np.searchsorted(owned, np.int32(handle)))
-    row = first
-    while row < len(owned) and owned[row] == handle:
-        if table.rows.owners[row] < 0:
-            return False
-        table.rows.owners[row] = -1
+    homes, owners = table.homes, table.rows.owners
+    row = int(homes[handle]) if handle < len(homes) else -1
+    if row < 0:
+        return False
+    homes[handle] = -1
+    while row < len(owners) and owners[row] == handle:
+        owners[row] = -1
         table.removed += 1
         row += 1
-    return row > first
+    return True
 
 
 class Replay:
