@@ -152,7 +152,8 @@ def _ask_python(matcher: ColumnarMatcher, piece: Any, ask: NDArray[np.int32]) ->
     checks = matcher.checks()
     columnar = is_record_batch(piece)
     answers: list[bool] = []
-    event, last, known = None, -1, {}
+    event: Any = None
+    last, known = -1, dict[tuple[int, int], bool]()
     for number, _, check, tier in ask.tolist():
         if number != last:
             event, last, known = event_of(piece, number) if columnar else piece[number], number, {}

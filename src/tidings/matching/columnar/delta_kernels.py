@@ -13,8 +13,9 @@ from tidings.matching.columnar.kernels_base import ANY, _pointer, doubles, ints,
 
 
 @compiled
-def insert(u, row):
+def insert(address, row):
     """File one row; its entries outside cell 0, or -1 when the heap has no room for them."""
+    u = longs(address)
     starts, parts, points, rests = ints(u[0]), records(u[1]), doubles(u[2]), ints(u[3])
     text, edges_at, edges = small(u[4]), ints(u[5]), doubles(u[6])
     shares_at, shares, access = ints(u[7]), doubles(u[8]), ints(u[9])

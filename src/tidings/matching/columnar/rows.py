@@ -60,6 +60,8 @@ def _rows(conjunction: Conjunction, dialect: str, parts: Parts) -> list[Row]:
         alternatives, exact, settled = parts.of(constraint)
         if len(alternatives) == 1:
             plain += alternatives[0]
+            if exact and settled:
+                continue
         elif not alternatives:
             return []
         elif len(choices) < 2 and len(alternatives) <= MOST_ALTERNATIVES // 2:

@@ -23,6 +23,8 @@ from tidings.matching.columnar.table import Table, make_table
 from tidings.model.event import Event
 from tidings.model.filter import Filter
 
+LINEAR_MOST = 2048  # rows that every event must look at, before the table is built anew
+DRIFTED = 3.0  # times the candidates that were expected
 REPLAYED_IN_STEP = 32
 PACKED_IN_STEP = 128
 
@@ -30,6 +32,22 @@ PACKED_IN_STEP = 128
 class Change(NamedTuple):
     handle: int
     filter: Filter | None  # None: removed
+
+
+def has_aged(table: Table, delta: Delta, candidates: float) -> bool:
+    """Is it time for a new table rather than a merge? When much of it is dead or was merged in, or
+
+    its geometry or its dictionaries do not fit what came: rows without cells, texts without ranks,
+    events that meet far more candidates than those that the cells were cut by.
+    """
+    rows = len(table.rows)
+    return (
+        2 * table.removed > rows
+        or 2 * table.merged + 2 * len(delta.rows) > rows
+        or delta.linear + table.linear > LINEAR_MOST
+        or table.unsettled > max(LINEAR_MOST, rows // 8)
+        or (table.sampled > 0 and candidates > DRIFTED * max(table.expected, 64.0))
+    )
 
 
 def no_rows() -> Source:
