@@ -57,10 +57,18 @@ class ShardedEngine:
         left: tuple[Shards, Columns],
         *rights: tuple[Shards, Columns],
         output: type[Any],
+        apart: bool = False,
     ) -> Shards:
         run = _sent(make)
+        if apart:  # the left ones of a key may come in several portions
+            lefts, columns = left
+            others = [(table.records(), keys) for table, keys in rights]
+            portions = [lefts.decoded(part) for part in lefts.partitions]
+            plain = PlainEngine({})
+            made = [x for part in portions for x in plain.group(run, (part, columns), *others, output=output)]
+            return self._shards(output, made)
         sides = [(self._shuffled(table, columns), columns) for table, columns in (left, *rights)]
-        made: list[Any] = []
+        made = []
         for number in range(PARTITIONS):
             here = [(parts[number], columns) for parts, columns in sides]
             made.extend(PlainEngine({}).group(run, *here, output=output))
@@ -85,6 +93,9 @@ class ShardedEngine:
 
     def largest(self, table: Shards, value: Callable[[Any], float | None]) -> dict[str, float]:
         return PlainEngine({}).largest(table.records(), _sent(value))
+
+    def keep(self, table: Shards) -> None:
+        pass
 
     def found(self, *tables: Shards) -> Found:
         return PlainEngine({}).found(*[table.records() for table in tables])

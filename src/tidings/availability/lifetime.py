@@ -59,6 +59,8 @@ class ExpiryQueue:
 
     def next_at(self) -> float | None:
         """When there will be something to collect; None: never."""
+        if not self._heap:
+            return None
         self._drop_stale()
         return self._heap[0][0] if self._heap else None
 

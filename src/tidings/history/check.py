@@ -7,7 +7,7 @@ offers the operations of `relations.py`, whatever the size of its tables.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from tidings.errors import HistoryError
@@ -17,7 +17,7 @@ from tidings.history.facts import facts_of
 from tidings.history.files import read_history
 from tidings.history.plain import PlainEngine
 from tidings.history.properties import PROPERTIES, Property
-from tidings.history.relations import Engine
+from tidings.history.relations import Engine, Table
 from tidings.history.report import Report, Verdict
 from tidings.history.schema import Row
 from tidings.history.tables import Settings, Tables
@@ -63,20 +63,34 @@ def check_tables(
     promised = contract_of(contract) if isinstance(contract, str) else contract
     settings = Settings(_seconds("t_sub", t_sub), _seconds("t_diff", t_diff), promised.hearer, until)
     tables = Tables(engine, settings, matcher)
+    reasons = {name: _not_judged(each, tables, promised) for name, each in PROPERTIES.items()}
+    planned = _planned([each for name, each in PROPERTIES.items() if reasons[name] is None], tables)
     return Report(
         promised.system,
-        {name: _verdict(each, tables, promised) for name, each in PROPERTIES.items()},
+        {name: _verdict(name, reason, planned, engine) for name, reason in reasons.items()},
     )
 
 
-def _verdict(each: Property, tables: Tables, contract: Contract) -> Verdict:
+def _not_judged(each: Property, tables: Tables, contract: Contract) -> str | None:
     if each.name not in contract.properties:
-        return Verdict(each.name, None, reason=f"{contract.system} does not promise it")
-    reason = each.does_not_apply(tables)
+        return f"{contract.system} does not promise it"
+    return each.does_not_apply(tables)
+
+
+def _planned(wanted: Iterable[Property], tables: Tables) -> dict[str, Sequence[Table]]:
+    """The violations of each property, all asked for before the first answer is wanted, so that an
+    engine can find them in few passes; those that need an answer themselves come last."""
+    in_order = sorted(wanted, key=lambda each: each.late)
+    return {each.name: each.violations(tables) for each in in_order}
+
+
+def _verdict(
+    name: str, reason: str | None, planned: Mapping[str, Sequence[Table]], engine: Engine
+) -> Verdict:
     if reason is not None:
-        return Verdict(each.name, None, reason=reason)
-    found = tables.engine.found(*each.violations(tables))
-    return Verdict(each.name, found.count == 0, found.count, found.first)
+        return Verdict(name, None, reason=reason)
+    found = engine.found(*planned[name])
+    return Verdict(name, found.count == 0, found.count, found.first)
 
 
 def _seconds(name: str, value: float | None) -> float | None:

@@ -33,7 +33,7 @@ from tidings.history.schema import (
 from tidings.model.filter import TIDINGS
 
 
-class Operation(msgspec.Struct, frozen=True, gc=False):
+class Operation(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A subscriber did something: `sub`, `usub`, or it crashed (then for all its subscriptions)."""
 
     run: str
@@ -48,7 +48,7 @@ class Operation(msgspec.Struct, frozen=True, gc=False):
     broker: str
 
 
-class Publishing(msgspec.Struct, frozen=True, gc=False):
+class Publishing(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """One try to publish an event."""
 
     run: str
@@ -66,7 +66,7 @@ class Publishing(msgspec.Struct, frozen=True, gc=False):
     expires: float  # absolute; infinite when it has no end
 
 
-class Notice(msgspec.Struct, frozen=True, gc=False):
+class Notice(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """An event was handed to a subscriber."""
 
     run: str
@@ -79,7 +79,7 @@ class Notice(msgspec.Struct, frozen=True, gc=False):
     sequence: int | None
 
 
-class Receipt(msgspec.Struct, frozen=True, gc=False):
+class Receipt(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """An event reached a broker or peer."""
 
     run: str
@@ -89,7 +89,7 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
     time: float
 
 
-class Arrival(msgspec.Struct, frozen=True, gc=False):
+class Arrival(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """From this time on a broker can deliver the event."""
 
     run: str
@@ -99,7 +99,7 @@ class Arrival(msgspec.Struct, frozen=True, gc=False):
     time: float
 
 
-class Loss(msgspec.Struct, frozen=True, gc=False):
+class Loss(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """An event was dropped by a named policy, or became a dead letter."""
 
     run: str
@@ -110,7 +110,7 @@ class Loss(msgspec.Struct, frozen=True, gc=False):
     reason: str
 
 
-class Install(msgspec.Struct, frozen=True, gc=False):
+class Install(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A process installed a view of its group."""
 
     run: str

@@ -27,7 +27,7 @@ from tidings.history.facts import Operation
 from tidings.history.schema import CRASH, REFUSED, SUB, UNKNOWN, USUB
 
 
-class Pair(msgspec.Struct, frozen=True, gc=False):
+class Pair(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A `sub` and what ended it. No `sub`: an end of nothing. No `end`: open until the last."""
 
     sub: Operation | None
@@ -35,7 +35,7 @@ class Pair(msgspec.Struct, frozen=True, gc=False):
     doubtful_end: float | None = None  # the first `usub` of unknown outcome before that
 
 
-class Interval(msgspec.Struct, frozen=True, gc=False):
+class Interval(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A subscription was on, and its subscriber listened, from `start` to `end`."""
 
     run: str

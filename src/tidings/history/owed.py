@@ -22,7 +22,7 @@ from tidings.history.publications import Publication
 from tidings.history.told import Told
 
 
-class Claim(msgspec.Struct, frozen=True, gc=False):
+class Claim(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A filter that was surely on accepts an event that was surely published."""
 
     run: str
@@ -107,7 +107,7 @@ def arrived(claims: Sequence[Claim], arrivals: Sequence[Arrival]) -> Iterator[Cl
         yield msgspec.structs.replace(claim, available=at) if at > claim.available else claim
 
 
-class Unsettled(msgspec.Struct, frozen=True, gc=False):
+class Unsettled(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """All claims of one hearer on one event, none of them settled within an interval."""
 
     run: str

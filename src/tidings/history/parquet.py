@@ -81,30 +81,49 @@ class ParquetWriter:
 
 def read_parquet(path: Path) -> Iterator[Row]:
     """The rows of the file, or of every part in the directory."""
+    for part in parts_of(path):
+        yield from _read_part(part)
+
+
+def parts_of(path: Path) -> list[Path]:
+    """The file itself, or every part in the directory."""
     parts = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
     if not parts:
         raise HistoryError(f"{path}: the directory holds no Parquet file")
-    for part in parts:
-        yield from _read_part(part)
+    return parts
+
+
+def read_footer(path: Path) -> Any:
+    """The schema that the file says it has, in Arrow's types; a file that is torn has none."""
+    pa = _arrow()
+    try:
+        return pa.parquet.read_schema(path)
+    except (pa.ArrowException, OSError) as error:
+        raise _not_ours(path, error) from None
+
+
+def _not_ours(path: Path, error: Exception) -> HistoryError:
+    if isinstance(error, FileNotFoundError):
+        return HistoryError(f"{path}: no such file")
+    problem = str(error).splitlines()[0]
+    return HistoryError(f"{path}: not a whole Parquet file of our schema: {problem}")
 
 
 def _read_part(path: Path) -> Iterator[Row]:
     pa = _arrow()
     try:
         with pa.parquet.ParquetFile(path, page_checksum_verification=True) as file:
-            schema = _checked_schema(path, file.schema_arrow)
+            schema = checked_schema(path, file.schema_arrow)
             number = 0
             for batch in file.iter_batches(batch_size=BATCH_ROWS):
                 yield from _rows_of(path, _cast(pa, batch, schema), number)
                 number += batch.num_rows
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        if isinstance(error, FileNotFoundError):
-            raise HistoryError(f"{path}: no such file") from None
-        problem = str(error).splitlines()[0]
-        raise HistoryError(f"{path}: not a whole Parquet file of our schema: {problem}") from None
+        raise _not_ours(path, error) from None
 
 
-def _checked_schema(path: Path, found: Any) -> Any:
+def checked_schema(path: Path, found: Any) -> Any:
+    """Our schema for the columns that were found; a foreign or a missing one is refused."""
     version = (found.metadata or {}).get(VERSION_KEY, str(VERSION).encode())
     if version != str(VERSION).encode():
         raise HistoryError(
@@ -136,7 +155,7 @@ def _rows_of(path: Path, table: Any, start: int) -> Iterator[Row]:
     trusted = _is_plain(values)
     for number, row in enumerate(zip(*values.values(), strict=True), start + 1):
         try:
-            yield _row(dict(zip(values, row, strict=True)), trusted=trusted)
+            yield row_of(dict(zip(values, row, strict=True)), trusted=trusted)
         except HistoryError as error:
             raise HistoryError(f"{path}: row {number}: {error}") from None
 
@@ -154,7 +173,8 @@ def _is_plain(values: dict[str, list[Any]]) -> bool:
     return required and OPS.issuperset(values["op"]) and _OUTCOMES.issuperset(values.get("outcome", ()))
 
 
-def _row(values: dict[str, Any], *, trusted: bool) -> Row:
+def row_of(values: dict[str, Any], *, trusted: bool) -> Row:
+    """A row from the values of its columns; what is wrong with it is a `HistoryError`."""
     if not trusted:
         _check(values)
     if values.get("attributes") is not None:

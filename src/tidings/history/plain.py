@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from operator import attrgetter
 from typing import Any, TypeVar
 
-from tidings.history.relations import Columns, Found, Table
+from tidings.history.relations import Columns, Found, Table, Violation
 
 R = TypeVar("R")
 
@@ -30,10 +30,11 @@ class PlainEngine:
         left: tuple[Table, Columns],
         *rights: tuple[Table, Columns],
         output: type[R],  # noqa: ARG002  a list holds anything; other engines need the columns
+        apart: bool = False,  # noqa: ARG002  all are here
     ) -> Table:
         lefts, columns = left
-        groups = _grouped(lefts, columns)
-        others = [_grouped(table, columns, groups) for table, columns in rights]
+        groups = grouped(lefts, columns)
+        others = [grouped(table, columns, groups) for table, columns in rights]
         made: list[R] = []
         for key, records in groups.items():
             made.extend(make(records, *[other.get(key, ()) for other in others]))
@@ -62,15 +63,23 @@ class PlainEngine:
                 largest[record.run] = number
         return largest
 
+    def keep(self, table: Table) -> None:
+        """A list is there until nobody asks for it."""
+
     def found(self, *tables: Table) -> Found:
         violations = [violation for table in tables for violation in table]
-        return Found(len(violations), min(violations, key=_place, default=None))
+        return Found(len(violations), first_of(violations))
+
+
+def first_of(violations: Iterable[Violation]) -> Violation | None:
+    """The one that is told: the first in time, the rest decides only between equals."""
+    return min(violations, key=_place, default=None)
 
 
 _place = attrgetter("time", "run", "process", "subscription", "source", "event", "story")
 
 
-def _grouped(
+def grouped(
     table: Iterable[Any], columns: Columns, wanted: Mapping[Any, Any] | None = None
 ) -> dict[Any, list[Any]]:
     key_of = attrgetter(*columns)

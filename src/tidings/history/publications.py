@@ -23,7 +23,7 @@ from tidings.history.schema import OK, REFUSED
 from tidings.model.event import Event
 
 
-class Publication(msgspec.Struct, frozen=True, gc=False):
+class Publication(msgspec.Struct, frozen=True, gc=False, array_like=True):
     run: str
     source: str
     event: str
@@ -49,7 +49,7 @@ class Publication(msgspec.Struct, frozen=True, gc=False):
         return (self.published, -1 if self.sequence is None else self.sequence)
 
 
-class Keyed(msgspec.Struct, frozen=True, gc=False):
+class Keyed(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """An event that takes the place of older ones of its key."""
 
     run: str
@@ -60,7 +60,7 @@ class Keyed(msgspec.Struct, frozen=True, gc=False):
     sequence: int
 
 
-class Superseded(msgspec.Struct, frozen=True, gc=False):
+class Superseded(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A later event of the same key took this one's place."""
 
     run: str

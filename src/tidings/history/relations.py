@@ -1,11 +1,13 @@
-"""What a property may ask of the machine that checks it: five operations on tables of records.
+"""What a property may ask of the machine that checks it: a few operations on tables of records.
 
 A table holds records (msgspec Structs) of one type. A property is written once, as pure
 functions on small groups of records, and says by column names which records meet in a group.
 So the same definition runs over lists in memory and over the partitions of a cluster: `each` is
 a map, `group` a shuffle by key, `probe` a broadcast join, `largest` and `found` are aggregates. Nothing
 depends on the order of a table. Functions handed over are module-level (or partials of such),
-so that they can be sent to where the records are.
+so that they can be sent to where the records are. What is made of a record or a group keeps its
+`run`, and its `source` and `event` (or the columns of the group's key) where it has columns of
+that name, so that an engine may go on where the records already are.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ Table = Any  # opaque: what it is depends on the engine
 Columns = tuple[str, ...]
 
 
-class Violation(msgspec.Struct, frozen=True, order=True):
+class Violation(msgspec.Struct, frozen=True, order=True, array_like=True):
     """One way in which a history breaks a property. Ordered: the first one is told."""
 
     time: float
@@ -55,10 +57,13 @@ class Engine(Protocol):
         left: tuple[Table, Columns],
         *rights: tuple[Table, Columns],
         output: type[R],
+        apart: bool = False,
     ) -> Table:
         """For each key of `left`: `make(lefts, rights…)`, each a list of the records with that key.
 
-        Keys match by position: the columns of each table may have names of their own."""
+        Keys match by position: the columns of each table may have names of their own. `apart`
+        says that each left record is judged by itself beside the rights, so that the left ones
+        of a key may come in several portions."""
 
     def probe(
         self,
@@ -73,6 +78,9 @@ class Engine(Protocol):
 
     def largest(self, table: Table, value: Callable[[Any], float | None]) -> dict[str, float]:
         """For each run the largest value of its records; None does not count."""
+
+    def keep(self, table: Table) -> None:
+        """The table will be asked for again after the next answer; an engine may store it."""
 
     def found(self, *tables: Table) -> Found:
         """How many violations the tables hold, and the first."""

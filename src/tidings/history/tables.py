@@ -96,7 +96,8 @@ class Tables:
     @cached_property
     def told(self) -> Table:
         group = self.engine.group
-        placed = group(told.placed, (self.notices, PROCESS), (self.intervals, PROCESS), output=told.Placed)
+        by_process = (self.notices, PROCESS), (self.intervals, PROCESS)
+        placed = group(told.placed, *by_process, output=told.Placed, apart=True)
         return group(told.told, (placed, EVENT), (self.publications, EVENT), output=told.Told)
 
     @cached_property
@@ -122,15 +123,15 @@ class Tables:
 
     @cached_property
     def reached(self) -> Table:
-        return self.engine.group(
-            told.reached, (self.receipts, PROCESS), (self.intervals, PROCESS), output=told.Reached
-        )
+        by_process = (self.receipts, PROCESS), (self.intervals, PROCESS)
+        return self.engine.group(told.reached, *by_process, output=told.Reached, apart=True)
 
     @cached_property
     def bounds(self) -> Bounds:
         t_sub, t_diff = self.settings.t_sub, self.settings.t_diff
         seen: Mapping[str, float] = {}
         if t_sub is None or t_diff is None:
+            self.engine.keep(self.unsettled)  # judged as soon as the bounds are known
             seen = self.engine.largest(self.told, delay_of)
         return Bounds(t_sub, t_diff, dict(seen))
 

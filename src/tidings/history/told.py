@@ -15,7 +15,7 @@ from tidings.history.publications import Publication
 Filters = tuple[tuple[str, str], ...]  # (text, dialect) of each
 
 
-class Placed(msgspec.Struct, frozen=True, gc=False):
+class Placed(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A notification and the interval of its subscription that it fell in, or the nearest one."""
 
     run: str
@@ -33,7 +33,7 @@ class Placed(msgspec.Struct, frozen=True, gc=False):
     filters: Filters  # in force at that time
 
 
-class Told(msgspec.Struct, frozen=True, gc=False):
+class Told(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A notification with all that the properties ask of it."""
 
     run: str
@@ -165,7 +165,7 @@ def _told(each: Placed, publication: Publication | None, accepted: bool | None) 
     )
 
 
-class Reached(msgspec.Struct, frozen=True, gc=False):
+class Reached(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A receipt with the filters that its process had in force."""
 
     run: str

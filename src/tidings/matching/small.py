@@ -13,7 +13,7 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 from tidings.language.evaluate import residual_test
@@ -29,7 +29,6 @@ Bucket: TypeAlias = dict[tuple[int, int], "_Entry"]  # (handle, number of the co
 
 VALUE, NAME, START, LEVEL, PRESENT = "value", "name", "start", "level", "present"
 _RANK = {VALUE: 0, NAME: 1, START: 2, LEVEL: 3, PRESENT: 4}
-ANY: Place = (PRESENT, None)
 _SURE = {VALUE, NAME, START}  # being found there proves the constraint
 
 
@@ -45,51 +44,66 @@ class _Entry:
         self.constraints = [(constraint.attribute, acceptor(constraint)) for constraint in rest]
         self.residuals = residuals
 
-    def accepts(self, event: Event, view: Mapping[str, Any]) -> bool:
-        for attribute, holds in self.constraints:
-            if not holds(view.get(attribute)):
-                return False
-        return not self.residuals or all(residual(event) for residual in self.residuals)
-
 
 class _Attribute:
-    """The entry points of one attribute."""
+    """The entry points of one attribute, by kind."""
+
+    __slots__ = ("has_texts", "lengths", "levels", "names", "present", "starts", "values")
 
     def __init__(self) -> None:
-        self.buckets: dict[Place, Bucket] = {}
-        self.lengths: dict[int, int] = {}  # of the prefixes in START -> how many buckets
+        self.present: dict[Any, Bucket] = {}  # under None
+        self.values: dict[Any, Bucket] = {}
+        self.names: dict[Any, Bucket] = {}
+        self.starts: dict[Any, Bucket] = {}
+        self.levels: dict[Any, Bucket] = {}
+        self.lengths: dict[int, int] = {}  # of the prefixes in `starts` -> how many buckets
+        self.has_texts = False  # is anything filed by name, start or level?
+
+    def keys(self, kind: str) -> dict[Any, Bucket]:
+        by_kind = (self.values, self.names, self.starts, self.levels, self.present)
+        return by_kind[_RANK[kind]]
 
     def bucket(self, place: Place) -> Bucket:
-        found = self.buckets.get(place)
+        kind, key = place
+        keys = self.keys(kind)
+        found = keys.get(key)
         if found is None:
-            found = self.buckets[place] = {}
-            if place[0] == START:
-                self.lengths[len(place[1])] = self.lengths.get(len(place[1]), 0) + 1
+            found = keys[key] = {}
+            if kind == START:
+                self.lengths[len(key)] = self.lengths.get(len(key), 0) + 1
+            self.has_texts = bool(self.names or self.starts or self.levels)
         return found
 
     def size(self, place: Place) -> int:
-        return len(self.buckets.get(place, ()))
+        return len(self.keys(place[0]).get(place[1], ()))
 
-    def drop(self, place: Place, key: tuple[int, int]) -> None:
-        bucket = self.buckets[place]
-        del bucket[key]
-        if not bucket:
-            del self.buckets[place]
-            if place[0] == START:
-                length = len(place[1])
-                self.lengths[length] -= 1
-                if not self.lengths[length]:
-                    del self.lengths[length]
+    def drop(self, place: Place, entry: tuple[int, int]) -> None:
+        kind, key = place
+        keys = self.keys(kind)
+        del keys[key][entry]
+        if keys[key]:
+            return
+        del keys[key]
+        if kind == START:
+            self.lengths[len(key)] -= 1
+            if not self.lengths[len(key)]:
+                del self.lengths[len(key)]
+        self.has_texts = bool(self.names or self.starts or self.levels)
 
-    def opened_by(self, value: Any) -> list[Place]:
-        """The entry points that an attribute of this value opens."""
+    @property
+    def is_empty(self) -> bool:
+        return not (self.present or self.values or self.has_texts)
+
+    def opened_by_text(self, value: Any) -> list[Bucket | None]:
+        """What is filed under the names, beginnings and levels of a value."""
         if type(value) is tuple:
-            return [ANY, *((NAME, name) for name in value)]
-        places = [ANY, (VALUE, _key(value))]
-        if type(value) is str:
-            places += [(START, value[:length]) for length in self.lengths]
-            places.append((LEVEL, value.partition("/")[0]))
-        return places
+            return [self.names.get(name) for name in value]
+        if type(value) is not str:
+            return []
+        found = [self.starts.get(value[:length]) for length in self.lengths]
+        if self.levels:
+            found.append(self.levels.get(value.partition("/")[0]))
+        return found
 
 
 class SmallMatcher:
@@ -146,25 +160,36 @@ class SmallMatcher:
                 continue
             index = self._attributes[attribute]
             index.drop(place, key)
-            if not index.buckets:
+            if index.is_empty:
                 del self._attributes[attribute]
         self._handles.give_back(handle)
 
     def match(self, event: Event) -> list[int]:
-        found: set[int] = set()
         view = event.view
-        if self._everywhere:
-            _test(self._everywhere, event, view, found)
+        value_of = view.get
+        found: set[int] = set()
+        buckets: list[Bucket | None] = [self._everywhere] if self._everywhere else []
         for attribute, index in self._attributes.items():
-            value = view.get(attribute)
+            value = value_of(attribute)
             if value is None:
                 continue
-            buckets = index.buckets
-            for place in index.opened_by(value):
-                bucket = buckets.get(place)
-                if bucket is not None:
-                    _test(bucket, event, view, found)
-        return sorted(found)
+            if index.present:
+                buckets.append(index.present[None])
+            if index.values and type(value) is not tuple:
+                buckets.append(index.values.get(value if type(value) is not bool else ("bool", value)))
+            if index.has_texts:
+                buckets += index.opened_by_text(value)
+        for bucket in buckets:
+            if bucket is None:
+                continue
+            for entry in bucket.values():  # the inner loop: no calls but those of the tests
+                for attribute, holds in entry.constraints:
+                    if not holds(value_of(attribute)):
+                        break
+                else:
+                    if not entry.residuals or all(residual(event) for residual in entry.residuals):
+                        found.add(entry.handle)
+        return sorted(found) if len(found) > 1 else list(found)
 
     def match_batch(self, events: Iterable[Event]) -> Matches:
         return one_by_one(self.match, events)
@@ -175,8 +200,8 @@ class SmallMatcher:
     def stats(self) -> dict[str, Any]:
         sizes = dict.fromkeys(_RANK, 0)
         for index in self._attributes.values():
-            for place, bucket in index.buckets.items():
-                sizes[place[0]] += len(bucket)
+            for kind in _RANK:
+                sizes[kind] += sum(map(len, index.keys(kind).values()))
         entries = {f"by {kind}": size for kind, size in sizes.items()}
         return {
             "engine": "small",
@@ -184,12 +209,6 @@ class SmallMatcher:
             **entries,
             "everywhere": len(self._everywhere),
         }
-
-
-def _test(bucket: Bucket, event: Event, view: Mapping[str, Any], found: set[int]) -> None:
-    for entry in bucket.values():
-        if entry.handle not in found and entry.accepts(event, view):
-            found.add(entry.handle)
 
 
 def _key(value: Any) -> Any:

@@ -28,6 +28,8 @@ from tidings.simulation import faults as fault
 from tidings.simulation.faults import NO_FAULTS, FaultPlan, Incident
 from tidings.store.store import Store
 
+_NEVER = float("inf")
+
 
 class Machine(Protocol):
     """What is driven: a node or a client."""
@@ -59,8 +61,8 @@ class Place:
     """A machine in its place: it may be up, down, or standing still."""
 
     __slots__ = (
-        "build", "busy_until", "disk", "epoch", "held", "is_broker", "machine", "name", "skew", "stopped",
-        "up", "waking",
+        "build", "busy_until", "disk", "epoch", "held", "is_broker", "machine", "name", "routes", "skew",
+        "stopped", "up", "waking",
     )  # fmt: skip
 
     def __init__(self, name: str, build: Callable[[], Machine], is_broker: bool, disk: Store | None) -> None:
@@ -74,8 +76,9 @@ class Place:
         self.stopped = 0  # how many incidents hold it still
         self.held: list[Any] = []
         self.skew = 0.0
-        self.waking = float("inf")  # the earliest wake-up that is scheduled
+        self.waking = _NEVER  # the earliest wake-up that is scheduled
         self.busy_until = 0.0
+        self.routes: dict[str, tuple[Place, Link, bool]] = {}  # by name: who, over what, between brokers?
 
 
 class Link:
@@ -106,7 +109,7 @@ class Simulation:
         self.settings = settings or SimulationSettings()
         self.now = 0.0
         self.handled = 0  # inputs that machines have handled
-        self.sent: Counter[str] = Counter()  # messages between brokers, by their class
+        self._sent: Counter[type] = Counter()  # messages between brokers
         self.fired: Counter[str] = Counter()  # faults that took effect, by name
         self.bytes_sent = 0
         self.places: dict[str, Place] = {}
@@ -119,6 +122,11 @@ class Simulation:
         self._chance = self.rng("network")
         self._faults: FaultPlan = NO_FAULTS
         self._rough = False  # True as soon as anything can go wrong between brokers
+
+    @property
+    def sent(self) -> Counter[str]:
+        """How many messages went between brokers, by the name of their class."""
+        return Counter({kind.__name__: count for kind, count in self._sent.items()})
 
     def rng(self, name: str) -> Random:
         """The random source of that name: the same for the same seed."""
@@ -168,7 +176,7 @@ class Simulation:
 
     # -- running -----------------------------------------------------------------------
 
-    def run(self, until: float = float("inf"), progress: Callable[[float, int], None] | None = None) -> None:
+    def run(self, until: float = _NEVER, progress: Callable[[float, int], None] | None = None) -> None:
         """Run to a moment, or until nothing is left to happen."""
         queue = self._queue
         processing = self.settings.processing
@@ -192,7 +200,7 @@ class Simulation:
             steps += 1
             if progress is not None and steps % 10_000 == 0:
                 progress(at, steps)
-        if until != float("inf"):
+        if until != _NEVER:
             self.now = max(self.now, until)
 
     def run_until_quiet(self, limit: float, quiet: Callable[[], bool] | None = None) -> bool:
@@ -208,8 +216,9 @@ class Simulation:
         if type(item) is ins.TimerFired:
             if place.waking > self.now:
                 return  # an earlier wake-up took its place
-            place.waking = float("inf")
-        effects = machine.handle(item, self.now + place.skew)
+            place.waking = _NEVER
+        skew = place.skew
+        effects = machine.handle(item, self.now + skew)
         self.handled += 1
         if self.on_handled is not None:
             self.on_handled(place.name, item, self.now)
@@ -221,8 +230,8 @@ class Simulation:
         if self.settings.check:
             machine.check()
         deadline = machine.next_deadline()
-        if deadline is not None and deadline - place.skew < place.waking:
-            place.waking = wake = max(deadline - place.skew, self.now)
+        if deadline is not None and deadline - skew < place.waking:
+            place.waking = wake = max(deadline - skew, self.now)
             self._push(wake, place, _TIMER)
 
     def _push(self, at: float, place: Place, item: Any) -> None:
@@ -232,36 +241,48 @@ class Simulation:
     # -- effects -----------------------------------------------------------------------
 
     def _send(self, place: Place, effect: fx.Send) -> None:
-        to = self.places.get(effect.to)
-        if to is None:
+        route = place.routes.get(effect.to) or self._route(place, effect)
+        if route is None:
             return
-        name = place.name
+        to, link, between_brokers = route
         message = effect.message
-        between_brokers = place.is_broker and to.is_broker
         if between_brokers:
-            self.sent[type(message).__name__] += 1
-        if effect.channel is fx.Channel.DATAGRAM:
+            self._sent[type(message)] += 1
+        if effect.channel is _DATAGRAM:
             self._send_datagram(place, to, message)
             return
-        link = self.links.get((name, to.name) if name < to.name else (to.name, name))
-        if link is None or not link.up:
+        if not link.up:
             return
-        if self.settings.codec is not None:
+        settings = self.settings
+        if settings.codec is not None:
             message = self._through_bytes(message)
         at = self.now + link.seconds
-        if self.settings.bytes_per_second is not None:
+        if settings.bytes_per_second is not None:
             at = self._after_bandwidth(link, to.name, message) + link.seconds
         if not self._rough:
-            self._push(self._in_order(link, to.name, at), to, ins.Received(name, message))
+            self._push(self._in_order(link, to.name, at), to, ins.Received(place.name, message))
         elif between_brokers:
             self._send_roughly(place, to, link, message, at)
         else:
-            self._fly(link, to, name, message, self._in_order(link, to.name, at))
+            self._fly(link, to, place.name, message, self._in_order(link, to.name, at))
+
+    def _route(self, place: Place, effect: fx.Send) -> tuple[Place, Link, bool] | None:
+        """The way to a machine; remembered once there is a link."""
+        to = self.places.get(effect.to)
+        if to is None:
+            return None
+        link = self.links.get(_pair(place.name, to.name))
+        route = (to, link or _NO_LINK, place.is_broker and to.is_broker)
+        if link is not None:
+            place.routes[effect.to] = route
+        return route
 
     def _in_order(self, link: Link, receiver: str, at: float) -> float:
         """No overtaking on a link."""
         last = link.last_arrival.get(receiver, 0.0)
-        link.last_arrival[receiver] = at = at if at > last else last
+        if at < last:
+            at = last
+        link.last_arrival[receiver] = at
         return at
 
     def _after_bandwidth(self, link: Link, receiver: str, message: Any) -> float:
@@ -499,7 +520,7 @@ class Simulation:
         place.up = False
         place.epoch += 1
         place.held.clear()
-        place.waking = float("inf")
+        place.waking = _NEVER
         return True
 
     def restart(self, name: str, *, keep_disk: bool = True) -> None:
@@ -543,6 +564,8 @@ class _Ready:
 
 
 _TIMER = ins.TimerFired()
+_NO_LINK = Link(0.0)  # never up
+_DATAGRAM = fx.Channel.DATAGRAM
 
 
 def _by_true_time(row: Any, skew: float) -> Any:

@@ -120,10 +120,12 @@ LIVENESS = Property(
     "Virgillito 2003, 3.1.4 and 3.1.5, P3 and P3a",
     _not_live,
     _no_times,
+    late=True,
 )
 COMPLETENESS = Property(
     "completeness",
     "Every available event is told within a matching subscription, where there is room for it.",
     "Baldoni et al. 2002, 4.2, definition 1",
     _incomplete,
+    late=True,
 )

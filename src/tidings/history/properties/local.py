@@ -94,7 +94,7 @@ def _overlapping(tables: Tables) -> Sequence[Table]:
 def _outside(tables: Tables) -> Sequence[Table]:
     suspects = tables.engine.each(suspicious, tables.told, output=Told)
     by_process = (suspects, PROCESS), (tables.intervals, PROCESS)
-    return (tables.engine.group(outside, *by_process, output=Violation),)
+    return (tables.engine.group(outside, *by_process, output=Violation, apart=True),)
 
 
 LP1 = Property(

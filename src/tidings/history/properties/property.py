@@ -20,3 +20,4 @@ class Property(msgspec.Struct, frozen=True):
     seed: str  # where it is defined
     violations: Callable[[Tables], Sequence[Table]]
     does_not_apply: Callable[[Tables], str | None] = always  # the reason, when it does not
+    late: bool = False  # it asks for the largest delay, which only a pass over the whole history tells

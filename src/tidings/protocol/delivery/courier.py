@@ -97,6 +97,13 @@ class Courier:
         self._take_in(held, item, None, now)
 
     def _take_in(self, held: Held, item: Item, ticket: Arrival | None, now: float) -> None:
+        member = held.ready_member()
+        if member is not None and item.event.key is None and not item.expired(now):
+            self._note(held, item)
+            self._send(held, member, item)
+            if held.is_behind:
+                self._hooks.read(held, now)
+            return
         if held.is_full and not self._policies[held.options.policy](held, item, ticket, now):
             return
         self.enqueue(held, item)

@@ -87,7 +87,7 @@ class Held:
         self.joining: list[Member] = []  # not answered yet
         self.last_tag = 0
         self.last_read = 0
-        self.silent_upto = 0
+        self.silent_upto = -1
         self.figures: Counter[str] = Counter()
         self.lost: Counter[str] = Counter()  # by reason
         self.lost_told_at: float | None = None  # when the members were last told of losses
@@ -95,25 +95,33 @@ class Held:
         self.dead_letters_of: SubscriptionId | None = None  # it hears those, and not the log
 
     @property
-    def id(self) -> SubscriptionId:
-        return self.subscription.id
+    def subscription(self) -> Subscription:
+        return self._subscription
 
-    @property
-    def options(self) -> DeliveryOptions:
-        return self.subscription.options
-
-    @property
-    def durable(self) -> bool:
-        return self.subscription.options.durable
+    @subscription.setter
+    def subscription(self, subscription: Subscription) -> None:
+        self._subscription = subscription
+        self.id: SubscriptionId = subscription.id  # these three are asked for at every event
+        self.options: DeliveryOptions = subscription.options
+        self.durable: bool = subscription.options.durable
 
     @property
     def is_full(self) -> bool:
-        return len(self.queue) + len(self.behind) >= self.subscription.options.queue
+        return len(self.queue) + len(self.behind) >= self.options.queue
 
     @property
     def is_behind(self) -> bool:
         """Is there something left to read?"""
-        return self.phase is Phase.REPLAYING or any(not lane.is_live for lane in self.lanes.values())
+        if self.phase is Phase.REPLAYING:
+            return True
+        return bool(self.lanes) and any(not lane.is_live for lane in self.lanes.values())
+
+    def ready_member(self) -> Member | None:
+        """Its only member, when nothing waits and it has credit: what comes can go straight to it."""
+        if len(self.members) != 1 or self.queue or self.behind or self.blocked:
+            return None
+        member = self.members[0]
+        return member if member.credit > 0 and self.phase is Phase.LIVE else None
 
     @property
     def has_ended(self) -> bool:

@@ -134,13 +134,13 @@ class Ledger:
 
     def next_deadline(self) -> float | None:
         """When there is something to forget."""
-        lapses, ends = self._lapses.next_at(), self._ends.next_at()
         if self._free:
             return max(0.0, self._next_step)
-        if lapses is None and ends is None:
-            return None
-        due = [at for at in (lapses, ends) if at is not None]
-        return max(min(due), self._next_step)
+        lapses, ends = self._lapses.next_at(), self._ends.next_at()
+        if lapses is None or ends is None:
+            due = ends if lapses is None else lapses
+            return None if due is None else max(due, self._next_step)
+        return max(min(lapses, ends), self._next_step)
 
     def collect(self, now: float) -> list[Record]:
         """One step: the records that forget what is over, at most a budget of it."""

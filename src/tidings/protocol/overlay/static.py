@@ -20,18 +20,24 @@ class StaticOverlay(Overlay):
         self.neighbours = tuple(neighbours)
         self.parent = parent
         self._up: set[str] = set()
+        self._links: tuple[str, ...] = ()
         self._distance: dict[str, float] = {}
 
     def on_input(self, input: Input, now: float) -> None:
         if isinstance(input, LinkUp) and input.peer in self.neighbours:
             self._up.add(input.peer)
+            self._review()
         elif isinstance(input, LinkDown):
             self._up.discard(input.peer)
+            self._review()
         elif isinstance(input, Probed) and input.distance is not None:
             self._distance[input.peer] = input.distance
 
+    def _review(self) -> None:
+        self._links = tuple(peer for peer in self.neighbours if peer in self._up)
+
     def links(self) -> tuple[str, ...]:
-        return tuple(peer for peer in self.neighbours if peer in self._up)
+        return self._links
 
     def peers(self) -> tuple[str, ...]:
         return self.neighbours

@@ -1,0 +1,258 @@
+"""History checks on Spark: the same properties as in plain Python, on histories of any size.
+
+`check_on_spark` is `tidings.history.check` for histories in Parquet that one process cannot hold.
+The properties are the same functions; this engine only decides where their records meet. It
+answers nothing until the first answer is asked for, so that all properties share their passes
+(see `history_plan.py`). What must fit into the memory of one worker: all subscriptions'
+intervals, and the notifications of one publisher to one hearer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import reduce
+from math import ceil
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+
+from tidings.errors import HistoryError
+from tidings.history.acceptance import Matcher
+from tidings.history.check import check_tables
+from tidings.history.contracts import Contract, contract_of
+from tidings.history.facts import Notice
+from tidings.history.plain import first_of
+from tidings.history.publications import Keyed
+from tidings.history.relations import Columns, Found, Violation
+from tidings.history.report import Report
+from tidings.history.tables import EVENT, PROCESS
+from tidings.pipeline import history_bucket as bucket
+from tidings.pipeline.history_plan import NOWHERE, Node, Places, Stage, Wanted, is_small, stages_for
+from tidings.pipeline.history_rows import History, spark_errors
+
+BUCKET_ROWS = 150_000  # rows that a worker holds at once; some 1.5 KB each while it judges them
+
+
+def check_on_spark(
+    paths: Iterable[str | Path],
+    *,
+    spark: Any = None,
+    t_sub: float | None = None,
+    t_diff: float | None = None,
+    contract: Contract | str = "Tidings",
+    until: float | None = None,
+    matcher: Callable[[], Matcher] | None = None,
+    bucket_rows: int = BUCKET_ROWS,
+    say: Callable[[str], None] | None = None,
+) -> Report:
+    """Judge one history in Parquet (files, directories, globs) as `tidings.history.check` does."""
+    if spark is None:
+        from tidings.pipeline.session import session
+
+        spark = session()
+    promised = contract_of(contract) if isinstance(contract, str) else contract
+    history = History(spark, paths)
+    if say is not None:
+        say(f"{history.rows:,} rows in {len(history.files):,} files")
+    engine = SparkEngine(history, hearer=promised.hearer, bucket_rows=bucket_rows, say=say)
+    return check_tables(engine, t_sub=t_sub, t_diff=t_diff, contract=promised, until=until, matcher=matcher)
+
+
+class SparkEngine:
+    """The operations of `relations.py` over DataFrames. A table is a `Node`: how to make it."""
+
+    def __init__(
+        self,
+        history: History,
+        *,
+        hearer: str = "subscription",
+        bucket_rows: int = BUCKET_ROWS,
+        say: Callable[[str], None] | None = None,
+    ) -> None:
+        self._history = history
+        self._spark = history.spark
+        self._bucket_rows = bucket_rows
+        self._say = say or (lambda words: None)
+        self._places = Places((EVENT, ("run", hearer, "source"), PROCESS))
+        self._nodes = 0
+        self._facts: dict[type[Any], Node] = {}
+        self._wanted = Wanted()
+        self._answers: dict[int, Found] = {}
+        self._stored: dict[int, Any] = {}  # node id -> DataFrame of its records
+        self._held: dict[int, list[bytes]] = {}
+        self._check = uuid4().hex
+
+    # What `relations.Engine` asks for
+
+    def facts(self, kind: type[Any]) -> Node:
+        if kind not in self._facts:
+            self._facts[kind] = self._node(kind, "facts")
+        return self._facts[kind]
+
+    def is_empty(self, table: Node) -> bool:
+        """Known from the first scan: facts are counted, and without a key nothing is superseded."""
+        if table.how == "facts":
+            return self._history.count([table.output]) == 0
+        if table.output is Keyed:
+            return self._history.keys == 0
+        raise AssertionError(f"nobody asked before whether {table.output.__name__} is empty")
+
+    def each(self, make: Callable[[Any], Iterable[Any]], table: Node, *, output: type[Any]) -> Node:
+        return self._node(output, "each", make, ((table, ()),))
+
+    def group(
+        self,
+        make: Callable[..., Iterable[Any]],
+        left: tuple[Node, Columns],
+        *rights: tuple[Node, Columns],
+        output: type[Any],
+        apart: bool = False,
+    ) -> Node:
+        return self._node(output, "group", make, (left, *rights), apart=apart)
+
+    def probe(
+        self,
+        make: Callable[[Any, Any], Iterable[Any]],
+        stream: Node,
+        held: Node,
+        prepare: Callable[[Iterable[Any]], Any],
+        *,
+        output: type[Any],
+    ) -> Node:
+        return self._node(output, "probe", make, ((stream, ()), (held, ())), prepare=prepare)
+
+    def keep(self, table: Node) -> None:
+        self._wanted.kept.append(table)
+
+    def largest(self, table: Node, value: Callable[[Any], float | None]) -> dict[str, float]:
+        self._wanted.largest.append((table, value))
+        return self._run().get(table.id, {})
+
+    def found(self, *tables: Node) -> Found:
+        if any(table.id not in self._answers for table in tables):
+            self._run()
+        found = [self._answers[table.id] for table in tables]
+        firsts = [each.first for each in found if each.first is not None]
+        return Found(sum(each.count for each in found), first_of(firsts))
+
+    def _node(self, output: type[Any], how: str, *parts: Any, **more: Any) -> Node:
+        node = Node(self._nodes, output, how, *parts, **more)
+        self._nodes += 1
+        if output is Violation:
+            self._wanted.answers.append(node)
+        return node
+
+    # How it is found out
+
+    def _run(self) -> dict[int, dict[str, float]]:
+        """Answer all that was asked for so far, in as few passes as it takes."""
+        wanted, self._wanted = self._wanted, Wanted()
+        small = [node for node in wanted.answers if is_small(node)]
+        stages = stages_for(wanted, self._places)
+        missing = {n for stage in stages for n in stage.held() if n.id not in self._held}
+        if missing:
+            self._hold(sorted(missing, key=lambda node: node.id), small)
+            wanted.answers = [node for node in wanted.answers if node not in small]
+            stages = stages_for(wanted, self._places)
+        self._say(f"judging in {len(stages)} passes: {', '.join(map(_name, stages))}")
+        largest = self._results(self._frames(stages), keeping=wanted.kept)
+        for node in (*wanted.answers, *small):
+            self._answers.setdefault(node.id, Found(0, None))
+        return largest
+
+    def _hold(self, nodes: list[Node], answers: list[Node]) -> None:
+        """Make small tables and keep them here, to be sent to every worker."""
+        self._say("reading the subscriptions")
+        for node in nodes:
+            self._held[node.id] = []
+        stages = stages_for(Wanted(answers=answers, kept=nodes), self._places)
+        for row in self._collected(self._frames(stages)):
+            if row["tag"] >= bucket.KEPT:
+                self._held[row["tag"] - bucket.KEPT].append(bytes(row["data"]))
+
+    def _frames(self, stages: list[Stage]) -> list[Any]:
+        """A DataFrame for each stage that no other one reads: it carries the answers of those before."""
+        frames: dict[Stage, Any] = {}
+        carried: set[Stage] = set()
+        for stage in stages:
+            frames[stage] = self._frame(stage, frames, carried)
+        return [frame for stage, frame in frames.items() if stage not in carried]
+
+    def _frame(self, stage: Stage, frames: dict[Stage, Any], carried: set[Stage]) -> Any:
+        from pyspark.sql import functions as sql
+
+        parts = [
+            self._arriving(stage, origin, frames[origin], origin in carried) for origin in stage.origins()
+        ]
+        carried.update(stage.origins())
+        stored = [node for node in stage.made_here() if node.stored]
+        parts.extend(self._stored[node.id].withColumn("place", sql.xxhash64("data")) for node in stored)
+        kinds = stage.facts()
+        if kinds:
+            raw = self._history.narrow(kinds, stage.home)
+            parts.append(raw.withColumn("tag", sql.lit(bucket.RAW)) if parts else raw)
+        frame = parts[0]
+        for part in parts[1:]:
+            frame = frame.unionByName(part, allowMissingColumns=True)
+        if stage.home != NOWHERE:
+            frame = frame.repartition(self._buckets(stage, kinds), "place")
+        orders = bucket.Orders.of(stage, self._check, self._broadcast(stage))
+        return frame.drop("place").mapInArrow(lambda batches: bucket.judged(orders, batches), bucket.OUTPUT)
+
+    def _arriving(self, stage: Stage, origin: Stage, frame: Any, carried: bool) -> Any:
+        """What this stage reads of an earlier one, and (once) the answers that travel through."""
+        from pyspark.sql import functions as sql
+
+        tags = [tag for tag, (_, came_from) in stage.arriving.items() if came_from is origin]
+        record = sql.col("tag").isin(tags)
+        place = sql.xxhash64(*[sql.col(f"k{number}") for number in range(len(stage.home))])
+        if carried:
+            return frame.where(record).withColumn("place", place)
+        answer = (sql.col("tag") < 0) | (sql.col("tag") >= bucket.KEPT)
+        return frame.where(record | answer).withColumn(
+            "place", sql.when(record, place).otherwise(sql.xxhash64("data"))
+        )
+
+    def _buckets(self, stage: Stage, kinds: list[type[Any]]) -> int:
+        rows = self._history.count(kinds) + len(stage.arriving) * self._history.count([Notice])
+        cores: int = self._spark.sparkContext.defaultParallelism
+        return max(cores, ceil(rows / self._bucket_rows))
+
+    def _broadcast(self, stage: Stage) -> Any:
+        held = {node.id: self._held[node.id] for node in stage.held()}
+        return self._spark.sparkContext.broadcast(held) if held else None
+
+    def _results(self, frames: list[Any], *, keeping: list[Node]) -> dict[int, dict[str, float]]:
+        """Run the passes: answers and largest values come here, what is kept stays on the disks."""
+        from pyspark import StorageLevel
+        from pyspark.sql import functions as sql
+
+        largest: dict[int, dict[str, float]] = {}
+        if keeping:
+            frames = [frame.persist(StorageLevel.DISK_ONLY) for frame in frames]
+        for row in self._collected([frame.where("tag < 0") for frame in frames]):
+            if row["tag"] == bucket.LARGEST:
+                node, seen = msgspec.msgpack.decode(row["data"])
+                known = largest.setdefault(node, {})
+                known.update({run: max(value, known.get(run, value)) for run, value in seen.items()})
+        for node in keeping:
+            found = [frame.where(sql.col("tag") == bucket.KEPT + node.id) for frame in frames]
+            self._stored[node.id] = reduce(lambda one, other: one.union(other), found)
+            node.stored = True
+        return largest
+
+    def _collected(self, frames: list[Any]) -> list[Any]:
+        """The rows; answers are taken from them, and a problem is raised."""
+        rows = [row for frame in frames for row in spark_errors(frame.collect)]
+        problems = sorted(row["data"] for row in rows if row["tag"] == bucket.PROBLEM)
+        if problems:
+            message, hint = msgspec.msgpack.decode(problems[0])
+            raise HistoryError(message, hint=hint)
+        self._answers.update(bucket.merged(row["data"] for row in rows if row["tag"] == bucket.ANSWER))
+        return rows
+
+
+def _name(stage: Stage) -> str:
+    return "by " + ", ".join(stage.home) if stage.home else "of what was kept"

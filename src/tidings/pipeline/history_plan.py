@@ -1,0 +1,177 @@
+"""Which passes over a history a check needs: tables as a graph, cut where records must move.
+
+Records meet in *buckets*: all records with equal values in the columns of a *home* are in one
+bucket. A table has a home when its groups can be made there; facts, and what is made of them
+record by record, float: they can be read into any home. A table that another home asks for
+travels there, which is a shuffle. So a check of everything is three passes: operations by
+process, everything about an event by event, and each publisher's notifications by hearer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tidings.history.facts import Operation
+from tidings.history.relations import Columns
+
+Home = Columns
+TAGS: Final = 1 << 12  # tables of one check at most; tags of what travels to a stage begin above
+NOWHERE: Final[Home] = ()  # a table that was stored, or floats: any part of it is a bucket
+
+
+@dataclass(eq=False)
+class Node:
+    """A table that can be made; `make` and `prepare` are the property's own functions."""
+
+    id: int
+    output: type[Any]
+    how: str  # facts, each, group, probe
+    make: Callable[..., Any] | None = None
+    inputs: tuple[tuple[Node, Columns], ...] = ()
+    apart: bool = False
+    prepare: Callable[[Iterable[Any]], Any] | None = None
+    stored: bool = False  # made by an earlier pass
+
+    @property
+    def held(self) -> tuple[Node, ...]:
+        """The inputs that are everywhere: of a probe its table, of a group apart its rights."""
+        rights = tuple(node for node, _ in self.inputs[1:])
+        if self.how == "probe":
+            return rights
+        return rights if self.how == "group" and self.apart and all(map(is_small, rights)) else ()
+
+    @property
+    def moving(self) -> tuple[Node, ...]:
+        """The inputs whose records must be in the same bucket as this node's."""
+        held = set(self.held)
+        return tuple(node for node, _ in self.inputs if node not in held)
+
+
+def is_small(node: Node) -> bool:
+    """Made of subscribers' operations alone: few beside the notifications, so kept everywhere."""
+    if node.how == "facts":
+        return node.output is Operation
+    return all(is_small(each) for each, _ in node.inputs)
+
+
+class Places:
+    """Where each table is made."""
+
+    def __init__(self, homes: Iterable[Home]) -> None:
+        self._homes = tuple(homes)
+
+    def home(self, node: Node) -> Home:
+        if node.stored or node.how == "facts":
+            return NOWHERE
+        if node.how == "group" and not node.held:
+            return self.home_of(node.inputs[0][1])
+        return self.home(node.inputs[0][0])
+
+    def home_of(self, key: Columns) -> Home:
+        """The first of our homes that keeps the records of such a key together, or one of its own."""
+        return next((home for home in self._homes if set(home) <= set(key)), key)
+
+    def level(self, node: Node) -> int:
+        """How many moves lie behind it."""
+        if node.stored:
+            return 0
+        home = self.home(node)
+        return max(
+            (self.level(each) + (self.home(each) not in (home, NOWHERE)) for each in node.moving), default=0
+        )
+
+
+@dataclass(eq=False)
+class Stage:
+    """One pass: records come into the buckets of a home, tables are made, some leave."""
+
+    home: Home
+    level: int
+    number: int
+    answers: list[Node] = field(default_factory=list)  # violations: only their number and the first leave
+    leaving: list[tuple[int, Node, Home]] = field(default_factory=list)  # tag, what, to which home
+    kept: list[Node] = field(default_factory=list)  # stored for a later question
+    largest: list[tuple[Node, Callable[[Any], float | None]]] = field(default_factory=list)
+    arriving: dict[int, tuple[Node, Stage]] = field(default_factory=dict)  # tag -> what, and from where
+
+    def wanted(self) -> list[Node]:
+        roots = [*self.answers, *self.kept, *(node for _, node, _ in self.leaving)]
+        return roots + [node for node, _ in self.largest]
+
+    def made_here(self) -> Iterator[Node]:
+        """Every table that this stage makes or reads, held ones left out."""
+        seen: set[Node] = set()
+        came = self.came()
+        open_nodes = self.wanted()
+        while open_nodes:
+            node = open_nodes.pop()
+            if node not in seen:
+                seen.add(node)
+                yield node
+                if node not in came and not node.stored:
+                    open_nodes.extend(node.moving)
+
+    def came(self) -> set[Node]:
+        return {node for node, _ in self.arriving.values()}
+
+    def origins(self) -> list[Stage]:
+        return sorted({origin for _, origin in self.arriving.values()}, key=lambda stage: stage.number)
+
+    def facts(self) -> list[type[Any]]:
+        here = [node for node in self.made_here() if node.how == "facts" and not node.stored]
+        return sorted({node.output for node in here}, key=lambda kind: kind.__name__)
+
+    def held(self) -> list[Node]:
+        made = [node for node in self.made_here() if node not in self.came() and not node.stored]
+        found = {each for node in made for each in node.held}
+        return sorted(found, key=lambda node: node.id)
+
+
+@dataclass
+class Wanted:
+    """What is asked of one run over the history."""
+
+    answers: list[Node] = field(default_factory=list)
+    kept: list[Node] = field(default_factory=list)
+    largest: list[tuple[Node, Callable[[Any], float | None]]] = field(default_factory=list)
+
+
+def stages_for(wanted: Wanted, places: Places) -> list[Stage]:
+    """The passes, earlier ones first. Answers are found in the last pass of their home."""
+    stages: dict[tuple[Home, int], Stage] = {}
+    roots = [*wanted.answers, *wanted.kept, *(node for node, _ in wanted.largest)]
+    for node in roots:
+        _stage_of(node, places, stages)
+    last = {home: max(level for h, level in stages if h == home) for home, _ in stages}
+    for node in roots:
+        stage = stages[places.home(node), last[places.home(node)]]
+        _need(node, stage, places, stages)
+    for node in wanted.answers:
+        stages[places.home(node), last[places.home(node)]].answers.append(node)
+    for node in wanted.kept:
+        stages[places.home(node), last[places.home(node)]].kept.append(node)
+    for node, value in wanted.largest:
+        stages[places.home(node), last[places.home(node)]].largest.append((node, value))
+    used = [stage for stage in stages.values() if stage.wanted()]
+    return sorted(used, key=lambda stage: stage.level)
+
+
+def _stage_of(node: Node, places: Places, stages: dict[tuple[Home, int], Stage]) -> Stage:
+    at = places.home(node), places.level(node)
+    return stages.setdefault(at, Stage(*at, number=len(stages)))
+
+
+def _need(node: Node, stage: Stage, places: Places, stages: dict[tuple[Home, int], Stage]) -> None:
+    """See to it that all that the node is made of is in this stage, or arrives there."""
+    for each in node.moving if not node.stored else ():
+        home = places.home(each)
+        if home in (stage.home, NOWHERE):
+            _need(each, stage, places, stages)
+        elif each not in stage.came():
+            origin = _stage_of(each, places, stages)
+            tag = each.id + TAGS * (stage.number + 1)
+            stage.arriving[tag] = (each, origin)
+            origin.leaving.append((tag, each, stage.home))
+            _need(each, origin, places, stages)

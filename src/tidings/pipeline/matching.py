@@ -1,0 +1,313 @@
+"""`match`: which subscriptions does each row of a table, or of a stream, belong to?
+
+Rules
+- The answer is the embedded matcher's, row by row: the same table, the same kernels, on Arrow batches.
+- Nothing is skipped silently. Subscriptions that cannot be compiled and rows that cannot be matched
+  are in `rejects`, with the reason; what looks like a mistake and is legal is told by `explain()`.
+- A table that fits is held by every executor, mapped into memory once a machine (`everywhere`). One
+  that does not is cut into cells of the attribute space (`partitioned`): a subscription goes to all
+  cells in which an event of it may lie, an event to the one cell it lies in; so no pair is found twice.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+from tidings.errors import InputError, SettingsError
+from tidings.model.event import RESERVED, Event
+from tidings.pipeline.attributes import KINDS, Plan, plan, simple_type
+from tidings.pipeline.compiling import Rejected, check_names
+from tidings.pipeline.executing import Job, Place, matching_with
+from tidings.pipeline.sizing import BYTES_EACH, Decision, choose
+from tidings.pipeline.tables import FILES, About, Table, Version
+
+Output = Literal["lists", "pairs"]
+Strategy = Literal["auto", "everywhere", "partitioned"]
+SAMPLED = 2_000  # events that a table's cells are cut by
+ARROW_TYPES = {"string": "string", "large_string": "string", "int64": "bigint", "int32": "int",
+               "int16": "smallint", "int8": "tinyint"}  # fmt: skip
+PROBLEM = "problem"  # of a row that could not be matched
+SHOWN = 5  # rejects that `explain` quotes
+REJECT_COLUMNS = "what string, id string, reason string, text string"
+
+
+class Options(NamedTuple):
+    """What the caller wants of the answer."""
+
+    output: str = "lists"
+    keep: tuple[str, ...] | None = None
+    casts: Mapping[str, str] = {}
+    reject: bool = True
+    unmatched: bool = True
+
+
+@dataclass(frozen=True)
+class Matched:
+    """What `match` gives.
+
+    `result` has the kept columns of the events, then `subscriptions` (the ids in the table's order; or
+    `subscription`, and `subscriber` when known, one row for each pair), then `version`. It is as lazy
+    as any DataFrame, and a stream when the events are one. `rejects` has (`what`, `id`, `reason`,
+    `text`): subscriptions that were not taken, and rows that could not be matched (of a stream only
+    the former: its rows are in `whole`, where `problem` is not NULL).
+    """
+
+    result: Any
+    rejects: Any
+    version: Version | None
+    strategy: str
+    reasons: tuple[str, ...]
+    notes: tuple[str, ...]
+    whole: Any = field(repr=False)
+
+    def explain(self) -> str:
+        """What was chosen and why, what was left out, and what looks like a mistake."""
+        lines = [f"strategy: {self.strategy}", *(f"  {reason}" for reason in self.reasons)]
+        if self.version is not None:
+            about = self.version.about
+            lines.append(
+                f"  version {about.version}: {about.subscriptions:,} subscriptions, {about.rejected:,} rejected"
+            )
+        if self.notes:
+            lines += ["worth a look:", *(f"  {note}" for note in self.notes)]
+        return "\n".join(lines)
+
+
+def match(
+    events: Any,
+    subscriptions: Any,
+    *,
+    output: Output = "lists",
+    strategy: Strategy = "auto",
+    keep: Sequence[str] | None = None,
+    casts: Mapping[str, str] | None = None,
+    bad_rows: Literal["reject", "fail"] = "reject",
+    folder: str | os.PathLike[str] | None = None,
+    version: int | None = None,
+    most_mb: int | None = None,
+    unmatched: bool = True,
+) -> Matched:
+    """Match a batch or streaming DataFrame of events against a table of subscriptions.
+
+    `subscriptions` is a DataFrame with the columns `id`, `filter` and optionally `subscriber` and
+    `dialect`; a path to the same as Parquet; or a compiled `Table` (or its folder), at `version` or at
+    its latest. Columns and nested columns of `events` are attributes; `casts` says what to take a
+    column for whose type is no attribute's ({"price": "double"}).
+
+    `output`: one row an event with the list of its subscriptions, or one row for each pair; `keep`: the
+    columns of the events in the answer (all); `unmatched`: whether lists hold events that match nothing.
+    `bad_rows`: rows that cannot be matched are rejects, or fail the job.
+
+    `strategy` is chosen by size: every executor holds the table up to `most_mb` (a quarter of the
+    machine's memory by default). `folder` is where compiled tables are written: a directory that all
+    machines see, if there is one; without it Spark carries the files to each machine.
+    """
+    _check_settings(output, strategy, bad_rows)
+    spark = events.sparkSession
+    options = Options(
+        output, tuple(keep) if keep is not None else None, dict(casts or {}), bad_rows == "reject", unmatched
+    )
+    if is_table(subscriptions):
+        chosen = _as_table(subscriptions).version(version)
+        decision = choose(spark, chosen.about.bytes, strategy, most_mb, cut=False)
+        return match_everywhere(events, chosen, decision, options, shared=True)
+    rows = subscription_rows(spark, subscriptions)
+    decision = choose(spark, rows.count() * BYTES_EACH, strategy, most_mb, cut=True)
+    if decision.strategy == "partitioned":
+        from tidings.pipeline.partitioning import match_partitioned
+
+        return match_partitioned(events, rows, decision, options, folder=folder)
+    table = Table(folder if folder is not None else scratch_folder())
+    chosen = table.publish(rows, sample=sample_of(events))
+    return match_everywhere(events, chosen, decision, options, shared=folder is not None)
+
+
+def match_everywhere(
+    events: Any, version: Version, decision: Decision, options: Options, *, shared: bool
+) -> Matched:
+    """Match with a version that every executor maps."""
+    planned = plan(events, version.about, keep=options.keep, casts=options.casts)
+    place, how = place_for(events.sparkSession, version, shared=shared)
+    job = Job(
+        planned.attributes, len(planned.kept), version.number, options.output == "pairs",
+        version.about.subscribers and options.output == "pairs", options.reject, "topic" in version.about.attributes, version.about.id_type,
+    )  # fmt: skip
+    schema = answer_schema(planned, version.about, job)
+    whole = planned.frame.mapInArrow(matching_with(place, job), schema)
+    decision = decision._replace(reasons=(*decision.reasons, how))
+    rejected = version.rejected()
+    return finished(whole, planned, rejected, decision, options, version)
+
+
+def finished(
+    whole: Any,
+    planned: Plan,
+    rejected: list[Rejected],
+    decision: Decision,
+    options: Options,
+    version: Version | None,
+) -> Matched:
+    """Split the answers from the rows that could not be matched."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    result = whole
+    if options.reject:
+        result = result.where(F.col(PROBLEM).isNull()).drop(PROBLEM)
+    if options.output == "lists" and not options.unmatched:
+        result = result.where(F.size("subscriptions") > 0)
+    rejects = rejects_frame(whole, planned, rejected, options)
+    notes = (*planned.notes, *(f"subscription {r.id}: {r.reason}" for r in rejected[:SHOWN]))
+    if len(rejected) > SHOWN:
+        notes = (*notes, f"and {len(rejected) - SHOWN} more subscriptions in the rejects")
+    return Matched(result, rejects, version, decision.strategy, decision.reasons, notes, whole)
+
+
+def rejects_frame(whole: Any, planned: Plan, rejected: list[Rejected], options: Options) -> Any:
+    """The rejects as a DataFrame: subscriptions, and the bad rows of a batch."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    spark = whole.sparkSession
+    frame = spark.createDataFrame([("subscription", *row) for row in rejected], REJECT_COLUMNS)
+    if whole.isStreaming or not options.reject:
+        return frame
+    return frame.unionByName(
+        bad_rows_of(whole, planned).select(F.lit("event").alias("what"), "id", "reason", "text")
+    )
+
+
+def bad_rows_of(whole: Any, planned: Plan) -> Any:
+    """The rows that could not be matched: id when there is one, reason, and the kept columns as JSON."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    names = [field.name for field in planned.kept]
+    id = F.col("id").cast("string") if "id" in names else F.lit(None).cast("string")
+    text = (
+        F.to_json(F.struct(*(F.col(f"`{name}`") for name in names))) if names else F.lit(None).cast("string")
+    )
+    return whole.where(F.col(PROBLEM).isNotNull()).select(
+        id.alias("id"), F.col(PROBLEM).alias("reason"), text.alias("text")
+    )
+
+
+def answer_schema(planned: Plan, about: About, job: Job) -> Any:
+    """The columns of the answer; the kept ones have their own names."""
+    from pyspark.sql.types import LongType, StringType, StructField, StructType, _parse_datatype_string
+
+    id_type = ARROW_TYPES[about.id_type]
+    own = [("subscription", id_type)] if job.pairs else [("subscriptions", f"array<{id_type}>")]
+    if job.subscriber:
+        own.append(("subscriber", "string"))
+    fields = [StructField(name, _parse_datatype_string(kind)) for name, kind in own]
+    fields.append(StructField("version", LongType()))
+    if job.reject:
+        fields.append(StructField(PROBLEM, StringType()))
+    taken = {field.name.lower() for field in planned.kept} & {field.name.lower() for field in fields}
+    if taken:
+        raise InputError(
+            f"the events have a column {min(taken)!r}, and so has the answer",
+            hint="rename it, or leave it out with keep=[...]",
+        )
+    return StructType([*(StructField(f.name, f.dataType) for f in planned.kept), *fields])
+
+
+def place_for(spark: Any, version: Version, *, shared: bool) -> tuple[Place, str]:
+    """Where workers find the files, and a line that says why there."""
+    if spark.sparkContext.master.startswith("local"):
+        return Place(
+            str(version.folder.resolve())
+        ), "mapped from the folder: all processes are on this machine"
+    if shared:
+        return Place(
+            str(version.folder.resolve())
+        ), "mapped from the folder, which all machines are said to see"
+    prefix = f"tidings-{version.folder.parent.name}-{version.number}-"
+    for name in FILES:
+        carried = version.folder / f"{prefix}{name}"
+        if not carried.exists():
+            os.link(version.folder / name, carried)
+            spark.sparkContext.addFile(str(carried))
+    return Place(
+        "", prefix
+    ), "carried to each machine by Spark, once, and mapped there: no shared folder was given"
+
+
+def is_table(subscriptions: Any) -> bool:
+    """A compiled table, or the folder of one?"""
+    if isinstance(subscriptions, Table):
+        return True
+    return isinstance(subscriptions, str | os.PathLike) and bool(Table(subscriptions).numbers())
+
+
+def _as_table(subscriptions: Any) -> Table:
+    return subscriptions if isinstance(subscriptions, Table) else Table(subscriptions)
+
+
+def subscription_rows(spark: Any, subscriptions: Any) -> Any:
+    """The table of subscriptions as a DataFrame, its columns checked."""
+    from pyspark.errors import AnalysisException
+
+    if isinstance(subscriptions, str | os.PathLike):
+        try:
+            subscriptions = spark.read.parquet(os.fspath(subscriptions))
+        except AnalysisException as error:
+            raise InputError(
+                f"{subscriptions} holds neither Parquet nor a compiled table: {_first_line(error)}"
+            ) from None
+    if not hasattr(subscriptions, "sparkSession"):
+        raise InputError(
+            f"subscriptions cannot be a {type(subscriptions).__name__}",
+            hint="give a DataFrame, a path of Parquet, or a Table",
+        )
+    if subscriptions.isStreaming:
+        raise InputError(
+            "the subscriptions are a stream", hint="publish versions of a Table, and match_stream"
+        )
+    check_names(subscriptions.columns)
+    return subscriptions
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0]
+
+
+def scratch_folder() -> str:
+    """A folder of this process, gone at its end."""
+    folder = tempfile.mkdtemp(prefix="tidings-table-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def sample_of(events: Any) -> list[Event]:
+    """Some events, for cutting cells; none of a stream. Answers do not depend on it."""
+    if events.isStreaming:
+        return []
+    fields = [f for f in events.schema.fields if simple_type(f.dataType) in KINDS and f.name not in RESERVED]
+    if not fields or len({f.name.lower() for f in events.schema.fields}) < len(events.columns):
+        return []
+    some = events.select(*(events[f"`{f.name}`"] for f in fields)).limit(SAMPLED).toArrow()
+    batches = some.combine_chunks().to_batches()
+    return [event for number in range(len(some)) for event in _sampled(batches[0], number)]
+
+
+def _sampled(batch: Any, number: int) -> Iterator[Event]:
+    from tidings.matching.columnar.batches import event_of
+
+    with suppress(UnicodeError):  # a poison row teaches nothing; matching will tell of it
+        yield event_of(batch, number)
+
+
+def _check_settings(output: str, strategy: str, bad_rows: str) -> None:
+    for name, value, known in (
+        ("output", output, ("lists", "pairs")),
+        ("strategy", strategy, ("auto", "everywhere", "partitioned")),
+        ("bad_rows", bad_rows, ("reject", "fail")),
+    ):
+        if value not in known:
+            raise SettingsError(f"{name} cannot be {value!r}", hint=f"it is {' or '.join(known)}")

@@ -1,0 +1,138 @@
+"""Parquet written exactly once: each batch of a query is published whole, once, or not at all.
+
+  OUTPUT/run=ID/batch=N/part-*.parquet   what readers see; `run` and `batch` become columns
+  OUTPUT/run=ID/batch=N/_from            which offsets of the source the batch was made from
+  OUTPUT/_staged/ID-N                    a batch being written; readers pass over it
+
+Rules
+- A batch is written aside and moved into place in one step. A batch that is replayed after a crash
+  and is in place already is not written again, if it comes from the same offsets; if it does not, the
+  checkpoint is not the one that wrote it, and going on would lose events: an error.
+- The key is the query's own id with the batch's number. A lost checkpoint starts a new query, whose
+  batches are numbered from 0 again: it is refused where another query's batches are, because it would
+  write their events a second time.
+- The one step is a rename of a folder. Disks and HDFS do it whole; most object stores do not.
+"""
+
+from __future__ import annotations
+
+import json
+from hashlib import blake2b
+from typing import Any
+
+from tidings.errors import CorruptionError, InputError
+from tidings.pipeline.files import Files
+
+FROM = "_from"
+VERSION_LINE = b"v"  # how every file of Spark's logs begins
+
+
+class Checkpoint:
+    """What Spark's checkpoint says of a query."""
+
+    def __init__(self, files: Files, path: str) -> None:
+        self._files, self.path = files, path.rstrip("/")
+
+    def query_id(self) -> str | None:
+        """The query's id; None when there is no checkpoint."""
+        place = f"{self.path}/metadata"
+        if not self._files.exists(place):
+            if any(self._files.names(f"{self.path}/{log}") for log in ("offsets", "commits")):
+                raise self._broken("has offsets and no metadata")
+            return None
+        try:
+            return str(json.loads(self._files.read(place))["id"])
+        except (ValueError, KeyError, TypeError):
+            raise self._broken("has metadata that are no JSON object with an id") from None
+
+    def check(self) -> None:
+        """Refuse logs that are torn; Spark's own message for them says little."""
+        for log in ("offsets", "commits"):
+            for name in self._files.names(f"{self.path}/{log}"):
+                if name.isdigit() and not self._is_whole(f"{self.path}/{log}/{name}"):
+                    raise self._broken(f"has a torn file {log}/{name}")
+
+    def _is_whole(self, path: str) -> bool:
+        lines = self._files.read(path).split(b"\n")
+        if not lines[0].startswith(VERSION_LINE) or len(lines) < 2:
+            return False
+        try:
+            json.loads(lines[1])
+        except ValueError:
+            return False
+        return True
+
+    def _broken(self, what: str) -> CorruptionError:
+        return CorruptionError(
+            f"the checkpoint {self.path} {what}",
+            hint="restore it from a copy; or begin anew with another checkpoint and another output",
+        )
+
+    def source_of(self, batch: int) -> str:
+        """A digest of where a batch's rows come from."""
+        lines = self._files.read(f"{self.path}/offsets/{batch}").split(b"\n")[2:]
+        held = [b"\n".join(lines)]
+        for source in self._files.names(f"{self.path}/sources"):
+            for name in (str(batch), f"{batch}.compact"):
+                place = f"{self.path}/sources/{source}/{name}"
+                if self._files.exists(place):
+                    held.append(self._files.read(place))
+                    break
+        return blake2b(b"\0".join(held), digest_size=16).hexdigest()
+
+
+class ParquetSink:
+    """Publishes the batches of one query."""
+
+    def __init__(self, spark: Any, output: str, checkpoint: str, *, append: bool = False) -> None:
+        self._files = Files(spark)
+        self.output = output.rstrip("/")
+        self.checkpoint = Checkpoint(self._files, checkpoint)
+        self._run: str | None = None
+        self._refuse_strangers(append)
+
+    def _refuse_strangers(self, append: bool) -> None:
+        mine = self.checkpoint.query_id()
+        self.checkpoint.check()
+        others = [n for n in self._files.names(self.output) if n.startswith("run=") and n != f"run={mine}"]
+        if others and not append:
+            lost = "is lost or empty" if mine is None else "is another query's"
+            raise InputError(
+                f"{self.output} holds batches of {len(others)} other "
+                f"{'query' if len(others) == 1 else 'queries'}, and the checkpoint {self.checkpoint.path} {lost}",
+                hint="restore the checkpoint, or give a new output; append=True adds to it all the same, "
+                "and whatever is read from the start again will be there twice",
+            )
+        if mine is not None:
+            self._files.delete(f"{self.output}/_staged")  # what a crash left behind
+
+    @property
+    def run(self) -> str:
+        """The query's id, once it has begun."""
+        if self._run is None:
+            self._run = self.checkpoint.query_id()
+        if self._run is None:
+            raise CorruptionError(f"the checkpoint {self.checkpoint.path} vanished while its query ran")
+        return self._run
+
+    def place(self, batch: int) -> str:
+        return f"{self.output}/run={self.run}/batch={batch}"
+
+    def is_published(self, batch: int) -> bool:
+        """Is the batch in place? One from other offsets is an error."""
+        place = self.place(batch)
+        if not self._files.exists(place):
+            return False
+        if self._files.read(f"{place}/{FROM}").decode() != self.checkpoint.source_of(batch):
+            raise CorruptionError(
+                f"{place} was written from other offsets than the checkpoint has for batch {batch}",
+                hint="an old copy of the checkpoint was restored; give a new output and checkpoint",
+            )
+        return True
+
+    def publish(self, frame: Any, batch: int) -> None:
+        """Write a batch aside, then move it into place."""
+        staged = f"{self.output}/_staged/{self.run}-{batch}"
+        frame.write.mode("overwrite").parquet(staged)
+        self._files.write(f"{staged}/{FROM}", self.checkpoint.source_of(batch).encode())
+        self._files.rename(staged, self.place(batch))

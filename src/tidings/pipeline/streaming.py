@@ -1,0 +1,164 @@
+"""Matching a stream while its subscriptions change.
+
+- At the start of each batch the driver pins one version of the table; all rows of the batch are
+  matched with it, and each says so in its column `version`. A new version is picked up by the next
+  batch, without a restart.
+- Subscriptions come from a compiled `Table`, to which anyone may publish versions meanwhile, or from
+  Parquet files, which are looked at before each batch and compiled anew when they changed.
+- Rows that cannot be matched are in the output like the others, with no subscription and with their
+  `problem`: nothing is lost, and one pass does it all.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+from tidings.errors import InputError, SettingsError
+from tidings.pipeline.files import Files
+from tidings.pipeline.matching import (
+    PROBLEM,
+    Matched,
+    Options,
+    Output,
+    is_table,
+    match_everywhere,
+    scratch_folder,
+    subscription_rows,
+)
+from tidings.pipeline.sink import ParquetSink
+from tidings.pipeline.sizing import Decision
+from tidings.pipeline.tables import Table, Version
+
+
+class Batch(NamedTuple):
+    """What happened to a batch."""
+
+    number: int
+    version: int
+    rows: int | None  # None: it was published before a crash, and was not written again
+    matches: int | None
+    problems: int | None
+    seconds: float
+
+
+class Subscriptions:
+    """The table that a stream is matched with, as it stands at each batch."""
+
+    def __init__(self, spark: Any, source: Any, folder: str | os.PathLike[str] | None) -> None:
+        self._spark, self._files = spark, Files(spark)
+        self._path: str | None = None
+        self._stamp = ""
+        if is_table(source):
+            self.table, self.shared = source if isinstance(source, Table) else Table(source), True
+            return
+        self.table, self.shared = (
+            Table(folder if folder is not None else scratch_folder()),
+            folder is not None,
+        )
+        if isinstance(source, str | os.PathLike):
+            self._path = os.fspath(source)
+        else:
+            self.table.publish(subscription_rows(spark, source))
+
+    def current(self) -> Version:
+        """The version to match the next batch with."""
+        if self._path is not None:
+            listed = repr(self._files.stamps(self._path))
+            stamp = blake2b(listed.encode(), digest_size=16).hexdigest()
+            if stamp != self._stamp:
+                self.table.publish(subscription_rows(self._spark, self._path), note=stamp)
+                self._stamp = stamp
+        return self.table.version()
+
+
+def match_batch_of_stream(frame: Any, version: Version, options: Options, *, shared: bool) -> Matched:
+    """One batch with one version."""
+    decision = Decision("everywhere", ("streams hold the table on every executor",), 0, 0.0)
+    return match_everywhere(frame, version, decision, options, shared=shared)
+
+
+def match_stream(
+    events: Any,
+    subscriptions: Any,
+    *,
+    to: str | os.PathLike[str],
+    checkpoint: str | os.PathLike[str],
+    output: Output = "lists",
+    keep: Sequence[str] | None = None,
+    casts: Mapping[str, str] | None = None,
+    unmatched: bool = True,
+    folder: str | os.PathLike[str] | None = None,
+    every: str | None = None,
+    once: bool = False,
+    append: bool = False,
+    name: str | None = None,
+    on_batch: Callable[[Batch], None] | None = None,
+) -> Any:
+    """Match a streaming DataFrame into Parquet, exactly once; the running query.
+
+    `subscriptions` is a compiled `Table` (or its folder), Parquet, or a DataFrame (which does not
+    change). `to` is the output, `checkpoint` where Spark remembers how far it got: keep both. `every`
+    is the time between batches ("10 seconds"), `once` takes what is there and stops. `append` allows
+    an output that holds another query's batches. `on_batch` hears of each batch.
+    """
+    if not events.isStreaming:
+        raise InputError("the events are no stream", hint="use spark.readStream, or match() for a table")
+    if once and every is not None:
+        raise SettingsError("a query runs once or every so often, not both")
+    spark = events.sparkSession
+    held = Subscriptions(spark, subscriptions, folder)
+    held.current()  # what is wrong with the subscriptions is told before the query starts
+    sink = ParquetSink(spark, os.fspath(to), os.fspath(checkpoint), append=append)
+    options = Options(output, None if keep is None else tuple(keep), dict(casts or {}), True, unmatched)
+    tell = on_batch or (lambda batch: None)
+
+    def run(frame: Any, number: int) -> None:
+        tell(_publish(frame, number, held, sink, options))
+
+    writer = events.writeStream.foreachBatch(run).option("checkpointLocation", os.fspath(checkpoint))
+    if name is not None:
+        writer = writer.queryName(name)
+    if once:
+        writer = writer.trigger(availableNow=True)
+    elif every is not None:
+        writer = writer.trigger(processingTime=every)
+    return writer.start()
+
+
+def _publish(frame: Any, number: int, held: Subscriptions, sink: ParquetSink, options: Options) -> Batch:
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as F  # noqa: N812
+
+    began = time.monotonic()
+    version = held.current()
+    if sink.is_published(number):
+        return Batch(number, version.number, None, None, None, time.monotonic() - began)
+    whole = match_batch_of_stream(frame, version, options, shared=held.shared).whole
+    if options.output == "lists" and not options.unmatched:
+        whole = whole.where((F.size("subscriptions") > 0) | F.col(PROBLEM).isNotNull())
+    seen = Observation()
+    found = (
+        F.size("subscriptions")
+        if options.output == "lists"
+        else F.col("subscription").isNotNull().cast("int")
+    )
+    counted = whole.observe(
+        seen,
+        F.count(F.lit(1)).alias("rows"),
+        F.coalesce(F.sum(found), F.lit(0)).alias("matches"),
+        F.count(PROBLEM).alias("problems"),
+    )
+    sink.publish(counted, number)
+    counts = seen.get
+    return Batch(
+        number,
+        version.number,
+        counts["rows"],
+        counts["matches"],
+        counts["problems"],
+        time.monotonic() - began,
+    )

@@ -1,0 +1,185 @@
+"""A stream into Parquet, with its driver, its Java and its workers killed in mid-batch.
+
+The driver runs in a process of its own and says each step; the test kills at a chosen step, by
+process id, and starts it again. In the end every event is in the output once, with the answer of the
+version that its row names.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+import pyarrow.dataset as ds  # noqa: E402
+import pyarrow.parquet as pq  # noqa: E402
+
+from tidings.language import parse_filter  # noqa: E402
+from tidings.matching.naive import NaiveMatcher  # noqa: E402
+from tidings.model.event import make_event  # noqa: E402
+from tidings.pipeline import Table  # noqa: E402
+
+pytestmark = pytest.mark.spark
+
+CHILD = Path(__file__).with_name("_stream_child.py")
+WORDS = ["tin", "zinc", "iron", "gold"]
+STEPS = ("pinned", "published")
+VICTIMS = ("driver", "java", "worker")
+
+
+def subscriptions(seed: int, count: int) -> dict[str, str]:
+    rng = random.Random(seed)
+    made = {}
+    for number in range(count):
+        low = rng.uniform(0, 90)
+        word = f" AND word = '{rng.choice(WORDS)}'" if rng.random() < 0.5 else ""
+        made[f"s{seed}-{number}"] = (
+            f"x BETWEEN {low:.2f} AND {low + 15:.2f} AND y < {rng.uniform(5, 100):.2f}{word}"
+        )
+    return made
+
+
+def publish(folder: Path, made: dict[str, str]) -> None:
+    Table(folder / "table").publish(pa.table({"id": list(made), "filter": list(made.values())}))
+
+
+def put_events(folder: Path, files: int, rows: int) -> dict[str, dict[str, Any]]:
+    rng = random.Random(5)
+    (folder / "in").mkdir()
+    every: dict[str, dict[str, Any]] = {}
+    for file in range(files):
+        some = [
+            {
+                "id": f"{file}-{row}",
+                "x": rng.uniform(0, 100),
+                "y": None if rng.random() < 0.1 else rng.uniform(0, 100),
+                "word": rng.choice(WORDS),
+            }
+            for row in range(rows)
+        ]
+        pq.write_table(pa.Table.from_pylist(some), folder / "in" / f"f{file:03}.parquet")
+        every |= {row["id"]: row for row in some}
+    return every
+
+
+def start(folder: Path) -> subprocess.Popen[str]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONUNBUFFERED": "1"}
+    return subprocess.Popen(
+        [sys.executable, str(CHILD), str(folder)],
+        stdout=subprocess.PIPE,
+        stderr=(folder / "stderr").open("a"),
+        text=True,
+        env=environment,
+    )
+
+
+def descendants(pid: int) -> Iterator[tuple[int, str]]:
+    """(process id, command) of everything that a process started."""
+    for task in Path(f"/proc/{pid}/task").glob("*"):
+        try:
+            children = (task / "children").read_text().split()
+        except OSError:
+            continue
+        for child in map(int, children):
+            try:
+                command = Path(f"/proc/{child}/cmdline").read_text().replace("\0", " ")
+            except OSError:
+                continue
+            yield child, command
+            yield from descendants(child)
+
+
+def kill(process: subprocess.Popen[str], victim: str) -> bool:
+    """Kill it, or the Java or one worker below it; True when the driver cannot go on."""
+    below = list(descendants(process.pid))
+    java = [pid for pid, command in below if "java" in command.split(" ")[0]]
+    workers = [pid for pid, command in below if "pyspark.daemon" in command]
+    if victim == "driver":
+        os.kill(process.pid, signal.SIGKILL)
+    elif victim == "java":
+        os.kill(java[-1], signal.SIGKILL)
+    elif workers:
+        os.kill(workers[-1], signal.SIGKILL)
+    return victim != "worker"
+
+
+def run_until_killed(folder: Path, plan: list[tuple[str, int, str]]) -> int:
+    """Run a driver; kill at (step, how often it was seen, victim). How many kills of the plan were done."""
+    process = start(folder)
+    seen, done = dict.fromkeys(STEPS, 0), 0
+    assert process.stdout is not None
+    below: list[int] = []
+    for line in process.stdout:
+        step = line.split(" ")[0]
+        seen[step] = seen.get(step, 0) + 1
+        if done < len(plan) and step == plan[done][0] and seen[step] >= plan[done][1]:
+            below = [pid for pid, _ in descendants(process.pid)]
+            done += 1
+            if kill(process, plan[done - 1][2]):
+                break
+    if done and plan[done - 1][2] != "worker":
+        for pid in (process.pid, *below):  # whatever of it is still there
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+    process.stdout.close()
+    process.wait(timeout=120)
+    return done
+
+
+def check(folder: Path, events: dict[str, dict[str, Any]], versions: dict[int, dict[str, str]]) -> None:
+    """Every event once, with the answer of the version that it names."""
+    naive = {}
+    for number, made in versions.items():
+        naive[number] = (NaiveMatcher(), list(made))
+        for text in made.values():
+            naive[number][0].add(parse_filter(text))
+    found = ds.dataset(folder / "out", partitioning="hive").to_table().to_pylist()
+    assert sorted(row["id"] for row in found) == sorted(events)
+    for row in found:
+        matcher, ids = naive[row["version"]]
+        event = {
+            name: value for name, value in events[row["id"]].items() if name != "id" and value is not None
+        }
+        expected = [ids[n] for n in matcher.match(make_event(event, source="s", id=row["id"]))]
+        assert row["subscriptions"] == expected, row
+    assert {row["version"] for row in found} == set(versions)
+
+
+def kill_and_check(folder: Path, kills: list[tuple[str, int, str]], *, files: int) -> None:
+    versions = {1: subscriptions(1, 40), 2: subscriptions(2, 60)}
+    events = put_events(folder, files, 150)
+    publish(folder, versions[1])
+    waiting = list(kills)
+    while waiting:
+        done = run_until_killed(folder, waiting)
+        assert done, (folder / "stderr").read_text()[-3000:]
+        waiting = waiting[done:]
+        if len(waiting) <= len(kills) // 2 and len(Table(folder / "table").numbers()) == 1:
+            publish(folder, versions[2])
+    assert run_until_killed(folder, []) == 0
+    check(folder, events, versions)
+
+
+@pytest.mark.timeout(600)
+def test_three_kills_in_mid_stream(tmp_path: Path) -> None:
+    """A worker in mid-batch, the driver between publishing and committing, Java in mid-batch."""
+    kills = [("pinned", 2, "worker"), ("published", 3, "driver"), ("pinned", 3, "java")]
+    kill_and_check(tmp_path, kills, files=10)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+def test_twenty_kills_in_mid_stream(tmp_path: Path) -> None:
+    rng = random.Random(20)
+    kills = [(rng.choice(STEPS), rng.randint(2, 4), rng.choice(VICTIMS)) for _ in range(20)]
+    kill_and_check(tmp_path, kills, files=100)

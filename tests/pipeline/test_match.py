@@ -1,0 +1,255 @@
+"""`match` on small tables whose answers can be read off."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidings.errors import InputError, SettingsError
+from tidings.pipeline import Table, match
+
+pytestmark = pytest.mark.spark
+
+EVENTS = [
+    ("e1", 120.0, 5, "plant/a", ("Cat", "Animal"), ("Rome", 3)),
+    ("e2", 80.0, None, "plant/b/c", ("Dog",), None),
+    ("e3", float("nan"), 2**53 + 1, None, None, ("Oslo", None)),
+]
+EVENTS_DDL = "id string, price double, qty bigint, topic string, lineage array<string>, venue struct<City: string, floor: int>"
+SUBSCRIPTIONS = [
+    ("s1", "ann", "price > 100"),
+    ("s2", "bob", "price < 100 OR venue.City = 'Oslo'"),
+    ("s3", "ann", "topic = 'plant/#'"),
+    ("s4", "cyd", "type IS A Animal"),
+    ("s5", "cyd", "qty = 9007199254740993"),
+    ("s6", "dee", "price * 2 > 150 AND NOT EXISTS qty"),
+    ("s7", "dee", "NOT EXISTS price"),
+]
+EXPECTED = {"e1": ["s1", "s3", "s4"], "e2": ["s2", "s3", "s6"], "e3": ["s2", "s5", "s7"]}
+
+
+@pytest.fixture
+def events(spark: Any) -> Any:
+    return spark.createDataFrame(EVENTS, EVENTS_DDL).withColumnRenamed("lineage", "type.lineage")
+
+
+@pytest.fixture
+def subscriptions(spark: Any) -> Any:
+    return spark.createDataFrame(SUBSCRIPTIONS, "id string, subscriber string, filter string")
+
+
+def lists(matched: Any) -> dict[str, list[Any]]:
+    return {row["id"]: list(row["subscriptions"]) for row in matched.result.collect()}
+
+
+def test_one_row_an_event_with_the_list_of_its_subscriptions(events: Any, subscriptions: Any) -> None:
+    matched = match(events, subscriptions)
+    assert matched.result.columns == [*events.columns, "subscriptions", "version"]
+    assert lists(matched) == EXPECTED
+    assert matched.rejects.collect() == []
+
+
+def test_one_row_for_each_pair_with_the_subscriber(events: Any, subscriptions: Any) -> None:
+    matched = match(events, subscriptions, output="pairs", keep=["id"])
+    owners = {id: who for id, who, _ in SUBSCRIPTIONS}
+    pairs = [
+        (row["id"], row["subscription"], row["subscriber"], row["version"])
+        for row in matched.result.collect()
+    ]
+    assert pairs == [(event, s, owners[s], 1) for event, found in EXPECTED.items() for s in found]
+
+
+def test_subscriptions_from_parquet(spark: Any, events: Any, subscriptions: Any, tmp_path: Path) -> None:
+    subscriptions.write.parquet(str(tmp_path / "subscriptions"))
+    assert lists(match(events, tmp_path / "subscriptions")) == EXPECTED
+
+
+def test_subscriptions_from_a_compiled_table(events: Any, subscriptions: Any, tmp_path: Path) -> None:
+    table = Table(tmp_path / "table")
+    table.publish(subscriptions)
+    assert lists(match(events, table)) == EXPECTED
+    assert lists(match(events, str(tmp_path / "table"))) == EXPECTED
+    table.publish(subscriptions.where("id = 's1'"))
+    assert lists(match(events, table)) == {"e1": ["s1"], "e2": [], "e3": []}
+    assert lists(match(events, table, version=1)) == EXPECTED
+
+
+def test_events_that_match_nothing_can_be_left_out(events: Any, subscriptions: Any) -> None:
+    matched = match(events, subscriptions.where("id = 's1'"), unmatched=False, keep=["id"])
+    assert lists(matched) == {"e1": ["s1"]}
+
+
+def test_ids_may_be_integers(spark: Any, events: Any) -> None:
+    table = spark.createDataFrame([(7, "price > 100"), (5, "EXISTS price")], "id int, filter string")
+    matched = match(events, table, keep=["id"])
+    assert dict(matched.result.dtypes)["subscriptions"] == "array<int>"
+    assert lists(matched) == {"e1": [7, 5], "e2": [5], "e3": []}
+
+
+def test_what_cannot_be_a_subscription_is_rejected_with_its_reason(spark: Any, events: Any) -> None:
+    rows = [
+        ("good", "price > 1"),
+        ("bad", "price >"),
+        (None, "price > 1"),
+        ("none", None),
+        ("good", "price > 2"),
+        ("never", "price > 1 AND price < 0"),
+    ]
+    matched = match(events, spark.createDataFrame(rows, "id string, filter string"))
+    assert lists(matched) == {"e1": ["good"], "e2": ["good"], "e3": []}
+    found = {(row["id"], row["text"]): row["reason"] for row in matched.rejects.collect()}
+    assert set(found) == {(id, text) for id, text in rows if (id, text) != ("good", "price > 1")}
+    assert "at line 1, column 8" in found["bad", "price >"]
+    assert found[None, "price > 1"] == "it has no id"
+    assert found["none", None] == "it has no filter"
+    assert found["good", "price > 2"] == "its id was in the table before"
+    assert found["never", "price > 1 AND price < 0"] == "its filter can never be true"
+    assert "5 rejected" in matched.explain()
+
+
+def test_filters_of_dialect_cesql(spark: Any, events: Any) -> None:
+    rows = [("c", "QTY = 5", "cesql"), ("t", "price > 100", None), ("x", "price > 1", "klingon")]
+    matched = match(
+        events, spark.createDataFrame(rows, "id string, filter string, dialect string"), keep=["id"]
+    )
+    assert lists(matched)["e1"] == ["c", "t"]
+    assert [row["id"] for row in matched.rejects.collect()] == ["x"]
+
+
+# -- bad input
+
+
+def test_a_table_of_subscriptions_without_its_columns(spark: Any, events: Any) -> None:
+    with pytest.raises(InputError, match=r"no column 'filter'; it has 'id', 'text'.*rename"):
+        match(events, spark.createDataFrame([("s", "TRUE")], "id string, text string"))
+
+
+def test_a_table_of_subscriptions_of_wrong_types(spark: Any, events: Any) -> None:
+    with pytest.raises(InputError, match="'filter' of the subscriptions is of type int64"):
+        match(events, spark.createDataFrame([("s", 5)], "id string, filter bigint"))
+
+
+@pytest.mark.parametrize(
+    ("value", "ddl", "suggested"),
+    [
+        (Decimal("1.50"), "decimal(10,2)", "double"),
+        (datetime.date(2026, 1, 1), "date", "timestamp"),
+        (datetime.datetime(2026, 1, 1), "timestamp_ntz", "timestamp"),
+        ([1], "array<int>", "string"),
+    ],
+)
+def test_columns_of_types_that_are_no_value(spark: Any, value: Any, ddl: str, suggested: str) -> None:
+    events = spark.createDataFrame([("e", value)], f"id string, odd {ddl}")
+    asking = spark.createDataFrame([("s", "EXISTS odd")], "id string, filter string")
+    with pytest.raises(InputError, match=rf"'odd'.*is of type .*no attribute value.*'odd': '{suggested}'"):
+        match(events, asking)
+    matched = match(events, asking, casts={"odd": suggested})
+    assert lists(matched) == {"e": ["s"]}
+    assert matched.result.schema["odd"] == events.schema["odd"]
+    silent = spark.createDataFrame([("s", "TRUE")], "id string, filter string")
+    assert lists(match(events, silent)) == {"e": ["s"]}
+
+
+def test_columns_that_the_event_itself_owns_have_their_types(spark: Any) -> None:
+    asking = spark.createDataFrame([("s", "EXISTS time OR EXISTS topic")], "id string, filter string")
+    with pytest.raises(InputError, match="'time' is of type bigint, and an event's time is a timestamp"):
+        match(spark.createDataFrame([(1, "a")], "time bigint, topic string"), asking)
+
+
+def test_attributes_that_no_column_holds_are_told(spark: Any, events: Any) -> None:
+    asking = spark.createDataFrame(
+        [("s", "prise > 1 OR Price > 2 OR price = 'x'")], "id string, filter string"
+    )
+    told = match(events, asking).explain()
+    assert "'prise', which no column holds (did you mean 'price'?)" in told
+    assert "'Price', which no column holds (did you mean 'price'?)" in told
+    assert "some filter compares 'price' with a string; its column is double" in told
+
+
+def test_columns_to_keep_must_be_there(events: Any, subscriptions: Any) -> None:
+    with pytest.raises(InputError, match=r"no column 'Id' to keep.*did you mean 'id'"):
+        match(events, subscriptions, keep=["Id"])
+    with pytest.raises(InputError, match="have a column 'version', and so has the answer"):
+        match(events.withColumnRenamed("price", "version"), subscriptions)
+
+
+@pytest.mark.parametrize("wrong", [{"output": "rows"}, {"strategy": "magic"}, {"bad_rows": "hide"}])
+def test_settings_that_do_not_exist(events: Any, subscriptions: Any, wrong: dict[str, Any]) -> None:
+    with pytest.raises(SettingsError, match="cannot be"):
+        match(events, subscriptions, **wrong)
+
+
+def test_casts_of_what_is_no_column(events: Any, subscriptions: Any) -> None:
+    with pytest.raises(SettingsError, match=r"casts names 'prize'.*did you mean 'price'"):
+        match(events, subscriptions, casts={"prize": "double"})
+
+
+def test_a_path_that_holds_nothing(events: Any, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="holds neither Parquet nor a compiled table"):
+        match(events, tmp_path / "nowhere")
+    with pytest.raises(InputError, match="subscriptions cannot be a list"):
+        match(events, [("s", "TRUE")])
+
+
+def test_poison_rows_leave_with_their_problem_and_spare_their_neighbours(spark: Any) -> None:
+    events = spark.range(100).selectExpr(
+        "CAST(id AS string) AS id",
+        "CASE WHEN id = 41 THEN CAST(X'C328' AS string) ELSE 'fine' END AS word",
+        "CASE WHEN id = 7 THEN 'a/+' ELSE 'a/b' END AS topic",
+    )
+    asking = spark.createDataFrame([("s", "word LIKE '%e' AND topic = 'a/#'")], "id string, filter string")
+    matched = match(events, asking, keep=["id", "topic"])
+    assert lists(matched) == {str(n): ["s"] for n in range(100) if n not in (7, 41)}
+    bad = {row["id"]: row for row in matched.rejects.collect()}
+    assert set(bad) == {"7", "41"}
+    assert bad["7"]["what"] == "event"
+    assert "holds + or #" in bad["7"]["reason"]
+    assert bad["7"]["text"] == '{"id":"7","topic":"a/+"}'
+    assert "UnicodeDecodeError" in bad["41"]["reason"]
+    pairs = match(events, asking, output="pairs", keep=["id"])
+    assert pairs.result.count() == 98
+    assert pairs.rejects.count() == 2
+
+
+def test_poison_rows_may_fail_the_job(spark: Any) -> None:
+    events = spark.createDataFrame([("a/+",)], "topic string")
+    asking = spark.createDataFrame([("s", "topic = 'a/#'")], "id string, filter string")
+    with pytest.raises(Exception, match="a row of the events cannot be matched: EventError: topic 'a/\\+'"):
+        match(events, asking, bad_rows="fail").result.collect()
+
+
+def test_a_torn_table_is_told_and_never_served(events: Any, subscriptions: Any, tmp_path: Path) -> None:
+    version = Table(tmp_path / "table").publish(subscriptions)
+    path = version.folder / "table"
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) - 200])
+    with pytest.raises(Exception, match="CorruptionError"):
+        match(events, tmp_path / "table").result.collect()
+    path.write_bytes(whole[:-100] + bytes([whole[-100] ^ 1]) + whole[-99:])
+    with pytest.raises(Exception, match="fail their checksum"):
+        match(events, tmp_path / "table").result.collect()
+
+
+def test_a_half_written_version_is_not_seen(events: Any, subscriptions: Any, tmp_path: Path) -> None:
+    table = Table(tmp_path / "table")
+    table.publish(subscriptions)
+    (tmp_path / "table" / ".draft-1-2").mkdir()
+    assert table.version().number == 1
+
+
+def test_names_that_differ_in_case_only_are_different_attributes(spark: Any) -> None:
+    from pyspark.sql import Row
+
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        events = spark.createDataFrame([Row(a=1, A=2, n=Row(b=3, B=4))])
+        events.schema  # noqa: B018  (resolved while Spark could tell them apart)
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+    rows = [("s1", "a = 1 AND A = 2"), ("s2", "a = 2"), ("s3", "n.b = 3 AND n.B = 4"), ("s4", "n.b = 4")]
+    matched = match(events, spark.createDataFrame(rows, "id string, filter string"), keep=["A"])
+    assert [row["subscriptions"] for row in matched.result.collect()] == [["s1", "s3"]]
