@@ -307,9 +307,21 @@ class ColumnarMatcher:
         """Would upkeep do something?"""
         if self._work is not None:
             return True
+        if self._wants_first_cut():
+            return True
         delta = self.deltas[-1]
         changed = len(delta.rows) + self.table.removed - self.table.purged
         return changed >= max(DELTA_LEAST, len(self.table.rows) // DELTA_SHARE) or delta.linear > LINEAR_MOST
+
+    def _wants_first_cut(self) -> bool:
+        """Was the table cut without having seen events, and have enough come since?"""
+        table = self.table
+        return (
+            self.compiled
+            and not table.sampled
+            and len(table.rows) >= DELTA_LEAST
+            and not self.wants_sample()
+        )
 
     def _overdue(self) -> bool:
         size, delta = max(DELTA_LEAST, len(self.table.rows) // DELTA_SHARE), self.deltas[-1]
@@ -331,6 +343,11 @@ class ColumnarMatcher:
         self._finish()
         _drained(self._freezing([]))
 
+    def begin_freeze(self) -> None:
+        """Let the next calls of `maintain` build the table anew, whether that is due or not."""
+        self._finish()
+        self._work = self._freezing([])
+
     def _finish(self) -> None:
         if self._work is not None:
             _drained(self._work)
@@ -340,7 +357,7 @@ class ColumnarMatcher:
         """The upkeep that is due: a merge, unless the table itself has aged."""
         met = self.counters
         candidates = float(met[at.CANDIDATES]) / max(1, int(met[at.EVENTS]))
-        if not self.compiled or has_aged(self.table, self.deltas[-1], candidates):
+        if not self.compiled or self._wants_first_cut() or has_aged(self.table, self.deltas[-1], candidates):
             return self._freezing([])
         return self._merging()
 
