@@ -72,13 +72,14 @@ def put_events(folder: Path, files: int, rows: int) -> dict[str, dict[str, Any]]
 
 def start(folder: Path) -> subprocess.Popen[str]:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONUNBUFFERED": "1"}
-    return subprocess.Popen(
-        [sys.executable, str(CHILD), str(folder)],
-        stdout=subprocess.PIPE,
-        stderr=(folder / "stderr").open("a"),
-        text=True,
-        env=environment,
-    )
+    with (folder / "stderr").open("a") as errors:
+        return subprocess.Popen(
+            [sys.executable, str(CHILD), str(folder)],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            env=environment,
+        )
 
 
 def descendants(pid: int) -> Iterator[tuple[int, str]]:
