@@ -112,6 +112,7 @@ def settings(
         # every shuffle of a stream pays for each partition: 200 of them made a batch 20 times slower
         "spark.sql.shuffle.partitions": str(cores),
         "spark.executorEnv.PYTHONPATH": str(Path(__file__).resolve().parents[2]),
+        "spark.python.daemon.module": "tidings.pipeline.daemon",
     }
 
 
