@@ -109,6 +109,20 @@ class RefusedError(TidingsError):
     code = "refused"
 
 
+class UnreachableError(TidingsError):
+    """No broker could be reached, or the connection to it broke."""
+
+    blame = "environment"
+    code = "unreachable"
+
+
+class UnknownOutcomeError(TidingsError):
+    """A publish was sent, and no answer came: it may be delivered or not, never twice."""
+
+    blame = "environment"
+    code = "unknown"
+
+
 class ClosedError(TidingsError):
     """The bus or the subscription was used after it ended."""
 

@@ -19,6 +19,7 @@ from tidings.protocol.assignment.policies import AccessDriven, AllBrokers, Filte
 from tidings.protocol.delivery.exactly_once import ExactlyOnce
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.node import Node
+from tidings.protocol.overlay.joined import JoinedOverlay
 from tidings.protocol.overlay.static import StaticOverlay
 from tidings.protocol.recovery.acknowledged import Acknowledged
 from tidings.protocol.routing.covering import Covering, SubscriptionForwarding
@@ -117,10 +118,14 @@ def _brokers(site: Site, routing: Routing, assignment: Assignment | None = None)
 
 
 def _tidings(site: Site) -> dict[str, Any]:
-    routing = Covering(acknowledged=True, remember_links=True, numbered=False)
+    knobs = site.options.get("advertising", {})
+    routing = Covering(advertisements=True, acknowledged=True, remember_links=True, numbered=False, **knobs)
     return {
         **_brokers(site, routing),
-        "delivery": _delivery(allow_block=False, names_log=True),
+        "overlay": JoinedOverlay(site.neighbours, site.parent()),
+        "delivery": _delivery(
+            **{**site.options.get("delivery", {}), "allow_block": False, "names_log": True}
+        ),
         "recovery": Acknowledged(),
     }
 
@@ -166,6 +171,7 @@ SYSTEMS: tuple[System, ...] = (
         "availability 0 / Δ / ∞",
         graph=TREE,
         strategies=_tidings,
+        options=("delivery", "advertising"),
     ),
     System(
         name="intermediary",

@@ -100,23 +100,39 @@ class Identities:
     def look(self, source: str, id: str, sequence: int | None, now: float) -> Seen:
         """Was this published before? `sequence` is the publisher's own number, or None for a foreign id."""
         if sequence is not None:
-            numbers = self._numbered.get((source, _incarnation(id, sequence)))
-            return Seen.NEW if numbers is None else numbers.look(sequence)
+            return self.look_number(source, _incarnation(id, sequence), sequence)
         seen_at = self._foreign.get((source, id))
         is_known = seen_at is not None and now < seen_at + self._bounds.foreign_seconds
         return Seen.SEEN if is_known else Seen.NEW
 
+    def look_number(self, source: str, incarnation: str, sequence: int) -> Seen:
+        """The same by what the id of a numbered event is made of."""
+        numbers = self._numbered.get((source, incarnation))
+        return Seen.NEW if numbers is None else numbers.look(sequence)
+
     def remember(self, source: str, id: str, sequence: int | None, now: float) -> Put:
         """It was accepted now; the row to persist with it."""
-        if sequence is None:
-            self._foreign[source, id] = now
-            self._foreign.move_to_end((source, id))
-            return Put(FOREIGN, _key(source, id), msgspec.msgpack.encode(now))
-        name = (source, _incarnation(id, sequence))
-        numbers = self._numbered.setdefault(name, Numbers())
-        self._numbered.move_to_end(name)
+        if sequence is not None:
+            incarnation = _incarnation(id, sequence)
+            self.take(source, incarnation, sequence, now)
+            return self.row(source, incarnation)
+        self._foreign[source, id] = now
+        self._foreign.move_to_end((source, id))
+        return Put(FOREIGN, _key(source, id), msgspec.msgpack.encode(now))
+
+    def take(self, source: str, incarnation: str, sequence: int, now: float) -> None:
+        """A numbered event was accepted now; `row` gives what to persist, if anything is."""
+        name = (source, incarnation)
+        numbers = self._numbered.get(name)
+        if numbers is None:
+            numbers = self._numbered[name] = Numbers()
+        else:
+            self._numbered.move_to_end(name)
         numbers.take(sequence, now, self._bounds.gaps)
-        return Put(NUMBERED, _key(*name), msgspec.msgpack.encode(numbers))
+
+    def row(self, source: str, incarnation: str) -> Put:
+        numbers = self._numbered[source, incarnation]
+        return Put(NUMBERED, _key(source, incarnation), msgspec.msgpack.encode(numbers))
 
     def collect(self, now: float, budget: int) -> list[Delete]:
         """Forget at most `budget` identities that are out of time or over a bound; the rows to delete."""

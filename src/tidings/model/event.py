@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -27,6 +26,30 @@ RESERVED = frozenset({"id", "source", "type", "time", "topic"})
 LINEAGE = "type.lineage"  # where `Event.view` keeps the lineage; no attribute can have this name
 MAX_ATTRIBUTES = 1024
 MAX_NESTING = 16
+
+
+class _View:
+    """What filters see of an event: flat names to values, NULLs left out. Made at the first look;
+    afterwards the event's own dictionary answers, without a call."""
+
+    def __get__(self, event: Event, _owner: type | None = None) -> Mapping[str, Any]:
+        view: dict[str, Any] = {}
+        for name, value in event.attributes.items():
+            if type(value) is dict:
+                view.update(_flat(name + ".", value))
+            elif not is_null(value):
+                view[name] = value
+        view["id"] = event.id
+        view["source"] = event.source
+        if event.topic is not None:
+            view["topic"] = event.topic
+        if event.type:
+            view["type"] = event.type[0]
+            view[LINEAGE] = event.type
+        if event.time is not None:
+            view["time"] = event.time
+        event.__dict__["view"] = view
+        return view
 
 
 class Event(msgspec.Struct, frozen=True, dict=True, omit_defaults=True):
@@ -62,25 +85,7 @@ class Event(msgspec.Struct, frozen=True, dict=True, omit_defaults=True):
         self.__dict__["_position"] = position
         return self
 
-    @cached_property
-    def view(self) -> Mapping[str, Any]:
-        """What filters see: flat names to values, NULLs left out. Made once."""
-        view: dict[str, Any] = {}
-        for name, value in self.attributes.items():
-            if type(value) is dict:
-                view.update(_flat(name + ".", value))
-            elif not is_null(value):
-                view[name] = value
-        view["id"] = self.id
-        view["source"] = self.source
-        if self.topic is not None:
-            view["topic"] = self.topic
-        if self.type:
-            view["type"] = self.type[0]
-            view[LINEAGE] = self.type
-        if self.time is not None:
-            view["time"] = self.time
-        return view
+    view = _View()
 
     def get(self, name: str) -> Value | None:
         """The value of an attribute by its dotted name; None when absent."""

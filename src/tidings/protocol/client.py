@@ -7,6 +7,8 @@ Rules
 - Taking the next notification commits the previous one.
 - While there is no link everything waits. When it is back, what was open is opened again under
   its name and with its token, and what was not acknowledged is published again, in order.
+- A name that was left is asked for again only when the broker has answered the leaving: until then
+  it takes the one for the other, or refuses a second listener.
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ class Link(StrEnum):
 class _Publishing:
     """A publish that is not acknowledged yet."""
 
-    __slots__ = ("call", "event", "issued", "message", "sequence")
+    __slots__ = ("call", "event", "issued", "log", "message", "sequence")
 
     def __init__(self, message: msg.Publish, issued: float) -> None:
         self.call = message.call
@@ -62,6 +64,7 @@ class _Publishing:
         self.sequence = message.sequence
         self.message = message
         self.issued = issued
+        self.log = ""  # of the broker that it was sent to
 
 
 class Client:
@@ -82,6 +85,7 @@ class Client:
         self._rng = rng
         self._recording = recording
         self._link = Link.DOWN
+        self._log = ""  # of the broker, as its welcome says
         self._out: list[Effect] = []
         self._sequences: dict[str, int] = {}  # by source
         self._in_flight: dict[int, _Publishing] = {}  # by call, in order
@@ -109,6 +113,7 @@ class Client:
             msg.Subscribed: self._subscribed,
             msg.Unsubscribed: self._unsubscribed,
             msg.Deliver: self._deliver,
+            msg.Fenced: self._fenced,
             msg.Silence: self._silence,
             msg.Lost: self._lost,
             msg.Refused: self._refused,
@@ -144,6 +149,7 @@ class Client:
     # -- the link ------------------------------------------------------------------------
 
     def _link_up(self, input: ins.LinkUp, now: float) -> None:
+        self.broker = input.peer
         self._link = Link.GREETING
         self._out.append(Send(self.broker, msg.Hello(self.name, self.incarnation)))
 
@@ -153,9 +159,20 @@ class Client:
         for listening in self._listenings.values():
             if listening.phase is not Phase.ENDED:
                 self._open(listening)
-        for publishing in self._in_flight.values():
-            self._send(publishing.message)
+        for publishing in list(self._in_flight.values()):
+            if publishing.log == message.log:
+                self._send(publishing.message)
+            else:
+                self._give_up(publishing)
+        self._log = message.log
         self._send_line()
+
+    def _give_up(self, publishing: _Publishing) -> None:
+        """Another broker cannot tell whether it was kept where it was sent; sent again it might be told
+        twice. It was recorded as unknown when the link broke."""
+        del self._in_flight[publishing.call]
+        reason = "the broker went before it answered; the event may be delivered or not, never twice"
+        self._out.append(Failed(publishing.call, "unknown", reason))
 
     def _link_down(self, input: ins.LinkDown, now: float) -> None:
         self._link = Link.DOWN
@@ -169,9 +186,8 @@ class Client:
 
     def _interrupt(self, listening: Listening, now: float) -> None:
         """With its link a transient subscription ends at the broker; it begins again on the next one."""
-        if listening.phase is Phase.OPEN and not listening.options.durable and not listening.interrupted:
+        if listening.phase is Phase.OPEN and not listening.options.durable:
             self._record_leave(listening, now)
-            listening.interrupted = True
 
     def _send(self, message: msg.Message) -> None:
         if self._link is Link.UP:
@@ -217,6 +233,7 @@ class Client:
     def _send_line(self) -> None:
         while self._line and self._link is Link.UP and len(self._in_flight) < IN_FLIGHT:
             publishing = self._line.popleft()
+            publishing.log = self._log
             self._in_flight[publishing.call] = publishing
             self._out.append(Send(self.broker, publishing.message))
 
@@ -269,6 +286,9 @@ class Client:
         """Ask for it, or ask again on a new link. One that is to be ended must be opened to be ended."""
         if self._link is not Link.UP:
             return
+        listening.waits = self._is_being_left(listening)
+        if listening.waits:
+            return
         listening.granted = (
             0 if listening.phase is Phase.LEAVING else listening.window + len(listening.waiting)
         )
@@ -288,18 +308,31 @@ class Client:
         if listening.phase is Phase.LEAVING:
             self._send(msg.Unsubscribe(call, listening.ref, end=True))
 
+    def _is_being_left(self, listening: Listening) -> bool:
+        """Does an earlier one of its name wait for the answer to its leaving?"""
+        return any(
+            other.phase is Phase.LEAVING and other.ref < listening.ref and other.is_namesake(listening)
+            for other in self._listenings.values()
+        )
+
+    def _open_waiting(self, left: Listening) -> None:
+        """Its name is free: ask for the next one that waits for it."""
+        for listening in list(self._listenings.values()):
+            if listening.waits and listening.is_namesake(left):
+                listening.after = listening.after or dict(self._token_of(left.id.name, listening.filter))
+                self._open(listening)
+
     def _subscribed(self, message: msg.Subscribed, now: float) -> None:
         listening = self._listenings.get(message.ref)
         if listening is None or not listening.step("Subscribed"):
             return
         listening.id = SubscriptionId(message.subscriber, message.name)
+        if not listening.is_on:
+            listening.is_on = True
+            self._record_subscribe(listening, now, OK)
         if listening.call is not None:
             call, listening.call = listening.call, None
-            self._record_subscribe(listening, now, OK)
             self._out.append(Answer(call, Opened(listening.ref, listening.id, message.resumed)))
-        elif listening.interrupted and listening.phase is Phase.OPEN:
-            self._record_subscribe(listening, now, OK)
-        listening.interrupted = False
         if listening.phase is Phase.OPEN:
             self._hand_over(listening, now)
 
@@ -328,12 +361,12 @@ class Client:
         if listening.was_committed(message):
             self._send(msg.Ack(message.ref, (message.tag,)))
         elif not listening.held_again(message):
-            listening.buffer.append(message)
+            listening.queue_up(message)
         self._hand_over(listening, now)
 
     def _hand_over(self, listening: Listening, now: float) -> None:
         """Give what arrived to whoever waits, and ask for more."""
-        if listening.phase is not Phase.OPENING:
+        if listening.phase is not Phase.OPENING and not listening.is_fenced:
             while listening.buffer and (listening.waiting or listening.auto):
                 call = None if listening.auto else listening.waiting.popleft()
                 self._notify(listening, listening.buffer.popleft(), call, now)
@@ -422,6 +455,18 @@ class Client:
         tags = () if listening is None else listening.give_back(input.tag)
         if tags:
             self._send(msg.Nack(input.ref, tags))
+        if tags and listening is not None and listening.window and self._link is Link.UP:
+            # What was sent ahead stands behind what was given back, so it waits until that is here again.
+            listening.granted += len(tags)
+            listening.fence, listening.is_fenced = listening.fence + 1, True
+            self._send(msg.Credit(input.ref, len(tags)))
+            self._send(msg.Fence(input.ref, listening.fence))
+
+    def _fenced(self, message: msg.Fenced, now: float) -> None:
+        listening = self._listenings.get(message.ref)
+        if listening is not None and listening.fence == message.number:
+            listening.is_fenced = False
+            self._hand_over(listening, now)
 
     def _leave(self, input: ins.ClientLeave, now: float) -> None:
         listening = self._listenings.get(input.ref)
@@ -441,7 +486,10 @@ class Client:
         listening.step("leave")
         listening.must_end = end and listening.options.durable
         self._fail_waiting(listening, OVER)
-        if self._link is Link.UP:
+        if listening.waits:  # the broker never heard of it
+            if not listening.must_end:
+                self._over(listening, now)
+        elif self._link is Link.UP:
             ends = end or not listening.options.durable
             self._send(msg.Unsubscribe(call, listening.ref, ends, takes_rest=listening.auto))
         elif not listening.must_end:
@@ -462,6 +510,7 @@ class Client:
         del self._listenings[listening.ref]
         for call in listening.leaving_calls:
             self._out.append(Answer(call))
+        self._open_waiting(listening)
 
     def _closed(self, message: msg.Closed, now: float) -> None:
         listening = self._listenings.get(message.ref)
@@ -505,7 +554,8 @@ class Client:
             self._out.append(Failed(listening.waiting.popleft(), *ending))
 
     def _record_leave(self, listening: Listening, now: float) -> None:
-        if self._recording and not listening.interrupted:
+        was_on, listening.is_on = listening.is_on, False
+        if self._recording and was_on:
             detach = listening.options.durable and not listening.must_end and listening.ending is None
             row: Row = usub_row(now, self.name, listening.id, detach=detach, broker=self.broker)
             self._out.append(Record(row))

@@ -65,6 +65,7 @@ class Disconnect(_Effect, frozen=True):
     """Close a link; `LinkDown` follows."""
 
     peer: str
+    reason: str = ""  # for people
 
 
 class Probe(_Effect, frozen=True):

@@ -63,6 +63,19 @@ class Started(_Input, frozen=True):
     state: Loaded
 
 
+class Joined(_Input, frozen=True):
+    """A broker wants to be a neighbour, or is one and is back. `Connect(peer)` says that the link may
+    be used, `Disconnect(peer)` that it may not; neither comes before the answer is on the disk."""
+
+    peer: str
+
+
+class Parted(_Input, frozen=True):
+    """A neighbour is gone for good: nothing is kept for it any more."""
+
+    peer: str
+
+
 class Persisted(_Input, frozen=True):
     """The records of every `Persist` up to and including token `upto` are on stable storage."""
 
@@ -184,6 +197,8 @@ Input: TypeAlias = (
     | LinkUp
     | LinkDown
     | Started
+    | Joined
+    | Parted
     | Persisted
     | PersistFailed
     | Fetched

@@ -62,9 +62,9 @@ class Listening:
     """The state of one subscription, or of one membership of a group."""
 
     __slots__ = (
-        "after", "auto", "buffer", "call", "ending", "filter", "given_back", "granted", "id", "interrupted",
-        "leaving_calls",
-        "must_end", "named", "options", "phase", "ref", "taken", "waiting", "window",
+        "after", "auto", "buffer", "call", "ending", "fence", "filter", "given_back", "granted", "id",
+        "is_fenced", "is_on", "leaving_calls",
+        "must_end", "named", "options", "phase", "ref", "taken", "waiting", "waits", "window",
     )  # fmt: skip
 
     def __init__(
@@ -97,8 +97,11 @@ class Listening:
         self.buffer: deque[Deliver] = deque()
         self.taken: list[Taken] = []
         self.granted = 0  # credit that the broker has not used yet; below 0 after a race
-        self.interrupted = False  # transient, and its link broke: the broker has ended it meanwhile
+        self.waits = False  # an earlier one of its name is being left; the broker's answer to that ends it
+        self.is_on = False  # the broker said so; a transient one ends with its link, and begins on the next
         self.ending: tuple[str, str] | None = None  # code and reason for later takes
+        self.fence = 0  # the last one that was asked for
+        self.is_fenced = False  # what was given back comes first: nothing is handed over until it is here
 
     def step(self, happening: str) -> bool:
         """Move to the next phase; False when this cannot happen in this phase."""
@@ -106,6 +109,11 @@ class Listening:
         if phase is not None:
             self.phase = phase
         return phase is not None
+
+    def is_namesake(self, other: Listening) -> bool:
+        """Would the broker take one for the other? (A group has many listeners.)"""
+        groups = (self.options.group, other.options.group)
+        return self is not other and groups == (None, None) and self.id.name == other.id.name
 
     @property
     def hears(self) -> bool:
@@ -133,6 +141,14 @@ class Listening:
                 taken.tag = deliver.tag
                 return True
         return False
+
+    def queue_up(self, deliver: Deliver) -> None:
+        """What was given back comes before what was sent ahead."""
+        if self.is_fenced and deliver.attempt > 1:
+            place = sum(1 for other in self.buffer if other.attempt > 1)
+            self.buffer.insert(place, deliver)
+        else:
+            self.buffer.append(deliver)
 
     def notification(self, deliver: Deliver) -> Notification:
         return Notification(self.id, deliver.event, deliver.position, deliver.attempt)
@@ -190,9 +206,11 @@ class Listening:
         """The link is gone: what the broker had sent ahead it will send again."""
         self.buffer.clear()
         self.granted = 0
+        self.is_fenced = False
 
     def check(self) -> None:
-        assert not (self.waiting and self.buffer and self.phase is Phase.OPEN), "nobody waits beside a buffer"
+        hears = self.phase is Phase.OPEN and not self.is_fenced
+        assert not (self.waiting and self.buffer and hears), "nobody waits beside a buffer"
         assert self.phase is not Phase.ENDED or not self.waiting, "nobody waits for what has ended"
         tags = [taken.tag for taken in self.taken]
         assert len(tags) == len(set(tags)), "a notification is taken once"

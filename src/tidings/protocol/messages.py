@@ -109,6 +109,13 @@ class Nack(Message, frozen=True):
     counted: bool = True
 
 
+class Fence(Message, frozen=True):
+    """Answer when everything before this was handled: what was given back has been sent again by then."""
+
+    ref: int
+    number: int
+
+
 class Advertise(Message, frozen=True):
     """The client may publish what this filter accepts."""
 
@@ -164,6 +171,13 @@ class Deliver(Message, frozen=True):
     again: bool = False  # it was sent before, and nobody said that it was handled
 
 
+class Fenced(Message, frozen=True):
+    """The answer to `Fence`."""
+
+    ref: int
+    number: int
+
+
 class Silence(Message, frozen=True):
     """Nothing more for this subscription up to and including this position."""
 
@@ -204,6 +218,7 @@ CLIENT_MESSAGES: tuple[type[Message], ...] = (
     Nack,
     Advertise,
     Unadvertise,
+    Fence,
 )
 BROKER_MESSAGES: tuple[type[Message], ...] = (
     Welcome,
@@ -216,6 +231,7 @@ BROKER_MESSAGES: tuple[type[Message], ...] = (
     Refused,
     Closed,
     Advertised,
+    Fenced,
 )
 
 

@@ -11,15 +11,18 @@ from random import Random
 from typing import Any
 
 from tidings.errors import SettingsError
-from tidings.model.subscription import Advertisement, Subscription
+from tidings.model.event import Event
+from tidings.model.subscription import Advertisement, Subscription, SubscriptionId
 from tidings.protocol.disk import NodeDisk
 from tidings.protocol.effects import Channel, Effect, Send
 from tidings.protocol.inputs import (
     Fetched,
     FetchFailed,
     Input,
+    Joined,
     LinkDown,
     LinkUp,
+    Parted,
     Persisted,
     PersistFailed,
     Probed,
@@ -108,7 +111,33 @@ class Node:
 
     def figures(self) -> dict[str, Any]:
         """Counters for people."""
-        return {**self._ports.delivery.figures(), "strange messages": self.strange}
+        ports = self._ports
+        untold = [link for link in ports.overlay.links() if not ports.routing.agreed(link)]
+        return {
+            **ports.delivery.figures(),
+            "strange messages": self.strange,
+            "neighbours": len(ports.overlay.peers()),
+            "links untold": len(untold),  # the far end does not know yet all that is wanted here
+            "logs": len(ports.recovery.logs()),
+        }
+
+    def wanting(self, event: Event) -> dict[str, Any]:
+        """For people: the subscriptions here that accept an event, and the links over which it is wanted."""
+        ports = self._ports
+        return {
+            "subscriptions": [str(id) for id in ports.delivery.wanting(event)],
+            "links": {link: ports.routing.wants(link, event) for link in ports.overlay.links()},
+        }
+
+    def subscription(self, id: SubscriptionId) -> tuple[Subscription, float] | None:
+        """For people: a subscription that is held here, and when it began."""
+        return self._ports.delivery.subscription(id)
+
+    @property
+    def disk_problem(self) -> str | None:
+        """For people: why the disk has failed for good."""
+        failed = self._disk.failed
+        return None if failed is None else failed.reason
 
     def _receive(self, sender: str, message: Message, now: float) -> None:
         owner = self._owners.get(type(message))
@@ -134,7 +163,7 @@ class Node:
                 self._disk.persist_failed(input, now)
             case FetchFailed():
                 self._disk.fetch_failed(input, now)
-            case Started() | LinkUp() | LinkDown() | Probed():
+            case Started() | LinkUp() | LinkDown() | Probed() | Joined() | Parted():
                 for strategy in self.slots.values():
                     strategy.on_input(input, now)
             case _:

@@ -159,7 +159,7 @@ class Strategy:
         self.ports = ports
 
     def on_input(self, input: Input, now: float) -> None:
-        """Started, LinkUp, LinkDown and Probed, in the order of the slots."""
+        """Started, LinkUp, LinkDown, Joined, Parted and Probed, in the order of the slots."""
 
     def on_message(self, sender: str, message: Message, now: float) -> None:
         """One of `messages` arrived."""
@@ -371,6 +371,14 @@ class Delivery(Strategy):
 
     def subscriptions(self) -> tuple[SubscriptionId, ...]:
         """The subscriptions that this broker holds, in a fixed order."""
+        return ()
+
+    def subscription(self, id: SubscriptionId) -> tuple[Subscription, float] | None:
+        """For people: a subscription that this broker holds, and when it began."""
+        return None
+
+    def wanting(self, event: Event) -> tuple[SubscriptionId, ...]:
+        """For people: the subscriptions here that accept an event now."""
         return ()
 
     def figures(self) -> dict[str, Any]:

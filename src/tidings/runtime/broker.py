@@ -9,24 +9,31 @@ from pathlib import Path
 from random import Random, SystemRandom
 from typing import Any, Protocol
 
-from tidings.errors import ClosedError
+from tidings.errors import ClosedError, RefusedError, TidingsError
 from tidings.history.recorder import FileRecorder, Recorder
+from tidings.model.subscription import Policy
 from tidings.protocol.client import Client
 from tidings.protocol.compositions import intermediary
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.inputs import Input, Started
+from tidings.protocol.node import Node
 from tidings.runtime.clock import Clock, RealClock
-from tidings.runtime.embedded import Embedded, Hear
+from tidings.runtime.driver import Driver, Hear
 from tidings.store.memory import MemoryStore
 from tidings.store.store import Store
 
 NAME = "embedded"  # of the broker and of its log
 
 
+Watch = Callable[[str, TidingsError | None], None]  # the state of a connection; why it is over for good
+
+
 class Broker(Protocol):
     """What a bus needs of a broker, wherever it is."""
 
-    async def join(self, client: str, hear: Hear) -> str:
+    policy: Policy  # of a subscription that names none
+
+    async def join(self, client: str, hear: Hear, watch: Watch) -> str:
         """Connect a client; the address under which it is known."""
 
     async def part(self, address: str) -> None:
@@ -35,12 +42,17 @@ class Broker(Protocol):
     def hand(self, address: str, input: Input) -> None:
         """Hand an input to a client."""
 
+    async def inquire(self, address: str, what: str, about: dict[str, Any]) -> Any:
+        """Ask the broker about itself."""
+
     def figures(self) -> dict[str, Any]:
         """Counters for people."""
 
 
 class EmbeddedBroker:
     """A broker in this process, with its log in memory or in the directory `path`."""
+
+    policy = Policy.BLOCK
 
     def __init__(
         self,
@@ -56,14 +68,15 @@ class EmbeddedBroker:
         self._rng = Random(SystemRandom().getrandbits(64) if seed is None else seed)
         self._clock = clock or RealClock()
         self._settings = settings
-        self._driver: Embedded | None = None
+        self._driver: Driver | None = None
+        self._node: Node | None = None
         self._recorder: Recorder | None = None
         self._starting = asyncio.Lock()
         self._joined = 0
         self._has_stopped = False
         self._names = 0
 
-    async def join(self, client: str, hear: Hear) -> str:
+    async def join(self, client: str, hear: Hear, watch: Watch) -> str:
         async with self._starting:
             if self._has_stopped:
                 raise ClosedError("the broker has stopped", hint="call tidings.connect again")
@@ -73,8 +86,9 @@ class EmbeddedBroker:
         driver = self._running()
         self._names += 1
         address = f"{client}#{self._names}"
-        machine = Client(client, driver.node.name, rng=self._rng, recording=self._recorder is not None)
+        machine = Client(client, driver.name, rng=self._rng, recording=self._recorder is not None)
         driver.attach(address, machine, hear)
+        watch("up", None)
         return address
 
     async def part(self, address: str) -> None:
@@ -91,19 +105,26 @@ class EmbeddedBroker:
     def hand(self, address: str, input: Input) -> None:
         self._running().hand(address, input)
 
-    def figures(self) -> dict[str, Any]:
-        return self._running().node.figures()
+    async def inquire(self, address: str, what: str, about: dict[str, Any]) -> Any:
+        if what != "figures":
+            raise RefusedError(f"an embedded broker knows nothing of {what!r}")
+        return self.figures()
 
-    def _running(self) -> Embedded:
+    def figures(self) -> dict[str, Any]:
+        self._running()
+        assert self._node is not None
+        return self._node.figures()
+
+    def _running(self) -> Driver:
         if self._driver is None:
             raise ClosedError("the broker has stopped")
         return self._driver
 
     async def _start(self) -> None:
-        store = await _opened(self._path)
+        store = await open_store(self._path)
         state = await asyncio.to_thread(store.load)
-        self._recorder = _recorder(self._record)
-        node = intermediary(
+        self._recorder = recorder_of(self._record)
+        node = self._node = intermediary(
             NAME,
             rng=self._rng,
             stable=self._path is not None,
@@ -111,11 +132,12 @@ class EmbeddedBroker:
             settings=self._settings,
         )
         record: Callable[[Any], None] = self._recorder.record if self._recorder is not None else _nothing
-        self._driver = Embedded(node, store, self._clock, threaded=self._path is not None, record=record)
-        self._driver.start(Started(state))
+        driver = self._driver = Driver(NAME, node, self._clock, record=record)
+        driver.use_store(store, threaded=self._path is not None)
+        driver.start(Started(state))
 
 
-async def _opened(path: str | os.PathLike[str] | None) -> Store:
+async def open_store(path: str | os.PathLike[str] | None) -> Store:
     if path is None:
         return MemoryStore()
     from tidings.store.rocks import RocksStore
@@ -123,7 +145,7 @@ async def _opened(path: str | os.PathLike[str] | None) -> Store:
     return await asyncio.to_thread(RocksStore, path)
 
 
-def _recorder(record: Recorder | Path | str | None) -> Recorder | None:
+def recorder_of(record: Recorder | Path | str | None) -> Recorder | None:
     return FileRecorder(record) if isinstance(record, str | Path) else record
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Mapping
 from types import TracebackType
 from typing import Any, TypeVar, overload
 
-from tidings.errors import ClosedError, SettingsError
+from tidings.errors import ClosedError, SettingsError, TidingsError
 from tidings.model.event import Event
 from tidings.model.filter import TIDINGS
 from tidings.model.subscription import DeliveryOptions, Policy, Position
@@ -46,6 +46,9 @@ class Bus:
         self._callings: list[Calling[Any]] = []
         self._state = "new"
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._connection = "new"
+        self._over: TidingsError | None = None  # the broker said no for good
+        self._watchers: list[Callable[[str], None]] = []
 
     # -- beginning and ending ----------------------------------------------------------------
 
@@ -53,7 +56,7 @@ class Bus:
         if self._state != "new":
             raise ClosedError("a bus is opened once", hint="call tidings.connect again")
         self._loop = asyncio.get_running_loop()
-        self._address = await self._broker.join(self.name, self._hear)
+        self._address = await self._broker.join(self.name, self._hear, self._on_state)
         self._state = "open"
         return self
 
@@ -86,6 +89,25 @@ class Bus:
         for future in self._waiting.values():
             if not future.done():
                 future.set_exception(ClosedError(CLOSED))
+
+    @property
+    def state(self) -> str:
+        """Of the connection: new, connecting, up, down, refused or closed. Calls wait while it is down."""
+        return "closed" if self.is_closed else self._connection
+
+    def watch(self, callback: Callable[[str], None]) -> None:
+        """Have a function called with each new state of the connection."""
+        self._watchers.append(callback)
+
+    def _on_state(self, state: str, error: TidingsError | None) -> None:
+        self._connection = str(state)
+        if error is not None:
+            self._over = error
+            for future in self._waiting.values():
+                if not future.done():
+                    future.set_exception(error)
+        for callback in self._watchers:
+            callback(self._connection)
 
     def client(self, name: str) -> Bus:
         """Another client of the same broker, as another process would be."""
@@ -139,6 +161,8 @@ class Bus:
         if "policy" in options:
             options["policy"] = _chosen(Policy, options["policy"], "policy")
         given = {field: value for field, value in options.items() if value is not None}
+        if not given.get("durable"):
+            given.setdefault("policy", self._broker.policy)
         delivery = DeliveryOptions(**given)
         fields = {"filter": filter, "name": name, "options": delivery, "after": _token(since)}
         return Listener(self, fields, read, delivery.durable)
@@ -155,8 +179,12 @@ class Bus:
         return calling
 
     def figures(self) -> dict[str, Any]:
-        """The broker's counters, for people."""
+        """The broker's counters, for people; of a broker elsewhere, what is known of it here."""
         return self._broker.figures()
+
+    async def inquire(self, what: str = "figures", /, **about: Any) -> Any:
+        """Ask the broker about itself: `figures`, and whatever else it answers."""
+        return await self._broker.inquire(self._address, what, about)
 
     # -- between calls and the client machine ----------------------------------------------------
 
@@ -192,6 +220,8 @@ class Bus:
         if self._state != "open":
             hint = "use `async with` or `await` it first" if self._state == "new" else None
             raise ClosedError("the bus has not begun" if self._state == "new" else CLOSED, hint=hint)
+        if self._over is not None:
+            raise self._over
         if asyncio.get_running_loop() is not self._loop:
             raise SettingsError(
                 "this bus belongs to another event loop", hint="tidings.open() gives one for any thread"

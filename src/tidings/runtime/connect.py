@@ -9,12 +9,13 @@ from typing import Any
 from tidings.errors import SettingsError
 from tidings.history.recorder import Recorder
 from tidings.protocol.delivery.settings import DeliverySettings
-from tidings.runtime.broker import EmbeddedBroker
+from tidings.runtime.broker import Broker, EmbeddedBroker
 from tidings.runtime.bus import Bus
 from tidings.runtime.clock import Clock
 from tidings.runtime.failures import refuse_unknown
 
 NAME = "local"  # of a client that was given none
+_REMOTE = ("name", "record", "seed", "timeout", "patience", "tenant", "credentials", "tls", "network")
 _KNOWN = ("path", "name", "record", "seed", "clock", *DeliverySettings.__struct_fields__)
 
 
@@ -29,33 +30,41 @@ def connect(
     clock: Clock | None = None,
     **settings: Any,
 ) -> Bus:
-    """A bus with a broker in this process: `async with tidings.connect() as bus`.
+    """A bus: `async with tidings.connect() as bus`, with a broker in this process, or, given an address
+    such as `tidings://host:port` (several are divided by commas), with a broker elsewhere.
 
     `path` is a directory for what is to survive the process; without it everything lives in memory.
     `name` says who this client is: with the name of a subscription, the subscription's identity.
     `record` writes a history (a file name, or a recorder). `seed` makes a run repeatable, and `clock`
-    gives tests a time of their own. Further options are those of `DeliverySettings`.
+    gives tests a time of their own. Further options are those of `DeliverySettings`; of a broker elsewhere
+    `timeout` (seconds for the first connection), `patience` (seconds for a broker to come back before
+    another address is tried), `tenant`, `credentials`, `tls` (an SSL context) and `network`.
     """
-    _refuse_address(address)
-    unknown = {key: 1 for key in settings if key not in DeliverySettings.__struct_fields__}
-    refuse_unknown(unknown, _KNOWN, "connect")
     if not name:
         raise SettingsError("a client's name cannot be empty")
-    broker = EmbeddedBroker(
+    if address is not None:
+        broker = _remote(address, settings, path=path, record=record, seed=seed, clock=clock)
+        return Bus(broker, name)
+    unknown = {key: 1 for key in settings if key not in DeliverySettings.__struct_fields__}
+    refuse_unknown(unknown, _KNOWN, "connect")
+    embedded = EmbeddedBroker(
         path, record=record, seed=seed, clock=clock, settings=DeliverySettings(**settings)
     )
-    return Bus(broker, name)
+    return Bus(embedded, name)
 
 
-def _refuse_address(address: str | None) -> None:
-    if address is None:
-        return
-    scheme, found, _ = str(address).partition("://")
-    if found:
+def _remote(address: str, options: dict[str, Any], *, path: Any, **common: Any) -> Broker:
+    if "://" not in str(address) and ":" not in str(address):
         raise SettingsError(
-            f"no broker can be reached by {scheme}:// yet", hint="connect() has a broker in this process"
+            f"{address!r} is no broker's address",
+            hint=f"for a store in that directory: connect(path={address!r})",
         )
-    raise SettingsError(
-        f"{address!r} is no broker's address",
-        hint=f"for a store in that directory: connect(path={address!r})",
-    )
+    if path is not None:
+        raise SettingsError("a broker elsewhere has its own store", hint="leave path= out")
+    from tidings.runtime.dialling import parse_addresses
+    from tidings.runtime.remote import RemoteBroker, RemoteSettings
+
+    refuse_unknown({key: 1 for key in options if key not in _REMOTE}, _REMOTE, "connect")
+    addresses = parse_addresses(str(address))
+    own = {key: options.pop(key) for key in RemoteSettings.__struct_fields__ if key in options}
+    return RemoteBroker(addresses, settings=RemoteSettings(**own), **options, **common)

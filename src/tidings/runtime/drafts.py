@@ -13,6 +13,7 @@ from tidings.language.parser import parse
 from tidings.model.event import Event, make_event
 from tidings.model.filter import EVERYTHING, TIDINGS, Filter
 from tidings.model.typed import build_instance, event_fields, is_event_class, is_typed, lineage_of
+from tidings.runtime.telemetry import carried
 
 UNNUMBERED = "-"  # stands for the id that the client will give
 
@@ -35,7 +36,7 @@ def event_from(what: Any, options: dict[str, Any], source: str) -> tuple[Event, 
         options["id"] = UNNUMBERED
     if options.get("source") is None:
         options["source"] = source
-    return make_event(attributes, **options), is_numbered
+    return make_event(carried(attributes), **options), is_numbered
 
 
 def _event_again(event: Event, options: dict[str, Any]) -> Event:

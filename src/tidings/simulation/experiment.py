@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from hashlib import blake2b
+from math import isfinite
 from random import Random
 from typing import Any
 
@@ -19,6 +20,7 @@ from tidings.errors import SettingsError
 from tidings.history.check import check
 from tidings.history.report import Report
 from tidings.history.schema import Row
+from tidings.simulation.delays import longest_delay
 from tidings.simulation.faults import INCIDENTS, FaultMix, FaultPlan, Rates, drawn
 from tidings.simulation.simulator import SimulationSettings
 from tidings.simulation.topology import NETWORKS, OVERLAYS, Overlay, link_latencies, placed
@@ -71,6 +73,9 @@ class Outcome(msgspec.Struct, kw_only=True):
     faults: dict[str, int]  # that took effect, by name
     fingerprint: str
     seconds: float  # of simulated time
+    longest_delay: (
+        float  # seconds that an event may take by the settings and faults; infinite: it may be lost
+    )
     report: Report | None = None
     rows: list[Row] = []
 
@@ -96,19 +101,23 @@ def run_experiment(
             on_row(row)
 
         world.simulation.on_row = both
-    until = _schedule(world, experiment)
+    until, trouble = _schedule(world, experiment)
     world.run(until, progress)
-    report = _judged(world, experiment) if judge and experiment.record else None
-    return _outcome(world, rows, report)
+    is_kept = not world.overlay.links and experiment.plan.durable >= 1.0
+    delay = longest_delay(world.overlay, trouble, world.simulation.settings, world.latencies, is_kept=is_kept)
+    report = _judged(world, experiment, delay) if judge and experiment.record else None
+    return _outcome(world, rows, report, delay)
 
 
 T_SUB, T_DIFF = 10.0, 20.0  # seconds that a subscription and an event may take when things go wrong
 
 
-def _judged(world: World, experiment: Experiment) -> Report:
-    if experiment.rates.any or experiment.incidents:
-        return check(world.rows, t_sub=T_SUB, t_diff=T_DIFF, contract=world.system.contract)
-    return check(world.rows, contract=world.system.contract)
+def _judged(world: World, experiment: Experiment, delay: float) -> Report:
+    contract = world.system.contract
+    if not (experiment.rates.any or experiment.incidents):
+        return check(world.rows, contract=contract)
+    slow = delay if isfinite(delay) else 0.0
+    return check(world.rows, t_sub=max(T_SUB, slow), t_diff=max(T_DIFF, slow), contract=contract)
 
 
 def build_world(experiment: Experiment) -> World:
@@ -137,8 +146,8 @@ def build_world(experiment: Experiment) -> World:
     return world
 
 
-def _schedule(world: World, experiment: Experiment) -> float:
-    """Bring in the workload and the faults; the moment to stop."""
+def _schedule(world: World, experiment: Experiment) -> tuple[float, FaultPlan]:
+    """Bring in the workload and the faults; the moment to stop, and what goes wrong."""
     content = content_named(experiment.workload)
     rng = Random(f"{experiment.seed}/workload")
     workload = mixed(content, world.overlay.brokers, rng, experiment.plan)
@@ -154,10 +163,10 @@ def _schedule(world: World, experiment: Experiment) -> float:
     )
     trouble = FaultPlan(rates, incidents, rates_until=end)
     world.simulation.call_at(begin, partial(world.simulation.plan, trouble))
-    return workload.over_at + experiment.calm
+    return workload.over_at + experiment.calm, trouble
 
 
-def _outcome(world: World, rows: Sequence[Row], report: Report | None) -> Outcome:
+def _outcome(world: World, rows: Sequence[Row], report: Report | None, delay: float) -> Outcome:
     simulation = world.simulation
     published = sum(len(application.receipts) for application in world.applications.values())
     delivered = sum(len(application.heard) for application in world.applications.values())
@@ -172,6 +181,7 @@ def _outcome(world: World, rows: Sequence[Row], report: Report | None) -> Outcom
         faults=dict(sorted(simulation.fired.items())),
         fingerprint=fingerprint(rows, simulation.sent),
         seconds=simulation.now,
+        longest_delay=delay,
         report=report,
         rows=list(rows),
     )

@@ -43,8 +43,6 @@ class Application(msgspec.Struct):
     refs: dict[str, int] = {}  # subscription name -> ref
     calls: dict[int, str] = {}  # call -> the subscription that it opens
     leaving: set[int] = set()  # calls whose subscription is to end as soon as it is open
-    ending: dict[int, str] = {}  # call -> the subscription that it ends
-    waiting: dict[str, Callable[[], None]] = {}  # names to subscribe under again, once they have ended
     heard: list[fx.Notify] = []
     failures: list[fx.Failed] = []
     receipts: list[fx.Receipt] = []
@@ -77,8 +75,9 @@ class World:
         if record:
             self.simulation.on_row = on_row or self.rows.append
         self.simulation.on_client_effect = self._client_effect
+        self.latencies = latencies or {}
         self.system.check_overlay(overlay.brokers, overlay.links)
-        self._build_brokers(latencies or {})
+        self._build_brokers(self.latencies)
 
     # -- building ------------------------------------------------------------------------
 
@@ -144,10 +143,6 @@ class World:
     def subscribe(self, client: str, name: str, filter: str, **options: Any) -> None:
         options.setdefault("policy", Policy.DROP_NEWEST)
         options.setdefault("queue", 100_000)
-        application = self.applications[client]
-        if name in application.ending.values():  # one after the other, as a program that awaits does
-            application.waiting[name] = partial(self.subscribe, client, name, filter, **options)
-            return
         call = self._call()
         self.applications[client].calls[call] = name
         wanted = parse_filter(filter)
@@ -158,18 +153,14 @@ class World:
 
     def unsubscribe(self, client: str, name: str) -> None:
         application = self.applications[client]
-        if application.waiting.pop(name, None) is not None:
-            return
         opening = [call for call, opens in application.calls.items() if opens == name]
         if opening:  # the broker has not answered yet
             application.leaving.add(opening[-1])
         elif name in application.refs:
-            self._leave(client, name, application.refs.pop(name))
+            self._leave(client, application.refs.pop(name))
 
-    def _leave(self, client: str, name: str, ref: int) -> None:
-        call = self._call()
-        self.applications[client].ending[call] = name
-        self._input(client, ins.ClientLeave(call, ref, end=True))
+    def _leave(self, client: str, ref: int) -> None:
+        self._input(client, ins.ClientLeave(self._call(), ref, end=True))
 
     def publish(self, client: str, attributes: dict[str, Any], **fields: Any) -> None:
         event = make_event(attributes, source=client, id="-", **fields)
@@ -193,26 +184,18 @@ class World:
                 self._opened(client, effect.call, effect.value.ref)
             elif isinstance(effect.value, fx.Receipt):
                 application.receipts.append(effect.value)
-            else:
-                self._ended(application, effect.call)
         elif type(effect) is fx.Failed:
             application.calls.pop(effect.call, None)
             application.failures.append(effect)
-            self._ended(application, effect.call)
 
     def _opened(self, client: str, call: int, ref: int) -> None:
         application = self.applications[client]
         name = application.calls.pop(call)
         if call in application.leaving:
             application.leaving.remove(call)
-            self._leave(client, name, ref)
+            self._leave(client, ref)
         else:
             application.refs[name] = ref
-
-    def _ended(self, application: Application, call: int) -> None:
-        again = application.waiting.pop(application.ending.pop(call, ""), None)
-        if again is not None:
-            again()
 
     # -- running and looking -----------------------------------------------------------------
 

@@ -19,12 +19,27 @@ import msgspec
 from crc32c import crc32c
 
 from tidings.errors import WireError
-from tidings.protocol.messages import VERSION, Message, union
+from tidings.model.event import Event
+from tidings.model.subscription import Position
+from tidings.protocol.messages import VERSION, Deliver, Message, union
 
 HEAD = struct.Struct(">IBI")
 LENGTH = struct.Struct(">I")
 MAX_FRAME = 16 << 20  # bytes; a larger event does not belong on a bus
 READABLE = frozenset({VERSION, VERSION - 1} - {0})
+BEGUN = {version: crc32c(bytes((version,))) for version in READABLE}  # a checksum begins with the version
+WIRE = "_wire"  # where an event keeps its own bytes, for everybody who is told of it
+
+
+class _Told(Message, frozen=True, tag="Deliver"):
+    """A `Deliver` whose event is in bytes already; the same on the wire."""
+
+    ref: int
+    tag: int
+    event: msgspec.Raw
+    position: Position | None
+    attempt: int
+    again: bool
 
 
 class Codec:
@@ -36,14 +51,25 @@ class Codec:
         self._decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(union(declared))
 
     def encode(self, message: Message) -> bytes:
-        body = self._encoder.encode(message)
+        if type(message) is Deliver:
+            body = self._encoder.encode(self._told(message))
+        else:
+            body = self._encoder.encode(message)
         length = len(body) + 5
         if length > self.max_frame:
             raise WireError(
                 f"a {type(message).__name__} of {length} bytes; a frame holds {self.max_frame} at most",
                 hint="put large payloads elsewhere and publish where they are",
             )
-        return HEAD.pack(length, VERSION, _checksum(VERSION, body)) + body
+        return HEAD.pack(length, VERSION, crc32c(body, BEGUN[VERSION])) + body
+
+    def _told(self, message: Deliver) -> _Told:
+        """An event is encoded once, however many it is told to."""
+        event: Event = message.event
+        raw = event.__dict__.get(WIRE)
+        if raw is None:
+            raw = event.__dict__[WIRE] = msgspec.Raw(self._encoder.encode(event))
+        return _Told(message.ref, message.tag, raw, message.position, message.attempt, message.again)
 
     def decode(self, frame: bytes | memoryview) -> Message:
         """The message of one whole frame."""
@@ -53,8 +79,8 @@ class Codec:
         self.check_length(length)
         if length != len(frame) - LENGTH.size:
             raise WireError(f"a frame says {length} bytes and has {len(frame) - LENGTH.size}")
-        body = bytes(frame[HEAD.size :])
-        if _checksum(version, body) != checksum:
+        body = frame[HEAD.size :]
+        if crc32c(body, BEGUN.get(version) or crc32c(bytes((version,)))) != checksum:
             raise WireError("a frame fails its checksum: it was damaged on the way")
         if version not in READABLE:
             raise WireError(
@@ -70,11 +96,6 @@ class Codec:
     def check_length(self, length: int) -> None:
         if not 5 < length <= self.max_frame:
             raise WireError(f"a frame of {length} bytes; this side takes {self.max_frame} at most")
-
-
-def _checksum(version: int, body: bytes) -> int:
-    value: int = crc32c(body, crc32c(bytes((version,))))
-    return value
 
 
 class FrameReader:

@@ -9,17 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from tidings.language.evaluate import residual_test
+from tidings.matching.columnar.questions import Questions
 from tidings.model.constraint import Constraint
-from tidings.model.event import Event
+from tidings.model.event import RESERVED, Event
 from tidings.model.expression import Expression
 from tidings.model.filter import TIDINGS
 
 MOST_REMEMBERED = 4096  # answers of one pattern
 FIRST = np.ones(1, bool)
+_encode = msgspec.msgpack.Encoder().encode
 
 
 class Check(NamedTuple):
@@ -31,11 +34,15 @@ class Check(NamedTuple):
 
 
 class Checks:
-    """Checks by number, each kept once and compiled when first asked."""
+    """Checks by number, each kept once, as arrays for the walk and as functions when first asked.
+
+    Told apart by their encoding, not by equality: in Python 2 equals 2.0, and 1 equals True.
+    """
 
     def __init__(self, known: Iterable[Check] = ()) -> None:
         self.all: list[Check] = []
-        self._numbers: dict[Check, int] = {}
+        self.questions = Questions()
+        self._numbers: dict[bytes, int] = {}
         self._tests: dict[int, Callable[[Event], bool]] = {}
         for check in known:
             self.number(check)
@@ -44,10 +51,12 @@ class Checks:
         """The check's number; -1 for none."""
         if check is None:
             return -1
-        found = self._numbers.get(check)
+        key = _encode(check)
+        found = self._numbers.get(key)
         if found is None:
-            found = self._numbers[check] = len(self.all)
+            found = self._numbers[key] = len(self.all)
             self.all.append(check)
+            self.questions.append(check)
         return found
 
     def passes(self, number: int, event: Event) -> bool:
@@ -110,3 +119,16 @@ def accepted(asked: Iterable[tuple[int, int, int]], checks: dict[int, Checks], e
         if answer:
             found.append(handle)
     return found
+
+
+def text_of(event: Event, attribute: str) -> str | None:
+    """An attribute when it is a text. The view is made only when nothing simpler finds it."""
+    first, dot, below = attribute.partition(".")
+    if not dot and attribute not in RESERVED:
+        value = event.attributes.get(attribute)
+    else:
+        held = event.attributes.get(first)
+        value = held.get(below) if type(held) is dict else None
+        if value is None:
+            value = event.topic if attribute == "topic" else event.view.get(attribute)
+    return value if type(value) is str else None

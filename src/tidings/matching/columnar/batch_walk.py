@@ -8,14 +8,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tidings.matching.columnar.asking import accepted, merged
 from tidings.matching.columnar.batches import (
     ROWS_AT_ONCE,
+    Matrix,
+    Rests,
+    compute_rows,
     event_of,
     is_record_batch,
     rows_of_batch,
     rows_of_events,
+    texts_of_batch,
+    texts_of_events,
 )
+from tidings.matching.columnar.pack import Packer
 from tidings.matching.matcher import Matches
 
 if TYPE_CHECKING:
@@ -48,40 +53,65 @@ def pieces(events: Any) -> Iterator[Any]:
 
 
 def _match_piece(matcher: ColumnarMatcher, piece: Any) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    from tidings.matching.columnar.box_kernels import match_box_rows
     from tidings.matching.columnar.kernels import match_rows
 
     scratch, packer = matcher.ready()
     columnar = is_record_batch(piece)
     rows, rests = (rows_of_batch if columnar else rows_of_events)(packer, piece)
+    if len(packer.computed) < len(packer.programs):
+        rests = _derived(scratch, packer, piece, rows, rests)
     _learn(matcher, piece, columnar)
     offsets = np.zeros(len(rows) + 1, np.int64)
     # as much room as the last batch took: growing costs a copy
     out, ask = np.empty(matcher.batch_room, np.int32), np.empty((ROOM, 4), np.int32)
     number = used = asked = 0
+    boxes = matcher.table.boxes if _only_boxes(matcher) else None
     while True:
-        number, used, asked = match_rows(scratch.table, rows, rests, number, out, offsets, used, ask, asked)
+        if boxes is not None and not len(rests):
+            number, used = match_box_rows(
+                scratch.table, rows, scratch.rest, number, out, offsets, used, boxes.most
+            )
+        else:
+            number, used, asked = match_rows(
+                scratch.table, rows, rests, number, out, offsets, used, ask, asked
+            )
         if number == len(rows):
             break
         # it stopped for want of room, and goes on with the same event
         out, ask = _larger(out), _larger(ask)
-        rows[number] = (rows_of_batch if columnar else rows_of_events)(
-            packer, _slice(piece, number, columnar)
-        )[0][0]
     matcher.batch_room = max(matcher.batch_room, used + used // 4)
     out = out[:used]
     if not asked:
         return offsets, out
-    return _with_asked(matcher, piece, columnar, offsets, out, ask[:asked])
+    return _with_asked(matcher, scratch, piece, offsets, out, ask[:asked])
+
+
+def _only_boxes(matcher: ColumnarMatcher) -> bool:
+    """Is there nothing but rectangles, each the whole of the filter of its row's number?"""
+    table = matcher.table
+    return (
+        table.boxes is not None
+        and table.plain
+        and not table.removed
+        and not table.cell_at[-1]
+        and not any(len(delta.rows) for delta in matcher.deltas)
+    )
+
+
+def _derived(scratch: Any, packer: Packer, piece: Any, rows: Matrix, rests: Rests) -> Rests:
+    """Let the machine compute what it can, and Python the rows where it stopped."""
+    from tidings.matching.columnar.program_kernels import derive_rows
+
+    failed = np.empty(len(rows), np.int64)
+    count = derive_rows(scratch.table, rows, failed)
+    return compute_rows(packer, piece, failed[:count].tolist(), rows, rests) if count else rests
 
 
 def _larger(some: NDArray[Any]) -> NDArray[Any]:
     fresh = np.empty((4 * len(some), *some.shape[1:]), some.dtype)
     fresh[: len(some)] = some
     return fresh
-
-
-def _slice(piece: Any, number: int, columnar: bool) -> Any:
-    return piece.slice(number, 1) if columnar else piece[number : number + 1]
 
 
 def _learn(matcher: ColumnarMatcher, piece: Any, columnar: bool) -> None:
@@ -95,26 +125,38 @@ def _learn(matcher: ColumnarMatcher, piece: Any, columnar: bool) -> None:
 
 def _with_asked(
     matcher: ColumnarMatcher,
+    scratch: Any,
     piece: Any,
-    columnar: bool,
     offsets: NDArray[np.int64],
     out: NDArray[np.int32],
-    ask: Any,
+    ask: NDArray[np.int32],
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Ask Python about the rows that wait for it, event by event, and merge."""
+    """Settle the rows that wait for a check, and merge them with what was found."""
+    from tidings.matching.columnar.question_kernels import PYTHON, answer_rows, merge_rows
+
+    attributes = [attribute for _, attribute in scratch.asked_texts]
+    texts_of = texts_of_batch if is_record_batch(piece) else texts_of_events
+    addresses, sizes, _kept = texts_of(piece, attributes)
+    verdicts = np.empty(len(ask), np.uint8)
+    answer_rows(scratch.table, ask, addresses, sizes, verdicts)
+    left = np.nonzero(verdicts == PYTHON)[0]
+    if len(left):
+        verdicts[left] = _ask_python(matcher, piece, ask[left])
+    fresh, fresh_offsets = np.empty(len(out) + len(ask), np.int32), np.zeros(len(offsets), np.int64)
+    used = merge_rows(offsets, out, ask, verdicts, fresh_offsets, fresh, np.empty_like(fresh))
+    return fresh_offsets, fresh[:used]
+
+
+def _ask_python(matcher: ColumnarMatcher, piece: Any, ask: NDArray[np.int32]) -> list[bool]:
+    """What only Python can say of (event, handle, check, tier): each question once an event."""
     checks = matcher.checks()
-    numbers, firsts = np.unique(ask[:, 0], return_index=True)
-    ends = [*firsts[1:].tolist(), len(ask)]
-    found: list[NDArray[np.int32]] = []
-    counts = np.diff(offsets)
-    last = 0
-    for number, first, end in zip(numbers.tolist(), firsts.tolist(), ends, strict=True):
-        event = event_of(piece, number) if columnar else piece[number]
-        more = accepted(ask[first:end, 1:].tolist(), checks, event)
-        if more:
-            start, stop = int(offsets[number]), int(offsets[number + 1])
-            both = merged(out[start:stop], more)
-            found += [out[last:start], both]
-            counts[number], last = len(both), stop
-    found.append(out[last:])
-    return np.concatenate((np.zeros(1, np.int64), np.cumsum(counts))), np.concatenate(found)
+    columnar = is_record_batch(piece)
+    answers: list[bool] = []
+    event, last, known = None, -1, {}
+    for number, _, check, tier in ask.tolist():
+        if number != last:
+            event, last, known = event_of(piece, number) if columnar else piece[number], number, {}
+        if (tier, check) not in known:
+            known[tier, check] = checks[tier].passes(check, event)
+        answers.append(known[tier, check])
+    return answers

@@ -15,9 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidings.errors import EventError
+from tidings.matching.columnar.asking import text_of
+from tidings.matching.columnar.derived import Program, result_of
 from tidings.matching.columnar.layout import EXACT_DOUBLES
 from tidings.matching.columnar.pack import Packer, Plan
 from tidings.matching.columnar.parts import exact_number, exact_time
+from tidings.matching.columnar.strings import Strings, encoded, places_of
 from tidings.model.event import LINEAGE, Event
 
 ROWS_AT_ONCE = 4096
@@ -63,30 +66,76 @@ def rows_of_batch(packer: Packer, batch: Any) -> tuple[Matrix, Rests]:
             needed = _fill(plan, name, column, matrix, rests) or needed
         elif name == LINEAGE:
             _fill_lineage(packer, column, matrix)
-    if packer.programs:
-        needed = _compute(packer, batch, matrix, rests) or needed
+    if packer.computed:
+        needed = _compute(packer.computed, batch, range(batch.num_rows), matrix, rests) or needed
     return matrix, rests if needed else rests[:0]
 
 
-def _compute(packer: Packer, batch: Any, matrix: Matrix, rests: Rests) -> bool:
+def compute_rows(packer: Packer, piece: Any, numbers: list[int], matrix: Matrix, rests: Rests) -> Rests:
+    """Every derived attribute of some rows, which the machine would not compute; their rests."""
+    if not len(rests):
+        rests = np.zeros((len(matrix), len(packer.blank)), np.int32)
+    if is_record_batch(piece):
+        _compute(packer.programs, piece, numbers, matrix, rests)
+        return rests
+    row = packer.blank[:]
+    for number in numbers:
+        packer.pack_all(piece[number], row)
+        matrix[number] = row
+        for slot, rest in packer.rests(piece[number]).items():
+            rests[number, slot] = rest
+    return rests
+
+
+def _compute(
+    programs: list[tuple[Program, Plan]], batch: Any, numbers: Sequence[int], matrix: Matrix, rests: Rests
+) -> bool:
     """Derived attributes, row by row where their inputs are there."""
     needed = False
     columns = dict(_columns(batch))
-    for program, plan in packer.programs:
-        held = {name: columns[name].to_pylist() for name in program.inputs if name in columns}
+    taken = None if len(numbers) == batch.num_rows else list(numbers)
+    for program, plan in programs:
+        if program.remembered is not None and taken is None and _is_text(columns.get(program.inputs[0])):
+            needed = _compute_texts(program, plan, columns[program.inputs[0]], matrix, rests) or needed
+            continue
+        held = {
+            name: (columns[name] if taken is None else columns[name].take(taken)).to_pylist()
+            for name in program.inputs
+            if name in columns
+        }
         if program.direct and len(held) < len(program.inputs):
             continue
-        for number in range(batch.num_rows):
-            view = {n: v[number] for n, v in held.items() if v[number] is not None and v[number] == v[number]}
+        for place, number in enumerate(numbers):
+            view = {n: v[place] for n, v in held.items() if v[place] is not None and v[place] == v[place]}
             if program.direct and len(view) < len(held):
                 continue
-            value = program.run(view)
+            value = result_of(program, view)
             if value is not None:
-                place, rest = _placed(plan, value)
-                matrix[number, place] = rest[0]
-                rests[number, place] = rest[1]
-                needed = needed or rest[1] != 0
+                slot, (matrix[number, slot], rests[number, slot]) = _placed(plan, value)
+                needed = needed or rests[number, slot] != 0
     return needed
+
+
+def _is_text(column: Any) -> bool:
+    import pyarrow as pa
+
+    return column is not None and (pa.types.is_string(column.type) or pa.types.is_large_string(column.type))
+
+
+def _compute_texts(program: Program, plan: Plan, column: Any, matrix: Matrix, rests: Rests) -> bool:
+    """A function of one text: computed once for each different text."""
+    coded = column.dictionary_encode()
+    values = [result_of(program, {program.inputs[0]: text}) for text in coded.dictionary.to_pylist()]
+    placed = [(-1, (0.0, 0)) if value is None else _placed(plan, value) for value in values]
+    slots = np.array([slot for slot, _ in placed], np.int64)
+    numbers = np.array([number for _, number in placed], np.float64).reshape(-1, 2)
+    held = np.nonzero(np.asarray(column.is_valid()))[0]
+    codes = coded.indices.fill_null(0).to_numpy(zero_copy_only=False)[held]
+    known = slots[codes] >= 0 if len(codes) else np.zeros(0, bool)
+    held, codes = held[known], codes[known]
+    matrix[held, slots[codes]] = numbers[codes, 0]
+    rests[held, slots[codes]] = numbers[codes, 1]
+    return bool(len(numbers)) and bool(numbers[:, 1].any())
 
 
 def _placed(plan: Plan, value: Any) -> tuple[int, tuple[float, int]]:
@@ -160,36 +209,98 @@ def _fill_texts(plan: Plan, column: Any, valid: NDArray[Any], matrix: Matrix, re
     coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     if not (pa.types.is_string(coded.type.value_type) or pa.types.is_large_string(coded.type.value_type)):
         return _fill(plan, "", coded.dictionary_decode(), matrix, rests)
-    known, find = plan.known, plan.strings.find
-    places = np.empty(len(coded.dictionary))
-    numbers: dict[int, int] = {}
-    for index, text in enumerate(coded.dictionary.to_pylist()):
-        place = known.get(text)
-        if place is None:
-            place, number = find(text)
-            if number:
-                numbers[index] = number
-        places[index] = place
+    places, ids = _text_places(plan.strings, coded.dictionary)
     codes = coded.indices.fill_null(0).to_numpy(zero_copy_only=False)
-    matrix[valid, plan.text] = places[codes[valid]]
-    if not numbers or plan.text == plan.present:
+    if not valid.any():
         return False
-    ids = np.zeros(len(places), np.int32)
-    ids[list(numbers)] = list(numbers.values())
+    matrix[valid, plan.text] = places[codes[valid]]
+    if ids is None or plan.text == plan.present:
+        return False
     rests[valid, plan.text] = ids[codes[valid]]
     return True
 
 
+def _text_places(strings: Strings, texts: Any) -> tuple[Any, NDArray[np.int32] | None]:
+    """Positions of an array of texts, and their ids when some are extras."""
+    found = _bytes_of(texts)
+    places = None if found is None else places_of(strings.texts, *found)
+    if places is None:
+        places = np.array([strings.position(text) for text in texts.to_pylist()], np.float64)
+    if not strings.extra_ids:
+        return places, None
+    ids = np.zeros(len(places), np.int32)
+    unnamed = np.nonzero(np.mod(places, 2) == 1)[0]
+    for index in unnamed.tolist():
+        ids[index] = strings.extra_ids.get(texts[index].as_py(), 0)
+    return places, ids if ids.any() else None
+
+
 def _fill_lineage(packer: Packer, column: Any, matrix: Matrix) -> None:
-    for number, lineage in enumerate(column.to_pylist()):
-        if not lineage:
-            continue
-        if packer.typed >= 0:
-            matrix[number, packer.typed] = 0.0
-        for ancestor in lineage:
-            place = packer.members.get(ancestor)
-            if place is not None:
-                matrix[number, place] = 0.0
+    import pyarrow.compute as pc
+
+    sizes = pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False)
+    if packer.typed >= 0:
+        matrix[sizes > 0, packer.typed] = 0.0
+    coded = column.flatten().dictionary_encode()
+    known = [packer.members.get(ancestor, -1) for ancestor in coded.dictionary.to_pylist()]
+    places = np.array([*known, -1], np.int64)[coded.indices.fill_null(len(known)).to_numpy(zero_copy_only=False)]
+    numbers = np.repeat(np.arange(len(sizes)), sizes)[places >= 0]
+    matrix[numbers, places[places >= 0]] = 0.0
+
+
+def texts_of_batch(batch: Any, attributes: Sequence[str]) -> tuple[Any, Any, Any]:
+    """Where the texts of some columns lie: addresses and lengths (-1: none) by attribute and row.
+
+    The third keeps what the addresses point into.
+    """
+    addresses = np.zeros((len(attributes), batch.num_rows), np.int64)
+    sizes = np.full((len(attributes), batch.num_rows), -1, np.int64)
+    kept = []
+    for name, column in _columns(batch):
+        if name in attributes:
+            found = _bytes_of(column)
+            if found is not None:
+                place = attributes.index(name)
+                addresses[place], sizes[place] = found
+                kept.append(column)
+    return addresses, sizes, kept
+
+
+def _bytes_of(column: Any) -> tuple[Any, Any] | None:
+    """Addresses and lengths of the texts of one column; None when it holds no texts."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(column.type):
+        found = _bytes_of(column.dictionary)
+        if found is None or not len(column.dictionary):
+            return None
+        codes = column.indices.fill_null(0).to_numpy(zero_copy_only=False)
+        valid = np.asarray(column.is_valid())
+        return found[0][codes], np.where(valid, found[1][codes], -1)
+    large = pa.types.is_large_string(column.type)
+    if not large and not pa.types.is_string(column.type):
+        return None
+    _, places, data = column.buffers()
+    at = np.frombuffer(places, np.int64 if large else np.int32)[column.offset :][: len(column) + 1]
+    at = at.astype(np.int64)
+    start = data.address if data is not None else 0
+    return start + at[:-1], np.where(np.asarray(column.is_valid()), np.diff(at), -1)
+
+
+def texts_of_events(events: Sequence[Event], attributes: Sequence[str]) -> tuple[Any, Any, Any]:
+    """The same for events."""
+    addresses = np.zeros((len(attributes), len(events)), np.int64)
+    sizes = np.full((len(attributes), len(events)), -1, np.int64)
+    kept = []
+    for place, name in enumerate(attributes):
+        texts = [text_of(event, name) for event in events]
+        held = [b"" if text is None else encoded(text) for text in texts]
+        data = np.frombuffer(b"".join(held) or b"-", np.uint8)
+        lengths = np.array([len(some) for some in held], np.int64)
+        addresses[place] = data.ctypes.data + np.cumsum(lengths) - lengths
+        sizes[place] = np.where([text is None for text in texts], -1, lengths)
+        kept.append(data)
+    return addresses, sizes, kept
 
 
 def event_of(batch: Any, number: int) -> Event:

@@ -60,9 +60,10 @@ class Delta:
         return len(self.homes)
 
     @property
-    def shape(self) -> tuple[int, int, bool, bool]:
+    def shape(self) -> tuple[int, int, int, bool, bool]:
         """Changes when a walk must look at its addresses again."""
-        return self.version, self.rows.version, self.many, len(self.rows) > 0
+        rows = self.rows
+        return self.version, rows.version, rows.table.questions.version, self.many, len(rows) > 0
 
     def add(self, rows: list[Row], handle: int, text: NDArray[np.uint8]) -> None:
         first = len(self.rows)

@@ -2,8 +2,11 @@
 
 A residual `price * qty > 5000` is a range on the value of `price * qty`; any other residual is
 an equality with TRUE on its own value. When enough rows name the same expression, it gets
-slots like an attribute, so that its rows are found through the grid and Python is asked once
-an event instead of once a candidate. Rare expressions stay checks.
+slots like an attribute, so that its rows are found through the grid. What the machine of
+`programs` can compute costs next to nothing and gets slots at once; the rest is computed by
+Python once an event, when enough rows ask for it. Rare expressions stay checks.
+
+Expressions are told apart by their encoding, not by equality: `a / 2` equals `a / 2.0` in Python.
 """
 
 from __future__ import annotations
@@ -11,7 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+import msgspec
+
 from tidings.language.evaluate import compiled as compiled_expression
+from tidings.matching.columnar.programs import PLAIN, PUSH, Step, kind_of_result, machine_steps
+from tidings.matching.columnar.slots import NUMBER, PRESENT, Slots
 from tidings.model.constraint import Constraint, Equals, NotOneOf, Range
 from tidings.model.event import RESERVED
 from tidings.model.expression import Arithmetic, Attribute, Call, Compare, Expression, Literal, Negate
@@ -20,11 +27,16 @@ from tidings.model.value import Value, kind_of
 
 MOST_DERIVED = 64
 ROWS_TO_DERIVE = 16  # rows that name an expression before it is worth computing for every event
+MACHINE_MOST = 32  # expressions for the machine that are taken at first sight
 MOST_COUNTED = 4096
+MOST_REMEMBERED = 4096  # results of a function of one text
 MARK = "="  # begins the name of a derived attribute: no attribute can be called so
 
 _STRICT_CALLS = frozenset({"ABS", "LENGTH", "UPPER", "LOWER", "CEIL", "FLOOR", "ROUND", "MOD"})
 _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
+
+
+_encode = msgspec.msgpack.Encoder().encode
 
 
 class Program(NamedTuple):
@@ -34,6 +46,9 @@ class Program(NamedTuple):
     inputs: tuple[str, ...]
     direct: bool  # unknown when an input is, and all inputs are plain attributes
     run: Callable[[Any], Value | None]
+    steps: tuple[Step, ...] | None  # for the machine
+    target: int  # the slot that the machine writes
+    remembered: dict[str, Value | None] | None  # results, when it is a function of one attribute
 
 
 def nodes(expression: Expression) -> Iterator[Any]:
@@ -68,45 +83,77 @@ def split(residual: Expression) -> tuple[Expression, Callable[[str], Constraint]
 class Derived:
     """The derived attributes of one matcher."""
 
-    def __init__(self) -> None:
-        self.names: dict[Expression, str] = {}
+    def __init__(self, slots: Slots) -> None:
         self.programs: list[Program] = []
-        self._counts: dict[Expression, int] = {}
+        self.expressions: list[Expression] = []
+        self._slots = slots
+        self._names: dict[bytes, str] = {}
+        self._counts: dict[bytes, int] = {}
 
     def constraint(self, residual: Expression, dialect: str) -> Constraint | None:
         """The residual as a constraint on a derived attribute; None while it is rare."""
         if dialect != TIDINGS:
             return None
         expression, make = split(residual)
-        name = self.names.get(expression)
-        if name is None:
-            name = self._counted(expression)
+        key = _encode(expression)
+        name = self._names.get(key) or self._counted(key, expression)
         return None if name is None else make(name)
 
-    def _counted(self, expression: Expression) -> str | None:
+    def _counted(self, key: bytes, expression: Expression) -> str | None:
         if len(self.programs) >= MOST_DERIVED or len(self._counts) >= MOST_COUNTED:
             return None
-        count = self._counts[expression] = self._counts.get(expression, 0) + 1
-        return self.take(expression) if count >= ROWS_TO_DERIVE else None
+        count = self._counts[key] = self._counts.get(key, 0) + 1
+        cheap = len(self.programs) < MACHINE_MOST and machine_steps(expression) is not None
+        return self.take(expression) if cheap or count >= ROWS_TO_DERIVE else None
 
     def take(self, expression: Expression) -> str:
         """Give the expression a name from now on."""
-        name = self.names[expression] = f"{MARK}{len(self.programs)}"
-        self._counts.pop(expression, None)
-        self.programs.append(_program(name, expression))
+        key = _encode(expression)
+        name = self._names[key] = f"{MARK}{len(self.programs)}"
+        self._counts.pop(key, None)
+        self.expressions.append(expression)
+        self.programs.append(self._program(name, expression))
         return name
 
+    def _program(self, name: str, expression: Expression) -> Program:
+        every = list(nodes(expression))
+        inputs = tuple(dict.fromkeys(node.name for node in every if isinstance(node, Attribute)))
+        strict = all(
+            isinstance(node, Literal | Attribute | Arithmetic | Negate | Compare)
+            or (isinstance(node, Call) and node.function in _STRICT_CALLS)
+            for node in every
+        )
+        direct = strict and bool(inputs) and not any("." in i or i in RESERVED for i in inputs)
+        steps, target = self._for_machine(name, expression)
+        remembered: dict[str, Value | None] | None = {} if direct and len(inputs) == 1 else None
+        return Program(name, inputs, direct, compiled_expression(expression), steps, target, remembered)
 
-def _program(name: str, expression: Expression) -> Program:
-    every = list(nodes(expression))
-    inputs = tuple(dict.fromkeys(node.name for node in every if isinstance(node, Attribute)))
-    strict = all(
-        isinstance(node, Literal | Attribute | Arithmetic | Negate | Compare)
-        or (isinstance(node, Call) and node.function in _STRICT_CALLS)
-        for node in every
-    )
-    direct = strict and bool(inputs) and not any("." in i or i in RESERVED for i in inputs)
-    return Program(name, inputs, direct, compiled_expression(expression))
+    def _for_machine(self, name: str, expression: Expression) -> tuple[tuple[Step, ...] | None, int]:
+        """The machine's steps, with slots for all that they read and write."""
+        steps = machine_steps(expression)
+        if steps is None:
+            return None, -1
+        wanted = [(str(operand), PRESENT) for step, operand in steps if step == PLAIN]
+        wanted += [(str(operand), NUMBER) for step, operand in steps if step == PUSH]
+        target = self._slots.number(name, kind_of_result(steps))
+        if min(target, *(self._slots.number(*slot) for slot in wanted)) < 0:
+            return None, -1
+        return steps, target
 
 
-__all__ = ["MARK", "Derived", "Program", "split"]
+def result_of(program: Program, view: Any) -> Value | None:
+    """The program's value, remembered when it is a function of one text."""
+    if program.remembered is None:
+        return program.run(view)
+    value = view.get(program.inputs[0])
+    if type(value) is not str:
+        return program.run(view)
+    known = program.remembered
+    if value not in known:
+        if len(known) >= MOST_REMEMBERED:
+            known.clear()
+        known[value] = program.run(view)
+    return known[value]
+
+
+__all__ = ["MARK", "Derived", "Program", "result_of", "split"]

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 def describe(matcher: ColumnarMatcher) -> dict[str, Any]:
     table = matcher.table
     rows = len(table.rows)
-    events = max(1, int(matcher.counters[at.EVENTS]))
-    met = matcher.counters / events
+    counters = matcher.counters
+    met = counters / max(1, int(counters[at.EVENTS]))
     delta_rows = sum(len(delta.rows) for delta in matcher.deltas)
     return {
         "engine": "columnar" if matcher.compiled else "columnar, without Numba",

@@ -36,7 +36,8 @@ from tidings.model.expression import Expression
 from tidings.model.value import Value
 
 MAGIC = b"TIDTABLE"
-VERSION = 1
+VERSION = 2
+BOX_ARRAYS = ("sizes", "cuts", "frames", "cell_at", "block")
 ALIGN = 64
 _fixed = Struct("<8sIIII")
 
@@ -66,6 +67,7 @@ class Header(msgspec.Struct):
     expected: float
     sampled: int
     boxes: tuple[int, int] | None = None  # the slots of the rectangles that are filed apart
+    plain: bool = False  # row r belongs to handle r, nothing is checked
     version: str = ""  # whatever the writer calls this table; the reader gets it back
 
 
@@ -84,7 +86,7 @@ def save(
             places, [(s.attribute, s.kind) for s in table.slots], {s: t.ordered for s, t in table.strings.items()},
             [_encoded(check) for check in table.checks.all], derived, handles, table.many,
             table.grid.cells if table.grid is not None else 0, table.expected, table.sampled,
-            None if table.boxes is None else table.boxes.slots, version,
+            None if table.boxes is None else table.boxes.slots, table.plain and not table.removed, version,
         )
     )  # fmt: skip
     target = Path(path)
@@ -132,7 +134,7 @@ def _arrays(table: Table) -> dict[str, Any]:
     if table.grid is not None:
         arrays["cell_at"], arrays["entries"] = table.cell_at, table.entries
     if table.boxes is not None:
-        for name in ("cell_at", "rows", "codes"):
+        for name in BOX_ARRAYS:
             arrays[f"boxes.{name}"] = getattr(table.boxes, name)
     return arrays
 
@@ -186,7 +188,8 @@ def _table(header: Header, whole: Any, start: int, path: Path) -> Table:
         },
         Checks(_decoded(check) for check in header.checks),
     )  # fmt: skip
-    table.many, table.expected, table.sampled = header.many, header.expected, header.sampled
+    table.many, table.plain = header.many, header.plain
+    table.expected, table.sampled = header.expected, header.sampled
     table.sorted_owners = found["rows.owners"]
     if "entries" in found:
         table.edges = Edges(**{f.name: found[f"edges.{f.name}"] for f in fields(Edges)})
@@ -195,7 +198,8 @@ def _table(header: Header, whole: Any, start: int, path: Path) -> Table:
         )
         table.cell_at, table.entries = found["cell_at"], found["entries"]
     if header.boxes is not None:
-        table.boxes = Boxes(header.boxes, found["boxes.cell_at"], found["boxes.rows"], found["boxes.codes"])
+        table.boxes = Boxes(header.boxes, *(found[f"boxes.{name}"] for name in BOX_ARRAYS))
+        table.boxes.most = int(np.diff(table.boxes.cell_at).max())
     return table
 
 

@@ -13,23 +13,25 @@ import numpy as np
 from tidings.matching.columnar import layout as at
 from tidings.matching.columnar.box_kernels import walk_boxes
 from tidings.matching.columnar.grid_kernels import bucket_of, compiled
-from tidings.matching.columnar.kernels_base import doubles, holds, ints, longs, records, shorts, small
+from tidings.matching.columnar.kernels_base import doubles, holds, ints, longs, prefetch, records, shorts, small
+from tidings.matching.columnar.program_kernels import derive, link
+from tidings.matching.columnar.sort_kernels import distinct, sort_handles
 
 
 @compiled
 def encode(t, row, rest, has_rest):
-    """Codes of all slots; the access slots that the event holds. -1: a number needs its rest."""
+    """Codes of all slots; the access slots that the event holds. -1: a number needs its rest.
+
+    Whoever gives rests has computed the derived attributes, too.
+    """
     slots = t[at.SLOTS]
-    present, absent, text = ints(t[at.PRESENT]), ints(t[at.ABSENT]), small(t[at.TEXT])
+    text = small(t[at.TEXT])
     edges_at, edges = ints(t[at.EDGES_AT]), doubles(t[at.EDGES])
     codes, sure = longs(t[at.CODES]), longs(t[at.SURE])
     here, buckets = longs(t[at.HERE]), longs(t[at.BUCKETS])
-    for s in range(slots):
-        if row[s] == row[s]:
-            if present[s] >= 0:
-                row[present[s]] = 0.0
-            if absent[s] >= 0:
-                row[absent[s]] = np.nan
+    link(t, row)
+    if has_rest == 0 and not derive(t, row):
+        return at.NEEDS_REST
     n = 0
     for s in range(slots):
         v = row[s]
@@ -100,6 +102,9 @@ def runs(t, tier, n):
                 run_from[m] = (base + place[i] * sizes[number[j]] + place[j]) | doubt_of[i] | doubt_of[j]
                 m += 1
     # starts and ends in a second pass, so that their cache misses overlap
+    width, first, base = 16 if growing else 4, t[tier + at.CELLS], t[tier + at.ENTRIES]
+    for i in range(m):
+        prefetch(first + width * (run_from[i] & (at.DOUBT - 1)))
     kept = 0
     for i in range(m):
         c = run_from[i] & (at.DOUBT - 1)
@@ -109,6 +114,7 @@ def runs(t, tier, n):
         else:
             start, stop = np.int64(cells[c]), np.int64(cells[c + 1])
         run_from[kept], run_to[kept] = start | (run_from[i] & at.DOUBT), stop
+        prefetch(base + 16 * start)
         kept += 1 if stop > start else 0
     return kept
 
@@ -178,7 +184,7 @@ def walk_tier(t, tier, n, row, rest, out, m):
     """Rows of one tier that match, written to out[m:]."""
     found, codes = longs(t[at.FOUND]), longs(t[at.CODES])
     entries, run_from, run_to = longs(t[tier + at.ENTRIES]), longs(t[at.RUN_FROM]), longs(t[at.RUN_TO])
-    if t[tier + at.BOX_COUNT] > 0:
+    if t[tier + at.BOX_ACROSS] > 0:
         m = walk_boxes(t, tier, row, rest, out, m)
     count = runs(t, tier, n)
     k, candidates, survivors = 0, 0, 0
@@ -230,64 +236,6 @@ def to_handles(t, tier, out, first, last):
 
 
 @compiled
-def sort_handles(out, spare, n):
-    """Ascending: two runs are merged, few are sorted by insertion, many by radix of eight bits."""
-    top, runs_, cut = 0, 1, n
-    for i in range(1, n):
-        if out[i] < out[i - 1]:
-            runs_ += 1
-            cut = min(cut, i)
-    if runs_ == 1:
-        return
-    if runs_ == 2 and n > 40:
-        for i in range(cut, n):
-            spare[i] = out[i]
-        left, right, place = cut - 1, n - 1, n - 1
-        while right >= cut:
-            if left >= 0 and out[left] > spare[right]:
-                out[place] = out[left]
-                left -= 1
-            else:
-                out[place] = spare[right]
-                right -= 1
-            place -= 1
-        return
-    if n <= 40:
-        for i in range(1, n):
-            h = out[i]
-            k = i
-            while k > 0 and out[k - 1] > h:
-                out[k] = out[k - 1]
-                k -= 1
-            out[k] = h
-        return
-    for i in range(n):
-        top = max(top, out[i])
-    shift = 0
-    counts = np.empty(256, np.int64)
-    flipped = False
-    while (top >> shift) > 0:
-        source, target = (spare, out) if flipped else (out, spare)
-        counts[:] = 0
-        for i in range(n):
-            counts[(source[i] >> shift) & 255] += 1
-        total = 0
-        for i in range(256):
-            c = counts[i]
-            counts[i] = total
-            total += c
-        for i in range(n):
-            b = (source[i] >> shift) & 255
-            target[counts[b]] = source[i]
-            counts[b] += 1
-        shift += 8
-        flipped = not flipped
-    if flipped:
-        for i in range(n):
-            out[i] = spare[i]
-
-
-@compiled
 def walk(t, row, rest, has_rest):
     """Handles of one event in OUT, sorted; how many (and, above 32 bits, how many in ASK), or NEEDS_REST."""
     flags, counters = longs(t[at.FLAGS]), longs(t[at.COUNTERS])
@@ -303,20 +251,16 @@ def walk(t, row, rest, has_rest):
         last = walk_tier(t, tier, n, row, rest, out, m)
         m = to_handles(t, tier, out, m, last)
     sort_handles(out, ints(t[at.SPARE]), m)
-    if t[at.MANY] and m > 1:
-        k = 1
-        for i in range(1, m):
-            if out[i] != out[i - 1]:
-                out[k] = out[i]
-                k += 1
-        m = k
+    if t[at.MANY]:
+        m = distinct(out, m)
     counters[at.MATCHES] += m
     return np.int64(m) | (flags[at.ASKED] << 32)
 
 
 @compiled
-def match_one(t):
-    """The thin door: everything is behind one table of addresses."""
+def match_one(address):
+    """The thin door: everything is behind the address of one table of addresses."""
+    t = longs(address)
     return walk(t, doubles(t[at.ROW]), ints(t[at.REST]), longs(t[at.FLAGS])[at.HAS_REST])
 
 

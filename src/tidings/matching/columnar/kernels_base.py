@@ -5,7 +5,9 @@
 from __future__ import annotations
 
 import numpy as np
+from llvmlite import ir
 from numba import carray, types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 from tidings.matching.columnar.grid_kernels import compiled
@@ -20,6 +22,20 @@ def _pointer(_context, _address):
         return builder.inttoptr(args[0], context.get_value_type(types.voidptr))
 
     return types.voidptr(types.int64), generate
+
+
+@intrinsic
+def prefetch(_context, _address):
+    """Ask for a line of memory before it is needed. The address need not be valid."""
+
+    def generate(context, builder, _signature, args):
+        place = builder.inttoptr(args[0], ir.IntType(8).as_pointer())
+        kind = ir.FunctionType(ir.VoidType(), [place.type, *[ir.IntType(32)] * 3])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+        builder.call(function, [place, *(ir.Constant(ir.IntType(32), n) for n in (0, 3, 1))])
+        return context.get_dummy_value()
+
+    return types.void(types.int64), generate
 
 
 @compiled

@@ -13,20 +13,24 @@ CODES, SURE, HERE, BUCKETS = 10, 11, 12, 13
 RUN_FROM, RUN_TO, FOUND, FOUND_SIZE, OPEN = 14, 15, 16, 17, 18
 OUT, SPARE, ASK, COUNTERS = 19, 20, 21, 22
 MANY, TIERS = 23, 24
+PROGRAMS, CONSTANTS, STACK = 25, 26, 27  # derived attributes
+TEXT_AT, TEXT_SIZE = 28, 29  # the event's texts that checks look at: addresses, lengths
 
 # each tier: the frozen table, then its deltas
 TIER, TIER_SIZE = 32, 32
 GROWING, STARTS, PARTS, POINTS, RESTS, OWNERS, CHECKS = 0, 1, 2, 3, 4, 5, 6
 LUT_AT, LUT, SIZES, PAIRS, SINGLES, SINGLES_SIZE = 7, 8, 9, 10, 11, 12
 CELLS, ENTRIES, PLAIN, NO_SECOND = 13, 14, 15, 16
-BOX_CELLS, BOX_ROWS, BOX_CODES, BOX_COUNT, BOX_ONE, BOX_TWO = 17, 18, 19, 20, 21, 22
-FIRST_AT, FIRST = 23, 24
+BOX_CELLS, BOX_BLOCK, BOX_CUTS, BOX_FRAMES, BOX_VERDICT = 17, 18, 19, 20, 21
+BOX_ONE, BOX_TWO, BOX_ACROSS, BOX_UP = 22, 23, 24, 25  # BOX_ACROSS is 0 when there are none
+QUESTIONS_AT, QUESTIONS, QUESTION_TEXT, QUESTION_PLACES = 26, 27, 28, 29
 SIZE = TIER + 3 * TIER_SIZE
 
 # FLAGS: what the event and the answer need beside the handles
 HAS_REST, ASKED = 0, 1
 # COUNTERS: what the walk met, for `stats`
 EVENTS, CANDIDATES, SURVIVORS, EXACT_CHECKS, MATCHES = 0, 1, 2, 3, 4
+COUNTERS_ROOM = 32
 FOUND_ROOM = 1 << 16
 DOUBT = 1 << 40  # beside the number of an entry: its cell was found through a doubtful value
 EXACT_DOUBLES = 9007199254740992.0  # beyond, an integer may be no double

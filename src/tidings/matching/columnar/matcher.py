@@ -43,7 +43,8 @@ from tidings.model.filter import Filter
 
 FIRST_BATCH_ROOM = 1 << 16  # handles of a piece of a batch, before its size is known
 SAMPLE_SIZE = 1024  # events kept to learn from
-SAMPLE_EVERY = 16
+SAMPLE_EVERY = 16  # a power of two
+SAMPLE_MASK = SAMPLE_EVERY - 1
 DELTA_LEAST = 4096  # rows in the delta before a freeze is due ...
 DELTA_SHARE = 8  # ... or one for so many in the table
 LINEAR_MOST = 2048  # rows that every event must look at, before a freeze is due
@@ -61,7 +62,7 @@ class ColumnarMatcher:
     def __init__(self) -> None:
         self.slots = Slots()
         self.strings: dict[int, Strings] = {}
-        self.counters = np.zeros(8, np.int64)
+        self._counted: list[NDArray[np.int64]] = []  # by thread, so that none waits for another's memory
         self.version = 0  # grows whenever a walk must look at its addresses again
         self._parts = Parts(self.slots, self.strings)
         self.batch_room = FIRST_BATCH_ROOM
@@ -72,14 +73,15 @@ class ColumnarMatcher:
         self._work: Generator[None, None, None] | None = None
         self._journal: list[Change] | None = None
         self._local = threading.local()
-        self._walk = self._find_walk()
+        self._walk, self._answer = self._find_walk()
         self.table: Table = _drained(next_table([no_rows()], self._parts, [], indexed=self.compiled))
         self.deltas: list[Delta] = [Delta(self.table.edges, 0)]
 
-    def _find_walk(self) -> Callable[[Any], int]:
+    def _find_walk(self) -> tuple[Callable[..., int], Callable[..., int]]:
         from tidings.matching.columnar.kernels import match_one
+        from tidings.matching.columnar.question_kernels import answer
 
-        return match_one  # type: ignore[no-any-return]
+        return match_one, answer
 
     def __len__(self) -> int:
         return len(self._alive) - len(self._free)
@@ -141,7 +143,7 @@ class ColumnarMatcher:
     def save(self, path: str | PathLike[str], *, version: str = "") -> None:
         """Freeze, and write the table as a file that other processes map."""
         self.freeze()
-        derived = [msgspec.msgpack.encode(expression) for expression in self._parts.derived.names]
+        derived = [msgspec.msgpack.encode(expression) for expression in self._parts.derived.expressions]
         files.save(self.table, path, handles=len(self._alive), derived=derived, version=version)
 
     @classmethod
@@ -177,17 +179,15 @@ class ColumnarMatcher:
                 scratch = self._renew()
         except AttributeError:
             scratch = self._renew()
-        self._ticks += 1
-        if not self._ticks % SAMPLE_EVERY:
+        self._ticks = ticks = self._ticks + 1
+        if not ticks & SAMPLE_MASK:
             self._learn(event)
-        if not local.packer.pack(event, scratch.row):
+        if not scratch.pack(event, scratch.row):
             return self._match_slowly(event)
-        found = self._walk(scratch.table)
-        if found < 0:
-            return self._match_slowly(event)
-        if found > MOST_HANDLES:
-            return self._with_asked(event, scratch, found)
-        return scratch.out[:found].copy()  # type: ignore[no-any-return]
+        found = self._walk(scratch.address)
+        if 0 <= found <= MOST_HANDLES:
+            return scratch.out[:found].copy()  # type: ignore[no-any-return]
+        return self._match_slowly(event) if found < 0 else self._with_asked(event, scratch, found)
 
     def ready(self) -> tuple[Any, Packer]:
         """This thread's scratch memory and packer, as of now."""
@@ -197,7 +197,7 @@ class ColumnarMatcher:
         return scratch, self._local.packer
 
     def packer(self) -> Packer:
-        return Packer(self.slots, self.strings, self._parts.derived.programs)
+        return Packer(self.slots, self.strings, self._parts.derived.programs, machine=self.compiled)
 
     def _renew(self) -> Any:
         from tidings.matching.columnar.walk import Scratch
@@ -207,23 +207,31 @@ class ColumnarMatcher:
             local.packer = self.packer()
             local.slots, local.strings = self.slots.version, self.strings
         deltas = [delta for delta in self.deltas if len(delta.rows)]
-        local.scratch = Scratch(self.slots, self.table, deltas, self.counters, self.version)
+        programs = self._parts.derived.programs
+        if not hasattr(local, "counters"):
+            local.counters = np.zeros(at.COUNTERS_ROOM, np.int64)
+            self._counted.append(local.counters)
+        local.scratch = Scratch(self.slots, self.table, deltas, programs, local.counters, self.version)
+        local.scratch.pack = local.packer.pack
         return local.scratch
 
     def _match_slowly(self, event: Event) -> Handles:
-        """The same with exact rests of large integers and new texts."""
+        """The same with exact rests of large integers and new texts, and all computed by Python."""
         scratch, packer = self._local.scratch, self._local.packer
-        packer.pack(event, scratch.row)
+        packer.pack_all(event, scratch.row)
         rests = packer.rests(event)
         for slot, rest in rests.items():
             scratch.rest[slot] = rest
         scratch.flags[at.HAS_REST] = 1
-        found = self._walk(scratch.table)
+        found = self._walk(scratch.address)
         scratch.flags[at.HAS_REST] = 0
         scratch.rest[:] = 0
         return self._with_asked(event, scratch, found)
 
     def _with_asked(self, event: Event, scratch: Any, found: int) -> Handles:
+        if found > MOST_HANDLES:
+            scratch.set_texts(event)
+            found = self._answer(scratch.address, found & MOST_HANDLES, found >> 32)
         asked, found = found >> 32, found & MOST_HANDLES
         if not asked:
             return scratch.out[:found].copy()  # type: ignore[no-any-return]
@@ -262,6 +270,11 @@ class ColumnarMatcher:
     @property
     def freezing(self) -> bool:
         return self._journal is not None
+
+    @property
+    def counters(self) -> NDArray[np.int64]:
+        """What all walks met since the table was frozen."""
+        return np.sum([np.zeros(at.COUNTERS_ROOM, np.int64), *self._counted], axis=0)
 
     @property
     def derived_count(self) -> int:
@@ -313,7 +326,8 @@ class ColumnarMatcher:
         self.strings, self._parts = replay.strings, replay.parts
         self._journal = None
         self.version += 1
-        self.counters[:] = 0
+        for counters in self._counted:
+            counters[:] = 0
 
 
 def _drained(steps: Generator[None, None, Any]) -> Any:

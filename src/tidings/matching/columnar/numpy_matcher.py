@@ -25,8 +25,11 @@ class NumpyMatcher(ColumnarMatcher):
     compiled = False
     _index: tuple[Any, PlainIndex] | None = None
 
-    def _find_walk(self) -> Callable[[Any], int]:
-        return lambda _: 0  # never taken: matching is overridden below
+    def _find_walk(self) -> tuple[Callable[..., int], Callable[..., int]]:
+        def never(*_: Any) -> int:
+            raise AssertionError("matching is overridden below")
+
+        return never, never
 
     def match(self, event: Event) -> Handles:
         self.learn([event])

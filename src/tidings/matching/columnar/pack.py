@@ -10,9 +10,9 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
-from tidings.matching.columnar.derived import Program
+from tidings.matching.columnar.derived import Program, result_of
 from tidings.matching.columnar.parts import exact_number, exact_time
 from tidings.matching.columnar.slots import BOOL, MEMBER, NUMBER, PRESENT, STRING, TIME, Slots
 from tidings.matching.columnar.strings import Strings
@@ -33,21 +33,32 @@ class Plan(NamedTuple):
     present: int
 
 
+Node: TypeAlias = tuple[dict[str, Plan], dict[str, Any]]  # by name: plans, and the nodes below
+
+
 class Packer:
     """Knows the slots of every attribute. Made anew when slots or dictionaries change."""
 
-    def __init__(self, slots: Slots, strings: dict[int, Strings], programs: Sequence[Program] = ()) -> None:
+    def __init__(
+        self,
+        slots: Slots,
+        strings: dict[int, Strings],
+        programs: Sequence[Program] = (),
+        *,
+        machine: bool = False,
+    ) -> None:
         self.trash = len(slots)
         self.blank = array("d", [*slots.blank().tolist(), 0.0])
         self.plans: dict[str, Plan] = {}
-        self.children: dict[str, dict[str, Plan]] = {}  # by what is before each dot of a name
+        self.children: dict[str, Node] = {}  # by what is before each dot of a name
         for attribute in dict.fromkeys(slot.attribute for slot in slots.all):
             if attribute and attribute != LINEAGE:
                 self.plans[attribute] = self._plan(slots, strings, attribute)
                 for dot in (place for place, ch in enumerate(attribute) if ch == "."):
-                    below = self.children.setdefault(attribute[:dot], {})
-                    below[attribute[dot + 1 :]] = self.plans[attribute]
+                    self._node(attribute[:dot])[0][attribute[dot + 1 :]] = self.plans[attribute]
         self.programs = [(p, self.plans[p.name]) for p in programs if p.name in self.plans]
+        # with a machine in the walk, only what it cannot compute is computed here
+        self.computed = [(p, plan) for p, plan in self.programs if not (machine and p.steps is not None)]
         self.reserved = tuple(name for name in RESERVED if name in self.plans)
         self.members = {
             kind[len(MEMBER) :]: number
@@ -56,6 +67,15 @@ class Packer:
         }
         self.typed = slots.find(LINEAGE, PRESENT)
         self.own = bool(self.reserved or self.members or self.typed >= 0)
+
+    def _node(self, prefix: str) -> Node:
+        """What is nested under a prefix; whoever nests it may do so at any of its dots."""
+        node = self.children.get(prefix)
+        if node is None:
+            node = self.children[prefix] = ({}, {})
+            for dot in (place for place, ch in enumerate(prefix) if ch == "."):
+                self._node(prefix[:dot])[1][prefix[dot + 1 :]] = node
+        return node
 
     def _plan(self, slots: Slots, strings: dict[int, Strings], attribute: str) -> Plan:
         present = slots.find(attribute, PRESENT)
@@ -79,7 +99,7 @@ class Packer:
             kind = type(value)
             if plan is None:
                 if kind is dict and name in self.children:
-                    fine = self._nested(name, value, row) and fine
+                    fine = self._nested(self.children[name], value, row) and fine
             elif kind is float or kind is int:
                 row[plan[0]] = value
             elif kind is str:
@@ -92,14 +112,19 @@ class Packer:
                 fine = self._other(plan, name, value, row) and fine
         if self.own:
             fine = self._own(event, row) and fine
-        return self._compute(event, row) and fine if self.programs else fine
+        return self._compute(event, row, self.computed) and fine if self.computed else fine
 
-    def _compute(self, event: Event, row: array[float]) -> bool:
+    def pack_all(self, event: Event, row: array[float]) -> None:
+        """Write the event's row with everything that the machine would compute."""
+        self.pack(event, row)
+        self._compute(event, row, self.programs)
+
+    def _compute(self, event: Event, row: array[float], programs: list[tuple[Program, Plan]]) -> bool:
         """The derived attributes."""
         fine = True
         held = event.attributes.get
         value: Any
-        for program, plan in self.programs:
+        for program, plan in programs:
             if not program.direct:
                 value = program.run(event.view)
             else:
@@ -109,7 +134,7 @@ class Packer:
                         value = None
                         break
                 else:
-                    value = program.run(event.attributes)
+                    value = result_of(program, event.attributes)
             kind = type(value)
             if kind is float or kind is int:
                 row[plan[0]] = value
@@ -127,7 +152,7 @@ class Packer:
             row[plan.time], rest = exact_time(value)
             return not rest
         elif type(value) is dict and name in self.children:
-            return self._nested(name, value, row)
+            return self._nested(self.children[name], value, row)
         return True
 
     def _value(self, plan: Plan, value: Any, row: array[float], name: str) -> bool:
@@ -141,19 +166,22 @@ class Packer:
             return self._other(plan, name, value, row)
         return True
 
-    def _nested(self, prefix: str, values: Mapping[str, Any], row: array[float]) -> bool:
+    def _nested(self, node: Node, values: Mapping[str, Any], row: array[float]) -> bool:
         fine = True
-        below = self.children[prefix]
+        plans, below = node
         for name, value in values.items():
-            if type(value) is dict:
-                path = f"{prefix}.{name}"
-                if path in self.children:
-                    fine = self._nested(path, value, row) and fine
+            kind = type(value)
+            if kind is dict:
+                under = below.get(name)
+                if under is not None:
+                    fine = self._nested(under, value, row) and fine
                 continue
-            plan = below.get(name)
+            plan = plans.get(name)
             if plan is None:
                 continue
-            if type(value) is str:
+            if kind is float or kind is int:
+                row[plan[0]] = value
+            elif kind is str:
                 place = plan[2].get(value)
                 if place is None:
                     place, rest = plan[3].find(value)

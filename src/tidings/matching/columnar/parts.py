@@ -94,7 +94,7 @@ class Parts:
 
     def __init__(self, slots: Slots, strings: dict[int, Strings], derived: Derived | None = None) -> None:
         self.slots = slots
-        self.derived = Derived() if derived is None else derived
+        self.derived = Derived(slots) if derived is None else derived
         self.strings = strings
         self._known: dict[tuple[str, str], int] = {}
         self._makers: dict[type, Callable[[Any], Said]] = {

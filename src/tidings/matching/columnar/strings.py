@@ -53,12 +53,12 @@ class SortedTexts(Sequence[bytes]):
         self.offsets = offsets
         self._bytes = memoryview(blob)  # type: ignore[arg-type]
         self._kernel = _rank_kernel() if len(offsets) > SMALL else None
-        self._where = np.array([blob.ctypes.data, offsets.ctypes.data, len(offsets) - 1], np.int64)
+        self.where = np.array([blob.ctypes.data, offsets.ctypes.data, len(offsets) - 1], np.int64)
 
     def rank(self, key: bytes) -> tuple[int, bool]:
         """How many texts are less than the key, and whether it is one of them."""
         if self._kernel is not None:
-            found = self._kernel(self._where, key)
+            found = self._kernel(self.where, key)
             return (found, False) if found >= 0 else (-found - 1, True)
         place = bisect_left(self, key)
         return place, place < len(self) and self[place] == key
@@ -77,6 +77,17 @@ class SortedTexts(Sequence[bytes]):
 
 
 EMPTY = SortedTexts.of([])
+
+
+def places_of(texts: SortedTexts, addresses: NDArray[np.int64], sizes: NDArray[np.int64]) -> Any:
+    """Positions of many texts that lie in memory as UTF-8; None without compiled kernels."""
+    if _rank_kernel() is None:
+        return None
+    from tidings.matching.columnar.text_kernels import text_places
+
+    places = np.empty(len(addresses))
+    text_places(texts.where, addresses, sizes, places)
+    return places
 
 
 class Strings:

@@ -25,7 +25,7 @@ MOST_CELLS_A_ROW = 1024
 CELLS_A_ROW = 6  # cells of all pairs together, for each row
 LEAST_CELLS = 1 << 15
 LEAST_BOXES = 256  # rectangles before they are filed apart
-MOST_BUCKETS_OF_A_BYTE = 126  # a cell of more cannot be told apart by codes of one byte
+CODES_OF_A_CELL = 253.0
 
 
 @dataclass
@@ -33,9 +33,12 @@ class Boxes:
     """Rows that are rectangles over the pair of slots that most of them share."""
 
     slots: tuple[int, int]
+    sizes: NDArray[np.int64]  # cells on either axis
+    cuts: NDArray[np.float64]  # between the cells of the one axis, then of the other
+    frames: NDArray[np.float64]  # where each cell begins, and its codes to the unit
     cell_at: NDArray[np.int32]
-    rows: NDArray[np.int32]
-    codes: NDArray[np.uint8]  # low and high of the one, low and high of the other
+    block: NDArray[np.uint8]  # of each cell: four runs of codes, then the rows
+    most: int = 0  # entries of the fullest cell
 
 
 @dataclass
@@ -60,7 +63,7 @@ class Table:
     def nbytes(self) -> int:
         size = self.rows.nbytes + self.cell_at.nbytes + self.entries.nbytes
         if self.boxes is not None:
-            size += self.boxes.cell_at.nbytes + self.boxes.rows.nbytes + self.boxes.codes.nbytes
+            size += self.boxes.cell_at.nbytes + self.boxes.block.nbytes
         size += sum(s.texts.blob.nbytes + s.texts.offsets.nbytes for s in self.strings.values())
         if self.edges is not None and self.grid is not None:
             size += (
@@ -132,7 +135,7 @@ def _place_boxes(
     table: Table, text: NDArray[np.uint8], firsts: NDArray[np.uint8], seconds: NDArray[np.uint8]
 ) -> Generator[None, None, None]:
     """File rectangles apart, when they are most of the table; their `firsts` say so."""
-    from tidings.matching.columnar.box_kernels import count_pairs, place_boxes
+    from tidings.matching.columnar.box_kernels import count_pairs, mark_boxes, place_boxes
 
     rows, grid = table.rows, table.grid
     assert grid is not None
@@ -145,24 +148,46 @@ def _place_boxes(
     one, two = (int(n) for n in np.unravel_index(int(counts.argmax()), counts.shape))
     if counts[one, two] < max(LEAST_BOXES, count // 2):
         return
-    widths = [np.diff(grid.first[grid.first_at[a] : grid.first_at[a + 1]]).max() for a in (one, two)]
-    if max(widths) > MOST_BUCKETS_OF_A_BYTE:
-        return
-    common = geometry_arguments(table, text)
-    common = (*common[:2], *common[4:], grid.sizes, one, two, firsts, seconds)
-    cell_at = np.zeros(int(grid.sizes[one] * grid.sizes[two]) + 2, np.int32)
-    boxes = Boxes((0, 0), cell_at, np.zeros(1, np.int32), np.zeros((4, 1), np.uint8))
+    boxes = _frames(table, one, two)
+    for start in range(0, count, RUN):
+        mark_boxes(
+            start, min(count, start + RUN), rows.starts, rows.parts, text, *boxes.slots, boxes.cuts, boxes.sizes,
+            MOST_CELLS_A_ROW, firsts,
+        )  # fmt: skip
+        yield
+    arguments = (rows.starts, rows.parts, boxes.slots[0], firsts, boxes.cuts, boxes.frames, boxes.sizes)
     for fill in (False, True):
         for start in range(0, count, ROWS_IN_STEP):
             upto = min(count, start + ROWS_IN_STEP)
-            place_boxes(fill, start, upto, *common, cell_at, boxes.rows, boxes.codes)
+            place_boxes(fill, start, upto, *arguments, boxes.cell_at, boxes.block)
             yield
         if not fill:
-            np.cumsum(cell_at, out=cell_at)
-            boxes.rows = np.empty(int(cell_at[-1]), np.int32)
-            boxes.codes = np.empty((4, int(cell_at[-1])), np.uint8)
-    boxes.slots = tuple(np.nonzero(grid.access == a)[0][0].item() for a in (one, two))
+            boxes.most = int(boxes.cell_at.max())
+            np.cumsum(boxes.cell_at, out=boxes.cell_at)
+            boxes.block = np.zeros(8 * int(boxes.cell_at[-1]), np.uint8)
+            yield
     table.boxes = boxes
+
+
+def _frames(table: Table, one: int, two: int) -> Boxes:
+    """The cells of a pair of slots, each with a scale of its own."""
+    edges, grid = table.edges, table.grid
+    assert edges is not None
+    assert grid is not None
+    cuts, frames = [], []
+    slots = (int(np.nonzero(grid.access == one)[0][0]), int(np.nonzero(grid.access == two)[0][0]))
+    for access, slot in zip((one, two), slots, strict=True):
+        own = edges.edges[edges.at[slot] : edges.at[slot + 1]]
+        first = grid.first[grid.first_at[access] : grid.first_at[access + 1]]
+        cuts.append(own[first[1:-1] - 1])
+        walls = np.concatenate((own[:1], cuts[-1], own[-1:]))
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            scales = CODES_OF_A_CELL / (walls[1:] - walls[:-1])
+        frames.append(np.stack((walls[:-1], np.where(np.isfinite(scales), scales, 0.0)), axis=1))
+    sizes = np.array([len(some) for some in frames], np.int64)
+    cell_at = np.zeros(int(sizes.prod()) + 1, np.int32)
+    flat = np.ascontiguousarray(np.concatenate(frames).ravel())
+    return Boxes(slots, sizes, np.concatenate(cuts), flat, cell_at, np.zeros(0, np.uint8))
 
 
 def _place(

@@ -65,7 +65,7 @@ def _sampled(
     for at in range(0, len(sample), PACKED_IN_STEP):
         for place, event in enumerate(sample[at : at + PACKED_IN_STEP], at):
             row = packer.blank[:]
-            packer.pack(event, row)
+            packer.pack_all(event, row)
             rows[place] = row[: len(slots)]
         yield
     link_presence(rows, present, absent)

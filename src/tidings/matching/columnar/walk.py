@@ -7,26 +7,44 @@ that those addresses point into, whatever the matcher swaps in the meantime.
 from __future__ import annotations
 
 from array import array
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tidings.matching.columnar import layout as at
+from tidings.matching.columnar.asking import Checks, text_of
 from tidings.matching.columnar.delta import Delta
-from tidings.matching.columnar.slots import NO_CONDITION, Slots
+from tidings.matching.columnar.derived import Program
+from tidings.matching.columnar.programs import STACK, assembled
+from tidings.matching.columnar.slots import NO_CONDITION, NUMBER, STRING, Slots
+from tidings.matching.columnar.strings import encoded
 from tidings.matching.columnar.table import Table
+from tidings.model.event import Event
 
 RUNS_ROOM = 32768
+TEXT_ROOM = 4096
+
+
+def _nothing(_event: Event, _row: array[float]) -> bool:
+    return False
 
 
 class Scratch:
     """Buffers and addresses for one thread and one version of the matcher."""
 
     def __init__(
-        self, slots: Slots, table: Table, deltas: list[Delta], counters: NDArray[np.int64], version: int
+        self,
+        slots: Slots,
+        table: Table,
+        deltas: list[Delta],
+        programs: list[Program],
+        counters: NDArray[np.int64],
+        version: int,
     ) -> None:
         self.version = version
+        self.pack: Callable[[Event, array[float]], bool] = _nothing  # of this thread's packer
         count = len(slots)
         rows = len(table.rows) + sum(len(d.rows.owners) for d in deltas) + 64
         self.row = array("d", bytes(8 * (count + 1)))
@@ -41,13 +59,14 @@ class Scratch:
         places = np.empty((2, count + 1), np.int64)
         runs = np.empty((2, RUNS_ROOM), np.int64)
         found, open_ = np.empty(at.FOUND_ROOM, np.int64), np.empty(2 * at.FOUND_ROOM + 8, np.int64)
-        spare = np.empty(rows, np.int32)
+        spare, stack = np.empty(rows, np.int32), np.empty(STACK)
         edges_at, access = _extended(table, count)
         row = np.frombuffer(self.row)
+        code, constants = _assembled(programs, slots)
         assert table.edges is not None
         self._kept: list[Any] = [
             table, list(deltas), [d.keep() for d in deltas], row, present, absent, codes, places, runs, found,
-            open_, spare, edges_at, access, counters,
+            open_, spare, edges_at, access, counters, code, constants, stack,
         ]  # fmt: skip
         t = self.table
         t[at.SLOTS], t[at.FOUND_SIZE] = count, at.FOUND_ROOM
@@ -58,14 +77,67 @@ class Scratch:
             (at.ACCESS, access), (at.CODES, codes[0]), (at.SURE, codes[1]), (at.HERE, places[0]),
             (at.BUCKETS, places[1]), (at.RUN_FROM, runs[0]), (at.RUN_TO, runs[1]), (at.FOUND, found),
             (at.OPEN, open_), (at.OUT, self.out), (at.SPARE, spare), (at.ASK, self.ask),
-            (at.COUNTERS, counters),
+            (at.COUNTERS, counters), (at.PROGRAMS, code), (at.CONSTANTS, constants), (at.STACK, stack),
         ):  # fmt: skip
             t[place] = some.ctypes.data
-        tiers = [table_addresses(table), *(d.addresses() for d in deltas)]
+        boxes, room = _box_addresses(table)
+        self._kept.append(room)
+        tiers = [table_addresses(table) + boxes, *(d.addresses() for d in deltas)]
         t[at.TIERS] = len(tiers)
         for number, tier in enumerate(tiers):
             for place, value in tier:
                 t[at.TIER + number * at.TIER_SIZE + place] = value
+        self.address = t.ctypes.data
+        self._ask_about([table.checks, *(d.rows.table for d in deltas)], slots)
+
+    def _ask_about(self, tiers: list[Checks], slots: Slots) -> None:
+        """Addresses of the checks, and room for the texts that they look at."""
+        self.asked_texts: list[tuple[int, str]] = []  # slot and attribute, by place
+        t = self.table
+        for number, checks in enumerate(tiers):
+            some, base = checks.questions, at.TIER + number * at.TIER_SIZE
+            places = np.zeros(len(some.attributes) + 1, np.int32)
+            for index, attribute in enumerate(some.attributes):
+                wanted = (slots.find(attribute, STRING), attribute)
+                if wanted not in self.asked_texts:
+                    self.asked_texts.append(wanted)
+                places[index] = self.asked_texts.index(wanted)
+            arrays = (some.starts, some.items, some.text, places)
+            self._kept.append(arrays)
+            t[base + at.QUESTIONS_AT : base + at.QUESTION_PLACES + 1] = [a.ctypes.data for a in arrays]
+        self.text_at = np.zeros(len(self.asked_texts) + 1, np.int64)
+        self.text_size = np.full(len(self.asked_texts) + 1, -1, np.int64)
+        t[at.TEXT_AT], t[at.TEXT_SIZE] = self.text_at.ctypes.data, self.text_size.ctypes.data
+        self._make_room(TEXT_ROOM)
+
+    def _make_room(self, size: int) -> None:
+        self._text = np.empty(size, np.uint8)
+        self._text_bytes = memoryview(self._text)  # type: ignore[arg-type]
+        self._text_start = self._text.ctypes.data
+        # writing through a memoryview costs half of writing to an array
+        self._at, self._size = memoryview(self.text_at), memoryview(self.text_size)  # type: ignore[arg-type]
+
+    def set_texts(self, event: Event) -> None:
+        """The event's texts that checks look at, as bytes that the walk can read."""
+        row, sizes, used = self.row, self._size, 0
+        for place, (slot, attribute) in enumerate(self.asked_texts):
+            value = text_of(event, attribute) if slot >= 0 and row[slot] == row[slot] else None
+            if value is None:
+                sizes[place] = -1
+                continue
+            text = encoded(value)
+            if used + len(text) > len(self._text):
+                self._make_room(2 * (used + len(text)))
+                return self.set_texts(event)
+            self._text_bytes[used : used + len(text)] = text
+            self._at[place], sizes[place] = self._text_start + used, len(text)
+            used += len(text)
+        return None
+
+
+def _assembled(programs: list[Program], slots: Slots) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    some = [(program.target, program.steps) for program in programs if program.steps is not None]
+    return assembled(some, lambda name: slots.find(name, NUMBER))
 
 
 def _extended(table: Table, slots: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
@@ -84,7 +156,6 @@ def table_addresses(table: Table) -> list[tuple[int, int]]:
     rows, grid = table.rows, table.grid
     assert grid is not None
     return [
-        *_box_addresses(table),
         (at.GROWING, 0), (at.STARTS, rows.starts.ctypes.data), (at.PARTS, rows.parts.ctypes.data),
         (at.POINTS, rows.points.ctypes.data), (at.RESTS, rows.rests.ctypes.data),
         (at.OWNERS, rows.owners.ctypes.data),
@@ -97,13 +168,15 @@ def table_addresses(table: Table) -> list[tuple[int, int]]:
     ]  # fmt: skip
 
 
-def _box_addresses(table: Table) -> list[tuple[int, int]]:
-    boxes, grid = table.boxes, table.grid
-    if boxes is None or grid is None:
-        return [(at.BOX_COUNT, 0)]
+def _box_addresses(table: Table) -> tuple[list[tuple[int, int]], Any]:
+    """Where the boxes are; and room for the verdicts of a cell."""
+    boxes = table.boxes
+    if boxes is None:
+        return [(at.BOX_ACROSS, 0)], None
+    room = np.empty(boxes.most + 64, np.uint8)
     return [
-        (at.BOX_CELLS, boxes.cell_at.ctypes.data), (at.BOX_ROWS, boxes.rows.ctypes.data),
-        (at.BOX_CODES, boxes.codes.ctypes.data), (at.BOX_COUNT, boxes.codes.shape[1]),
-        (at.BOX_ONE, boxes.slots[0]), (at.BOX_TWO, boxes.slots[1]),
-        (at.FIRST_AT, grid.first_at.ctypes.data), (at.FIRST, grid.first.ctypes.data),
-    ]  # fmt: skip
+        (at.BOX_CELLS, boxes.cell_at.ctypes.data), (at.BOX_BLOCK, boxes.block.ctypes.data),
+        (at.BOX_CUTS, boxes.cuts.ctypes.data), (at.BOX_FRAMES, boxes.frames.ctypes.data),
+        (at.BOX_VERDICT, room.ctypes.data), (at.BOX_ONE, boxes.slots[0]), (at.BOX_TWO, boxes.slots[1]),
+        (at.BOX_ACROSS, int(boxes.sizes[0])), (at.BOX_UP, int(boxes.sizes[1])),
+    ], room  # fmt: skip

@@ -16,7 +16,7 @@ from typing import Any
 from tidings.availability.records import Append, Forget, Loaded, Record
 from tidings.matching.matcher import Matcher
 from tidings.model.event import Event
-from tidings.model.subscription import Advertisement, Position, SubscriptionId
+from tidings.model.subscription import Advertisement, Position, Subscription, SubscriptionId
 from tidings.protocol.delivery import rows
 from tidings.protocol.delivery.arrival import Arrival
 from tidings.protocol.delivery.courier import Courier
@@ -37,6 +37,8 @@ from tidings.protocol.messages import (
     Advertised,
     Credit,
     Envelope,
+    Fence,
+    Fenced,
     Hello,
     Message,
     Nack,
@@ -90,6 +92,7 @@ class ExactlyOnce(Delivery):
             Nack: self._on_nack,
             Advertise: self._on_advertise,
             Unadvertise: self._on_unadvertise,
+            Fence: self._on_fence,
         }
 
     def _is_pinned(self, offset: int) -> bool:
@@ -300,6 +303,9 @@ class ExactlyOnce(Delivery):
         if member is not None:
             self._courier.give_back(member, message.tags, counted=message.counted, now=now)
 
+    def _on_fence(self, session: Session, message: Fence, now: float) -> None:
+        self.ports.send(session.address, Fenced(message.ref, message.number))
+
     def _on_advertise(self, session: Session, message: Advertise, now: float) -> None:
         advertisement = Advertisement(session.client, message.filter)
         earlier = session.advertisements.get(message.name)
@@ -418,7 +424,7 @@ class ExactlyOnce(Delivery):
             silent.append(Position(self._ledger.log, upto))
         for lane in held.lanes.values():
             upto = lane.floor(self.ports.recovery.known(lane.log)) - 1
-            if upto > lane.silent_upto:
+            if upto > lane.silent_upto and lane.start is not None:
                 lane.silent_upto = upto
                 silent.append(Position(lane.log, upto))
         for member in held.members:
@@ -451,6 +457,14 @@ class ExactlyOnce(Delivery):
 
     def subscriptions(self) -> tuple[SubscriptionId, ...]:
         return tuple(self._registry.helds)
+
+    def subscription(self, id: SubscriptionId) -> tuple[Subscription, float] | None:
+        held = self._registry.helds.get(id)
+        return None if held is None else (held.subscription, held.since)
+
+    def wanting(self, event: Event) -> tuple[SubscriptionId, ...]:
+        registry = self._registry
+        return tuple(registry.by_handle[handle].id for handle in registry.match(event))
 
     def figures(self) -> dict[str, Any]:
         return {

@@ -65,9 +65,9 @@ class Intake:
         arrival = Arrival(event, self.number, message.sequence, now)
         arrival.waiters.append((session.address, message.call))
         self._under_way[event.identity] = arrival
-        rows = self._remember(session, message, now)
+        foreign = self._remember(session, message, now)
         if event.lifetime > 0 or message.mode is Mode.KEPT or self._is_owed(event):
-            self._keep(arrival, message.mode, rows, now)
+            self._keep(arrival, message.mode, [self._row(session, event), *foreign], now)
         elif (earlier := self._last_of.get(event.source)) is not None:
             earlier.followers.append(arrival)
         else:
@@ -96,17 +96,21 @@ class Intake:
         """A client numbers all that it publishes, so what it sends again is known by its number; an id
         that is not the client's own is known besides, whoever sends it."""
         event, number = message.event, message.sequence
-        seen = self.identities.look(event.source, _own_id(session, number), number, now)
-        if seen is Seen.NEW and event.id != _own_id(session, number):
+        seen = self.identities.look_number(event.source, session.incarnation, number)
+        if seen is Seen.NEW and not _is_own(session, event.id, number):
             return self.identities.look(event.source, event.id, None, now)
         return seen
 
     def _remember(self, session: Session, message: Publish, now: float) -> list[Put]:
+        """Note that it was published; the row of an id that is not the client's own."""
         event, number = message.event, message.sequence
-        rows = [self.identities.remember(event.source, _own_id(session, number), number, now)]
-        if event.id != _own_id(session, number):
-            rows.append(self.identities.remember(event.source, event.id, None, now))
-        return rows
+        self.identities.take(event.source, session.incarnation, number, now)
+        if _is_own(session, event.id, number):
+            return []
+        return [self.identities.remember(event.source, event.id, None, now)]
+
+    def _row(self, session: Session, event: Event) -> Put:
+        return self.identities.row(event.source, session.incarnation)
 
     def _refusal(self, message: Publish) -> tuple[str, str] | None:
         disk = self._ports.disk
@@ -198,5 +202,6 @@ class Intake:
             assert arrival.offset >= self._ledger.end, f"{source} waits for what was told"
 
 
-def _own_id(session: Session, number: int) -> str:
-    return f"{session.incarnation}-{number}"
+def _is_own(session: Session, id: str, number: int) -> bool:
+    """Did the client make this id from its number?"""
+    return id == f"{session.incarnation}-{number}"

@@ -47,7 +47,7 @@ class Lane:
         self.reading: int | None = None  # the page that is on its way
         self.pending: deque[Envelope] = deque()
         self.missed = 0  # the last live event that is neither in `pending` nor read
-        self.silent_upto = 0
+        self.silent_upto = -1
 
     @property
     def is_live(self) -> bool:
@@ -78,6 +78,15 @@ class Lane:
         else:
             self.pending.clear()
             self.missed = envelope.offset
+
+    def merged(self, read: tuple[Envelope, ...], upto: int) -> list[Envelope]:
+        """What is heard up to there, in order: what was read, and what passed meanwhile. Of that the page
+        may lack some: the log keeps nothing for a transient subscription, and what came while the request
+        was on its way seems older there than the subscription."""
+        found = {envelope.offset or 0: envelope for envelope in read}
+        found |= {e.offset or 0: e for e in self.pending if (e.offset or 0) <= upto}
+        self.pending = deque(e for e in self.pending if (e.offset or 0) > upto)
+        return [found[offset] for offset in sorted(found)]
 
     def remember(self, told: Told, filter: Filter, known: int) -> None:
         """Add what was told so far: what was heard, less what is owed."""

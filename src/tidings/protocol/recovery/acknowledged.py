@@ -21,7 +21,7 @@ from collections.abc import Callable
 import msgspec
 
 from tidings.model.event import Event
-from tidings.protocol.inputs import Input, LinkDown, LinkUp
+from tidings.protocol.inputs import Input, LinkDown, LinkUp, Parted
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.naming import broker_of
 from tidings.protocol.recovery.logs import LogView, Trail
@@ -77,10 +77,26 @@ class Acknowledged(Recovery):
     def on_input(self, input: Input, now: float) -> None:
         if isinstance(input, LinkUp) and input.peer in self.ports.overlay.peers():
             self._link_up(input.peer, now)
-        elif isinstance(input, LinkDown) and input.peer in self._up:
-            del self._up[input.peer]
-            self.timers.clear(("tell", input.peer))
-            self.timers.clear(("confirm", input.peer))
+        elif isinstance(input, LinkDown):
+            self._link_down(input.peer)
+        elif isinstance(input, Parted):
+            self._part(input.peer, now)
+
+    def _link_down(self, link: str) -> None:
+        self._up.pop(link, None)
+        self.timers.clear(("tell", link))
+        self.timers.clear(("confirm", link))
+
+    def _part(self, peer: str, now: float) -> None:
+        """A neighbour is gone for good, and with it every log that was heard from it."""
+        self._link_down(peer)
+        for view in list(self.views.values()):
+            if view.upstream == peer:
+                self.forget(view.name, now)
+            else:
+                view.trails.pop(peer, None)
+        self.ports.delivery.unpinned()
+        self.progressed(now)
 
     def _own(self) -> LogView:
         """The view of our own log; it is named when the disk was read."""

@@ -6,25 +6,37 @@ another one covers is not told, and comes out again when its cover goes; with `a
 it is told only toward publishers whose advertisements overlap it. `hierarchical` is SIENA's other
 protocol: filters and events go up to the parent, events come down where they are wanted.
 Needs an overlay without cycles.
+
+With `advertisements` and `remember_links` nobody has to advertise. What a link has not settled (see
+`settled.py`) is wanted there; and a broker where something is published that none of its clients
+advertised advertises everything, until that has not happened for a while. An advertisement that is
+withdrawn, or whose client has gone, lingers, since the client may be back soon.
 """
 
 from __future__ import annotations
+
+from collections import Counter, deque
 
 from tidings.algebra import overlaps
 from tidings.errors import SettingsError
 from tidings.matching.small import SmallMatcher
 from tidings.model.event import Event
-from tidings.model.filter import Filter
+from tidings.model.filter import EVERYTHING, Filter
 from tidings.model.subscription import Advertisement, Subscription
-from tidings.protocol.inputs import Input, LinkDown, LinkUp, Started
+from tidings.protocol.inputs import Input, LinkDown, LinkUp, Parted, Started
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.routing.diffusion import LOCAL, Diffusion, Interest, InterestSeen
 from tidings.protocol.routing.outlets import OUTLETS
 from tidings.protocol.routing.seen import NUMBER, Forward, Numbering, Window
+from tidings.protocol.routing.settled import ANSWERED, FilterSet, Settled
 from tidings.protocol.slots import Ports, Routing
 
 SUBSCRIPTIONS = "subscriptions"
 ADVERTISEMENTS = "advertisements"
+LINGER_SECONDS = (
+    30.0  # that a withdrawn advertisement stays; less moves more filters when clients come and go
+)
+IMPLICIT_SECONDS = 600.0  # without such an event, until a broker no longer advertises everything
 
 
 class SubscriptionRouting(Routing):
@@ -41,6 +53,8 @@ class SubscriptionRouting(Routing):
         acknowledged: bool = False,
         remember_links: bool = False,
         numbered: bool = True,
+        linger_seconds: float = LINGER_SECONDS,
+        implicit_seconds: float = IMPLICIT_SECONDS,
     ) -> None:
         if reduce not in OUTLETS:
             raise SettingsError(f"no reduction is called {reduce!r}", hint=f"there are: {', '.join(OUTLETS)}")
@@ -52,12 +66,20 @@ class SubscriptionRouting(Routing):
         self.numbered = numbered  # False: recovery alone tells what was here before
         gate = self._gate if advertisements or hierarchical else None
         self._uses_advertisements = advertisements
+        self._settles = advertisements and remember_links
+        self.linger_seconds = linger_seconds
+        self.implicit_seconds = implicit_seconds
         self._subs = Diffusion(
             SUBSCRIPTIONS, reduce=reduce, acknowledged=acknowledged, remembers=remember_links, gate=gate
         )
         self._ads = Diffusion(
-            ADVERTISEMENTS, reduce="covering", acknowledged=acknowledged, remembers=remember_links
+            ADVERTISEMENTS, acknowledged=acknowledged, remembers=remember_links, dated=self._settles
         )
+        self._settled = Settled(self._ads, self._subs)
+        self._own = FilterSet()  # what our clients advertise
+        self._own_counts: Counter[str] = Counter()  # by digest
+        self._leaving: deque[tuple[float, Filter]] = deque()  # advertisements that linger, and until when
+        self._implicit_until: float | None = None  # we advertise everything; None: we do not
         self._subs.on_change = self._subscription_changed
         self._ads.on_change = self._advertisement_changed
         self._matcher = SmallMatcher()
@@ -87,11 +109,17 @@ class SubscriptionRouting(Routing):
             self._subs.link_up(input.peer, session)
             self._flush(now)
         elif isinstance(input, LinkDown):
+            self._settled.link_down(input.peer)
             for diffusion in (self._ads, self._subs):
                 if self.remember_links:
                     diffusion.quiet(input.peer)
                 else:
                     diffusion.link_down(input.peer)
+            self._flush(now)
+        elif isinstance(input, Parted):
+            for diffusion in (self._ads, self._subs):
+                diffusion.link_down(input.peer)
+            self._settled.part(input.peer)
             self._flush(now)
 
     def interest_added(self, subscription: Subscription, at: tuple[str, ...], now: float) -> None:
@@ -103,22 +131,58 @@ class SubscriptionRouting(Routing):
         self._flush(now)
 
     def advertisement_added(self, advertisement: Advertisement, now: float) -> None:
+        self._own_counts[advertisement.filter.digest] += 1
+        self._own.add(advertisement.filter)
         self._ads.local_added(advertisement.filter)
         self._flush(now)
 
     def advertisement_removed(self, advertisement: Advertisement, now: float) -> None:
-        self._ads.local_removed(advertisement.filter)
+        if self._settles:
+            self._leaving.append((now + self.linger_seconds, advertisement.filter))
+            return
+        self._disown(advertisement.filter)
         self._flush(now)
+
+    def _disown(self, filter: Filter) -> None:
+        self._own_counts[filter.digest] -= 1
+        if not self._own_counts[filter.digest]:
+            del self._own_counts[filter.digest]
+            self._own.discard(filter)
+        self._ads.local_removed(filter)
+
+    def _published(self, event: Event, now: float) -> None:
+        """One of our clients published it: has one of them said that this may come?"""
+        if self._own.accepts(event):
+            return
+        is_new = self._implicit_until is None
+        self._implicit_until = now + self.implicit_seconds
+        if is_new:
+            self._ads.local_added(EVERYTHING)
+            self._flush(now)
 
     def on_message(self, sender: str, message: Message, now: float) -> None:
         if isinstance(message, Forward):
             self._event(sender, message.envelope, now)
         elif isinstance(message, Interest):
-            self._diffusion(message.what).hear(sender, message, self.ports.send)
+            self._hear(sender, message)
             self._flush(now)
         else:
             assert isinstance(message, InterestSeen)
-            self._diffusion(message.what).seen(sender, message)
+            self._seen_by(sender, message, now)
+
+    def _hear(self, link: str, message: Interest) -> None:
+        was_unknown = self._ads.is_unknown(link)
+        self._diffusion(message.what).hear(link, message, self.ports.send)
+        if was_unknown and not self._ads.is_unknown(link):
+            self._gates_to_review[link] = None
+
+    def _seen_by(self, link: str, message: InterestSeen, now: float) -> None:
+        if message.what == ANSWERED:
+            self._settled.hear(link, message.session, message.number)
+        else:
+            self._diffusion(message.what).seen(link, message)
+        if self._settles:
+            self._settled.answer(self.ports.send, self.ports.overlay.links())
 
     def _diffusion(self, what: str) -> Diffusion:
         return self._ads if what == ADVERTISEMENTS else self._subs
@@ -131,24 +195,50 @@ class SubscriptionRouting(Routing):
             self._subs.review_link(link)
         self._gates_to_review.clear()
         self._subs.flush(self.ports.send, links, now)
+        if self._settles:
+            self._settled.review(links, now)
+            self._settled.answer(self.ports.send, links)
 
     def on_timer(self, now: float) -> None:
         links = self.ports.overlay.links()
+        self._withdraw(now)
+        self._settled.ask_again(self.ports.send, links, now)
         for diffusion in (self._ads, self._subs):
             diffusion.repeat(self.ports.send, links, now)
+
+    def _withdraw(self, now: float) -> None:
+        """Advertisements whose time is over."""
+        has_changed = False
+        while self._leaving and self._leaving[0][0] <= now:
+            self._disown(self._leaving.popleft()[1])
+            has_changed = True
+        if self._implicit_until is not None and self._implicit_until <= now:
+            self._implicit_until = None
+            self._ads.local_removed(EVERYTHING)
+            has_changed = True
+        if has_changed:
+            self._flush(now)
 
     def next_deadline(self) -> float | None:
         if not self.acknowledged:
             return None
-        times = [t for t in (self._ads.next_deadline(), self._subs.next_deadline()) if t is not None]
-        return min(times, default=None)
+        times = (
+            self._ads.next_deadline(),
+            self._subs.next_deadline(),
+            self._settled.next_deadline(),
+            self._leaving[0][0] if self._leaving else None,
+            self._implicit_until,
+        )
+        return min((at for at in times if at is not None), default=None)
 
     # -- tables ----------------------------------------------------------------------------
 
     def _gate(self, link: str, filter: Filter) -> bool:
         if self.hierarchical:
             return link == self.parent
-        return any(overlaps(ad, filter) for ad in self._ads.behind(link))
+        if self._ads.is_unknown(link):
+            return True
+        return any(ad.is_always_true or overlaps(ad, filter) for ad in self._ads.behind(link))
 
     def _advertisement_changed(self, _filter: Filter, source: str, _came: bool) -> None:
         if source != LOCAL:
@@ -184,6 +274,8 @@ class SubscriptionRouting(Routing):
     ) -> None:
         if self.numbered and NUMBER not in envelope.headers:  # ours, or one that recovery brought back
             envelope = self._numbering.numbered(envelope)
+        if self._settles and came_from is None:
+            self._published(envelope.event, now)
         wanted = self._wanting(envelope.event)
         if self.hierarchical and self.parent is not None:
             wanted.add(self.parent)
@@ -199,11 +291,16 @@ class SubscriptionRouting(Routing):
 
     def _wanting(self, event: Event) -> set[str]:
         wanted: set[str] = set()
-        for handle in self._matcher.match(event):
-            wanted.update(self._wanted_over[handle])
+        if self._wanted_over:
+            for handle in self._matcher.match(event):
+                wanted.update(self._wanted_over[handle])
         if self.remember_links:
-            wanted.update(link for link in self.ports.overlay.peers() if self._subs.is_unknown(link))
+            wanted.update(link for link in self.ports.overlay.peers() if self._is_open(link, event))
         return wanted
+
+    def _is_open(self, link: str, event: Event) -> bool:
+        """Nobody can say whether this is wanted behind the link."""
+        return self._subs.is_unknown(link) or (self._settles and not self._settled.covers(link, event))
 
     def wanted_elsewhere(self, event: Event) -> bool:
         if self.hierarchical and self.parent is not None:
@@ -247,6 +344,7 @@ class SubscriptionRouting(Routing):
         self._checked = version
         self._subs.check()
         self._ads.check()
+        self._settled.check()
         assert len(self._handles) == len(self._wanted_over)
         for digest, sources in self._subs.sources.items():
             assert (digest in self._handles) == any(s != LOCAL for s in sources), "matcher and table differ"

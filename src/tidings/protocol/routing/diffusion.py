@@ -54,6 +54,7 @@ class _Talk:
         self.heard_session = ""
         self.heard_number = 0
         self.whole = False  # the far end was told, in this session, all that there is
+        self.told_at: dict[str, int] = {}  # digest -> the number under which it was told in this session
 
 
 class Diffusion:
@@ -64,12 +65,14 @@ class Diffusion:
         reduce: str = "covering",
         acknowledged: bool = False,
         remembers: bool = False,
+        dated: bool = False,
         gate: Callable[[str, Filter], bool] | None = None,
         repeat_seconds: float = 1.0,
     ) -> None:
         self.what = what
         self.acknowledged = acknowledged
         self.remembers = remembers
+        self.dated = dated  # True: note under which number each filter was told
         self.peers: Callable[[], tuple[str, ...]] = tuple  # every link that there should be
         self._heard_whole: set[str] = set()  # links that said all that they want, in this life
         self.repeat_seconds = repeat_seconds
@@ -126,21 +129,26 @@ class Diffusion:
 
     def _review(self, digest: str) -> None:
         self.version += 1
-        sources = self.sources[digest]
         for link, outlet in self.outlets.items():
-            concerns = (len(sources) > 1 or (len(sources) == 1 and link not in sources)) and (
-                self._gate is None or self._gate(link, self.filters[digest])
-            )
-            if concerns and digest not in outlet:
-                outlet.add(self.filters[digest])
-            elif not concerns and digest in outlet:
-                outlet.remove(digest)
+            self._review_one(digest, link, outlet)
+
+    def _review_one(self, digest: str, link: str, outlet: Outlet) -> None:
+        sources = self.sources[digest]
+        concerns = (len(sources) > 1 or (len(sources) == 1 and link not in sources)) and (
+            self._gate is None or self._gate(link, self.filters[digest])
+        )
+        if concerns and digest not in outlet:
+            outlet.add(self.filters[digest])
+        elif not concerns and digest in outlet:
+            outlet.remove(digest)
 
     def review_link(self, link: str) -> None:
         """The gate of a link has changed."""
-        if link in self.outlets:
+        outlet = self.outlets.get(link)
+        if outlet is not None:
+            self.version += 1
             for digest in list(self.sources):
-                self._review(digest)
+                self._review_one(digest, link, outlet)
 
     # -- links ---------------------------------------------------------------------------
 
@@ -149,6 +157,7 @@ class Diffusion:
         self.version += 1
         talk = self._talks.setdefault(link, _Talk())
         talk.session, talk.number, talk.seen, talk.whole = session, 0, -1, False
+        talk.told_at.clear()
         if link not in self.outlets:
             self.outlets[link] = self._make_outlet()
             self.review_link(link)
@@ -177,9 +186,9 @@ class Diffusion:
             if outlet is None:
                 continue
             talk = self._talks[link]
-            whole = self._is_whole(link)
+            whole = self.is_whole(link)
             if whole and not talk.whole and talk.number and self.remembers:
-                self._tell_all(send, link, talk, now)
+                self.tell_all(send, link, now)
                 continue
             changes = outlet.changes()
             first = talk.seen < 0 and talk.number == 0
@@ -187,12 +196,30 @@ class Diffusion:
                 self.version += 1
                 talk.number += 1
                 talk.whole = whole
+                self._date(talk, outlet)
                 number = talk.number if self.acknowledged else 0
                 send(link, Interest(self.what, *changes, first, talk.session, number, whole))
                 if self.acknowledged:
                     talk.again_at = now + self.repeat_seconds
 
-    def _is_whole(self, link: str) -> bool:
+    def _date(self, talk: _Talk, outlet: Outlet) -> None:
+        if self.dated:
+            talk.told_at = {digest: talk.told_at.get(digest, talk.number) for digest in outlet.told}
+
+    def told_by(self, link: str, session: str, number: int) -> tuple[Filter, ...]:
+        """What the far end knows, in this session, that has seen this number and no later one."""
+        talk, outlet = self._talks.get(link), self.outlets.get(link)
+        if talk is None or outlet is None or talk.session != session:
+            return ()
+        told = outlet.told
+        return tuple(told[d] for d, at in talk.told_at.items() if at <= number and d in told)
+
+    def last_heard(self, link: str) -> tuple[str, int]:
+        """The session and the number of what was last heard over a link."""
+        talk = self._talks.get(link)
+        return ("", 0) if talk is None else (talk.heard_session, talk.heard_number)
+
+    def is_whole(self, link: str) -> bool:
         """Do we know all that is to be told there?"""
         return not self.remembers or all(
             other in self._heard_whole for other in self.peers() if other != link
@@ -254,13 +281,15 @@ class Diffusion:
             talk = self._talks.get(link)
             if talk is None or talk.again_at is None or talk.again_at > now:
                 continue
-            self._tell_all(send, link, talk, now)
+            self.tell_all(send, link, now)
 
-    def _tell_all(self, send: Sender, link: str, talk: _Talk, now: float) -> None:
-        outlet = self.outlets[link]
+    def tell_all(self, send: Sender, link: str, now: float) -> None:
+        """Say everything, under a new number."""
+        talk, outlet = self._talks[link], self.outlets[link]
         outlet.changes()
         talk.number += 1
-        talk.whole = self._is_whole(link)
+        talk.whole = self.is_whole(link)
+        self._date(talk, outlet)
         talk.again_at = now + self.repeat_seconds
         told = tuple(outlet.told.values())
         send(link, Interest(self.what, told, (), True, talk.session, talk.number, talk.whole))

@@ -1,0 +1,125 @@
+"""Connecting a command to a broker: where it is, and who we are.
+
+Secrets come from files and the environment, never from arguments: those are seen by everyone on the
+machine and kept by shells.
+
+    TIDINGS_BROKER          tidings://host:port, or tidings+tls://host:port
+    TIDINGS_NAME            the client's name
+    TIDINGS_USER            with TIDINGS_PASSWORD or TIDINGS_PASSWORD_FILE: a password (SCRAM-SHA-256)
+    TIDINGS_TOKEN           or TIDINGS_TOKEN_FILE: a signed token
+    TIDINGS_CERTIFICATE     with TIDINGS_KEY: a client's certificate
+    TIDINGS_AUTHORITY       whom to trust as the authority of the broker's certificate
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+import tidings
+from tidings.errors import SettingsError
+from tidings.runtime.dialling import parse_addresses
+from tidings.security.credentials import CertificateCredentials, PasswordCredentials, TokenCredentials
+from tidings.security.doors import Credentials, NoCredentials
+
+HOME = "tidings://127.0.0.1:7117"
+T = TypeVar("T")
+
+Broker = Annotated[
+    str,
+    typer.Option("--broker", "-b", envvar="TIDINGS_BROKER", metavar="ADDRESS", help="tidings://host:port."),
+]
+Name = Annotated[
+    str,
+    typer.Option("--name", "-n", envvar="TIDINGS_NAME", help="Who this client is (TIDINGS_USER, else cli)."),
+]
+Timeout = Annotated[float, typer.Option("--timeout", help="Seconds to wait for the broker to answer.")]
+
+
+def bus(broker: str, name: str = "", *, timeout: float = 10.0) -> tidings.Bus:
+    """A bus for a command, with the credentials of the environment."""
+    given = os.environ
+    parse_addresses(broker)  # a wrong one is told before a secret is read
+    return tidings.connect(
+        broker,
+        name=name or given.get("TIDINGS_USER") or "cli",
+        timeout=timeout,
+        credentials=credentials(given),
+        tls=_tls(given, broker),
+    )
+
+
+def credentials(given: Any) -> Credentials:
+    """What the environment proves us with; nothing: nothing."""
+    user, password = given.get("TIDINGS_USER"), _secret(given, "TIDINGS_PASSWORD")
+    token = _secret(given, "TIDINGS_TOKEN")
+    if token is not None:
+        return TokenCredentials(lambda: _secret(given, "TIDINGS_TOKEN") or "")
+    if password is not None:
+        if not user:
+            raise SettingsError("there is a password and no user", hint="set TIDINGS_USER")
+        return PasswordCredentials(user, password)
+    if given.get("TIDINGS_CERTIFICATE"):
+        return CertificateCredentials()
+    return NoCredentials()
+
+
+def _secret(given: Any, variable: str) -> str | None:
+    """The variable, or the first line of the file that its sister names."""
+    if variable in given:
+        return str(given[variable])
+    file = given.get(variable + "_FILE")
+    if not file:
+        return None
+    try:
+        return Path(file).read_text(encoding="utf-8").partition("\n")[0]
+    except OSError as error:
+        raise SettingsError(f"{variable}_FILE: {file}: {error.strerror}") from None
+
+
+def _tls(given: Any, broker: str) -> Any:
+    if not any(address.tls for address in parse_addresses(broker)):
+        return None
+    from tidings.runtime.tls import dialling
+
+    return dialling(
+        authority=given.get("TIDINGS_AUTHORITY", ""),
+        certificate=given.get("TIDINGS_CERTIFICATE", ""),
+        key=given.get("TIDINGS_KEY", ""),
+    )
+
+
+def run(main: Coroutine[Any, Any, T]) -> T:
+    return asyncio.run(main)
+
+
+async def walk(broker: str, what: str, *, timeout: float, **about: Any) -> list[dict[str, Any]]:
+    """Ask a broker, its neighbours, and theirs: what each says of itself, in the order of the walk.
+
+    A broker that cannot be asked is in the list too, with its problem.
+    """
+    answers: list[dict[str, Any]] = []
+    asked: set[str] = set()
+    waiting: list[tuple[str, str | None]] = [(broker, None)]
+    while waiting:
+        address, name = waiting.pop(0)
+        if name in asked:
+            continue
+        try:
+            async with bus(address, timeout=timeout) as one:
+                answer = await asyncio.wait_for(one.inquire(what, **about), timeout)
+        except (tidings.TidingsError, TimeoutError) as error:
+            if not answers:
+                raise
+            asked.add(str(name))
+            answers.append({"broker": name, "address": address, "problem": str(error) or "no answer"})
+            continue
+        asked.add(answer["broker"])
+        answers.append(answer | {"address": address})
+        waiting += [(at, neighbour) for neighbour, at in sorted(answer.get("links", {}).items()) if at]
+    return answers

@@ -1,0 +1,101 @@
+"""`tidings broker`: run one broker until it is told to stop.
+
+SIGTERM and SIGINT let it drain: what was taken in is answered, then it ends. SIGHUP reads the
+settings and the users file again; when they are wrong the old ones stay.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tidings.cli._output import Exit, say
+from tidings.cli._usage import JSON_HELP, examples
+
+if TYPE_CHECKING:
+    from tidings.runtime.server import Server
+    from tidings.runtime.service import Service
+
+
+def register(app: typer.Typer) -> None:
+    shown = examples(
+        "tidings broker --config broker.toml",
+        "tidings broker --name b1 --listen 127.0.0.1:7117 --store data --users users.toml",
+        "tidings broker --name b2 --listen 127.0.0.1:7118 --join 127.0.0.1:7117 --users users.toml",
+    )
+    app.command("broker", epilog=shown)(broker)
+
+
+def broker(
+    config: Annotated[
+        Path | None, typer.Option("--config", "-c", metavar="FILE", help="Settings as TOML.")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", "-n", help="Of this broker; unlike all others of its network.")
+    ] = None,
+    listen: Annotated[
+        str | None, typer.Option("--listen", "-l", metavar="HOST:PORT", help="For clients and brokers.")
+    ] = None,
+    join: Annotated[
+        list[str] | None,
+        typer.Option("--join", "-j", metavar="HOST:PORT", help="A broker to link with; repeatable."),
+    ] = None,
+    store: Annotated[
+        Path | None,
+        typer.Option(
+            "--store", "-s", metavar="DIR", help="For what is to survive a crash; without it: memory."
+        ),
+    ] = None,
+    users: Annotated[
+        Path | None, typer.Option("--users", "-u", metavar="FILE", help="Who may do what, as TOML.")
+    ] = None,
+    http: Annotated[
+        str | None, typer.Option("--http", metavar="HOST:PORT", help="For /metrics, /healthz and /readyz.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
+) -> None:
+    """Run a broker.
+
+    It says where it can be reached when it can be, and ends on SIGTERM or Ctrl-C after answering
+    what it took in. SIGHUP reads settings and users again. Every setting: tidings settings.
+    """
+    from tidings.runtime.service import Service
+    from tidings.runtime.settings import BrokerSettings, read_settings
+
+    said: dict[str, Any] = {
+        "name": name,
+        "listen": listen,
+        "join": join or None,
+        "store": str(store) if store else None,
+        "security.users": str(users) if users else None,
+        "http": http,
+    }
+    given = {key: value for key, value in said.items() if value is not None}
+
+    def read() -> BrokerSettings:
+        return read_settings(config, environment=os.environ, said=given)
+
+    run_service(Service(read(), again=read), as_json=as_json)
+
+
+def run_service(service: Service, *, as_json: bool) -> None:
+    """Serve until a signal comes; exit code 1 when something was left unanswered."""
+    from tidings.runtime.process import run
+
+    def ready(server: Server) -> None:
+        http = service.http.address if service.http is not None else None
+        if as_json:
+            line = {"broker": server.name, "address": server.address, "http": http, "process": os.getpid()}
+            print(json.dumps(line), flush=True)
+            return
+        print(f"broker {server.name} listens at {server.address}", flush=True)
+        if http is not None:
+            print(f"metrics and health at {http}", flush=True)
+
+    if not run(service.run(ready)):
+        say("some publishes were not answered before the time was over; their publishers will ask again")
+        raise typer.Exit(Exit.NO)

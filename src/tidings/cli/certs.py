@@ -1,0 +1,72 @@
+"""`tidings certs`: certificates for brokers and clients, from an authority of your own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidings.cli._output import print_json
+from tidings.cli._usage import JSON_HELP, examples
+
+if TYPE_CHECKING:
+    from tidings.runtime.authority import Made
+
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The authority's folder.")]
+Json = Annotated[bool, typer.Option("--json", help=JSON_HELP)]
+
+
+def register(app: typer.Typer) -> None:
+    certs = typer.Typer(
+        help="Make certificates for brokers and clients.\n\n"
+        "An authority of your own, for development and small networks: TLS between brokers is mutual, and "
+        "a client can prove by a certificate who it is.",
+        no_args_is_help=True,
+    )
+    certs.command("new", epilog=examples("tidings certs new certs"))(new)
+    certs.command(
+        "broker", epilog=examples("tidings certs broker certs b1 --host 127.0.0.1 --host b1.example")
+    )(broker)
+    certs.command("client", epilog=examples("tidings certs client certs ann"))(client)
+    app.add_typer(certs, name="certs")
+
+
+def new(folder: Folder, as_json: Json = False) -> None:
+    """Make an authority in a new folder."""
+    from tidings.runtime.authority import make_authority
+
+    _say(make_authority(folder), as_json)
+
+
+def broker(
+    folder: Folder,
+    name: Annotated[str, typer.Argument(help="The broker's name.")],
+    host: Annotated[
+        list[str] | None,
+        typer.Option("--host", help="Where it is reached: a name or an address; repeatable."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Make a broker's certificate; with it a broker joins others."""
+    from tidings.runtime.authority import issue
+
+    _say(issue(folder, name, hosts=tuple(host or ("localhost", "127.0.0.1", "::1")), broker=True), as_json)
+
+
+def client(
+    folder: Folder,
+    name: Annotated[str, typer.Argument(help="The client's name: the principal that it proves.")],
+    as_json: Json = False,
+) -> None:
+    """Make a client's certificate; it proves a name to brokers."""
+    from tidings.runtime.authority import issue
+
+    _say(issue(folder, name), as_json)
+
+
+def _say(made: Made, as_json: bool) -> None:
+    if as_json:
+        print_json({"certificate": str(made.certificate), "key": str(made.key)})
+    else:
+        print(f"certificate {made.certificate}\nkey         {made.key} (keep it to yourself)")

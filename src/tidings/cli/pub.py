@@ -1,0 +1,189 @@
+"""`tidings pub`: publish events, from the command line, a file or standard input.
+
+A line without an id is numbered by this client, so publishing a file twice publishes its events
+twice; a line with an id is published once, however often it is sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator, Iterator
+from typing import Annotated, Any
+
+import typer
+
+import tidings
+from tidings.cli import _remote
+from tidings.cli._events import STDIN, event_of, json_object, lines
+from tidings.cli._output import Exit, print_json, say, say_error, show_error
+from tidings.cli._usage import JSON_HELP, examples
+from tidings.errors import InputError, TidingsError
+
+IN_FLIGHT = 256  # publishes that wait for their acknowledgement at once
+
+
+def register(app: typer.Typer) -> None:
+    shown = examples(
+        "tidings pub StockName=IBM change=-4.5 --topic quotes/ibm",
+        "tidings pub --file quotes.jsonl --lifetime 3600",
+        "tail -f quotes.jsonl | tidings pub --broker tidings://127.0.0.1:7118 --json",
+    )
+    app.command("pub", epilog=shown)(pub)
+
+
+def pub(
+    attributes: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="NAME=VALUE", help="One event's attributes; a value is JSON, else text."),
+    ] = None,
+    files: Annotated[
+        list[str] | None,
+        typer.Option("--file", "-f", metavar="FILE", help="Events as JSON lines; - is standard input."),
+    ] = None,
+    topic: Annotated[str | None, typer.Option("--topic", "-t", help="For events that name none.")] = None,
+    type: Annotated[str | None, typer.Option("--type", help="For events that name none.")] = None,
+    lifetime: Annotated[
+        str, typer.Option("--lifetime", help="For how long later subscribers hear it: seconds, or forever.")
+    ] = "0",
+    key: Annotated[str | None, typer.Option("--key", help="Supersede older events of this key.")] = None,
+    mode: Annotated[
+        str, typer.Option("--mode", help="When it is acknowledged: auto, 'best effort' or kept.")
+    ] = "auto",
+    broker: _remote.Broker = _remote.HOME,
+    name: _remote.Name = "",
+    timeout: _remote.Timeout = 10.0,
+    as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
+) -> None:
+    """Publish events.
+
+    Without attributes and files, events are read from standard input: JSON lines, plain objects or
+    CloudEvents. Ends when every event is acknowledged; with --json prints one receipt for each. The
+    exit code is 2 when a line was no event, or was refused; the others are still published.
+    """
+    options = {"topic": topic, "type": type, "key": key, "mode": mode, "lifetime": _seconds(lifetime)}
+    publisher = _Publisher(options, as_json=as_json)
+    events = _typed(attributes) if attributes else _read(files or [STDIN], publisher)
+    _remote.run(publisher.run(_remote.bus(broker, name, timeout=timeout), events))
+    publisher.finish()
+
+
+def _seconds(text: str) -> float:
+    if text == "forever":
+        return tidings.FOREVER
+    try:
+        return float(text)
+    except ValueError:
+        raise typer.BadParameter(f"--lifetime is {text!r}: give seconds, or forever") from None
+
+
+def _typed(words: list[str]) -> Iterator[dict[str, Any]]:
+    """One event from NAME=VALUE words."""
+    event: dict[str, Any] = {}
+    for word in words:
+        name, equals, text = word.partition("=")
+        if not equals or not name:
+            raise typer.BadParameter(f"{word!r} is not NAME=VALUE; events in files are given by --file")
+        try:
+            event[name] = json.loads(text)
+        except ValueError:
+            event[name] = text
+    yield event
+
+
+def _read(files: list[str], publisher: _Publisher) -> Iterator[dict[str, Any]]:
+    for file in files:
+        for number, text in lines(file):
+            if text.strip():
+                where = f"{'standard input' if file == STDIN else file}, line {number + 1}"
+                try:
+                    yield json_object(text, where)
+                except InputError as error:
+                    publisher.failed(error)
+
+
+class _Publisher:
+    """Publishes in order, many at once, and counts."""
+
+    def __init__(self, options: dict[str, Any], *, as_json: bool) -> None:
+        self._options = options
+        self._as_json = as_json
+        self._published = 0
+        self._failed = 0
+
+    async def run(self, bus: tidings.Bus, events: Iterator[dict[str, Any]]) -> None:
+        async with bus:
+            waiting: list[asyncio.Task[tidings.Receipt]] = []
+            async for given in _without_blocking(events):
+                task = self._begin(bus, given)
+                if task is not None:
+                    waiting.append(task)
+                if len(waiting) >= IN_FLIGHT:
+                    await self._finish_one(waiting.pop(0))
+                while waiting and waiting[0].done():
+                    await self._finish_one(waiting.pop(0))
+            for task in waiting:
+                await self._finish_one(task)
+
+    def _begin(self, bus: tidings.Bus, given: dict[str, Any]) -> asyncio.Task[tidings.Receipt] | None:
+        try:
+            what, options = _asked(given, self._options)
+        except InputError as error:
+            self.failed(error)
+            return None
+        return asyncio.ensure_future(bus.publish(what, **options))
+
+    async def _finish_one(self, task: asyncio.Task[tidings.Receipt]) -> None:
+        try:
+            receipt = await task
+        except (tidings.errors.UnreachableError, tidings.ClosedError):
+            raise
+        except TidingsError as error:
+            self.failed(error)
+            return
+        self._published += 1
+        if self._as_json:
+            place = receipt.position
+            position = None if place is None else {"log": place.log, "offset": place.offset}
+            print_json({"source": receipt.source, "id": receipt.id, "position": position})
+            sys.stdout.flush()
+
+    def failed(self, error: TidingsError) -> None:
+        self._failed += 1
+        show_error(error)
+
+    def finish(self) -> None:
+        if not self._as_json:
+            say(f"published {self._published} event{'s' if self._published != 1 else ''}")
+        if self._failed:
+            say_error(f"{self._failed} could not be published")
+            raise typer.Exit(Exit.BAD_INPUT)
+
+
+def _asked(given: dict[str, Any], options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What `publish` is to be called with; only what a line says of itself is said."""
+    event = event_of(given)
+    own = {
+        "topic": event.topic,
+        "type": event.type or None,
+        "time": event.time,
+        "payload": event.payload,
+        "content_type": event.content_type,
+        "key": event.key,
+        "expires": event.expires,
+        "lifetime": event.lifetime or None,
+        "id": event.id if given.get("id") is not None else None,
+        "source": event.source if given.get("source") is not None else None,
+    }
+    said = {name: value for name, value in options.items() if value is not None}
+    return event.attributes, said | {name: value for name, value in own.items() if value is not None}
+
+
+async def _without_blocking(events: Iterator[dict[str, Any]]) -> AsyncIterator[dict[str, Any]]:
+    """Lines are read in a thread, so that acknowledgements are heard while standard input is silent."""
+    loop = asyncio.get_running_loop()
+    end = object()
+    while (given := await loop.run_in_executor(None, next, events, end)) is not end:
+        assert isinstance(given, dict)
+        yield given

@@ -1,0 +1,148 @@
+"""`tidings sub`: subscribe, and print each event as it comes.
+
+An event is committed when its line has been written: a durable subscription that is ended by
+Ctrl-C hears on its return what was not printed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Annotated, Any
+
+import typer
+
+import tidings
+from tidings.cli import _remote
+from tidings.cli._output import Exit, json_line, say, timestamp
+from tidings.cli._usage import JSON_HELP, Dialect, examples
+from tidings.errors import SettingsError
+
+
+def register(app: typer.Typer) -> None:
+    shown = examples(
+        "tidings sub --where \"StockName = 'IBM' AND change < -3\"",
+        "tidings sub --topic 'quotes/#' --as alerts --durable --json",
+        "tidings sub --where 'change < -3' --count 10 --wait 60 --cloudevents",
+    )
+    app.command("sub", epilog=shown)(sub)
+
+
+def sub(
+    where: Annotated[
+        list[str] | None,
+        typer.Option("--where", "-w", metavar="FILTER", help="What to hear; repeatable: any of them."),
+    ] = None,
+    topic: Annotated[str | None, typer.Option("--topic", "-t", help="A pattern with + and #.")] = None,
+    type: Annotated[str | None, typer.Option("--type", help="A type; its subtypes count too.")] = None,
+    subscription: Annotated[
+        str | None,
+        typer.Option("--as", metavar="NAME", help="The subscription's name; under it you come back."),
+    ] = None,
+    durable: Annotated[
+        bool, typer.Option("--durable", help="Keep what comes while nobody listens; needs --as.")
+    ] = False,
+    group: Annotated[str | None, typer.Option("--group", help="Share with others of this group.")] = None,
+    replay: Annotated[
+        bool, typer.Option("--replay/--no-replay", help="First what is still available, or only what is new.")
+    ] = True,
+    count: Annotated[int | None, typer.Option("--count", "-c", help="End after so many events.")] = None,
+    wait: Annotated[
+        float | None, typer.Option("--wait", help="End with 1 when no event came for so many seconds.")
+    ] = None,
+    end: Annotated[
+        bool, typer.Option("--end", help="End the durable subscription --as, and print nothing.")
+    ] = False,
+    cloudevents: Annotated[
+        bool, typer.Option("--cloudevents", help="Print CloudEvents as JSON lines.")
+    ] = False,
+    dialect: Annotated[
+        Dialect, typer.Option("--dialect", "-d", help="Which meaning the filter has: tidings or cesql.")
+    ] = Dialect.TIDINGS,
+    broker: _remote.Broker = _remote.HOME,
+    name: _remote.Name = "",
+    timeout: _remote.Timeout = 10.0,
+    as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
+) -> None:
+    """Subscribe, and print each event as it comes.
+
+    With --json each line can be read by tidings pub and tidings match. Ctrl-C ends it; a durable
+    subscription stays until it is ended by --end.
+    """
+    if (durable or end) and not subscription:
+        raise SettingsError("a durable subscription needs a name", hint="give --as NAME")
+    options: dict[str, Any] = {"name": subscription, "topic": topic, "type": type, "group": group}
+    options |= {"durable": durable or end or None, "replay": replay, "dialect": dialect.value}
+    wanted = _any_of(where or [])
+    bus = _remote.bus(broker, name, timeout=timeout)
+    shown = "cloudevents" if cloudevents else "json" if as_json else "text"
+    listening = _Listening(options, wanted, count=count, wait=wait, shown=shown)
+    found = _remote.run(listening.end(bus) if end else listening.run(bus))
+    if not found:
+        raise typer.Exit(Exit.NO)
+
+
+def _any_of(filters: list[str]) -> str | None:
+    return filters[0] if len(filters) == 1 else " OR ".join(f"({text})" for text in filters) or None
+
+
+class _Listening:
+    def __init__(
+        self,
+        options: dict[str, Any],
+        wanted: str | None,
+        *,
+        count: int | None,
+        wait: float | None,
+        shown: str,
+    ) -> None:
+        self._options = {name: value for name, value in options.items() if value is not None}
+        self._wanted = () if wanted is None else (wanted,)
+        self._count = count
+        self._wait = wait
+        self._shown = shown
+
+    async def run(self, bus: tidings.Bus) -> bool:
+        """True: it ended because enough was heard."""
+        async with bus, bus.subscribe(*self._wanted, **self._options) as listener:
+            if self._shown == "text":
+                say(f"listening as {listener.id}{', resumed' if listener.resumed else ''}; Ctrl-C ends it")
+            heard = 0
+            while self._count is None or heard < self._count:
+                try:
+                    event = await listener.get(timeout=self._wait)
+                except TimeoutError:
+                    return False
+                sys.stdout.write(_line(event, self._shown))
+                sys.stdout.flush()
+                await listener.ack()
+                await asyncio.sleep(0)
+                heard += 1
+        return True
+
+    async def end(self, bus: tidings.Bus) -> bool:
+        async with bus:
+            listener = await bus.subscribe(*self._wanted, **self._options)
+            was_there = listener.resumed
+            await listener.unsubscribe()
+        say(f"{listener.id} is ended" if was_there else f"there was no subscription {listener.id}")
+        return was_there
+
+
+def _line(event: tidings.Event, shown: str) -> str:
+    if shown == "cloudevents":
+        from tidings.model.cloudevents import to_structured
+
+        return to_structured(event).decode() + "\n"
+    if shown == "json":
+        return json_line(plain(event))
+    where = f" {event.topic}" if event.topic else ""
+    kind = f" {event.type[0]}" if event.type else ""
+    return f"{event.id}{where}{kind} {json_line(event.attributes)}"
+
+
+def plain(event: tidings.Event) -> dict[str, Any]:
+    """As `tidings pub` and `tidings match` read it: the event's own names beside its attributes."""
+    own: dict[str, Any] = {"id": event.id, "source": event.source, "topic": event.topic}
+    own |= {"type": list(event.type) or None, "time": timestamp(event.time) if event.time else None}
+    return {name: value for name, value in own.items() if value is not None} | event.attributes

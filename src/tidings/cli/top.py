@@ -1,0 +1,109 @@
+"""`tidings top`: the brokers of a network at work, once or again and again."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Annotated, Any
+
+import typer
+
+from tidings.cli import _remote
+from tidings.cli._output import Exit, console, print_json
+from tidings.cli._usage import JSON_HELP, examples
+
+# heading -> the figure, and whether it is shown as so many a second
+COLUMNS = {
+    "published": ("published", False),
+    "a second": ("published", True),
+    "subs": ("subscriptions", False),
+    "waiting": ("waiting", False),
+    "log": ("entries", False),
+    "clients": ("connections", False),
+    "refused": ("refused by rule", False),
+}
+
+
+def register(app: typer.Typer) -> None:
+    shown = examples(
+        "tidings top", "tidings top --broker tidings://127.0.0.1:7118", "tidings top --once --json"
+    )
+    app.command("top", epilog=shown)(top)
+
+
+def top(
+    once: Annotated[bool, typer.Option("--once", help="Look once and end.")] = False,
+    every: Annotated[float, typer.Option("--every", metavar="SECONDS", help="How often to look.")] = 1.0,
+    broker: _remote.Broker = _remote.HOME,
+    timeout: _remote.Timeout = 10.0,
+    as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
+) -> None:
+    """Watch the brokers of a network at work.
+
+    One broker is asked, and it names its neighbours; so all that are linked are shown. With --json
+    prints {"brokers": [figures of each]} each time. A broker that does not answer is shown with its
+    problem, and the exit code of --once is then 1.
+    """
+    if once:
+        found = _remote.run(_remote.walk(broker, "figures", timeout=timeout))
+        _print(found, as_json)
+        if any("problem" in one for one in found):
+            raise typer.Exit(Exit.NO)
+        return
+    _remote.run(_watch(broker, timeout, max(every, 0.1), as_json))
+
+
+def _print(found: list[dict[str, Any]], as_json: bool) -> None:
+    if as_json:
+        print_json({"brokers": found})
+    else:
+        console().print(_table(found, {}, 0.0))
+
+
+async def _watch(broker: str, timeout: float, every: float, as_json: bool) -> None:
+    from rich.live import Live
+
+    before: dict[str, dict[str, Any]] = {}
+    last = time.monotonic()
+    if as_json:
+        while True:
+            _print(await _remote.walk(broker, "figures", timeout=timeout), as_json)
+            await asyncio.sleep(every)
+    with Live(console=console(), auto_refresh=False, screen=console().is_terminal) as live:
+        while True:
+            found = await _remote.walk(broker, "figures", timeout=timeout)
+            now = time.monotonic()
+            live.update(_table(found, before, now - last), refresh=True)
+            before, last = {one["broker"]: one for one in found}, now
+            await asyncio.sleep(every)
+
+
+def _table(found: list[dict[str, Any]], before: dict[str, dict[str, Any]], seconds: float) -> Any:
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False)
+    for heading in ("broker", "address"):
+        table.add_column(heading, no_wrap=True)
+    for heading in COLUMNS:
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("links")
+    troubles: list[str] = []
+    for one in found:
+        name, problems = one["broker"], one.get("problems", {})
+        troubles += [f"{name}: {why}" for why in (*problems.values(), *filter(None, [one.get("problem")]))]
+        cells = [_cell(one, before.get(name), figure, rate, seconds) for figure, rate in COLUMNS.values()]
+        table.add_row(name, one["address"], *cells, ", ".join(sorted(one.get("links", ()))))
+    return Group(table, *(Text(trouble, style="red") for trouble in troubles))
+
+
+def _cell(one: dict[str, Any], before: dict[str, Any] | None, figure: str, rate: bool, seconds: float) -> str:
+    value = one.get(figure)
+    if not isinstance(value, int | float):
+        return "-"
+    if not rate:
+        return f"{value:,}"
+    if before is None or not seconds or not isinstance(before.get(figure), int | float):
+        return "-"
+    return f"{(value - before[figure]) / seconds:,.0f}"

@@ -1,0 +1,143 @@
+"""Brokers on this machine as a tree of processes, for development: what `tidings cluster up` runs.
+
+async with Cluster(3) as cluster:
+    async with tidings.connect(cluster.address) as bus: ...
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tidings.errors import SettingsError, StoreError
+
+START_SECONDS = 60.0  # a loaded machine takes its time to start Python
+STOP_SECONDS = 12.0  # a broker drains within 10
+HOST = "127.0.0.1"
+
+
+class Member(NamedTuple):
+    """A broker that runs."""
+
+    name: str
+    address: str
+    http: str | None
+    process: asyncio.subprocess.Process
+    joined: str | None  # the name of the broker that it was told to join
+
+
+class Cluster:
+    """Starts brokers one after another; each joins its parent in a tree with two children each.
+
+    `async with` ends them all, however the block is left.
+    """
+
+    def __init__(
+        self,
+        count: int,
+        *,
+        port: int = 0,
+        store: Path | None = None,
+        http: bool = False,
+        log: str = "warning",
+    ) -> None:
+        if count < 1:
+            raise SettingsError(f"a cluster of {count} brokers", hint="1 or more")
+        self._count = count
+        self._port = port
+        self._store = store
+        self._http = http
+        self._log = log
+        self.members: list[Member] = []
+
+    async def __aenter__(self) -> Cluster:
+        try:
+            for number in range(self._count):
+                await self.start(number)
+        except BaseException:
+            await self.stop()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    @property
+    def address(self) -> str:
+        """Of all brokers, for a client that may use any."""
+        return "tidings://" + ",".join(member.address.partition("://")[2] for member in self.members)
+
+    async def start(self, number: int, *, listen: str | None = None) -> Member:
+        """Start a broker, or start it again where it was."""
+        parent = self.members[(number - 1) // 2] if number else None
+        port = self._port + number if self._port else 0
+        name = f"b{number + 1}"
+        said = {
+            "name": name,
+            "listen": listen or f"{HOST}:{port}",
+            "join": [parent.address] if parent is not None else [],
+            "store": str(self._store / name) if self._store is not None else "",
+            "http": f"{HOST}:0" if self._http else "",
+            "log.level": self._log,
+        }
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "tidings.runtime.development", json.dumps(said),
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, start_new_session=True,
+        )  # fmt: skip
+        ready = await self._ready(process, name)
+        member = Member(name, ready["address"], ready["http"], process, parent.name if parent else None)
+        self.members[number : number + 1] = [member]
+        return member
+
+    async def _ready(self, process: asyncio.subprocess.Process, name: str) -> dict[str, Any]:
+        assert process.stdout is not None
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                line = await process.stdout.readline()
+        except TimeoutError:
+            line = b""
+        if not line:
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
+            raise StoreError(f"broker {name} did not start", hint="what it said is above")
+        said: dict[str, Any] = json.loads(line)
+        return said
+
+    async def kill(self, number: int) -> None:
+        """Without warning, as a power cut."""
+        process = self.members[number].process
+        os.kill(process.pid, signal.SIGKILL)
+        await process.wait()
+
+    async def restart(self, number: int) -> Member:
+        """On its disk, at its address."""
+        return await self.start(number, listen=self.members[number].address.partition("://")[2])
+
+    async def wait(self) -> Member:
+        """Until a broker ends by itself; that one."""
+        waiting = {asyncio.ensure_future(member.process.wait()): member for member in self.members}
+        try:
+            done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in waiting:
+                task.cancel()
+        return waiting[done.pop()]
+
+    async def stop(self) -> None:
+        """Let all drain; kill those that do not."""
+        running = [member.process for member in self.members if member.process.returncode is None]
+        for process in running:
+            process.send_signal(signal.SIGTERM)
+        for process in running:
+            try:
+                async with asyncio.timeout(STOP_SECONDS):
+                    await process.wait()
+            except TimeoutError:
+                process.kill()
+                await process.wait()

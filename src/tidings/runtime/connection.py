@@ -1,0 +1,245 @@
+"""One connection: bytes to messages and back, within bounds.
+
+Rules
+- Frames are cut and checked by `wire`. A bad one ends the connection: after it nobody knows where the
+  next begins.
+- What is sent is appended to a buffer. All buffers are flushed once in a turn of the event loop
+  (`Gathering`), so that what belongs together leaves in one write.
+- A peer that does not read is not read from, and is left when its buffer is full. What it was sent
+  is not lost by that: nothing of it was acknowledged.
+- `Ping` goes out when nothing else did for a while; a peer that is silent for `dead_seconds` is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, cast
+
+import msgspec
+
+from tidings.errors import TidingsError, WireError
+from tidings.protocol.messages import Message
+from tidings.runtime.words import Ping, Pong
+from tidings.wire.codec import Codec, FrameReader
+
+Receive = Callable[["Connection", list[Message]], None]
+Lost = Callable[["Connection", str], None]
+
+
+class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The knobs of connections, each with its price."""
+
+    keepalive_seconds: float = 5.0  # a ping when nothing was sent for so long; oftener finds the dead sooner
+    dead_seconds: float = 15.0  # a peer that said nothing for so long is gone; less suspects the slow
+    handshake_seconds: float = 10.0  # to prove who one is
+    handshakes: int = 1024  # connections that have not proved it yet; then the oldest is dropped
+    connections: int = 20_000  # of clients; the next one is denied
+    max_frame: int = 16 << 20  # bytes; a larger event does not belong on a bus
+    handshake_frame: int = 16 << 10  # bytes of a frame before it is known who sent it
+    client_buffer: int = 8 << 20  # bytes that wait for a client that does not read; then it is left
+    broker_buffer: int = 64 << 20  # the same for a broker
+    unanswered: int = 4096  # publishes of one client that wait for the disk; more are not read
+    retry_seconds: float = 0.1  # the first pause before connecting again; doubles, with jitter
+    slow_retry_seconds: float = 5.0  # the longest pause
+    connect_seconds: float = 5.0  # to open a connection and be let in
+
+
+class Gathering:
+    """Flushes every connection that has something to send, once in a turn of the loop."""
+
+    def __init__(self) -> None:
+        self._waiting: list[Connection] = []
+
+    def add(self, connection: Connection) -> None:
+        if not self._waiting:
+            asyncio.get_running_loop().call_soon(self.flush)
+        self._waiting.append(connection)
+
+    def flush(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for connection in waiting:
+            connection.flush()
+
+
+class Connection(asyncio.Protocol):
+    """The near end of a connection. `receive` gets what arrives, `lost` is called once at the end."""
+
+    def __init__(
+        self,
+        codec: Codec,
+        gathering: Gathering,
+        *,
+        receive: Receive,
+        lost: Lost,
+        most_bytes: int,
+        made: Callable[[Connection], None] | None = None,
+    ) -> None:
+        self.receive = receive
+        self.lost = lost
+        self.most_bytes = most_bytes  # that may wait to be sent
+        self.received_bytes = 0
+        self.last_received = 0.0  # of the loop's clock
+        self.last_sent = 0.0
+        self.transport: asyncio.Transport | None = None
+        self._made = made
+        self._gathering = gathering
+        self._loop = asyncio.get_running_loop()
+        self._out: list[bytes] = []
+        self._waiting_bytes = 0
+        self._is_gathered = False
+        self._is_paused = False  # the far end does not read
+        self._holds: set[str] = set()  # reasons not to read from it
+        self._ending = ""
+        self._is_over = False
+        self.use_codec(codec)
+
+    def use_codec(self, codec: Codec) -> None:
+        """From now on; nothing may be left of what came before."""
+        self.codec = codec
+        self._encode = codec.encode
+        self._reader = FrameReader(codec)
+
+    @property
+    def pending(self) -> int:
+        """Bytes of a frame that is not complete."""
+        return self._reader.pending
+
+    # -- from the event loop ------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self.last_received = self.last_sent = self._loop.time()
+        if self._made is not None:
+            self._made(self)
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_over:
+            return
+        self.last_received = self._loop.time()
+        self.received_bytes += len(data)
+        try:
+            messages = self._reader.feed(data)
+        except WireError as error:
+            self.end(f"it sent what is no frame of ours: {error}")
+            return
+        if messages:
+            self.receive(self, messages)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        reason = self._ending or (f"the connection broke: {error}" if error else "the far end closed it")
+        self._over(reason)
+
+    def pause_writing(self) -> None:
+        self._is_paused = True
+        self.hold("unread")
+
+    def resume_writing(self) -> None:
+        self._is_paused = False
+        self.release("unread")
+        self.flush()
+
+    # -- sending ------------------------------------------------------------------------------
+
+    def send(self, message: Message) -> None:
+        """Send it soon, after everything that was sent before."""
+        try:
+            frame = self._encode(message)
+        except TidingsError as error:
+            self.end(str(error))
+            return
+        self._out.append(frame)
+        self._waiting_bytes += len(frame)
+        if not self._is_gathered:
+            self._is_gathered = True
+            self._gathering.add(self)
+
+    def flush(self) -> None:
+        self._is_gathered = False
+        transport = self.transport
+        if self._is_over or transport is None:
+            self._out.clear()
+        elif self._is_paused:
+            if self._waiting_bytes > self.most_bytes:
+                self.end(f"it reads too slowly: {self._waiting_bytes} bytes wait for it")
+        elif self._out:
+            data = b"".join(self._out) if len(self._out) > 1 else self._out[0]
+            self._out.clear()
+            self._waiting_bytes = 0
+            self.last_sent = self._loop.time()
+            transport.write(data)
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that the system has not taken yet."""
+        in_transport = 0 if self.transport is None else self.transport.get_write_buffer_size()
+        return self._waiting_bytes + in_transport
+
+    # -- reading less -------------------------------------------------------------------------
+
+    def hold(self, reason: str) -> None:
+        """Read no more until `release` was called for every reason."""
+        self._holds.add(reason)
+        if len(self._holds) == 1 and self.transport is not None and not self.transport.is_closing():
+            self.transport.pause_reading()
+
+    def release(self, reason: str) -> None:
+        if reason in self._holds:
+            self._holds.remove(reason)
+            if not self._holds and self.transport is not None and not self.transport.is_closing():
+                self.last_received = self._loop.time()  # its silence was ours
+                self.transport.resume_reading()
+
+    # -- alive --------------------------------------------------------------------------------
+
+    def look(self, now: float, settings: NetworkSettings) -> None:
+        """Is it still there? Called now and then."""
+        if self._holds:
+            self.last_received = max(self.last_received, now - settings.dead_seconds / 2)
+        if now - self.last_received > settings.dead_seconds or (
+            self._is_paused and now - self.last_sent > settings.dead_seconds
+        ):
+            self.end(f"nothing was heard of it for {settings.dead_seconds:g} s")
+        elif now - self.last_sent >= settings.keepalive_seconds:
+            self.send(Ping())
+
+    def answered(self, messages: list[Message]) -> list[Message]:
+        """Answer pings; what is left is for others."""
+        for message in messages:
+            if type(message) is Ping or type(message) is Pong:
+                break
+        else:
+            return messages
+        if any(type(message) is Ping for message in messages):
+            self.send(Pong())
+        return [message for message in messages if type(message) is not Ping and type(message) is not Pong]
+
+    # -- ending -------------------------------------------------------------------------------
+
+    def end(self, reason: str) -> None:
+        """Leave it at once; `lost` is called before this returns."""
+        self._ending = self._ending or reason
+        if self.transport is not None:
+            self.transport.abort()
+        self._over(self._ending)
+
+    def finish(self, reason: str) -> None:
+        """Send what waits, then close."""
+        self._ending = self._ending or reason
+        self._is_paused = False
+        self.flush()
+        if self.transport is not None:
+            self.transport.close()
+
+    def _over(self, reason: str) -> None:
+        if not self._is_over:
+            self._is_over = True
+            self._out.clear()
+            self.lost(self, reason)
+
+    @property
+    def is_over(self) -> bool:
+        return self._is_over
+
+    def info(self, name: str) -> Any:
+        return None if self.transport is None else self.transport.get_extra_info(name)

@@ -1,0 +1,169 @@
+"""Opening a connection to a broker: as a client, or as a broker that joins.
+
+An address is `tidings://host:port`, or just `host:port`; several are divided by commas. `tidings+tls://`
+means TLS. A denial by the broker is a `RefusedError` and is not worth another try with the same
+credentials; everything else is an `UnreachableError`, and is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from random import Random
+from typing import NamedTuple
+
+from tidings.errors import RefusedError, SettingsError, TidingsError, UnreachableError, WireError
+from tidings.protocol.messages import Message
+from tidings.runtime.connection import Connection, Gathering, Lost, NetworkSettings
+from tidings.runtime.words import Challenge, Denied, Open, Opened, Proof
+from tidings.security.doors import Credentials
+from tidings.wire.codec import Codec
+
+PORT = 7117
+SCHEMES = {"tidings": False, "tidings+tls": True}
+
+
+class Address(NamedTuple):
+    host: str
+    port: int
+    tls: bool = False
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"tidings{'+tls' if self.tls else ''}://{host}:{self.port}"
+
+
+def parse_addresses(text: str) -> list[Address]:
+    """`tidings://host:port,host2:port2` as addresses. Raises `SettingsError`."""
+    scheme, found, rest = text.partition("://")
+    if found and scheme not in SCHEMES:
+        raise SettingsError(
+            f"no broker can be reached by {scheme}://", hint=f"one of {', '.join(s + '://' for s in SCHEMES)}"
+        )
+    tls = SCHEMES[scheme] if found else False
+    return [_parse_one(part.strip(), tls) for part in (rest if found else text).rstrip("/").split(",")]
+
+
+def _parse_one(part: str, tls: bool) -> Address:
+    host, bracket, port = part.rpartition("]:") if part.startswith("[") else part.rpartition(":")
+    if not bracket:
+        host, port = part, str(PORT)
+    host = host.strip("[]")
+    if not host or not port.isdigit() or int(port) > 65535:
+        raise SettingsError(f"{part!r} is no broker's address", hint="write host:port")
+    return Address(host, int(port), tls)
+
+
+class Pauses:
+    """Between two tries: longer each time, never at the same moment as everybody else."""
+
+    def __init__(self, settings: NetworkSettings, rng: Random) -> None:
+        self._settings = settings
+        self._rng = rng
+        self._pause = 0.0
+
+    def reset(self) -> None:
+        self._pause = 0.0
+
+    def next(self) -> float:
+        first, slow = self._settings.retry_seconds, self._settings.slow_retry_seconds
+        self._pause = min(max(2 * self._pause, first), slow)
+        return self._pause * self._rng.uniform(0.5, 1.0)
+
+
+class Dialled(NamedTuple):
+    """A connection that was let in, and what came right behind the welcome."""
+
+    connection: Connection
+    opened: Opened
+    early: list[Message]
+
+
+class _Handshake:
+    """The side of the one who connects."""
+
+    def __init__(self, credentials: Credentials) -> None:
+        self.done: asyncio.Future[Opened] = asyncio.get_running_loop().create_future()
+        self.early: list[Message] = []
+        self._credentials = credentials
+
+    def receive(self, connection: Connection, messages: list[Message]) -> None:
+        for place, message in enumerate(messages):
+            if self.done.done():
+                self.early.extend(messages[place:])
+                connection.hold("early")
+                return
+            try:
+                self._hear(connection, message)
+            except TidingsError as error:
+                self._fail(error)
+
+    def _hear(self, connection: Connection, message: Message) -> None:
+        if isinstance(message, Challenge):
+            connection.send(Proof(self._credentials.answer(message.data)))
+        elif isinstance(message, Opened):
+            self._credentials.finish(message.farewell)
+            self.done.set_result(message)
+        elif isinstance(message, Denied):
+            self._fail(RefusedError(message.reason))
+        else:
+            self._fail(WireError(f"a {type(message).__name__} before the welcome"))
+
+    def lost(self, connection: Connection, reason: str) -> None:
+        self._fail(UnreachableError(reason))
+
+    def _fail(self, error: Exception) -> None:
+        if not self.done.done():
+            self.done.set_exception(error)
+
+
+async def dial(
+    address: Address,
+    say: Callable[[], Open],
+    codec: Codec,
+    gathering: Gathering,
+    settings: NetworkSettings,
+    *,
+    credentials: Credentials,
+    lost: Lost,
+    most_bytes: int,
+    tls: ssl.SSLContext | None = None,
+) -> Dialled:
+    """Connect and be let in. Raises `RefusedError` or `UnreachableError`.
+
+    The connection holds what arrives until its `receive` is set and "early" is released.
+    """
+    handshake = _Handshake(credentials)
+    loop = asyncio.get_running_loop()
+
+    def protocol() -> Connection:
+        return Connection(
+            codec, gathering, receive=handshake.receive, lost=handshake.lost, most_bytes=most_bytes
+        )
+
+    context = (tls or ssl.create_default_context()) if address.tls else None
+    connection: Connection | None = None
+    try:
+        async with asyncio.timeout(settings.connect_seconds):
+            _, connection = await loop.create_connection(protocol, address.host, address.port, ssl=context)
+            connection.send(say())
+            opened = await handshake.done
+    except (OSError, TimeoutError) as error:
+        _leave(connection, handshake)
+        why = str(error) or f"no answer within {settings.connect_seconds:g} s"
+        raise UnreachableError(f"{address} cannot be reached: {why}") from None
+    except BaseException:
+        _leave(connection, handshake)
+        raise
+    if connection.is_over:
+        raise UnreachableError(f"{address} closed the connection")
+    connection.lost = lost
+    return Dialled(connection, opened, handshake.early)
+
+
+def _leave(connection: Connection | None, handshake: _Handshake) -> None:
+    if connection is not None:
+        connection.end("the handshake failed")
+    if handshake.done.done() and not handshake.done.cancelled():
+        handshake.done.exception()  # it is told by whoever called

@@ -1,0 +1,216 @@
+"""The driver: one machine and what is attached to it, on one event loop.
+
+The machine is a broker's node, or a client whose broker is elsewhere. Attached are clients in the
+same process (machines too) and links (whatever takes a message: see `connection.py`). The driver
+performs effects and passes messages on, in order and at once. It decides nothing: whatever a broker
+or a client does is in `protocol`. Rules
+- Inputs wait in one line. What follows from an input is passed on until nothing is left; only then
+  is the timer set, once.
+- What a machine says that no performer is for is for its application (`hear`).
+- A timer that was set too early asks again; so a deadline that moves away costs nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+from tidings.history.schema import Row
+from tidings.protocol import effects as fx
+from tidings.protocol.inputs import Input, LinkDown, LinkUp, Received, Started, TimerFired
+from tidings.protocol.messages import Message
+from tidings.protocol.slots import Machine
+from tidings.runtime.clock import Clock, Timer
+from tidings.runtime.drives import Drive, Inline, Threaded
+from tidings.store.store import Store
+
+Hear = Callable[[fx.Effect], None]  # what a client's application hears
+Outlet = Callable[[Message], None]  # the near end of a link
+Fault = Callable[[str, BaseException], None]  # a machine failed at an input; the name is whose word it was
+
+
+class Tap(Protocol):
+    """Watches what comes and goes, and changes nothing."""
+
+    def came(self, peer: str, message: Message, now: float) -> None: ...
+
+    def went(self, peer: str, message: Message, now: float) -> None: ...
+
+    def gone(self, peer: str) -> None: ...
+
+
+class Driver:
+    """Drives the machines. Everything happens on the loop that it was started on."""
+
+    def __init__(
+        self,
+        name: str,
+        machine: Machine,
+        clock: Clock,
+        *,
+        record: Callable[[Row], None],
+        hear: Hear | None = None,
+        fault: Fault | None = None,
+        tap: Tap | None = None,
+    ) -> None:
+        self.name = name
+        self.clock = clock
+        self._main = machine
+        self._machines: dict[str, Machine] = {name: machine}
+        self._hears: dict[str, Hear] = {} if hear is None else {name: hear}
+        self._outlets: dict[str, Outlet] = {}
+        self._line: deque[tuple[str, Input]] = deque()
+        self._fault = fault
+        self._tap = tap
+        self._is_running = False
+        self._is_closed = False
+        self._timer: Timer | None = None
+        self._wake_at: float | None = None
+        self._drive: Drive | None = None
+        self._performers: dict[type, Callable[[str, Any], None]] = {
+            fx.Send: self._send,
+            fx.Record: lambda _, effect: record(effect.row),
+        }
+
+    def use_store(self, store: Store, *, threaded: bool) -> None:
+        """Perform what the machine asks of its disk there."""
+        drive: Drive
+        if threaded:
+            drive = Threaded(store, self.report, asyncio.get_running_loop())
+        else:
+            drive = Inline(store, self.report)
+        self._drive = drive
+        self.perform(fx.Persist, drive.persist)
+        self.perform(fx.Fetch, drive.fetch)
+
+    def perform(self, kind: type, performer: Callable[[Any], None]) -> None:
+        """Have effects of this kind performed so."""
+        self._performers[kind] = lambda _, effect: performer(effect)
+
+    def start(self, input: Started) -> None:
+        self.hand(self.name, input)
+
+    # -- what is attached ------------------------------------------------------------------
+
+    def attach(self, address: str, client: Machine, hear: Hear) -> None:
+        """Link a client in this process; `hear` gets the effects that are for its application."""
+        self._machines[address] = client
+        self._hears[address] = hear
+        self._line.append((self.name, LinkUp(address)))
+        self.hand(address, LinkUp(self.name))
+
+    def detach(self, address: str) -> None:
+        """The client is gone."""
+        self._machines.pop(address, None)
+        self._hears.pop(address, None)
+        self.hand(self.name, LinkDown(address))
+
+    def link_up(self, address: str, outlet: Outlet) -> None:
+        """A link to somebody elsewhere can be used."""
+        self._outlets[address] = outlet
+        self.hand(self.name, LinkUp(address))
+
+    def link_down(self, address: str) -> None:
+        self._outlets.pop(address, None)
+        if self._tap is not None:
+            self._tap.gone(address)
+        self.hand(self.name, LinkDown(address))
+
+    def __contains__(self, address: str) -> bool:
+        return address in self._machines or address in self._outlets
+
+    # -- driving ---------------------------------------------------------------------------
+
+    def hand(self, name: str, input: Input) -> None:
+        """Hand an input to a machine, and pass on whatever follows until nothing is left."""
+        self._line.append((name, input))
+        self._run()
+
+    def receive(self, sender: str, messages: Iterable[Message]) -> None:
+        """Messages came on a link, in this order."""
+        name = self.name
+        self._line.extend((name, Received(sender, message)) for message in messages)
+        self._run()
+
+    def report(self, input: Input) -> None:
+        self.hand(self.name, input)
+
+    def _run(self) -> None:
+        if self._is_running:
+            return
+        self._is_running = True
+        try:
+            while self._line:
+                self._step(*self._line.popleft())
+        finally:
+            self._is_running = False
+        self._set_timer()
+
+    def _step(self, name: str, input: Input) -> None:
+        machine = self._machines.get(name)
+        if machine is None:
+            return  # it went while this was on its way
+        now = self.clock.now()
+        tap = self._tap
+        if tap is not None and type(input) is Received:
+            tap.came(input.sender, input.message, now)
+        try:
+            effects = machine.handle(input, now)
+        except Exception as error:
+            if self._fault is None or not isinstance(input, Received) or input.sender not in self._outlets:
+                raise
+            self._fault(input.sender, error)
+            return
+        hear = self._hears.get(name)
+        for effect in effects:
+            perform = self._performers.get(type(effect))
+            if perform is not None:
+                perform(name, effect)
+            elif hear is not None:
+                hear(effect)
+
+    def _send(self, name: str, effect: fx.Send) -> None:
+        outlet = self._outlets.get(effect.to)
+        if outlet is not None:
+            if self._tap is not None:
+                self._tap.went(effect.to, effect.message, self.clock.now())
+            outlet(effect.message)
+        else:
+            self._line.append((effect.to, Received(name, effect.message)))
+
+    # -- the timer -----------------------------------------------------------------------
+
+    def _set_timer(self) -> None:
+        wake_at = None if self._is_closed else self._main.next_deadline()
+        if wake_at is not None and self._timer is not None:
+            assert self._wake_at is not None
+            if self._wake_at <= wake_at:
+                return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._wake_at = wake_at
+        if wake_at is not None:
+            self._timer = self.clock.wake(wake_at, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        due = self._main.next_deadline()
+        if due is not None and due <= self.clock.now():
+            self.hand(self.name, TimerFired())
+        else:
+            self._set_timer()
+
+    async def close(self) -> None:
+        """Everybody goes: let the disk finish, and stop."""
+        for address in [address for address in self._hears if address != self.name]:
+            self.detach(address)
+        for address in list(self._outlets):
+            self.link_down(address)
+        self._is_closed = True
+        self._set_timer()
+        if self._drive is not None:
+            await self._drive.close()
+            await asyncio.sleep(0)  # what the disk reported last

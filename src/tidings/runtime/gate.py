@@ -1,0 +1,212 @@
+"""The gate between one client's connection and the node: what may come in, what may go out.
+
+Rules
+- Only a client's messages come in, and they are checked as if nobody had checked them before: an
+  event by the rules of events, a filter by parsing its text here. What the client says of its normal
+  form counts for nothing.
+- The guard is asked about each publish, each subscribe and each delivery. A delivery that it
+  withholds is acknowledged in the client's place.
+- Publishes that are not answered are counted, so that the connection can be read from less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from tidings.errors import RefusedError, TidingsError, WireError
+from tidings.language import DEFAULT_LIMITS, Limits, parse_filter
+from tidings.model.event import RESERVED, Event, make_event
+from tidings.model.filter import Filter
+from tidings.model.topic import check_topic
+from tidings.model.value import INT_MAX, INT_MIN
+from tidings.protocol import messages as msg
+from tidings.security.doors import Guard
+
+Say = Callable[[msg.Message], None]
+
+MOST_CHARACTERS = 1024  # of a name, a source, an id, a key
+_known_topic = lru_cache(maxsize=4096)(check_topic)
+
+
+def check_event(event: Event) -> Event:
+    """The event itself, or its checked copy when it is not a plain one. Raises `EventError`."""
+    for text in (event.source, event.id, event.key):
+        if text is not None and len(text) > MOST_CHARACTERS:
+            raise RefusedError(
+                f"a source, an id or a key of {len(text)} characters; {MOST_CHARACTERS} at most"
+            )
+    if _is_plain(event):
+        if event.topic is not None:
+            _known_topic(event.topic)
+        return event
+    return make_event(
+        event.attributes,
+        source=event.source,
+        id=event.id,
+        topic=event.topic,
+        type=event.type,
+        time=event.time,
+        payload=event.payload,
+        content_type=event.content_type,
+        lifetime=event.lifetime,
+        key=event.key,
+        expires=event.expires,
+    )
+
+
+def _is_plain(event: Event) -> bool:
+    """Of the common kind, where nothing but the topic can be wrong? A quick look, never a wrong yes."""
+    if not (event.source and event.id and event.lifetime >= 0.0):
+        return False
+    if event.time is not None or event.expires is not None or len(event.attributes) > 64:
+        return False
+    for name, value in event.attributes.items():
+        kind = type(value)
+        if not name or name in RESERVED or "." in name:
+            return False
+        if kind is int:
+            if not INT_MIN <= value <= INT_MAX:
+                return False
+        elif kind is not str and kind is not float and kind is not bool:
+            return False
+    return True
+
+
+class Gate:
+    """Of one client's connection."""
+
+    def __init__(
+        self,
+        client: str,
+        principal: Any,
+        guard: Guard[Any] | None,
+        *,
+        say: Say,
+        hand_in: Say,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
+        self.client = client
+        self._limits = limits
+        self.unanswered: set[int] = set()  # calls of publishes
+        self._principal = principal
+        self._guard = guard
+        self._say = say  # to the client
+        self._hand_in = hand_in  # to the node, in the client's place
+        self._names: dict[int, str] = {}  # by ref: subscriptions that the guard knows of
+        self._opening: dict[int, int] = {}  # by call of a subscribe: its ref
+        self._checks: dict[type, Callable[[Any], msg.Message]] = {
+            msg.Hello: self._hello,
+            msg.Publish: self._publish,
+            msg.Subscribe: self._subscribe,
+            msg.Advertise: self._advertise,
+        }
+        self._passes = frozenset(msg.CLIENT_MESSAGES) - self._checks.keys()
+        self._watched: dict[type, Callable[[Any], msg.Message | None]] = {
+            msg.Published: self._published,
+            msg.Refused: self._refused,
+        }
+        if guard is not None:
+            self._watched |= {
+                msg.Deliver: self._deliver,
+                msg.Unsubscribed: self._unsubscribed,
+                msg.Closed: self._unsubscribed,
+            }
+
+    # -- inward -----------------------------------------------------------------------------
+
+    def inward(self, messages: list[msg.Message]) -> list[msg.Message]:
+        """What of this the node may hear. Raises `WireError` for what no client says."""
+        allowed: list[msg.Message] = []
+        for message in messages:
+            check = self._checks.get(type(message))
+            if check is not None:
+                try:
+                    allowed.append(check(message))
+                except WireError:
+                    raise
+                except TidingsError as error:
+                    self._say(msg.Refused(message.call, error.code, str(error)))  # type: ignore[attr-defined]
+            elif type(message) in self._passes:
+                allowed.append(message)
+            else:
+                raise WireError(f"a client says no {type(message).__name__}")
+        return allowed
+
+    def _hello(self, hello: msg.Hello) -> msg.Hello:
+        if hello.client != self.client or len(hello.incarnation) > MOST_CHARACTERS:
+            raise WireError(f"{self.client!r} says hello as {hello.client!r}")
+        return hello
+
+    def _publish(self, publish: msg.Publish) -> msg.Publish:
+        event = check_event(publish.event)
+        if self._guard is not None:
+            event = self._guard.publish(self._principal, event)
+        self.unanswered.add(publish.call)
+        return publish if event is publish.event else msgspec.structs.replace(publish, event=event)
+
+    def _subscribe(self, subscribe: msg.Subscribe) -> msg.Subscribe:
+        if len(subscribe.name) > MOST_CHARACTERS:
+            raise RefusedError(f"a name of {len(subscribe.name)} characters; {MOST_CHARACTERS} at most")
+        filter = _parsed(subscribe.filter, self._limits)
+        if self._guard is not None:
+            self._forget(subscribe.ref)  # a number that is used again is another subscription
+            filter = self._guard.subscribe(self._principal, subscribe.name, filter)
+            self._names[subscribe.ref] = subscribe.name
+            self._opening[subscribe.call] = subscribe.ref
+        return msgspec.structs.replace(subscribe, filter=filter)
+
+    def _advertise(self, advertise: msg.Advertise) -> msg.Advertise:
+        return msgspec.structs.replace(advertise, filter=_parsed(advertise.filter, self._limits))
+
+    # -- outward ----------------------------------------------------------------------------
+
+    def outward(self, message: msg.Message) -> None:
+        """What the node says to the client."""
+        watch = self._watched.get(type(message))
+        let_out = message if watch is None else watch(message)
+        if let_out is not None:
+            self._say(let_out)
+
+    def _published(self, message: msg.Published) -> msg.Message:
+        self.unanswered.discard(message.call)
+        return message
+
+    def _refused(self, message: msg.Refused) -> msg.Message:
+        self.unanswered.discard(message.call)
+        ref = self._opening.pop(message.call, None)
+        if ref is not None:
+            self._forget(ref)
+        return message
+
+    def _unsubscribed(self, message: msg.Unsubscribed | msg.Closed) -> msg.Message:
+        self._forget(message.ref)
+        return message
+
+    def _deliver(self, message: msg.Deliver) -> msg.Message | None:
+        assert self._guard is not None
+        event = self._guard.deliver(self._principal, message.event)
+        if event is message.event:
+            return message
+        if event is None:
+            self._hand_in(msg.Ack(message.ref, (message.tag,)))
+            self._hand_in(msg.Credit(message.ref, 1))
+            return None
+        return msgspec.structs.replace(message, event=event)
+
+    def _forget(self, ref: int) -> None:
+        name = self._names.pop(ref, None)
+        if name is not None and self._guard is not None:
+            self._guard.unsubscribed(self._principal, name)
+
+    def close(self) -> None:
+        """The connection is gone."""
+        for ref in list(self._names):
+            self._forget(ref)
+
+
+def _parsed(filter: Filter, limits: Limits) -> Filter:
+    return parse_filter(filter.text, dialect=filter.dialect, limits=limits)

@@ -1,0 +1,60 @@
+"""Structured logs on standard error: text for people, or one JSON object a line for programs.
+
+Every module logs under `tidings.`; whoever embeds Tidings configures that as any other logger.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Any
+
+from tidings.runtime.settings import LogSettings
+
+ROOT = "tidings"
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+def set_up(settings: LogSettings, broker: str) -> None:
+    """Send what `tidings` logs to standard error, in the form that was chosen."""
+    logger = logging.getLogger(ROOT)
+    for old in list(logger.handlers):
+        if isinstance(old, _Handler):
+            logger.removeHandler(old)
+    handler = _Handler(sys.stderr)
+    handler.setFormatter(JsonLines(broker) if settings.format == "json" else _text(broker))
+    logger.addHandler(handler)
+    logger.setLevel(settings.level.upper())
+    logger.propagate = False
+
+
+class _Handler(logging.StreamHandler[Any]):
+    """Ours, so that it can be told from what an embedding application added."""
+
+
+def _text(broker: str) -> logging.Formatter:
+    return logging.Formatter(f"%(asctime)s %(levelname)-7s {broker.replace('%', '%%')}: %(message)s")
+
+
+class JsonLines(logging.Formatter):
+    """One object a line: time, level, broker, logger, message, and what was given as `extra`."""
+
+    def __init__(self, broker: str) -> None:
+        super().__init__()
+        self._broker = broker
+
+    def format(self, record: logging.LogRecord) -> str:
+        moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        entry: dict[str, Any] = {
+            "time": moment.replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "broker": self._broker,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        entry |= {name: value for name, value in vars(record).items() if name not in _STANDARD}
+        if record.exc_info:
+            entry["error"] = self.formatException(record.exc_info)
+        return json.dumps(entry, ensure_ascii=False, default=str)

@@ -1,0 +1,84 @@
+"""Prometheus metrics of a broker, made from its figures when somebody asks.
+
+Nothing is counted for metrics alone, so they cost nothing until they are scraped. A figure that is
+not in the table is shown as a gauge under its own name: a new counter is never invisible.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from tidings.errors import MissingDependencyError
+
+Figures = Mapping[str, Any]
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Metric(NamedTuple):
+    name: str
+    help: str
+    is_counter: bool = False
+
+
+# By the name of the figure.
+KNOWN = {
+    "published": Metric("events_published", "Events that clients of this broker published.", True),
+    "repeated": Metric("events_repeated", "Publishes that were told to this broker before.", True),
+    "refused": Metric("events_refused", "Publishes that were refused.", True),
+    "subscriptions": Metric("subscriptions", "Subscriptions that this broker holds."),
+    "waiting": Metric("notifications_waiting", "Notifications that wait for their subscribers."),
+    "reading": Metric("subscriptions_reading", "Subscriptions that read the log behind the live events."),
+    "entries": Metric("log_entries", "Events in this broker's log."),
+    "forgotten": Metric("log_forgotten", "Events that left the log.", True),
+    "dead letters": Metric("dead_letters", "Events that subscriptions gave up on."),
+    "dead letters dropped": Metric("dead_letters_dropped", "Dead letters beyond their bound.", True),
+    "strange messages": Metric("strange_messages", "Messages that nobody here understands.", True),
+    "connections": Metric("client_connections", "Clients that are connected."),
+    "handshakes": Metric("handshakes", "Connections that have not proved yet who they are."),
+    "faults": Metric("faults", "Messages that the node failed at.", True),
+    "withheld": Metric("deliveries_withheld", "Deliveries that the rules did not allow.", True),
+    "refused by rule": Metric("refusals", "What the rules or quotas refused.", True),
+}
+
+
+def exposition(figures: Callable[[], Figures], broker: str) -> Callable[[], bytes]:
+    """A function that gives the whole page."""
+    try:
+        import prometheus_client as prometheus
+        from prometheus_client import core
+    except ImportError:
+        raise MissingDependencyError(
+            "metrics need the package prometheus-client", hint="pip install 'tidings[server]'"
+        ) from None
+
+    class Collector:
+        def collect(self) -> Iterator[Any]:
+            for metric, value in metrics_of(figures()):
+                kind = core.CounterMetricFamily if metric.is_counter else core.GaugeMetricFamily
+                family = kind(f"tidings_{metric.name}", metric.help, labels=["broker"])
+                family.add_metric([broker], value)
+                yield family
+
+    registry = prometheus.CollectorRegistry()
+    registry.register(Collector())
+    prometheus.ProcessCollector(registry=registry)
+    prometheus.PlatformCollector(registry=registry)
+    return lambda: prometheus.generate_latest(registry)
+
+
+def metrics_of(figures: Figures) -> Iterator[tuple[Metric, float]]:
+    """Every number among the figures; of a list, or a table, how many it holds."""
+    for name, value in figures.items():
+        if isinstance(value, bool) or value is None or isinstance(value, str):
+            continue
+        metric = KNOWN.get(name) or Metric(_plain(name), f"The broker's figure: {name}.")
+        if isinstance(value, int | float):
+            yield metric, float(value)
+        elif isinstance(value, list | tuple | dict | set):
+            yield metric, float(len(value))
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")

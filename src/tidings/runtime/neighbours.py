@@ -1,0 +1,258 @@
+"""The links between brokers: who dials, who waits, and which of two links stays.
+
+Rules
+- A broker dials those it was told to join, for ever, with growing pauses. Others dial it.
+- A link is used when the node says so (`Connect`, after the neighbour is on the disk); until then what
+  arrives on it waits, and no more is read.
+- There is one link between two brokers. Of two that the same end dialled the newer one stays, since
+  the far end would not have dialled again had the old one been alive. Of two that were dialled from
+  both ends the one stays whose dialler has the smaller name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from random import Random
+
+from tidings.errors import RefusedError, TidingsError, WireError
+from tidings.protocol.effects import Connect, Disconnect
+from tidings.protocol.inputs import Joined, Parted
+from tidings.protocol.messages import Message
+from tidings.runtime.connection import Connection, Gathering, NetworkSettings
+from tidings.runtime.dialling import Address, Dialled, Pauses, dial
+from tidings.runtime.driver import Driver
+from tidings.runtime.words import Denied, Goodbye, Open, Opened
+from tidings.security.doors import BROKER, Credentials
+from tidings.wire.codec import Codec
+
+log = logging.getLogger("tidings.broker")
+
+
+class Neighbour:
+    """One link, or one that is about to be."""
+
+    __slots__ = ("connection", "dialler", "early", "farewell", "is_used", "listens", "name")
+
+    def __init__(self, name: str, connection: Connection, dialler: str, farewell: bytes | None) -> None:
+        self.name = name
+        self.connection = connection
+        self.dialler = dialler
+        self.farewell = farewell  # not None: the far end waits for our welcome
+        self.early: list[Message] = []
+        self.is_used = False
+        self.listens = ""  # where it can be reached, as it says itself
+
+
+class Neighbours:
+    """All links of one broker."""
+
+    def __init__(
+        self,
+        name: str,
+        composition: str,
+        driver: Driver,
+        codec: Codec,
+        gathering: Gathering,
+        settings: NetworkSettings,
+        *,
+        allowed: frozenset[type[Message]],
+        credentials: Credentials,
+        tls: ssl.SSLContext | None,
+        rng: Random,
+    ) -> None:
+        self._name = name
+        self._composition = composition
+        self._driver = driver
+        self._codec = codec
+        self._gathering = gathering
+        self._settings = settings
+        self._allowed = allowed  # what a broker may say
+        self._credentials = credentials
+        self._tls = tls
+        self._rng = rng
+        self._links: dict[str, Neighbour] = {}
+        self._joining: dict[str, Neighbour] = {}  # the node has not answered yet
+        self._tasks: list[asyncio.Task[None]] = []
+        self._freed: dict[Connection, asyncio.Event] = {}  # what a dialler waits for
+        self.listens = ""
+        self.problems: dict[str, str] = {}  # by address: why it could not be joined
+        driver.perform(Connect, self._on_connect)
+        driver.perform(Disconnect, self._on_disconnect)
+
+    # -- for the server -----------------------------------------------------------------------
+
+    def join(self, addresses: list[Address]) -> None:
+        self._tasks += [asyncio.create_task(self._keep_dialling(address)) for address in addresses]
+
+    def admit(self, connection: Connection, open: Open, farewell: bytes) -> None:
+        """A broker proved who it is. Raises `RefusedError`."""
+        if open.name == self._name:
+            raise RefusedError(f"{open.name} is this broker's own name", hint="give every broker its own")
+        link = Neighbour(open.name, connection, open.name, farewell)
+        link.listens = open.listens
+        self._begin(link)
+
+    def part(self, name: str) -> None:
+        """This neighbour is gone for good."""
+        self._driver.hand(self._driver.name, Parted(name))
+
+    def leave(self, name: str, reason: str) -> None:
+        """End a link; it is dialled again."""
+        link = self._links.get(name)
+        if link is not None:
+            link.connection.end(reason)
+
+    @property
+    def connections(self) -> list[Connection]:
+        return [link.connection for link in (*self._links.values(), *self._joining.values())]
+
+    @property
+    def up(self) -> list[str]:
+        """The neighbours whose links are used."""
+        return sorted(self._links)
+
+    def addresses(self) -> dict[str, str]:
+        """Where each neighbour can be reached."""
+        return {name: self._links[name].listens for name in self.up}
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for connection in self.connections:
+            connection.send(Goodbye("the broker stops"))
+            connection.finish("this broker stops")
+
+    # -- dialling -------------------------------------------------------------------------------
+
+    async def _keep_dialling(self, address: Address) -> None:
+        pauses = Pauses(self._settings, self._rng)
+        while True:
+            try:
+                dialled = await dial(
+                    address,
+                    self._open,
+                    self._codec,
+                    self._gathering,
+                    self._settings,
+                    credentials=self._credentials,
+                    lost=self._lost,
+                    most_bytes=self._settings.broker_buffer,
+                    tls=self._tls,
+                )
+                self.problems.pop(str(address), None)
+                pauses.reset()
+                await self._until_lost(dialled)
+            except TidingsError as error:
+                if self.problems.get(str(address)) != str(error):
+                    log.warning("cannot join %s: %s", address, error)
+                self.problems[str(address)] = str(error)
+            await asyncio.sleep(pauses.next())
+
+    def _open(self) -> Open:
+        return Open(
+            BROKER,
+            self._name,
+            self._composition,
+            self._credentials.mechanism,
+            self._credentials.first(),
+            listens=self.listens,
+        )
+
+    async def _until_lost(self, dialled: Dialled) -> None:
+        connection, opened, early = dialled
+        if opened.name == self._name or not opened.name:
+            connection.end("it is this broker")
+            raise RefusedError(f"the broker to join has this broker's own name, {opened.name!r}")
+        freed = self._freed[connection] = asyncio.Event()
+        neighbour = Neighbour(opened.name, connection, self._name, None)
+        neighbour.early = early
+        neighbour.listens = opened.listens
+        self._begin(neighbour)
+        try:
+            await freed.wait()
+        finally:
+            self._freed.pop(connection, None)
+
+    # -- one link for each pair -----------------------------------------------------------------
+
+    def _begin(self, new: Neighbour) -> None:
+        connection = new.connection
+        connection.most_bytes = self._settings.broker_buffer
+        connection.lost = self._lost
+        connection.receive = self._wait
+        connection.hold("early")
+        for table in (self._joining, self._links):
+            old = table.get(new.name)
+            if old is None:
+                continue
+            stays = new if old.dialler == new.dialler else min(new, old, key=lambda link: link.dialler)
+            if stays is old:
+                self._refuse(new, "there is a link between these brokers already")
+                return
+            old.connection.end("a newer link took over")
+        self._joining[new.name] = new
+        self._driver.hand(self._driver.name, Joined(new.name))
+
+    def _wait(self, connection: Connection, messages: list[Message]) -> None:
+        for link in self._joining.values():
+            if link.connection is connection:
+                link.early.extend(messages)
+
+    def _refuse(self, link: Neighbour, reason: str) -> None:
+        if link.farewell is not None:
+            link.connection.send(Denied("refused", reason))
+            link.connection.finish(reason)
+        else:
+            link.connection.end(reason)
+
+    def _on_connect(self, effect: Connect) -> None:
+        link = self._joining.pop(effect.peer, None)
+        if link is None:
+            return  # it went meanwhile; it will dial again
+        connection = link.connection
+        if link.farewell is not None:
+            connection.use_codec(self._codec)
+            connection.send(Opened(self._name, self._composition, link.farewell, self.listens))
+        self._links[link.name] = link
+        link.is_used = True
+        connection.receive = lambda _, messages: self._receive(link, messages)
+        self._driver.link_up(link.name, connection.send)
+        early, link.early = link.early, []
+        if early:
+            self._receive(link, early)
+        connection.release("early")
+
+    def _on_disconnect(self, effect: Disconnect) -> None:
+        self.problems[effect.peer] = effect.reason
+        log.warning("no link to %s: %s", effect.peer, effect.reason)
+        for table in (self._joining, self._links):
+            link = table.get(effect.peer)
+            if link is not None:
+                self._refuse(link, effect.reason)
+                self._lost(link.connection, effect.reason)
+
+    def _receive(self, link: Neighbour, messages: list[Message]) -> None:
+        heard = link.connection.answered(messages)
+        for message in heard:
+            if type(message) not in self._allowed:
+                if type(message) is Goodbye:
+                    link.connection.finish("it stops")
+                    return
+                link.connection.end(str(WireError(f"a broker says no {type(message).__name__}")))
+                return
+        self._driver.receive(link.name, heard)
+
+    def _lost(self, connection: Connection, reason: str) -> None:
+        for table in (self._joining, self._links):
+            for name, link in list(table.items()):
+                if link.connection is connection:
+                    del table[name]
+                    if link.is_used:
+                        log.info("the link to %s is down: %s", name, reason)
+                        self._driver.link_down(name)
+        freed = self._freed.get(connection)
+        if freed is not None:
+            freed.set()

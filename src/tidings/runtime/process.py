@@ -1,0 +1,93 @@
+"""A broker as a process: the event loop, the signals, the first and the last line.
+
+    python -m tidings.runtime.process --name b1 --listen 127.0.0.1:0 --join HOST:PORT --store DIR
+
+It prints one line of JSON when it can be reached (`{"broker", "address", "process"}`). SIGTERM and
+SIGINT let it drain: what was taken in is answered, then it ends, within `drain_seconds`.
+The command `tidings broker` reads settings and security, and ends up here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+from tidings.errors import TidingsError
+from tidings.runtime.server import Server
+
+DRAIN_SECONDS = 10.0
+
+T = TypeVar("T")
+
+
+def run(main: Coroutine[Any, Any, T]) -> T:
+    """Run it on uvloop when that is installed."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run(main)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(main)
+
+
+async def serve(
+    server: Server,
+    *,
+    drain_seconds: float = DRAIN_SECONDS,
+    ready: Callable[[Server], None] | None = None,
+    reload: Callable[[], Any] | None = None,
+    started: Callable[[], Awaitable[None]] | None = None,
+) -> bool:
+    """Serve until a signal comes, then drain. True: nothing was left unanswered."""
+    await server.start()
+    if started is not None:
+        try:
+            await started()
+        except BaseException:
+            await server.close()
+            raise
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, server.stop)
+    if reload is not None:
+        loop.add_signal_handler(signal.SIGHUP, reload)
+    (ready or print_ready)(server)
+    await server.serve_forever()
+    return await server.drain(drain_seconds)
+
+
+def print_ready(server: Server) -> None:
+    line = {"broker": server.name, "address": server.address, "process": os.getpid()}
+    print(json.dumps(line), flush=True)
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="tidings.runtime.process", description="one broker")
+    parser.add_argument("--name", required=True)
+    parser.add_argument("--listen", default="127.0.0.1:0")
+    parser.add_argument("--join", action="append", default=[])
+    parser.add_argument("--store")
+    parser.add_argument("--record")
+    given = parser.parse_args(argv)
+
+    async def broker() -> bool:
+        server = Server(
+            given.name, listen=given.listen, join=given.join, path=given.store, record=given.record
+        )
+        return await serve(server)
+
+    try:
+        return 0 if run(broker()) else 1
+    except TidingsError as error:
+        print(f"tidings: {error}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,170 @@
+"""Letting connections in: nobody is anybody before the handshake is done.
+
+Rules
+- Before that, frames are small, few kinds are understood, and time is bounded. Of those who wait, the
+  number is bounded too: when there are too many, the one that waits longest has to go.
+- Who may not come in is told why (`Denied`), and left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from collections.abc import Callable
+from typing import Any
+
+from tidings.errors import RefusedError, TidingsError
+from tidings.protocol.messages import Message
+from tidings.runtime.connection import Connection, Gathering, NetworkSettings
+from tidings.runtime.words import HANDSHAKE, Challenge, Denied, Open, Proof
+from tidings.security.doors import BROKER, CLIENT, Asked, Authenticator, Conversation, Proved
+from tidings.wire.codec import Codec
+
+MOST_STEPS = 8  # frames of a proof; no mechanism needs more
+LONGEST_NAME = 200
+
+
+class Waiting:
+    """One connection that has not proved who it is."""
+
+    __slots__ = ("connection", "conversation", "open", "steps", "timer")
+
+    def __init__(self, connection: Connection, timer: asyncio.TimerHandle) -> None:
+        self.connection = connection
+        self.timer = timer
+        self.open: Open | None = None
+        self.conversation: Conversation | None = None
+        self.steps = 0
+
+
+Admit = Callable[[Connection, Open, Proved], None]
+
+
+class Reception:
+    """Receives every new connection; whoever proves who it is goes on to `admit`."""
+
+    def __init__(
+        self,
+        composition: str,
+        authenticator: Authenticator,
+        settings: NetworkSettings,
+        gathering: Gathering,
+        admit: Admit,
+    ) -> None:
+        self._composition = composition
+        self._authenticator = authenticator
+        self._settings = settings
+        self._gathering = gathering
+        self._admit = admit
+        self._codec = Codec(HANDSHAKE, max_frame=settings.handshake_frame)
+        self._waiting: dict[Connection, Waiting] = {}  # in the order in which they came
+        self.figures = {"handshakes refused": 0, "handshakes too slow": 0, "handshakes crowded out": 0}
+
+    def connection(self) -> Connection:
+        """For the event loop: the protocol of a new connection."""
+        return Connection(
+            self._codec,
+            self._gathering,
+            receive=self._receive,
+            lost=self._lost,
+            most_bytes=self._settings.handshake_frame,
+            made=self._made,
+        )
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def _made(self, connection: Connection) -> None:
+        if len(self._waiting) >= self._settings.handshakes:
+            self.figures["handshakes crowded out"] += 1
+            next(iter(self._waiting)).end("others wait to come in")
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(self._settings.handshake_seconds, self._too_slow, connection)
+        self._waiting[connection] = Waiting(connection, timer)
+
+    def _too_slow(self, connection: Connection) -> None:
+        self.figures["handshakes too slow"] += 1
+        self._deny(connection, RefusedError("it took too long to say who it is"))
+
+    def _lost(self, connection: Connection, reason: str) -> None:
+        waiting = self._waiting.pop(connection, None)
+        if waiting is not None:
+            waiting.timer.cancel()
+
+    def _receive(self, connection: Connection, messages: list[Message]) -> None:
+        waiting = self._waiting.get(connection)
+        if waiting is None:
+            return  # it was denied
+        try:
+            if len(messages) > 1 or connection.pending:
+                raise RefusedError("more than one frame before the welcome")
+            self._step(waiting, messages[0])
+        except TidingsError as error:
+            self._deny(connection, error)
+
+    def _step(self, waiting: Waiting, message: Message) -> None:
+        waiting.steps += 1
+        if isinstance(message, Open) and waiting.open is None:
+            self._check(message)
+            waiting.open = message
+            waiting.conversation = self._authenticator.begin(self._asked(waiting.connection, message))
+            answer = waiting.conversation.step(message.proof)
+        elif isinstance(message, Proof) and waiting.conversation is not None and waiting.steps <= MOST_STEPS:
+            answer = waiting.conversation.step(message.data)
+        else:
+            raise RefusedError(f"a {type(message).__name__} has no place in the handshake")
+        if isinstance(answer, Proved):
+            assert waiting.open is not None
+            self._lost(waiting.connection, "")
+            self._admit(waiting.connection, waiting.open, answer)
+        else:
+            waiting.connection.send(Challenge(answer))
+
+    def _check(self, open: Open) -> None:
+        if open.role not in (CLIENT, BROKER):
+            raise RefusedError(f"{open.role!r} is neither {CLIENT} nor {BROKER}")
+        if not open.name or len(open.name) > LONGEST_NAME or not open.name.isprintable():
+            raise RefusedError(f"a name has 1 to {LONGEST_NAME} characters that can be printed")
+        if open.role == BROKER and "#" in open.name:
+            raise RefusedError(f"the name of a broker holds no #: {open.name!r}")
+        if open.role == BROKER and open.composition != self._composition:
+            raise RefusedError(
+                f"this broker runs {self._composition!r}, not {open.composition!r}",
+                hint="all brokers of a network run one composition",
+            )
+
+    def _asked(self, connection: Connection, open: Open) -> Asked:
+        peer = connection.info("peername")
+        host = str(peer[0]) if isinstance(peer, tuple) else str(peer or "")
+        return Asked(
+            open.role,
+            open.name,
+            open.mechanism,
+            open.tenant,
+            peer=host,
+            is_loopback=not isinstance(peer, tuple) or _is_loopback(host),
+            is_tls=connection.info("ssl_object") is not None,
+            certificate=_certificate(connection),
+        )
+
+    def _deny(self, connection: Connection, error: TidingsError) -> None:
+        self.figures["handshakes refused"] += 1
+        connection.send(Denied(error.code, str(error)))
+        self._lost(connection, "")
+        connection.finish(str(error))
+
+    def close(self) -> None:
+        for connection in list(self._waiting):
+            connection.end("the broker stops")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        return False
+
+
+def _certificate(connection: Connection) -> Any:
+    found = connection.info("peercert")
+    return found or None

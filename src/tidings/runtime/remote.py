@@ -1,0 +1,369 @@
+"""A broker elsewhere: the client machine here, a connection that comes back by itself.
+
+Rules
+- The machine lives as long as its bus, whichever broker it is connected to; connections come and go
+  beneath it. What it has open it opens again, and what was not acknowledged it sends again.
+- A broken connection is tried again at the same broker first, for `patience` seconds, because what was
+  published there can be made sure of only there. Then the other addresses have their turn.
+- A broker that says no to who we are is not asked again: every call fails with its reason.
+- The state is observable: `Bus.state`, `Bus.watch`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from random import Random, SystemRandom
+from typing import Any
+
+import msgspec
+
+from tidings.errors import ClosedError, RefusedError, TidingsError, UnreachableError
+from tidings.history.recorder import Recorder
+from tidings.history.schema import Row
+from tidings.model.subscription import Policy
+from tidings.protocol.client import Client
+from tidings.protocol.inputs import ClientSubscribe, Input
+from tidings.protocol.messages import Message, Welcome
+from tidings.runtime.broker import Watch, recorder_of
+from tidings.runtime.clock import Clock, RealClock
+from tidings.runtime.connection import Connection, Gathering, NetworkSettings
+from tidings.runtime.dialling import Address, Dialled, Pauses, dial
+from tidings.runtime.driver import Driver, Hear
+from tidings.runtime.failures import error_of
+from tidings.runtime.words import BESIDE, HANDSHAKE, Goodbye, Informed, Inquire, NotInformed, Open
+from tidings.security.doors import CLIENT, Credentials, NoCredentials
+from tidings.wire.codec import Codec
+
+MOST_AHEAD = 256  # notifications on their way to a subscription at most
+
+
+class State(StrEnum):
+    """Where a connection stands."""
+
+    CONNECTING = "connecting"  # no broker has answered yet
+    UP = "up"  # usable; a broken connection ends it
+    DOWN = "down"  # broken; calls wait until it is up again
+    REFUSED = "refused"  # the broker said no for good: every call fails
+    CLOSED = "closed"
+
+
+class RemoteSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How a client keeps its connection."""
+
+    timeout: float = 10.0  # seconds for the first connection; afterwards it is tried for ever
+    patience: float = 2.0  # seconds for the same broker to come back, before another address is tried
+    tenant: str = ""
+
+
+class RemoteClient:
+    """One client: its machine, and its connection of the moment."""
+
+    def __init__(
+        self,
+        name: str,
+        addresses: list[Address],
+        *,
+        hear: Hear,
+        watch: Watch,
+        record: Callable[[Row], None] | None,
+        clock: Clock,
+        rng: Random,
+        settings: RemoteSettings,
+        network: NetworkSettings,
+        credentials: Credentials,
+        tls: ssl.SSLContext | None,
+    ) -> None:
+        self.name = name
+        self.state = State.CONNECTING
+        self.broker = ""  # the one that we are connected to
+        self.connections = 0
+        self._addresses = addresses
+        self._watch = watch
+        self._settings = settings
+        self._network = network
+        self._credentials = credentials
+        self._tls = tls
+        machine = Client(name, "", rng=rng, recording=record is not None)
+        self._driver = Driver(name, machine, clock, record=record or _nothing, hear=hear)
+        self._codec = Codec((*HANDSHAKE, *BESIDE), max_frame=network.max_frame)
+        self._gathering = Gathering()
+        self._pauses = Pauses(network, rng)
+        self._connection: Connection | None = None
+        self._lost = asyncio.Event()
+        self._moves_on = False  # the broker said goodbye
+        self._changed: asyncio.Future[None] | None = None
+        self._inquiries: dict[int, asyncio.Future[Any]] = {}
+        self._last_inquiry = 0
+        self._task: asyncio.Task[None] | None = None
+        self._looking: asyncio.TimerHandle | None = None
+        self.problem: TidingsError | None = None
+
+    # -- beginning and ending ----------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Returns when a broker has said welcome. Raises `UnreachableError` or `RefusedError`."""
+        self._task = asyncio.create_task(self._keep_connected(), name=f"tidings client {self.name}")
+        try:
+            async with asyncio.timeout(self._settings.timeout):
+                while self.state is State.CONNECTING:
+                    self._changed = asyncio.get_running_loop().create_future()
+                    await self._changed
+        except TimeoutError:
+            await self.close()
+            why = f": {self.problem}" if self.problem is not None else ""
+            where = ", ".join(map(str, self._addresses))
+            raise UnreachableError(
+                f"no broker answered at {where} within {self._settings.timeout:g} s{why}",
+                hint="is it running, and is this its address?",
+            ) from None
+        except BaseException:
+            await self.close()
+            raise
+        if self.state is State.REFUSED:
+            assert self.problem is not None
+            await self.close()
+            raise self.problem
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        if self._looking is not None:
+            self._looking.cancel()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.finish("the client leaves")
+        for future in self._inquiries.values():
+            if not future.done():
+                future.set_exception(ClosedError("the bus is closed"))
+        self._become(State.CLOSED)
+        await self._driver.close()
+
+    # -- the machine -------------------------------------------------------------------------
+
+    def hand(self, input: Input) -> None:
+        if isinstance(input, ClientSubscribe) and not input.window:
+            input = msgspec.structs.replace(input, window=_ahead(input))
+        self._driver.hand(self.name, input)
+
+    async def inquire(self, what: str, about: dict[str, Any]) -> Any:
+        """Ask the broker about itself."""
+        if self._connection is None:
+            raise UnreachableError("there is no connection to a broker now")
+        self._last_inquiry += 1
+        call = self._last_inquiry
+        future = self._inquiries[call] = asyncio.get_running_loop().create_future()
+        self._connection.send(Inquire(call, what, about))
+        try:
+            return await future
+        finally:
+            self._inquiries.pop(call, None)
+
+    # -- connecting --------------------------------------------------------------------------
+
+    async def _keep_connected(self) -> None:
+        place = 0
+        while self.state is not State.REFUSED:
+            dialled, place = await self._dial_round(place)
+            if dialled is None:
+                await asyncio.sleep(self._pauses.next())
+                continue
+            self._use(dialled)
+            await self._lost.wait()
+            if not self._moves_on:
+                await self._dial_same(place)
+
+    async def _dial_same(self, place: int) -> None:
+        """Wait a little for the broker that we had."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._settings.patience
+        while loop.time() < until and len(self._addresses) > 1:
+            dialled = await self._try(self._addresses[place])
+            if dialled is not None:
+                self._use(dialled)
+                await self._lost.wait()
+                until = loop.time() + self._settings.patience
+            else:
+                await asyncio.sleep(self._pauses.next())
+
+    async def _dial_round(self, place: int) -> tuple[Dialled | None, int]:
+        """Each address once, beginning with one."""
+        refusals = 0
+        count = len(self._addresses)
+        first = place + 1 if self._moves_on else place
+        for step in range(count):
+            at = (first + step) % count
+            dialled = await self._try(self._addresses[at])
+            if dialled is not None:
+                return dialled, at
+            refusals += isinstance(self.problem, RefusedError)
+        if refusals == count:
+            self._become(State.REFUSED)
+        return None, place
+
+    async def _try(self, address: Address) -> Dialled | None:
+        try:
+            return await dial(
+                address,
+                self._open,
+                self._codec,
+                self._gathering,
+                self._network,
+                credentials=self._credentials,
+                lost=self._on_lost,
+                most_bytes=self._network.broker_buffer,
+                tls=self._tls,
+            )
+        except TidingsError as error:
+            self.problem = error
+            return None
+
+    def _open(self) -> Open:
+        credentials = self._credentials
+        return Open(CLIENT, self.name, "", credentials.mechanism, credentials.first(), self._settings.tenant)
+
+    def _use(self, dialled: Dialled) -> None:
+        connection, opened, early = dialled
+        self._lost.clear()
+        self._moves_on = False
+        self._pauses.reset()
+        self._connection = connection
+        self.broker = opened.name
+        self.connections += 1
+        connection.receive = self._receive
+        self._driver.link_up(opened.name, connection.send)
+        if early:
+            self._receive(connection, early)
+        connection.release("early")
+        if self._looking is None:
+            self._look()
+
+    def _receive(self, connection: Connection, messages: list[Message]) -> None:
+        heard = [message for message in connection.answered(messages) if not self._is_beside(message)]
+        self._driver.receive(self.broker, heard)
+        if self.state is not State.UP and any(type(message) is Welcome for message in heard):
+            self._become(State.UP)
+
+    def _is_beside(self, message: Message) -> bool:
+        if isinstance(message, Goodbye):
+            self._moves_on = True
+        elif isinstance(message, Informed | NotInformed):
+            future = self._inquiries.get(message.call)
+            if future is not None and not future.done():
+                if isinstance(message, Informed):
+                    future.set_result(message.value)
+                else:
+                    future.set_exception(error_of(message.code, message.reason))
+        else:
+            return False
+        return True
+
+    def _on_lost(self, connection: Connection, reason: str) -> None:
+        if connection is not self._connection:
+            return
+        self._connection = None
+        self.problem = UnreachableError(reason)
+        for future in self._inquiries.values():
+            if not future.done():
+                future.set_exception(self.problem)
+        self._driver.link_down(self.broker)
+        self._become(State.DOWN)
+        self._lost.set()
+
+    def _become(self, state: State) -> None:
+        if state is self.state:
+            return
+        self.state = state
+        if self._changed is not None and not self._changed.done():
+            self._changed.set_result(None)
+        self._watch(state, self.problem if state is State.REFUSED else None)
+
+    def _look(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._connection is not None:
+            self._connection.look(loop.time(), self._network)
+        self._looking = loop.call_later(self._network.keepalive_seconds / 2, self._look)
+
+
+class RemoteBroker:
+    """Brokers elsewhere, as a bus sees them."""
+
+    policy = Policy.DROP_OLDEST  # of a subscription that names none: nobody waits for a slow subscriber
+
+    def __init__(
+        self,
+        addresses: list[Address],
+        *,
+        record: Recorder | Path | str | None = None,
+        seed: int | None = None,
+        clock: Clock | None = None,
+        settings: RemoteSettings | None = None,
+        network: NetworkSettings | None = None,
+        credentials: Credentials | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._addresses = addresses
+        self._recorder = recorder_of(record)
+        self._rng = Random(SystemRandom().getrandbits(64) if seed is None else seed)
+        self._clock = clock or RealClock()
+        self._settings = settings or RemoteSettings()
+        self._network = network or NetworkSettings()
+        self._credentials = credentials or NoCredentials()
+        self._tls = tls
+        self._clients: dict[str, RemoteClient] = {}
+        self._names = 0
+
+    async def join(self, client: str, hear: Hear, watch: Watch) -> str:
+        self._names += 1
+        address = f"{client}#{self._names}"
+        remote = RemoteClient(
+            client,
+            self._addresses,
+            hear=hear,
+            watch=watch,
+            record=None if self._recorder is None else self._recorder.record,
+            clock=self._clock,
+            rng=Random(self._rng.getrandbits(64)),
+            settings=self._settings,
+            network=self._network,
+            credentials=self._credentials,
+            tls=self._tls,
+        )
+        await remote.open()
+        self._clients[address] = remote
+        return address
+
+    async def part(self, address: str) -> None:
+        await self._clients.pop(address).close()
+        if not self._clients and self._recorder is not None:
+            self._recorder.close()
+
+    def hand(self, address: str, input: Input) -> None:
+        self._clients[address].hand(input)
+
+    async def inquire(self, address: str, what: str, about: dict[str, Any]) -> Any:
+        return await self._clients[address].inquire(what, about)
+
+    def figures(self) -> dict[str, Any]:
+        """What is known here: where each client is connected."""
+        return {
+            "clients": len(self._clients),
+            "connected to": sorted(c.broker for c in self._clients.values() if c.state is State.UP),
+            "connections": sum(client.connections for client in self._clients.values()),
+        }
+
+
+def _ahead(subscribe: ClientSubscribe) -> int:
+    """How many notifications are sent before they are taken: enough to fill the line, and few beside
+    what the queue holds, since the queue's policy no longer sees them. Members of a group get what
+    they take, so that a slow one holds nothing back from the others."""
+    options = subscribe.options
+    return 0 if options.group is not None else min(MOST_AHEAD, options.queue // 8)
+
+
+def _nothing(row: Row) -> None:
+    """Nobody records."""

@@ -1,0 +1,115 @@
+"""Security as a broker process has it: the users file read, the audit written, both renewed on demand.
+
+A users file that is wrong leaves everything as it was, and says so in the log and in the audit.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+
+from tidings.errors import SettingsError, TidingsError
+from tidings.model.event import Event
+from tidings.runtime.settings import SecuritySettings
+from tidings.security import audit as auditing
+from tidings.security.audit import Audit, Entry
+from tidings.security.authenticator import ByUsers
+from tidings.security.gate import Gate
+from tidings.security.rules import ALL_ALLOWED
+from tidings.security.users import NOBODY, Users, parse_users
+
+log = logging.getLogger("tidings.audit")
+
+
+def text_of(settings: SecuritySettings) -> str:
+    """The users file as it is written; empty without one."""
+    if not settings.users:
+        return ""
+    try:
+        return Path(settings.users).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"the users file {settings.users} cannot be read: {_why(error)}") from None
+
+
+def load_users(settings: SecuritySettings) -> Users:
+    """The users file; without one nobody is known, and in development everybody may do everything."""
+    if settings.users:
+        file = Path(settings.users)
+        return parse_users(
+            text_of(settings), read=lambda name: (file.parent / name).read_bytes(), where=str(file)
+        )
+    if settings.anonymous:
+        return Users({}, {}, ALL_ALLOWED, {}, NOBODY.default_quota, NOBODY.verifier)
+    return NOBODY
+
+
+def _why(error: Exception) -> str:
+    return getattr(error, "strerror", None) or "it is not text in UTF-8"
+
+
+class Secured:
+    """The authenticator and the guard of one broker, with their audit."""
+
+    def __init__(
+        self,
+        settings: SecuritySettings,
+        clock: Callable[[], float],
+        on_withheld: Callable[[str, Event], None] | None = None,
+    ) -> None:
+        self.has_changed = False  # did the last reload bring other rules?
+        self._text = text_of(settings)
+        self._file = _AuditFile(Path(settings.audit)) if settings.audit else None
+        self.audit = Audit(self._write, clock)
+        self.guard = Gate(load_users(settings), clock=clock, audit=self.audit, on_withheld=on_withheld)
+        self.authenticator = ByUsers(
+            lambda: self.guard.users,
+            clock=clock,
+            pepper=secrets.token_bytes(32),
+            audit=self.audit,
+            allow_anonymous=settings.anonymous,
+        )
+
+    def reload(self, settings: SecuritySettings) -> None:
+        """Read the users file again. Raises `SettingsError`; then everything stays as it was."""
+        try:
+            users = load_users(settings)
+        except TidingsError as error:
+            self.audit.note("reload", auditing.REFUSED, "operator", reason=error.message)
+            raise
+        self.has_changed = text_of(settings) != self._text
+        self._text = text_of(settings)
+        self.guard.replace(users)
+        self.audit.note("reload", auditing.OK, "operator", subject=settings.users)
+
+    def figures(self) -> dict[str, int]:
+        return {"refused by rule": self.guard.refused, "withheld": self.guard.withheld}
+
+    def _write(self, entry: Entry) -> None:
+        if self._file is not None:
+            self._file.write(entry)
+        else:
+            log.info("%s", auditing.line(entry).decode().rstrip())
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+class _AuditFile:
+    """Appended to, line by line; readable by its owner alone."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = path.open("ab", buffering=0)
+            path.chmod(0o600)
+        except OSError as error:
+            raise SettingsError(f"the audit cannot be written to {path}: {error.strerror}") from None
+
+    def write(self, entry: Entry) -> None:
+        self._file.write(auditing.line(entry))
+
+    def close(self) -> None:
+        self._file.close()

@@ -1,0 +1,410 @@
+"""A broker as a server: one node, its store, its listener, its neighbours and its clients.
+
+    server = Server("b1", listen="127.0.0.1:0", join=["127.0.0.1:7117"], path="data")
+    await server.start()
+    print(server.address)
+    await server.serve_forever()      # until `stop` is called
+    await server.drain(10)
+
+The server puts parts together and decides nothing: the node does (`protocol`), and security does
+(`security/doors.py`). It binds to loopback unless told otherwise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import ssl
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from random import Random, SystemRandom
+from typing import Any
+
+import msgspec
+
+from tidings.errors import RefusedError, TidingsError, WireError
+from tidings.history.recorder import Recorder
+from tidings.language.limits import DEFAULT_LIMITS, Limits
+from tidings.protocol.delivery.settings import DeliverySettings
+from tidings.protocol.inputs import Started
+from tidings.protocol.messages import BROKER_MESSAGES, CLIENT_MESSAGES, Message
+from tidings.protocol.node import Node
+from tidings.runtime.broker import open_store, recorder_of
+from tidings.runtime.clock import Clock, RealClock
+from tidings.runtime.connection import Connection, Gathering, NetworkSettings
+from tidings.runtime.dialling import Address, parse_addresses
+from tidings.runtime.driver import Driver, Tap
+from tidings.runtime.gate import Gate
+from tidings.runtime.neighbours import Neighbours
+from tidings.runtime.reception import Reception
+from tidings.runtime.words import BESIDE, HANDSHAKE, Goodbye, Informed, Inquire, NotInformed, Open, Opened
+from tidings.security.doors import (
+    BROKER,
+    Authenticator,
+    Credentials,
+    Guard,
+    LoopbackOnly,
+    NoCredentials,
+    Proved,
+)
+from tidings.store.store import Store
+from tidings.systems import Site, find_system
+from tidings.wire.codec import Codec
+
+log = logging.getLogger("tidings.broker")
+
+LOOPBACK = "127.0.0.1:0"
+Inquiry = Callable[[dict[str, Any], Any], Awaitable[Any] | Any]  # answers what a principal asks about
+BACKLOG = 1024  # connections that the system holds for us before we take them
+
+
+class _Client:
+    """One client's connection."""
+
+    __slots__ = ("address", "connection", "gate", "principal")
+
+    def __init__(self, address: str, connection: Connection, gate: Gate, principal: Any) -> None:
+        self.address = address
+        self.connection = connection
+        self.gate = gate
+        self.principal = principal
+
+
+class Server:
+    """One broker process. Everything happens on the loop that it was started on."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        listen: str | Sequence[str] = LOOPBACK,
+        join: Sequence[str] = (),
+        path: str | os.PathLike[str] | None = None,
+        store: Store | None = None,
+        system: str = "tidings",
+        network: NetworkSettings | None = None,
+        delivery: DeliverySettings | None = None,
+        authenticator: Authenticator | None = None,
+        guard: Guard[Any] | None = None,
+        credentials: Credentials | None = None,
+        tls: ssl.SSLContext | None = None,
+        join_tls: ssl.SSLContext | None = None,
+        record: Recorder | Path | str | None = None,
+        seed: int | None = None,
+        clock: Clock | None = None,
+        tap: Tap | None = None,
+        limits: Limits = DEFAULT_LIMITS,  # of clients' filters
+    ) -> None:
+        if not name or "#" in name:
+            raise RefusedError(f"{name!r} is no name for a broker", hint="use letters, digits and -")
+        self.name = name
+        self.network = network or NetworkSettings()
+        self.addresses: list[Address] = []  # where it listens, once it has started
+        self.inquiries: dict[str, Inquiry] = {"figures": lambda about, principal: self.figures()}
+        self._listen = [listen] if isinstance(listen, str) else list(listen)
+        self._join = [address for text in join for address in parse_addresses(text)]
+        self._path = path
+        self._store = store
+        self._system = find_system(system)
+        self._delivery = delivery or DeliverySettings()
+        self._authenticator = authenticator or LoopbackOnly()
+        self._guard = guard
+        self._credentials = credentials or NoCredentials()
+        self._tls = tls
+        self._join_tls = join_tls
+        self._record = record
+        self._rng = Random(SystemRandom().getrandbits(64) if seed is None else seed)
+        self._clock = clock or RealClock()
+        self._tap = tap
+        self._limits = limits
+        self._gathering = Gathering()
+        self._clients: dict[Connection, _Client] = {}
+        self._last_client = 0
+        self._listeners: list[asyncio.Server] = []
+        self._looking: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stopping = asyncio.Event()
+        self._is_draining = False
+        self._faults = 0
+
+    # -- beginning ------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Open the store, listen, and begin to join. `address` is known when this returns."""
+        self._loop = asyncio.get_running_loop()
+        store = self._store or await open_store(self._path)
+        state = await asyncio.to_thread(store.load)
+        self._recorder = recorder_of(self._record)
+        self.node = self._build()
+        record: Callable[[Any], None] = _nothing if self._recorder is None else self._recorder.record
+        self._driver = Driver(self.name, self.node, self._clock, record=record, fault=self._on_fault, tap=self._tap)
+        self._driver.use_store(store, threaded=self._is_stable)
+        declared = tuple(message for slot in self.node.slots.values() for message in slot.messages)
+        self._codec = Codec((*declared, *HANDSHAKE, *BESIDE), max_frame=self.network.max_frame)
+        own = frozenset(CLIENT_MESSAGES) | frozenset(BROKER_MESSAGES)
+        self._neighbours = Neighbours(
+            self.name, self._system.name, self._driver, self._codec, self._gathering, self.network,
+            allowed=frozenset(declared) - own, credentials=self._credentials, tls=self._join_tls,
+            rng=self._rng,
+        )  # fmt: skip
+        self._reception = Reception(
+            self._system.name, self._authenticator, self.network, self._gathering, self._admit
+        )
+        self._driver.start(Started(state))
+        for text in self._listen:
+            for address in parse_addresses(text):
+                await self._listen_at(address)
+        self._neighbours.listens = self.address
+        self._neighbours.join(self._join)
+        self._look_later()
+
+    @property
+    def _is_stable(self) -> bool:
+        return self._path is not None or self._store is not None
+
+    def _build(self) -> Node:
+        options = {"delivery": msgspec.structs.asdict(self._delivery)}
+        known = {name: value for name, value in options.items() if name in self._system.options}
+        site = Site(
+            name=self.name,
+            brokers=(self.name,),
+            options=known,
+            recording=self._recorder is not None,
+            stable=self._is_stable,
+        )
+        return self._system.build(site, self._rng)
+
+    async def _listen_at(self, address: Address) -> None:
+        loop = asyncio.get_running_loop()
+        listener = await loop.create_server(
+            self._reception.connection, address.host, address.port, ssl=self._tls, backlog=BACKLOG
+        )
+        self._listeners.append(listener)
+        for socket in listener.sockets:
+            host, port = socket.getsockname()[:2]
+            self.addresses.append(Address(host, port, self._tls is not None))
+
+    @property
+    def address(self) -> str:
+        """Where clients and brokers reach this one."""
+        return str(self.addresses[0])
+
+    # -- letting in -----------------------------------------------------------------------------
+
+    def _admit(self, connection: Connection, open: Open, proved: Proved) -> None:
+        if self._is_draining:
+            raise RefusedError("this broker is about to stop", hint="connect to another one")
+        if open.role == BROKER:
+            self._neighbours.admit(connection, open, proved.farewell)
+            return
+        if len(self._clients) >= self.network.connections:
+            raise RefusedError(
+                f"this broker has {len(self._clients)} clients already", hint="connect to another one"
+            )
+        if self._guard is not None:
+            self._guard.connected(proved.principal, open.name)
+        self._last_client += 1
+        address = f"{open.name}#{self._last_client}"
+        gate = Gate(
+            open.name,
+            proved.principal,
+            self._guard,
+            say=connection.send,
+            hand_in=lambda message: self._driver.receive(address, [message]),
+            limits=self._limits,
+        )
+        client = self._clients[connection] = _Client(address, connection, gate, proved.principal)
+        connection.most_bytes = self.network.client_buffer
+        connection.receive, connection.lost = self._receive, self._lost
+        connection.use_codec(self._codec)
+        connection.send(Opened(self.name, self._system.name, proved.farewell, self.address))
+        self._driver.link_up(address, self._outlet(client))
+
+    def _outlet(self, client: _Client) -> Callable[[Message], None]:
+        outward, unanswered, connection = client.gate.outward, client.gate.unanswered, client.connection
+        least = self.network.unanswered // 2
+
+        def out(message: Message) -> None:
+            outward(message)
+            if len(unanswered) == least:
+                connection.release("unanswered")
+
+        return out
+
+    # -- clients --------------------------------------------------------------------------------
+
+    def _receive(self, connection: Connection, messages: list[Message]) -> None:
+        client = self._clients.get(connection)
+        if client is None:
+            return
+        heard = connection.answered(messages)
+        try:
+            if any(type(message) is Inquire for message in heard):
+                heard = self._inquired(client, heard)
+            allowed = client.gate.inward(heard)
+        except WireError as error:
+            connection.end(str(error))
+            return
+        if self._guard is not None:
+            self._charge(client, self._guard)
+        if len(client.gate.unanswered) >= self.network.unanswered:
+            connection.hold("unanswered")
+        self._driver.receive(client.address, allowed)
+
+    def _charge(self, client: _Client, guard: Guard[Any]) -> None:
+        connection = client.connection
+        pause = guard.charge(client.principal, connection.received_bytes)
+        connection.received_bytes = 0
+        if pause > 0:
+            connection.hold("quota")
+            asyncio.get_running_loop().call_later(pause, connection.release, "quota")
+
+    def _lost(self, connection: Connection, reason: str) -> None:
+        client = self._clients.pop(connection, None)
+        if client is None:
+            return
+        log.debug("client %s is gone: %s", client.address, reason)
+        client.gate.close()
+        if self._guard is not None:
+            self._guard.disconnected(client.principal)
+        self._driver.link_down(client.address)
+
+    def _inquired(self, client: _Client, messages: list[Message]) -> list[Message]:
+        for message in messages:
+            if isinstance(message, Inquire):
+                task = asyncio.create_task(self._inform(client, message))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+        return [message for message in messages if not isinstance(message, Inquire)]
+
+    async def _inform(self, client: _Client, inquire: Inquire) -> None:
+        try:
+            inquiry = self.inquiries.get(inquire.what)
+            if inquiry is None:
+                raise RefusedError(f"this broker knows nothing of {inquire.what!r}")
+            if self._guard is not None:
+                self._guard.observe(client.principal, inquire.what)
+            value = inquiry(inquire.about, client.principal)
+            if isinstance(value, Awaitable):
+                value = await value
+            client.connection.send(Informed(inquire.call, value))
+        except TidingsError as error:
+            client.connection.send(NotInformed(inquire.call, error.code, str(error)))
+
+    # -- looking after it -----------------------------------------------------------------------
+
+    def _look_later(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._looking = loop.call_later(self.network.keepalive_seconds / 2, self._look)
+
+    def _look(self) -> None:
+        now = asyncio.get_running_loop().time()
+        for connection in [*self._clients, *self._neighbours.connections]:
+            connection.look(now, self.network)
+        self._look_later()
+
+    def _on_fault(self, sender: str, error: BaseException) -> None:
+        """The node failed at what somebody said: that one is left, the others go on."""
+        self._faults += 1
+        log.error("the node failed at a message of %s", sender, exc_info=error)
+        for client in list(self._clients.values()):
+            if client.address == sender:
+                client.connection.end("its message could not be handled")
+        for name in self._neighbours.up:
+            if name == sender:
+                self._neighbours.leave(name, "its message could not be handled")
+
+    def figures(self) -> dict[str, Any]:
+        """Counters for people."""
+        return {
+            **self.node.figures(),
+            **self._reception.figures,
+            "broker": self.name,
+            "address": self.address,
+            "connections": len(self._clients),
+            "handshakes": len(self._reception),
+            "links": self.links_at(),
+            "problems": dict(self._neighbours.problems),
+            "faults": self._faults,
+        }
+
+    @property
+    def links(self) -> list[str]:
+        """The neighbours that are linked now."""
+        return self._neighbours.up
+
+    def links_at(self) -> dict[str, str]:
+        """The neighbours that are linked now, and where each can be reached."""
+        return self._neighbours.addresses()
+
+    @property
+    def is_open(self) -> bool:
+        """Are clients let in?"""
+        return bool(self.addresses) and not self._is_draining
+
+    @property
+    def disk_problem(self) -> str | None:
+        return self.node.disk_problem
+
+    def send_away(self, reason: str) -> None:
+        """End the connections of all clients. They come back, and are asked anew what they may do."""
+        for connection in list(self._clients):
+            connection.finish(reason)
+
+    def part(self, neighbour: str) -> None:
+        """A neighbour is gone for good: keep nothing for it any more."""
+        self._neighbours.part(neighbour)
+
+    # -- ending ---------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """Let `serve_forever` return."""
+        self._stopping.set()
+
+    def stop_soon(self) -> None:
+        """The same, from another thread."""
+        self._loop.call_soon_threadsafe(self.stop)
+
+    async def serve_forever(self) -> None:
+        await self._stopping.wait()
+
+    async def drain(self, timeout: float = 10.0) -> bool:
+        """Take nothing more in, answer what was taken in, and stop. True: nothing was left unanswered."""
+        self._is_draining = True
+        for listener in self._listeners:
+            listener.close()
+        self._reception.close()
+        for client in self._clients.values():
+            client.connection.hold("draining")
+        try:
+            async with asyncio.timeout(timeout):
+                while any(c.gate.unanswered or c.connection.unsent for c in self._clients.values()):
+                    await asyncio.sleep(0.005)
+            is_clean = True
+        except TimeoutError:
+            is_clean = False
+        await self.close()
+        return is_clean
+
+    async def close(self) -> None:
+        """Stop at once; what was acknowledged is kept."""
+        if self._looking is not None:
+            self._looking.cancel()
+        for listener in self._listeners:
+            listener.close()
+        self._reception.close()
+        for connection in list(self._clients):
+            connection.send(Goodbye("the broker stops"))
+            connection.finish("the broker stops")
+        await self._neighbours.close()
+        await asyncio.sleep(0)
+        await self._driver.close()
+        for connection in list(self._clients):
+            connection.end("the broker has stopped")
+        if self._recorder is not None:
+            self._recorder.close()
+
+
+def _nothing(row: Any) -> None:
+    """Nobody records."""

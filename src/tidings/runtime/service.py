@@ -1,0 +1,173 @@
+"""A broker as an operator runs it: settings, security, TLS, logs, metrics, tracing around a `Server`.
+
+    service = Service(settings)
+    await service.run()          # until SIGTERM or SIGINT; SIGHUP reloads
+
+Rules
+- Everything that can be wrong with the settings is found before the broker listens.
+- A reload takes what can change while the broker runs (the users file, the level of the log) and
+  names what needs a restart. Settings that are wrong change nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+from collections.abc import Callable
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+from tidings.errors import SettingsError, TidingsError
+from tidings.runtime import logs, tls
+from tidings.runtime.clock import RealClock
+from tidings.runtime.http import Http, Page
+from tidings.runtime.metrics import CONTENT_TYPE, exposition
+from tidings.runtime.process import print_ready, serve
+from tidings.runtime.secured import Secured
+from tidings.runtime.server import Server
+from tidings.runtime.settings import LIVE, BrokerSettings, changed
+from tidings.runtime.trace import Ring
+from tidings.security.credentials import CertificateCredentials
+from tidings.security.doors import NoCredentials
+from tidings.security.principal import Principal
+from tidings.security.rules import Action
+
+log = logging.getLogger("tidings.broker")
+
+
+class Service:
+    """One broker process. `again` reads the settings anew, for a reload."""
+
+    def __init__(self, settings: BrokerSettings, again: Callable[[], BrokerSettings] | None = None) -> None:
+        self.settings = settings
+        self._again = again
+        self._clock = RealClock()
+        name = settings.name or default_name(settings)
+        logs.set_up(settings.log, name)
+        self.ring = Ring(settings.trace.events) if settings.trace.events else None
+        self.secured = Secured(settings.security, self._clock.now, self._on_withheld)
+        listening = tls.listening(settings.tls)
+        self.server = Server(
+            name,
+            listen=settings.listen,
+            join=settings.join,
+            path=settings.store or None,
+            network=settings.network,
+            delivery=settings.delivery,
+            authenticator=self.secured.authenticator,
+            guard=self.secured.guard,
+            credentials=CertificateCredentials() if listening else NoCredentials(),
+            tls=listening,
+            join_tls=_joining(settings) if listening else None,
+            clock=self._clock,
+            tap=self.ring,
+            limits=settings.limits,
+        )
+        self.server.inquiries["figures"] = lambda about, principal: self.figures()
+        self.server.inquiries["trace"] = self._trace
+        self.http: Http | None = None
+
+    async def run(self, ready: Callable[[Server], None] = print_ready) -> bool:
+        """Serve until a signal comes, then drain. True: nothing was left unanswered."""
+        try:
+            return await serve(
+                self.server,
+                drain_seconds=self.settings.drain_seconds,
+                ready=ready,
+                reload=self.reload,
+                started=self.start_http,
+            )
+        finally:
+            if self.http is not None:
+                await self.http.close()
+            self.secured.close()
+
+    # -- reload ---------------------------------------------------------------------------------
+
+    def reload(self) -> bool:
+        """Take new settings over; False: they are wrong, and the old ones stay."""
+        try:
+            new = self._again() if self._again is not None else self.settings
+            self.secured.reload(new.security)
+        except (TidingsError, OSError) as error:
+            log.error("the settings were not reloaded, the old ones stay: %s", error)
+            return False
+        differs = changed(self.settings, new)
+        if self.secured.has_changed:
+            self.server.send_away("the rules have changed")  # they come back, and are narrowed anew
+        logs.set_up(new.log, self.server.name)
+        waiting = [name for name in differs if name not in LIVE and not name.startswith("log.")]
+        self.settings = new
+        log.info("reloaded; changed: %s", ", ".join(differs) or "nothing but the users file, perhaps")
+        if waiting:
+            log.warning("these need a restart to take effect: %s", ", ".join(waiting))
+        return True
+
+    # -- what it says of itself --------------------------------------------------------------------
+
+    def figures(self) -> dict[str, Any]:
+        return {**self.server.figures(), **self.secured.figures()}
+
+    def _on_withheld(self, principal: str, event: Any) -> None:
+        if self.ring is not None:
+            self.ring.withheld(principal, event, self._clock.now())
+
+    def _trace(self, about: dict[str, Any], principal: Principal) -> dict[str, Any]:
+        if self.ring is None:
+            raise SettingsError("this broker keeps no trace", hint="set trace.events above 0 and restart it")
+        may_see = self.secured.guard.right(principal, Action.OBSERVE).allows
+        answer = self.ring.answer(self.server.node, about, self._clock.now(), may_see)
+        return answer | {"links": self.server.links_at()}
+
+    async def start_http(self) -> None:
+        if not self.settings.http:
+            return
+        host, _, port = self.settings.http.rpartition(":")
+        if not port.isdigit():
+            raise SettingsError(f"http is {self.settings.http!r}", hint="write host:port")
+        page = exposition(self.figures, self.server.name)
+        self.http = Http(
+            {
+                "/metrics": lambda: Page(page(), CONTENT_TYPE),
+                "/healthz": self._healthz,
+                "/readyz": self._readyz,
+            }
+        )
+        await self.http.start(host.strip("[]") or "127.0.0.1", int(port))
+
+    def _healthz(self) -> Page:
+        """Alive: the event loop answers, and the disk has not failed for good."""
+        problem = self.server.disk_problem
+        return _page({"ok": problem is None, "broker": self.server.name, "problem": problem})
+
+    def _readyz(self) -> Page:
+        """Ready: clients are let in, and every broker that was to be joined is linked."""
+        figures = self.server.figures()
+        problems = list(figures["problems"].values())
+        ok = not problems and self.server.is_open and self.server.disk_problem is None
+        return _page({"ok": ok, "links": figures["links"], "problems": problems})
+
+
+def _page(value: dict[str, Any]) -> Page:
+    status = HTTPStatus.OK if value["ok"] else HTTPStatus.SERVICE_UNAVAILABLE
+    return Page(json.dumps(value).encode() + b"\n", status=status)
+
+
+def _joining(settings: BrokerSettings) -> Any:
+    return tls.dialling(
+        authority=settings.tls.authority, certificate=settings.tls.certificate, key=settings.tls.key
+    )
+
+
+def default_name(settings: BrokerSettings) -> str:
+    """A name that stays the same: brokers remember their neighbours by it."""
+    host, _, port = settings.listen.rpartition(":")
+    if port == "0":
+        raise SettingsError("a broker at a free port needs a name", hint="give --name")
+    return f"{socket.gethostname() if host.startswith('127.') or host == 'localhost' else host}:{port}"
+
+
+def settings_file(path: str | None) -> Path | None:
+    return Path(path) if path else None

@@ -1,0 +1,352 @@
+"""The settings of a broker: one frozen value, from a TOML file, the environment and the command line.
+
+Rules
+- Later words win: defaults, then the file, then the environment (`TIDINGS_NETWORK_DEAD_SECONDS` is
+  `dead_seconds` of the table `[network]`), then what was said on the command line.
+- An unknown key or variable is an error that names the nearest one. What contradicts is an error.
+- Settings hold no secret: passwords and keys stand in files of their own, which settings name.
+- The comment behind a field is its documentation; `tidings settings` prints it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple, get_type_hints
+
+import msgspec
+
+from tidings.errors import SettingsError
+from tidings.language.limits import Limits
+from tidings.protocol.delivery.settings import DeliverySettings
+from tidings.runtime.connection import NetworkSettings
+from tidings.security.reading import checked_table, parse_toml, refuse_unknown
+
+PREFIX = "TIDINGS_"
+DRAIN_MOST = 10.0  # seconds; whoever stops a broker waits no longer
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+# Variables that begin like ours and are no settings of a broker: other commands read them, and
+# container platforms make the last kind for a service that is called tidings.
+OTHER_VARIABLES = re.compile(
+    r"TIDINGS_(TRACEBACK|PYTHON|BROKER|NAME|USER|PASSWORD|PASSWORD_FILE|TOKEN|TOKEN_FILE|AUTHORITY"
+    r"|CERTIFICATE|KEY|SERVICE_(HOST|PORT\w*)|PORT(_\d+_\w+)?)"
+)
+
+
+class TlsSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Paths of PEM files; all empty: no TLS, which only loopback allows."""
+
+    certificate: str = ""  # of this broker, with its chain
+    key: str = ""  # its private key
+    authority: str = ""  # whom to trust: the authority of the other brokers' and of clients' certificates
+
+
+class SecuritySettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Who is let in."""
+
+    users: str = ""  # the users file: who may do what; empty: nobody but by `anonymous`
+    audit: str = ""  # a file for the audit as JSON lines; empty: it goes to the log
+    anonymous: bool = False  # let anybody in from this machine; for development, on loopback alone
+    plain: bool = False  # listen beyond this machine without TLS, when something in front does it
+
+
+class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What the broker writes to standard error."""
+
+    level: str = "info"  # debug, info, warning or error
+    format: str = "text"  # text for people, json for programs: one object a line
+
+
+class TraceSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What `tidings trace` can look back on."""
+
+    events: int = 10_000  # the last so many events that were here; 0: none; each costs about 500 bytes
+
+
+class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that `tidings broker` can be told."""
+
+    name: str = ""  # of this broker, unlike all others of its network; empty: `host:port` that it listens at
+    listen: str = "127.0.0.1:7117"  # host:port for clients and brokers; port 0: a free one
+    join: tuple[str, ...] = ()  # addresses of brokers to link with; the links must make a tree
+    store: str = ""  # a directory for what is to survive a crash; empty: in memory, `kept` is refused
+    http: str = ""  # host:port for /metrics, /healthz and /readyz; empty: none
+    drain_seconds: float = 5.0  # to finish after SIGTERM; at most 10
+    network: NetworkSettings = NetworkSettings()
+    delivery: DeliverySettings = DeliverySettings(allow_block=False, names_log=True)
+    limits: Limits = Limits()
+    security: SecuritySettings = SecuritySettings()
+    tls: TlsSettings = TlsSettings()
+    log: LogSettings = LogSettings()
+    trace: TraceSettings = TraceSettings()
+
+
+class Setting(NamedTuple):
+    """One knob, for people."""
+
+    name: str  # table.key
+    value: Any
+    default: Any
+    note: str
+    variable: str
+
+
+# Not for files and the environment: the composition's own choice, or that of development.
+HIDDEN = {
+    ("delivery", "names_log"),
+    ("delivery", "allow_block"),
+    ("delivery", "identities"),
+    ("security", "anonymous"),  # said by `tidings cluster up` alone
+}
+
+# What takes effect without a restart.
+LIVE = ("security.users", "log.level")
+
+
+def read_settings(
+    file: Path | None = None,
+    *,
+    environment: Mapping[str, str] | None = None,
+    said: Mapping[str, Any] | None = None,
+    checked: bool = True,
+) -> BrokerSettings:
+    """The settings that file, environment and command line give together."""
+    table: dict[str, Any] = {}
+    if file is not None:
+        table = _read_file(file)
+    _check_keys(BrokerSettings, table, str(file))
+    for path, value in _from_environment(environment or {}):
+        _put(table, path, value)
+    for name, value in (said or {}).items():
+        _put(table, tuple(name.split(".")), value)
+    settings = _converted(table, str(file) if file else "the settings")
+    if checked:
+        check_settings(settings)
+    return _resolved(settings, file.parent if file is not None else None)
+
+
+def _read_file(file: Path) -> dict[str, Any]:
+    try:
+        return parse_toml(file.read_text(encoding="utf-8"), str(file))
+    except UnicodeDecodeError:
+        raise SettingsError(f"{file} is not text in UTF-8") from None
+
+
+def _tables(kind: type) -> dict[str, type]:
+    """The nested tables of a settings type."""
+    hints = _hints(kind)
+    return {
+        name: hint
+        for name, hint in hints.items()
+        if isinstance(hint, type) and issubclass(hint, msgspec.Struct)
+    }
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+def _check_keys(kind: type, table: Mapping[str, Any], where: str, path: tuple[str, ...] = ()) -> None:
+    place = f"{where}: [{'.'.join(path)}]" if path else where
+    known = [name for name in kind.__struct_fields__ if (*path, name) not in HIDDEN]  # type: ignore[attr-defined]
+    refuse_unknown(table, known, place)
+    for name, inner in _tables(kind).items():
+        if name in table:
+            _check_keys(inner, checked_table(table[name], f"{place}: {name}"), where, (*path, name))
+
+
+def _from_environment(environment: Mapping[str, str]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    known = {variable_of(path): (path, hint) for path, hint in _leaves(BrokerSettings)}
+    ours = {name: value for name, value in environment.items() if name.startswith(PREFIX)}
+    refuse_unknown(
+        (name for name in ours if not OTHER_VARIABLES.fullmatch(name)), known, "the environment: a broker"
+    )
+    for name, text in ours.items():
+        if name in known:
+            path, hint = known[name]
+            yield path, _from_text(text, hint, name)
+
+
+def _from_text(text: str, hint: Any, variable: str) -> Any:
+    if hint is str:
+        return text
+    if hint == tuple[str, ...]:
+        return [part.strip() for part in text.split(",") if part.strip()]
+    try:
+        return msgspec.convert(text, hint, strict=False)
+    except msgspec.ValidationError:
+        raise SettingsError(f"{variable} is no {getattr(hint, '__name__', hint)}") from None
+
+
+def _leaves(kind: type, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    tables = _tables(kind)
+    for name, hint in _hints(kind).items():
+        if (*path, name) in HIDDEN:
+            continue
+        if name in tables:
+            yield from _leaves(hint, (*path, name))
+        else:
+            yield (*path, name), hint
+
+
+def variable_of(path: tuple[str, ...]) -> str:
+    return PREFIX + "_".join(path).upper()
+
+
+def _put(table: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+    for name in path[:-1]:
+        table = table.setdefault(name, {})
+    table[path[-1]] = value
+
+
+def _converted(table: Mapping[str, Any], where: str) -> BrokerSettings:
+    base = BrokerSettings()
+    try:
+        settings: BrokerSettings = _over(base, table)
+        return settings
+    except msgspec.ValidationError as error:
+        reason, _, place = str(error).partition(" - at `$.")
+        raise SettingsError(f"{where}: {place.rstrip('`')}: {reason[:1].lower()}{reason[1:]}") from None
+
+
+def _over(base: Any, table: Mapping[str, Any]) -> Any:
+    """The base with what the table says: so nested defaults of ours stay where it says nothing."""
+    kind: type = type(base)
+    tables, hints = _tables(kind), _hints(kind)
+    given: dict[str, Any] = {}
+    for name, value in table.items():
+        if name in tables:
+            given[name] = _over(getattr(base, name), value)
+        else:
+            given[name] = _typed(value, hints[name], name)
+    return msgspec.structs.replace(base, **given)
+
+
+def _typed(value: Any, hint: Any, name: str) -> Any:
+    try:
+        return msgspec.convert(value, hint)
+    except msgspec.ValidationError as error:
+        raise msgspec.ValidationError(f"{str(error).partition(' - at')[0]} - at `$.{name}`") from None
+
+
+# -- what must not be ------------------------------------------------------------------------------
+
+
+def check_settings(settings: BrokerSettings) -> None:
+    """Refuse what contradicts itself; each message says what to do."""
+    _check_choices(settings)
+    _check_doors(settings)
+    network = settings.network
+    if network.keepalive_seconds * 2 > network.dead_seconds:
+        raise SettingsError(
+            f"network.dead_seconds ({network.dead_seconds:g}) is less than two of keepalive_seconds",
+            hint="a peer that pings in time must not count as dead",
+        )
+    if not 0 <= settings.drain_seconds <= DRAIN_MOST:
+        raise SettingsError(f"drain_seconds is {settings.drain_seconds:g}", hint=f"0 to {DRAIN_MOST:g}")
+    for path, hint in _leaves(BrokerSettings):
+        value = _value_at(settings, path)
+        if hint in (int, float) and value < 0:
+            raise SettingsError(f"{'.'.join(path)} is {value}", hint="0 or more")
+
+
+def _check_choices(settings: BrokerSettings) -> None:
+    for value, choices, name in (
+        (settings.log.level, ("debug", "info", "warning", "error"), "log.level"),
+        (settings.log.format, ("text", "json"), "log.format"),
+    ):
+        if value not in choices:
+            raise SettingsError(f"{name} is {value!r}", hint=f"one of {', '.join(choices)}")
+
+
+def _check_doors(settings: BrokerSettings) -> None:
+    tls, security = settings.tls, settings.security
+    if bool(tls.certificate) != bool(tls.key):
+        raise SettingsError("tls has a certificate or a key, not both", hint="make them with `tidings certs`")
+    outside = not is_loopback(host_of(settings.listen))
+    if outside and security.anonymous:
+        raise SettingsError(
+            f"security.anonymous lets anybody in, and {settings.listen} is open to others",
+            hint="listen at 127.0.0.1, or give the broker a users file",
+        )
+    if outside and not tls.certificate and not security.plain:
+        raise SettingsError(
+            f"{settings.listen} is open to others, and there is no TLS",
+            hint="give it tls.certificate and tls.key (see `tidings certs`), or listen at 127.0.0.1",
+        )
+    if not security.users and not security.anonymous and not tls.authority:
+        raise SettingsError(
+            "nobody could connect: there is no users file",
+            hint="write one (see docs/security.md) and name it in security.users; "
+            "for development use `tidings cluster up 1`",
+        )
+
+
+def host_of(address: str) -> str:
+    host = address.rpartition(":")[0] or address
+    return host.strip("[]")
+
+
+def is_loopback(host: str) -> bool:
+    return host in LOOPBACK or host.startswith("127.")
+
+
+def _resolved(settings: BrokerSettings, folder: Path | None) -> BrokerSettings:
+    """Paths in a file are relative to the file."""
+    if folder is None:
+        return settings
+
+    def absolute(path: str) -> str:
+        return str(folder / path) if path and not Path(path).is_absolute() else path
+
+    tls, security = settings.tls, settings.security
+    return msgspec.structs.replace(
+        settings,
+        store=absolute(settings.store),
+        tls=TlsSettings(
+            certificate=absolute(tls.certificate), key=absolute(tls.key), authority=absolute(tls.authority)
+        ),
+        security=msgspec.structs.replace(
+            security, users=absolute(security.users), audit=absolute(security.audit)
+        ),
+    )
+
+
+# -- for people -------------------------------------------------------------------------------------
+
+_FIELD = re.compile(r"^    (\w+): [^=]+ = .+?(?:  # (.*))?$", re.MULTILINE)
+
+
+@cache
+def _notes(kind: type) -> dict[str, str]:
+    """The comment behind each field, as the source says."""
+    return dict(_FIELD.findall(inspect.getsource(kind)))
+
+
+def described(settings: BrokerSettings) -> Iterator[Setting]:
+    """Every knob with its value, default, meaning and variable."""
+    default = BrokerSettings()
+    for path, _ in _leaves(BrokerSettings):
+        owner: type = type(_value_at(default, path[:-1]))
+        note = _notes(owner).get(path[-1], "")
+        yield Setting(
+            ".".join(path), _value_at(settings, path), _value_at(default, path), note, variable_of(path)
+        )
+
+
+def changed(old: BrokerSettings, new: BrokerSettings) -> list[str]:
+    """The names of what differs."""
+    return [
+        ".".join(path) for path, _ in _leaves(BrokerSettings) if _value_at(old, path) != _value_at(new, path)
+    ]
+
+
+def _value_at(settings: Any, path: tuple[str, ...]) -> Any:
+    for name in path:
+        settings = getattr(settings, name)
+    return settings

@@ -1,0 +1,179 @@
+"""What happened to an event at this broker: the last so many steps, for `tidings trace`.
+
+Rules
+- The ring watches messages on their way in and out of the node; it never looks into the node and
+  never changes what happens. A step costs one tuple.
+- It is bounded: by steps, and by what an event may weigh in it (a large payload is left out).
+- A question is answered from the ring and from what the node says of the event now, for events that
+  whoever asks may observe; others are as if they had never been here.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from tidings.errors import InputError
+from tidings.matching.explain import explain
+from tidings.model.cloudevents import to_mapping
+from tidings.model.event import Event
+from tidings.model.subscription import Subscription, SubscriptionId
+from tidings.protocol.messages import Closed, Deliver, Message, Publish, Subscribed, Unsubscribed
+from tidings.protocol.node import Node
+
+HEAVY = 4_096  # bytes of payload that are kept with a step
+STEPS_PER_EVENT = 4  # came in, went to two links, was handed over
+
+PUBLISHED, RECEIVED, SENT, DELIVERED, WITHHELD = "published", "received", "sent", "delivered", "withheld"
+
+
+class Step(NamedTuple):
+    """One step of one event."""
+
+    time: float
+    what: str
+    peer: str  # a client's address, a broker's name, or a principal's
+    subscription: str | None  # that was told
+    event: Event
+
+
+class Ring:
+    """The last steps at one broker. `came` and `went` are called for every message."""
+
+    def __init__(self, events: int) -> None:
+        self._steps: deque[Step] = deque(maxlen=events * STEPS_PER_EVENT)
+        self._names: dict[str, dict[int, str]] = {}  # by client and ref: the subscription
+
+    # -- watching ------------------------------------------------------------------------------
+
+    def came(self, peer: str, message: Message, now: float) -> None:
+        if type(message) is Publish:
+            self._note(now, PUBLISHED, peer, None, message.event)
+        else:
+            self._carried(now, RECEIVED, peer, message)
+
+    def went(self, peer: str, message: Message, now: float) -> None:
+        kind = type(message)
+        if kind is Deliver:
+            name = self._names.get(peer, {}).get(message.ref)  # type: ignore[attr-defined]
+            self._note(now, DELIVERED, peer, name, message.event)  # type: ignore[attr-defined]
+        elif kind is Subscribed:
+            name = str(SubscriptionId(message.subscriber, message.name))  # type: ignore[attr-defined]
+            self._names.setdefault(peer, {})[message.ref] = name  # type: ignore[attr-defined]
+        elif kind is Unsubscribed or kind is Closed:
+            self._names.get(peer, {}).pop(message.ref, None)  # type: ignore[attr-defined]
+        else:
+            self._carried(now, SENT, peer, message)
+
+    def gone(self, peer: str) -> None:
+        self._names.pop(peer, None)
+
+    def withheld(self, principal: str, event: Event, now: float) -> None:
+        """The rules did not let it out."""
+        self._note(now, WITHHELD, principal, None, event)
+
+    def _carried(self, now: float, what: str, peer: str, message: Message) -> None:
+        """Messages between brokers carry one envelope, or several."""
+        envelope = getattr(message, "envelope", None)
+        if envelope is not None:
+            self._note(now, what, peer, None, envelope.event)
+        for envelope in getattr(message, "envelopes", ()):
+            self._note(now, what, peer, None, envelope.event)
+
+    def _note(self, now: float, what: str, peer: str, subscription: str | None, event: Event) -> None:
+        if event.payload is not None and len(event.payload) > HEAVY:
+            event = msgspec.structs.replace(event, payload=None)
+        self._steps.append(Step(now, what, peer, subscription, event))
+
+    def __len__(self) -> int:
+        return len(self._steps)
+
+    # -- answering -----------------------------------------------------------------------------
+
+    def steps(self, id: str, source: str | None = None) -> list[Step]:
+        return [
+            step
+            for step in self._steps
+            if step.event.id == id and (source is None or step.event.source == source)
+        ]
+
+    def answer(
+        self, node: Node, about: dict[str, Any], now: float, may_see: Callable[[Event], bool]
+    ) -> dict[str, Any]:
+        """What this broker knows of an event, and, when asked, of a subscription's part in it."""
+        id, source, subscription = (_text(about, name) for name in ("id", "source", "subscription"))
+        if not id:
+            raise InputError("a trace needs the id of an event")
+        steps = [step for step in self.steps(id, source or None) if may_see(step.event)]
+        event = steps[0].event if steps else None
+        answer: dict[str, Any] = {
+            "broker": node.name,
+            "steps": [self._shown(step, now) for step in steps],
+            "sources": sorted({step.event.source for step in steps}),
+            "ring": {"steps": len(self._steps), "seconds": self._reach(now)},
+            "wanted": None if event is None else node.wanting(event),
+            "event": None if event is None else to_mapping(event),
+        }
+        if subscription:
+            answer["subscription"] = self._why(node, subscription, event, steps, now)
+        return answer
+
+    def _shown(self, step: Step, now: float) -> dict[str, Any]:
+        return {
+            "ago": round(now - step.time, 6),
+            "time": step.time,
+            "what": step.what,
+            "peer": step.peer,
+            "subscription": step.subscription,
+            "source": step.event.source,
+            "id": step.event.id,
+        }
+
+    def _reach(self, now: float) -> float | None:
+        return round(now - self._steps[0].time, 3) if self._steps else None
+
+    def _why(
+        self, node: Node, name: str, event: Event | None, steps: list[Step], now: float
+    ) -> dict[str, Any]:
+        subscriber, _, own = name.rpartition("/")
+        held = node.subscription(SubscriptionId(subscriber, own))
+        answer: dict[str, Any] = {"id": name, "is_here": held is not None, "filter": None, "accepts": None}
+        if held is None:
+            return answer | {"why": "this broker does not hold it"}
+        subscription, since = held
+        answer |= {"filter": subscription.filter.text, "dialect": subscription.filter.dialect}
+        if event is None:
+            return answer | {"why": "the event was not seen at this broker, or too long ago"}
+        explanation = explain(event, subscription.filter)
+        answer |= {"accepts": explanation.accepted, "explanation": str(explanation)}
+        return answer | {"why": self._reason(subscription, explanation.accepted, since, steps, now)}
+
+    def _reason(
+        self, subscription: Subscription, accepts: bool, since: float, steps: list[Step], now: float
+    ) -> str:
+        id, event = str(subscription.id), steps[0].event
+        told = [step for step in steps if step.subscription == id]
+        hidden = [
+            step
+            for step in steps
+            if step.what == WITHHELD and subscription.id.subscriber.startswith(step.peer)
+        ]
+        if not accepts:
+            return "its filter does not accept the event"
+        if hidden:
+            return f"the rules do not let {hidden[0].peer} hear it"
+        if told:
+            return f"it was handed over {now - told[0].time:.3f} s ago"
+        if steps[0].time < since and event.lifetime <= since - steps[0].time:
+            return "it began after the event, whose lifetime was over by then"
+        return "its filter accepts the event, and it was not handed over yet: its listener is away, slow, or lost it by its policy"
+
+
+def _text(about: dict[str, Any], name: str) -> str:
+    value = about.get(name) or ""
+    if not isinstance(value, str) or len(value) > 1_000:
+        raise InputError(f"the {name} in a trace's question is no short text")
+    return value

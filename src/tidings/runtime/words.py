@@ -1,0 +1,89 @@
+"""What the two ends of a connection say to one another before and beside the protocol's messages.
+
+A connection begins with `Open`. The other end answers with `Challenge` (as often as the mechanism
+needs; each is answered by `Proof`), and then `Opened` or `Denied`. From then on it carries the messages
+of `protocol`; `Ping` and `Pong` say that both ends are there, `Goodbye` that one is about to leave.
+`Inquire` asks a broker about itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from tidings.protocol.messages import Message
+
+
+class Open(Message, frozen=True):
+    """The first frame of a connection."""
+
+    role: str  # client or broker
+    name: str
+    composition: str = ""  # of a broker: the system that it runs
+    mechanism: str = ""
+    proof: bytes = b""
+    tenant: str = ""
+    listens: str = ""  # of a broker: where it can be reached
+    number: int = 0  # of a broker: grows with each connection that it opens
+
+
+class Challenge(Message, frozen=True):
+    data: bytes
+
+
+class Proof(Message, frozen=True):
+    data: bytes
+
+
+class Opened(Message, frozen=True):
+    """Welcome."""
+
+    name: str
+    composition: str = ""
+    farewell: bytes = b""  # the last word of the proof
+    listens: str = ""
+
+
+class Denied(Message, frozen=True):
+    """No, and why. The connection is closed after this."""
+
+    code: str
+    reason: str
+
+
+class Ping(Message, frozen=True):
+    pass
+
+
+class Pong(Message, frozen=True):
+    pass
+
+
+class Goodbye(Message, frozen=True):
+    """The broker is about to stop: nothing more is read from this connection."""
+
+    reason: str = ""
+
+
+class Inquire(Message, frozen=True):
+    """A client asks the broker about itself."""
+
+    call: int
+    what: str
+    about: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class Informed(Message, frozen=True):
+    call: int
+    value: Any = None
+
+
+class NotInformed(Message, frozen=True):
+    call: int
+    code: str
+    reason: str
+
+
+HANDSHAKE: tuple[type[Message], ...] = (Open, Challenge, Proof, Opened, Denied)
+BESIDE: tuple[type[Message], ...] = (Ping, Pong, Goodbye, Inquire, Informed, NotInformed)

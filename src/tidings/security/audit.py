@@ -1,0 +1,72 @@
+"""The audit: who was let in or refused, as JSON lines.
+
+Rules
+- An entry says who, from where, what, and with which outcome; never a password, a key, a token or
+  an event's content.
+- Refusals of one kind by one principal that come in masses are counted, and the count is written
+  with the next entry: a client that is refused cannot fill the disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from tidings.security.quotas import Bucket
+
+PER_SECOND = 1.0  # entries of one kind and principal, in the long run
+BURST = 20.0  # at once
+MOST_KINDS = 10_000  # pairs of kind and principal that are told apart
+LONGEST = 500  # characters of a text
+
+OK, REFUSED = "ok", "refused"
+
+
+class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One line."""
+
+    time: str
+    what: str  # connect, disconnect, publish, subscribe, deliver, observe, reload
+    outcome: str
+    principal: str
+    means: str = ""
+    peer: str = ""
+    client: str = ""
+    subject: str = ""  # a subscription's name, an event's identity, a setting
+    reason: str = ""
+    more: int = 0  # entries like this one that were only counted since the last
+
+
+def line(entry: Entry) -> bytes:
+    return msgspec.json.encode(entry) + b"\n"
+
+
+class Audit:
+    """Turns what happened into entries; `write` takes them one by one."""
+
+    def __init__(self, write: Callable[[Entry], None], clock: Callable[[], float]) -> None:
+        self._write = write
+        self._clock = clock
+        self._buckets: dict[tuple[str, str, str], Bucket] = {}
+        self._skipped: dict[tuple[str, str, str], int] = {}
+
+    def note(self, what: str, outcome: str, principal: str, **more: Any) -> None:
+        now = self._clock()
+        key = (what, outcome, principal)
+        bucket = self._buckets.get(key)
+        if bucket is None:
+            if len(self._buckets) >= MOST_KINDS:
+                self._buckets.clear()
+            bucket = self._buckets[key] = Bucket(PER_SECOND, BURST, now)
+        if not bucket.has(1.0, now):
+            self._skipped[key] = self._skipped.get(key, 0) + 1
+            return
+        bucket.take(1.0, now)
+        shown = {name: str(value)[:LONGEST] for name, value in more.items()}
+        moment = datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        self._write(
+            Entry(moment, what, outcome, principal[:LONGEST], **shown, more=self._skipped.pop(key, 0))
+        )

@@ -1,0 +1,176 @@
+"""Who is this? The broker's half of every conversation, by the mechanism that the client chose.
+
+Rules
+- A broker proves itself by a broker's certificate that carries its name, and by nothing else (but
+  in development, on loopback).
+- A password or a token is taken over TLS, or from this machine; elsewhere it could be overheard.
+- A refusal says no more than the other side may know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tidings.errors import RefusedError
+from tidings.security.audit import OK, REFUSED, Audit
+from tidings.security.certificates import principal_of
+from tidings.security.doors import BROKER, Asked, Conversation, Proved
+from tidings.security.principal import Means, Principal
+from tidings.security.scram import ServerSide
+from tidings.security.users import Users
+
+MECHANISMS = (Means.SCRAM, Means.TOKEN, Means.CERTIFICATE, Means.ANONYMOUS)
+LONGEST_STEP = 16_384  # bytes of one step
+
+
+class ByUsers:
+    """Lets in whom the users file knows. `users` is asked each time: a reload counts at once."""
+
+    def __init__(
+        self,
+        users: Callable[[], Users],
+        *,
+        clock: Callable[[], float],
+        pepper: bytes,
+        audit: Audit,
+        allow_anonymous: bool = False,
+    ) -> None:
+        self._users = users
+        self._clock = clock
+        self._pepper = pepper  # makes decoys for unknown names; any secret of this process
+        self._audit = audit
+        self._allow_anonymous = allow_anonymous
+
+    def begin(self, asked: Asked) -> Conversation:
+        try:
+            conversation = self._begin(asked)
+        except RefusedError as error:
+            self._note(asked, asked.name, REFUSED, error.message)
+            raise
+        return _Audited(conversation, lambda name, outcome, why: self._note(asked, name, outcome, why), asked)
+
+    def _begin(self, asked: Asked) -> Conversation:
+        if asked.role == BROKER and not (asked.mechanism == Means.ANONYMOUS and self._allow_anonymous):
+            return _Certified(asked, self._users())
+        if asked.mechanism not in tuple(MECHANISMS):
+            raise RefusedError(
+                f"no mechanism is called {asked.mechanism!r} here", hint=f"one of {', '.join(MECHANISMS)}"
+            )
+        if asked.mechanism == Means.CERTIFICATE:
+            return _Certified(asked, self._users())
+        if asked.mechanism == Means.ANONYMOUS:
+            return _Anonymous(asked, self._users(), allowed=self._allow_anonymous)
+        if not (asked.is_tls or asked.is_loopback):
+            raise RefusedError(f"{asked.mechanism} is taken over TLS only", hint="connect by tidings+tls://")
+        if asked.mechanism == Means.TOKEN:
+            return _Token(asked, self._users(), self._clock)
+        return _Scram(asked, self._users(), self._pepper)
+
+    def _note(self, asked: Asked, principal: str, outcome: str, why: str) -> None:
+        self._audit.note(
+            "connect",
+            outcome,
+            principal,
+            means=asked.mechanism,
+            peer=asked.peer,
+            client=asked.name,
+            reason=why,
+        )
+
+
+class _Audited:
+    """Writes down how the conversation ends."""
+
+    def __init__(self, inner: Conversation, note: Callable[[str, str, str], None], asked: Asked) -> None:
+        self._inner = inner
+        self._note = note
+        self._asked = asked
+
+    def step(self, data: bytes) -> bytes | Proved:
+        try:
+            if len(data) > LONGEST_STEP:
+                raise RefusedError(f"a step of {len(data)} bytes is too long")
+            answer = self._inner.step(data)
+        except RefusedError as error:
+            self._note(self._asked.name, REFUSED, error.message)
+            raise
+        if isinstance(answer, Proved):
+            self._note(answer.principal.name, OK, "")
+        return answer
+
+
+class _Certified:
+    def __init__(self, asked: Asked, users: Users) -> None:
+        self._asked = asked
+        self._users = users
+
+    def step(self, data: bytes) -> Proved:
+        del data  # the certificate was shown to TLS
+        asked = self._asked
+        if asked.certificate is None:
+            raise RefusedError(
+                "no certificate was shown", hint="a broker joins, and `certificate` proves, over mutual TLS"
+            )
+        principal = principal_of(asked.certificate)
+        if asked.role == BROKER and not (principal.is_broker and principal.name == asked.name):
+            raise RefusedError(
+                f"the certificate of {principal.name!r} is not that of broker {asked.name!r}",
+                hint="make it with `tidings certs broker`, for the broker's name",
+            )
+        return Proved(_bound(self._users.complete(principal), asked))
+
+
+class _Anonymous:
+    def __init__(self, asked: Asked, users: Users, *, allowed: bool) -> None:
+        if not (allowed and asked.is_loopback):
+            raise RefusedError(
+                "this broker asks who you are", hint="connect with a password, token or certificate"
+            )
+        self._asked = asked
+        self._users = users
+
+    def step(self, data: bytes) -> Proved:
+        del data
+        return Proved(Principal(self._asked.name, Means.ANONYMOUS, names=("*",)))
+
+
+class _Token:
+    def __init__(self, asked: Asked, users: Users, clock: Callable[[], float]) -> None:
+        self._asked = asked
+        self._users = users
+        self._clock = clock
+
+    def step(self, data: bytes) -> Proved:
+        try:
+            token = data.decode("ascii")
+        except UnicodeDecodeError:
+            raise RefusedError("the token is not valid here") from None
+        principal = self._users.verifier.principal(token, self._clock())
+        return Proved(_bound(self._users.complete(principal), self._asked))
+
+
+class _Scram:
+    def __init__(self, asked: Asked, users: Users, pepper: bytes) -> None:
+        self._asked = asked
+        self._users = users
+        self._server = ServerSide(users.keys.get, pepper)
+        self._has_begun = False
+
+    def step(self, data: bytes) -> bytes | Proved:
+        try:
+            said = data.decode()
+        except UnicodeDecodeError:
+            raise RefusedError("the name or the password is wrong") from None
+        if not self._has_begun:
+            self._has_begun = True
+            return self._server.first(said).encode()
+        farewell = self._server.final(said)
+        principal = self._users.complete(Principal(self._server.name, Means.SCRAM))
+        return Proved(_bound(principal, self._asked), farewell.encode())
+
+
+def _bound(principal: Principal, asked: Asked) -> Principal:
+    """One tenant per connection: the one that was proved, whatever was asked for."""
+    if asked.tenant and asked.tenant != principal.tenant:
+        raise RefusedError(f"{principal.name} does not belong to the tenant {asked.tenant!r}")
+    return principal

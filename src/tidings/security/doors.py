@@ -1,0 +1,141 @@
+"""What a broker on a network asks of security: who is this, and may they?
+
+The runtime calls these protocols at its doors and knows nothing of how they decide. Security
+implements them and knows nothing of sockets. A principal is whatever the authenticator gave; the
+runtime only hands it back. Rules
+- A connection is nobody's until its `Conversation` ends with a principal. Before that nothing but
+  handshake frames is read from it, within bounds on size and time.
+- Refusing is raising `RefusedError`; its message goes to the other side, so it says what to do and
+  no secret.
+- A `Guard` is asked on every path: each publish, each subscribe, each delivery. It answers at once,
+  on the event loop: no I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from tidings.errors import RefusedError
+from tidings.model.event import Event
+from tidings.model.filter import Filter
+
+CLIENT, BROKER = "client", "broker"  # roles
+ANONYMOUS = "anonymous"  # the mechanism of those who prove nothing
+
+P_contra = TypeVar("P_contra", contravariant=True)
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """What is known of a connection when it begins to prove who it is."""
+
+    role: str  # what it says it is: `client` or `broker`
+    name: str  # what it calls itself: a client's name, or a broker's
+    mechanism: str
+    tenant: str = ""
+    peer: str = ""  # the address it comes from
+    is_loopback: bool = False
+    is_tls: bool = False
+    certificate: Mapping[str, Any] | None = None  # as `ssl.SSLSocket.getpeercert` gives it, verified
+
+
+class Proved(msgspec.Struct, frozen=True):
+    """The end of a conversation."""
+
+    principal: Any
+    farewell: bytes = b""  # what the other side needs to check us
+
+
+class Conversation(Protocol):
+    """One try to prove who one is. Bytes in, bytes out, as often as the mechanism needs."""
+
+    def step(self, data: bytes) -> bytes | Proved:
+        """The next challenge, or the proof. Raises `RefusedError`."""
+
+
+class Authenticator(Protocol):
+    def begin(self, asked: Asked) -> Conversation:
+        """Raises `RefusedError` when such a connection is not let in at all."""
+
+
+class Credentials(Protocol):
+    """The other end of a conversation: what a client, or a broker that joins, proves itself with."""
+
+    mechanism: str
+
+    def first(self) -> bytes:
+        """What to say with the first frame. Called at the beginning of every connection."""
+
+    def answer(self, challenge: bytes) -> bytes:
+        """What to say to a challenge."""
+
+    def finish(self, farewell: bytes) -> None:
+        """Check the broker by its last word. Raises `RefusedError` when it is not who it should be."""
+
+
+class Guard(Protocol[P_contra]):
+    """What a principal may do. One guard serves all connections of clients of a broker."""
+
+    def connected(self, principal: P_contra, client: str) -> None:
+        """A connection was let in under a client's name. Raises when the name is not the principal's to
+        use, or it has too many connections."""
+
+    def disconnected(self, principal: P_contra) -> None:
+        """It ended; called once for each `connected` that did not raise."""
+
+    def publish(self, principal: P_contra, event: Event) -> Event:
+        """The event as it may be published (most often itself). Raises."""
+
+    def subscribe(self, principal: P_contra, name: str, filter: Filter) -> Filter:
+        """The filter that is subscribed instead: conjoined with what is mandatory. Raises. Called again
+        when a subscription resumes."""
+
+    def unsubscribed(self, principal: P_contra, name: str) -> None:
+        """A subscription ended, or its connection did; called once for each `subscribe` that did not
+        raise."""
+
+    def deliver(self, principal: P_contra, event: Event) -> Event | None:
+        """The event as the principal may see it; None: not at all, which counts as delivered."""
+
+    def charge(self, principal: P_contra, received_bytes: int) -> float:
+        """So many bytes came from it; seconds for which nothing more is to be read from it."""
+
+    def observe(self, principal: P_contra, what: str) -> None:
+        """It asks the broker about itself (`figures`, `trace` and so on). Raises."""
+
+
+class LoopbackOnly:
+    """Lets anybody in who comes from this machine, as whoever it says; for development and tests."""
+
+    def begin(self, asked: Asked) -> Conversation:
+        if not asked.is_loopback:
+            raise RefusedError(
+                "this broker lets nobody in from elsewhere without a proof",
+                hint="give it a users file, or connect from its own machine",
+            )
+        return _NoProof(asked)
+
+
+class _NoProof:
+    def __init__(self, asked: Asked) -> None:
+        self._asked = asked
+
+    def step(self, data: bytes) -> Proved:
+        return Proved(self._asked.name)
+
+
+class NoCredentials:
+    """For brokers that ask for no proof."""
+
+    mechanism = ANONYMOUS
+
+    def first(self) -> bytes:
+        return b""
+
+    def answer(self, challenge: bytes) -> bytes:
+        raise RefusedError("the broker asks for a proof", hint="connect with credentials")
+
+    def finish(self, farewell: bytes) -> None:
+        """Nothing was proved, nothing is checked."""

@@ -1,0 +1,74 @@
+"""The principal: who is at the other end of a connection, and how that was proved.
+
+Rules
+- A principal's name is given by what proved it (a stored key, a token, a certificate), never by
+  the client's own word.
+- Names of clients and of sources belong to a principal: its own name, that name with `/...`
+  behind it, and what the users file adds. So nobody resumes another's subscription or speaks in
+  another's name.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from enum import StrEnum
+from fnmatch import fnmatchcase
+
+import msgspec
+
+from tidings.errors import RefusedError
+
+LONGEST_NAME = 200  # characters
+
+
+class Means(StrEnum):
+    """What proved the principal."""
+
+    ANONYMOUS = "anonymous"
+    SCRAM = "scram-sha-256"
+    TOKEN = "token"  # noqa: S105 - a word, no secret
+    CERTIFICATE = "certificate"
+    EMBEDDED = "embedded"  # in the broker's own process
+
+
+class Principal(msgspec.Struct, frozen=True):
+    """Who it is. Rules are looked up by `name` and `groups`."""
+
+    name: str
+    means: Means
+    tenant: str = ""  # nothing crosses from one tenant to another
+    groups: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()  # further names that it may use for its clients and sources; * is a wildcard
+    is_broker: bool = False  # its certificate is that of a broker: it may speak for clients
+
+    @property
+    def is_anonymous(self) -> bool:
+        return self.means is Means.ANONYMOUS
+
+    def may_be_called(self, name: str) -> bool:
+        """May its client, or the source of its events, have this name?"""
+        if name == self.name or name.startswith(self.name + "/"):
+            return True
+        return any(fnmatchcase(name, allowed) for allowed in self.names)
+
+    def check_name(self, name: str, what: str) -> None:
+        if not self.may_be_called(name):
+            raise RefusedError(
+                f"{self.name} may not use the {what} {name!r}",
+                hint=f"use {self.name!r}, a name that begins with {self.name + '/'!r}, or have it "
+                f"added to `names` in the users file",
+            )
+
+
+ANYBODY = Principal("anonymous", Means.ANONYMOUS, names=("*",))  # of a development cluster on loopback
+
+
+def checked_name(name: str, what: str = "a principal's name") -> str:
+    """A name that can stand in a file, a log and a subscription's identity."""
+    if not name or len(name) > LONGEST_NAME:
+        raise RefusedError(f"{what} has {len(name)} characters", hint=f"use 1 to {LONGEST_NAME}")
+    if any(unicodedata.category(sign)[0] in "CZ" and sign != " " for sign in name):
+        raise RefusedError(f"{what} {name!r} holds a control character")
+    if "*" in name or name != name.strip():
+        raise RefusedError(f"{what} {name!r} holds a wildcard, or spaces at its ends")
+    return name

@@ -1,0 +1,173 @@
+"""Quotas: what one principal may use at most. Pure arithmetic; `now` comes in.
+
+Rules
+- At a bound the answer names it: connections, subscriptions, constraints and stored bytes are
+  refused; bytes a second are not refused but made to wait, so a fast client is slowed and not cut.
+- What is counted is given back exactly once, by whoever counted it.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Mapping
+
+import msgspec
+
+from tidings.errors import RefusedError
+
+MIB = 1 << 20
+FEW = 64  # accounts up to which nobody looks for idle ones
+
+
+class Quota(msgspec.Struct, frozen=True, kw_only=True):
+    """The bounds of one principal, over all its connections to one broker."""
+
+    connections: int = 100  # open at once
+    subscriptions: int = 10_000  # open at once, durable ones that are detached not counted
+    constraints: int = 100_000  # of all those subscriptions together; they cost matching time
+    bytes_per_second: int = 64 * MIB  # of what it sends; beyond it waits
+    burst_bytes: int = 64 * MIB  # may come at once after a quiet time
+    stored_bytes: int = 1024 * MIB  # of its events that still have a lifetime
+
+
+UNBOUNDED = Quota(
+    connections=1 << 62,
+    subscriptions=1 << 62,
+    constraints=1 << 62,
+    bytes_per_second=1 << 62,
+    burst_bytes=1 << 62,
+    stored_bytes=1 << 62,
+)
+
+
+class Bucket:
+    """A token bucket: fills at `rate` a second up to `most`. It may go below zero: one large thing
+    is let through and paid for by waiting afterwards."""
+
+    def __init__(self, rate: float, most: float, now: float) -> None:
+        self._rate = rate
+        self._most = most
+        self._level = most
+        self._at = now
+
+    def take(self, amount: float, now: float) -> float:
+        """Take so much; the seconds to wait before the next taking (0: none)."""
+        self._fill(now)
+        self._level -= amount
+        return 0.0 if self._level >= 0 else -self._level / self._rate
+
+    def has(self, amount: float, now: float) -> bool:
+        """Is so much in it?"""
+        self._fill(now)
+        return self._level >= amount
+
+    def is_full(self, now: float) -> bool:
+        return self.has(self._most, now)
+
+    def _fill(self, now: float) -> None:
+        if now > self._at:
+            self._level = min(self._most, self._level + (now - self._at) * self._rate)
+            self._at = now
+
+    def resize(self, rate: float, most: float) -> None:
+        self._rate, self._most = rate, most
+        self._level = min(self._level, most)
+
+
+class Account:
+    """What one principal uses now."""
+
+    def __init__(self, name: str, quota: Quota, now: float) -> None:
+        self.name = name
+        self.quota = quota
+        self.connections = 0
+        self.subscriptions = 0
+        self.constraints = 0
+        self.stored = 0
+        self._bucket = Bucket(quota.bytes_per_second, quota.burst_bytes, now)
+        self._stored: list[tuple[float, int]] = []  # (when it ends, bytes), the next to end first
+
+    def connect(self) -> None:
+        self._check("connections", self.connections + 1)
+        self.connections += 1
+
+    def disconnect(self) -> None:
+        self.connections -= 1
+
+    def subscribe(self, constraints: int) -> None:
+        self._check("subscriptions", self.subscriptions + 1)
+        self._check("constraints", self.constraints + constraints)
+        self.subscriptions += 1
+        self.constraints += constraints
+
+    def unsubscribe(self, constraints: int) -> None:
+        self.subscriptions -= 1
+        self.constraints -= constraints
+
+    def receive(self, size: int, now: float) -> float:
+        """So many bytes came in; the seconds to wait before reading on."""
+        return self._bucket.take(size, now)
+
+    def store(self, size: int, lifetime: float, now: float) -> None:
+        """An event of this size is to be stored for `lifetime` seconds."""
+        if lifetime <= 0:
+            return
+        while self._stored and self._stored[0][0] <= now:
+            self.stored -= heapq.heappop(self._stored)[1]
+        self._check("stored_bytes", self.stored + size)
+        self.stored += size
+        if not math.isinf(lifetime):
+            heapq.heappush(self._stored, (now + lifetime, size))
+
+    def is_idle(self, now: float) -> bool:
+        """Nothing is counted that would be forgotten with it, a debt of bytes neither."""
+        return not (self.connections or self.subscriptions or self.stored) and self._bucket.is_full(now)
+
+    def bound(self, quota: Quota) -> None:
+        """New bounds; what is used above them is kept, not cut."""
+        self.quota = quota
+        self._bucket.resize(quota.bytes_per_second, quota.burst_bytes)
+
+    def _check(self, what: str, wanted: int) -> None:
+        most = getattr(self.quota, what)
+        if wanted > most:
+            raise RefusedError(
+                f"{self.name} would use {wanted} {what.replace('_', ' ')}; its quota is {most}",
+                hint=f"end some, or raise `{what}` in its quota in the users file",
+            )
+
+
+class Accounts:
+    """The accounts of all principals that are here; an idle one is forgotten."""
+
+    def __init__(self, quotas: Mapping[str, Quota], default: Quota) -> None:
+        self._quotas = dict(quotas)
+        self._default = default
+        self._accounts: dict[str, Account] = {}
+        self._tidy_at = FEW
+
+    def of(self, name: str, now: float) -> Account:
+        """The account of a principal; the first call for one also forgets those that are idle."""
+        account = self._accounts.get(name)
+        if account is None:
+            self._tidy(now)
+            account = self._accounts[name] = Account(name, self.quota_of(name), now)
+        return account
+
+    def quota_of(self, name: str) -> Quota:
+        return self._quotas.get(name, self._default)
+
+    def _tidy(self, now: float) -> None:
+        if len(self._accounts) >= self._tidy_at:
+            self._accounts = {name: a for name, a in self._accounts.items() if not a.is_idle(now)}
+            self._tidy_at = max(FEW, 2 * len(self._accounts))
+
+    def replace(self, quotas: Mapping[str, Quota], default: Quota) -> None:
+        """New bounds, for those who are here too."""
+        self._quotas, self._default = dict(quotas), default
+        for name, account in self._accounts.items():
+            account.bound(self.quota_of(name))
+
+    def __len__(self) -> int:
+        return len(self._accounts)

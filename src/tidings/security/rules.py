@@ -1,0 +1,137 @@
+"""Permissions: an allow-list of (who, action, filter). What no rule allows is denied.
+
+Rules
+- A right is one filter: the union of what the rules allow, and of it only what every mandatory
+  filter of the principal accepts. It is made once per principal and action.
+- Overlap is not subset: a subscription is narrowed to its intersection with the right, and never
+  taken as it is because the two meet. Only where the right covers it does it stay as written.
+- Every way out asks `Right.allows` again, event by event: live, replay, recovery, gateways.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from functools import reduce
+
+import msgspec
+
+from tidings.algebra.covers import covers, intersect, without_covered
+from tidings.errors import FilterError, RefusedError
+from tidings.language.evaluate import accepts
+from tidings.model.event import Event
+from tidings.model.filter import EVERYTHING, NOTHING, TIDINGS, Filter
+from tidings.security.principal import Principal
+
+GROUP = "group:"
+ANYONE = "anyone"  # every principal that proved who it is
+ANONYMOUS = "anonymous"  # those that did not
+
+
+class Action(StrEnum):
+    """What a rule can allow."""
+
+    PUBLISH = "publish"
+    SUBSCRIBE = "subscribe"  # hear live events, and replay what is available
+    OBSERVE = "observe"  # see figures and traces of the broker
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """Allows one action to somebody, for the events that the filter accepts."""
+
+    who: str  # a principal's name, group:NAME, anyone, or anonymous
+    action: Action
+    filter: Filter = EVERYTHING
+
+    def speaks_of(self, principal: Principal) -> bool:
+        if principal.is_anonymous:
+            return self.who == ANONYMOUS
+        if self.who.startswith(GROUP):
+            return self.who.removeprefix(GROUP) in principal.groups
+        return self.who in (principal.name, ANYONE)
+
+
+class Right(msgspec.Struct, frozen=True):
+    """What one principal may do by one action."""
+
+    principal: str
+    action: Action
+    filter: Filter
+
+    def allows(self, event: Event) -> bool:
+        return accepts(self.filter, event)
+
+    def narrowed(self, wanted: Filter) -> Filter:
+        """What of a filter is allowed: a filter that accepts nothing beyond the right."""
+        if self.filter.is_never_true:
+            raise self._refusal(f"{self.principal} may {self.action} nothing")
+        allowed = wanted if covers(self.filter, wanted) else conjoined(wanted, self.filter)
+        if allowed.is_never_true and not wanted.is_never_true:
+            raise self._refusal(f"{self.principal} may {self.action} nothing of {_short(wanted.text)}")
+        return allowed
+
+    def check(self, event: Event) -> None:
+        if not self.allows(event):
+            raise self._refusal(f"{self.principal} may not {self.action} event {event.id} of {event.source}")
+
+    def _refusal(self, message: str) -> RefusedError:
+        return RefusedError(message, hint=f"a rule for the action {self.action} has to allow it")
+
+
+class Permissions:
+    """The whole allow-list, with the mandatory filters of principals and groups."""
+
+    def __init__(self, rules: Iterable[Rule] = (), mandatory: Mapping[str, Filter] | None = None) -> None:
+        self.rules = tuple(rules)
+        self.mandatory = dict(mandatory or {})  # by a principal's name, or group:NAME
+        for rule in self.rules:
+            _check_dialect(rule.filter)
+        for filter in self.mandatory.values():
+            _check_dialect(filter)
+
+    def right(self, principal: Principal, action: Action) -> Right:
+        """What this principal may do."""
+        allowed = _union([r.filter for r in self.rules if r.action is action and r.speaks_of(principal)])
+        bounds = [self.mandatory[key] for key in _keys(principal) if key in self.mandatory]
+        return Right(principal.name, action, reduce(conjoined, bounds, allowed))
+
+
+def _keys(principal: Principal) -> tuple[str, ...]:
+    return (principal.name, *(GROUP + group for group in principal.groups))
+
+
+def _union(filters: list[Filter]) -> Filter:
+    if any(filter.is_always_true for filter in filters):
+        return EVERYTHING
+    if not filters:
+        return NOTHING
+    if len(filters) == 1:
+        return filters[0]
+    parts = [part for filter in filters for part in filter.conjunctions]
+    return Filter(" OR ".join(f"({filter.text})" for filter in filters), without_covered(parts, TIDINGS))
+
+
+def conjoined(wanted: Filter, bound: Filter) -> Filter:
+    """Both at once. Constraints mean the same in every dialect; residuals do not."""
+    if wanted.dialect != bound.dialect and not any(part.residuals for part in bound.conjunctions):
+        bound = msgspec.structs.replace(bound, dialect=wanted.dialect)
+    if wanted.dialect != bound.dialect:
+        raise FilterError(
+            f"a filter in the dialect {wanted.dialect!r} cannot be narrowed to what is allowed here",
+            hint=f"write it in the dialect {TIDINGS!r}: the rule computes with attributes",
+        )
+    return intersect(wanted, bound)
+
+
+def _check_dialect(filter: Filter) -> None:
+    if filter.dialect != TIDINGS:
+        raise FilterError(f"a rule's filter is written in the dialect {TIDINGS!r}, not {filter.dialect!r}")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+ALL_ALLOWED = Permissions(
+    [Rule(who, action) for who in (ANYONE, ANONYMOUS) for action in Action]
+)  # of an embedded broker, and of a development cluster on loopback

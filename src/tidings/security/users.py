@@ -1,0 +1,217 @@
+"""The users file: who exists, who may do what, and how much. One TOML file, read whole or not at all.
+
+    [users.ann]
+    password = "SCRAM-SHA-256$..."      # a stored key, from `tidings users key`
+    groups = ["traders"]
+    filter = "region = 'eu'"            # mandatory: conjoined with whatever ann may do
+    quota = { connections = 10 }
+
+    [[allow]]
+    who = "group:traders"               # a name, group:NAME, anyone, anonymous
+    action = "subscribe"                # publish, subscribe, observe
+    filter = "topic = 'quotes/#'"
+
+    [[issuers]]
+    issuer = "https://login.example"
+    audience = "tidings"
+    key_file = "issuer.pem"
+
+What is wrong is told with its place; then nothing of the file counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from tidings.errors import FilterError, RefusedError, SettingsError
+from tidings.language import parse_filter
+from tidings.model.filter import Filter
+from tidings.security.principal import Principal, checked_name
+from tidings.security.quotas import Quota
+from tidings.security.reading import checked, checked_table, parse_toml, refuse_unknown
+from tidings.security.rules import ANONYMOUS, ANYONE, GROUP, Action, Permissions, Rule
+from tidings.security.scram import StoredKey, read_key
+from tidings.security.tokens import Issuer, Verifier
+
+Read = Callable[[str], bytes]  # reads a file that the users file names, relative to it
+
+
+class User(msgspec.Struct, frozen=True):
+    """An entry under [users]."""
+
+    password: str | None = None  # a stored key; None: it comes by certificate or token only
+    groups: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()  # further names for its clients and sources; * is a wildcard
+    tenant: str = ""
+    filter: str | None = None
+    quota: dict[str, int] = {}
+    disabled: bool = False  # it is let in by no means
+
+
+class Group(msgspec.Struct, frozen=True):
+    """An entry under [groups]; a group needs one only for its mandatory filter."""
+
+    filter: str | None = None
+
+
+class Allow(msgspec.Struct, frozen=True):
+    """An entry of [[allow]]."""
+
+    who: str | tuple[str, ...]
+    action: Action | tuple[Action, ...]
+    filter: str = "TRUE"
+
+
+class TrustedIssuer(msgspec.Struct, frozen=True):
+    """An entry of [[issuers]]."""
+
+    issuer: str
+    audience: str
+    key_file: str  # a public key in PEM, or a shared secret of 32 bytes and more
+    groups: bool = False  # take the claim `groups` of its tokens
+
+
+class Users(msgspec.Struct, frozen=True):
+    """Everything that the file says, checked."""
+
+    users: dict[str, User]
+    keys: dict[str, StoredKey]
+    permissions: Permissions
+    quotas: dict[str, Quota]
+    default_quota: Quota
+    verifier: Verifier
+
+    def complete(self, principal: Principal) -> Principal:
+        """What the file adds to what was proved. Raises when the principal is not let in."""
+        user = self.users.get(principal.name)
+        if user is None:
+            return principal
+        if user.disabled:
+            raise RefusedError(f"{principal.name} is disabled here")
+        if user.tenant and principal.tenant not in ("", user.tenant):
+            raise RefusedError(f"{principal.name} belongs to another tenant")
+        return msgspec.structs.replace(
+            principal,
+            tenant=user.tenant or principal.tenant,
+            groups=tuple(dict.fromkeys((*principal.groups, *user.groups))),
+            names=(*principal.names, *user.names),
+        )
+
+
+NOBODY = Users({}, {}, Permissions(), {}, Quota(), Verifier(()))
+
+
+def parse_users(text: str, *, read: Read, where: str = "the users file") -> Users:
+    """Read the whole file, or raise `SettingsError` and leave everything as it was."""
+    table = parse_toml(text, where)
+    refuse_unknown(table, ("users", "groups", "allow", "quota", "issuers"), where)
+    users = _entries(table.get("users", {}), User, f"{where}: [users]")
+    groups = _entries(table.get("groups", {}), Group, f"{where}: [groups]")
+    default = _quota(Quota(), table.get("quota", {}), f"{where}: [quota]")
+    return Users(
+        users=users,
+        keys={n: _key(u.password, f"{where}: [users.{n}]") for n, u in users.items() if u.password},
+        permissions=Permissions(
+            _rules(table.get("allow", []), _known_groups(users, groups), where),
+            _mandatory(users, groups, where),
+        ),
+        quotas={n: _quota(default, u.quota, f"{where}: [users.{n}]") for n, u in users.items() if u.quota},
+        default_quota=default,
+        verifier=_verifier(table.get("issuers", []), read, where),
+    )
+
+
+def _entries(given: Any, kind: Any, where: str) -> dict[str, Any]:
+    entries = {}
+    for name, entry in checked_table(given, where).items():
+        try:
+            checked_name(name)
+        except RefusedError as error:
+            raise SettingsError(f"{where}: {error.message}", hint=error.hint) from None
+        if name in (ANYONE, ANONYMOUS) or name.startswith(GROUP):
+            raise SettingsError(f"{where}: {name!r} is a word of the rules", hint="choose another name")
+        entries[name] = checked(kind, entry, f"{where.rstrip(']')}.{name}]")
+    return entries
+
+
+def _key(text: str, where: str) -> StoredKey:
+    try:
+        return read_key(text)
+    except SettingsError as error:
+        raise SettingsError(f"{where}: {error.message}", hint=error.hint) from None
+
+
+def _quota(base: Quota, given: Any, where: str) -> Quota:
+    table = checked_table(given, where)
+    refuse_unknown(table, Quota.__struct_fields__, where)
+    for name, value in table.items():
+        if type(value) is not int or value < 0:
+            raise SettingsError(f"{where}: {name} is no whole number of 0 or more")
+    if table.get("bytes_per_second") == 0:
+        raise SettingsError(f"{where}: bytes_per_second is 0", hint="to shut a user out, set disabled = true")
+    return msgspec.structs.replace(base, **table)
+
+
+def _known_groups(users: dict[str, User], groups: dict[str, Group]) -> set[str]:
+    return {*groups, *(group for user in users.values() for group in user.groups)}
+
+
+def _rules(given: Any, groups: set[str], where: str) -> list[Rule]:
+    if not isinstance(given, list):
+        raise SettingsError(f"{where}: allow is no list of tables", hint="each rule begins with [[allow]]")
+    rules: list[Rule] = []
+    for number, entry in enumerate(given, 1):
+        place = f"{where}: rule {number} of [[allow]]"
+        allow = checked(Allow, entry, place)
+        filter = _filter(allow.filter, place)
+        actions = (allow.action,) if isinstance(allow.action, Action) else allow.action
+        for who in (allow.who,) if isinstance(allow.who, str) else allow.who:
+            _check_group(who, groups, place)
+            rules += [Rule(who, action, filter) for action in actions]
+    return rules
+
+
+def _check_group(who: str, groups: set[str], place: str) -> None:
+    """A name may be that of somebody who comes by token; but a group that nobody is in is a slip.
+
+    Groups that only tokens give are declared by an empty [groups.NAME].
+    """
+    if who.startswith(GROUP):
+        refuse_unknown([who.removeprefix(GROUP)], groups, f"{place}: [groups]")
+
+
+def _mandatory(users: dict[str, User], groups: dict[str, Group], where: str) -> dict[str, Filter]:
+    own = {
+        name: _filter(user.filter, f"{where}: [users.{name}]") for name, user in users.items() if user.filter
+    }
+    shared = {
+        GROUP + name: _filter(group.filter, f"{where}: [groups.{name}]")
+        for name, group in groups.items()
+        if group.filter
+    }
+    return own | shared
+
+
+def _filter(text: str, where: str) -> Filter:
+    try:
+        return parse_filter(text)
+    except FilterError as error:
+        raise SettingsError(f"{where}: filter: {error.message}", hint=error.hint) from None
+
+
+def _verifier(given: Any, read: Read, where: str) -> Verifier:
+    if not isinstance(given, list):
+        raise SettingsError(f"{where}: issuers is no list of tables", hint="each begins with [[issuers]]")
+    issuers = []
+    for number, entry in enumerate(given, 1):
+        place = f"{where}: issuer {number} of [[issuers]]"
+        trusted = checked(TrustedIssuer, entry, place)
+        try:
+            key = read(trusted.key_file).strip()
+        except OSError as error:
+            raise SettingsError(f"{place}: key_file {trusted.key_file}: {error.strerror}") from None
+        issuers.append(Issuer(trusted.issuer, trusted.audience, key, trusted.groups))
+    return Verifier(tuple(issuers))
