@@ -69,6 +69,21 @@ class Service:
         self.server.inquiries["trace"] = self._trace
         self.http: Http | None = None
 
+    async def __aenter__(self) -> Service:
+        """Run it inside another program: `async with Service(settings) as service`."""
+        await self.server.start()
+        await self.start_http()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.server.drain(self.settings.drain_seconds)
+        await self._close()
+
+    async def _close(self) -> None:
+        if self.http is not None:
+            await self.http.close()
+        self.secured.close()
+
     async def run(self, ready: Callable[[Server], None] = print_ready) -> bool:
         """Serve until a signal comes, then drain. True: nothing was left unanswered."""
         try:
@@ -80,9 +95,7 @@ class Service:
                 started=self.start_http,
             )
         finally:
-            if self.http is not None:
-                await self.http.close()
-            self.secured.close()
+            await self._close()
 
     # -- reload ---------------------------------------------------------------------------------
 
