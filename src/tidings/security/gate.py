@@ -10,8 +10,8 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import msgspec
 
@@ -44,7 +44,8 @@ class Gate:
         self._on_withheld = on_withheld
         self._clock = clock
         self._audit = audit
-        self._rights: dict[tuple[Principal, Action], Right] = {}
+        self._rights: dict[Action, dict[Principal, Right]] = {action: {} for action in Action}
+        self._hearing: dict[Principal, Right] = self._rights[Action.SUBSCRIBE]
         self._held: dict[tuple[str, str], list[int]] = {}  # constraints of open subscriptions, by name
         self._users = users
         self._accounts = Accounts(users.quotas, users.default_quota)
@@ -58,7 +59,8 @@ class Gate:
     def replace(self, users: Users) -> None:
         """New rules: they count for the next thing that is asked, whoever is connected."""
         self._users = users
-        self._rights.clear()
+        for rights in self._rights.values():
+            rights.clear()
         self._accounts.replace(users.quotas, users.default_quota)
 
     # -- the guard -------------------------------------------------------------------------------
@@ -72,15 +74,18 @@ class Gate:
         self._accounts.of(principal.name, self._clock()).disconnect()
 
     def publish(self, principal: Principal, event: Event) -> Event:
-        with self._refusing(principal, "publish", f"{event.source} {event.id}"):
+        try:
             principal.check_name(event.source, "source")
-            marked = _marked(event, principal.tenant)
+            marked = _marked(event, principal.tenant) if principal.tenant else event
             self.right(principal, Action.PUBLISH).check(marked)
             if event.lifetime > 0:
                 size = len(msgspec.msgpack.encode(marked))
                 now = self._clock()
                 self._accounts.of(principal.name, now).store(size, event.lifetime, now)
             return marked
+        except TidingsError as error:
+            self._note_refusal(principal, "publish", f"{event.source} {event.id}", error)
+            raise
 
     def subscribe(self, principal: Principal, name: str, filter: Filter) -> Filter:
         with self._refusing(principal, "subscribe", name):
@@ -99,8 +104,9 @@ class Gate:
             del self._held[principal.name, name]
 
     def deliver(self, principal: Principal, event: Event) -> Event | None:
-        if self.right(principal, Action.SUBSCRIBE).allows(event):
-            return _unmarked(event, principal.tenant)
+        right = self._hearing.get(principal) or self.right(principal, Action.SUBSCRIBE)
+        if right.allows(event):
+            return _unmarked(event, principal.tenant) if principal.tenant else event
         self.withheld += 1
         if self._on_withheld is not None:
             self._on_withheld(principal.name, event)
@@ -125,41 +131,32 @@ class Gate:
 
     def right(self, principal: Principal, action: Action) -> Right:
         """What the principal may do now, its tenant's bound included."""
-        right = self._rights.get((principal, action))
+        rights = self._rights[action]
+        right = rights.get(principal)
         if right is None:
-            if len(self._rights) >= MOST_RIGHTS:
-                self._rights.clear()
+            if len(rights) >= MOST_RIGHTS:
+                rights.clear()
             right = self._users.permissions.right(principal, action)
             if principal.tenant and action is not Action.OBSERVE:
                 bound = conjoined(right.filter, _of_tenant(principal.tenant))
-                right = msgspec.structs.replace(right, filter=bound)
-            self._rights[principal, action] = right
+                right = Right(right.principal, action, bound)
+            rights[principal] = right
         return right
 
-    def _refusing(self, principal: Principal, what: str, subject: str) -> _Refusing:
-        return _Refusing(self, principal, what, subject)
+    @contextmanager
+    def _refusing(self, principal: Principal, what: str, subject: str) -> Iterator[None]:
+        """Count and write down what is refused inside the block."""
+        try:
+            yield
+        except TidingsError as error:
+            self._note_refusal(principal, what, subject, error)
+            raise
 
-
-class _Refusing:
-    """Counts and writes down what is refused inside the block."""
-
-    def __init__(self, gate: Gate, principal: Principal, what: str, subject: str) -> None:
-        self._gate, self._principal, self._what, self._subject = gate, principal, what, subject
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
-        if isinstance(error, TidingsError):
-            self._gate.refused += 1
-            self._gate._audit.note(
-                self._what,
-                REFUSED,
-                self._principal.name,
-                means=self._principal.means,
-                subject=self._subject,
-                reason=error.message,
-            )
+    def _note_refusal(self, principal: Principal, what: str, subject: str, error: TidingsError) -> None:
+        self.refused += 1
+        self._audit.note(
+            what, REFUSED, principal.name, means=principal.means, subject=subject, reason=error.message
+        )
 
 
 def _of_tenant(tenant: str) -> Filter:
@@ -169,8 +166,6 @@ def _of_tenant(tenant: str) -> Filter:
 
 def _marked(event: Event, tenant: str) -> Event:
     """The event as it goes into the broker."""
-    if not tenant:
-        return event
     given = event.attributes.get(TENANT)
     if given not in (None, tenant):
         raise EventError(f"the event says that it is of tenant {given!r}", hint="leave the attribute out")
@@ -180,6 +175,6 @@ def _marked(event: Event, tenant: str) -> Event:
 
 def _unmarked(event: Event, tenant: str) -> Event:
     """The event as the tenant's subscribers see it."""
-    if not tenant or event.key is None:
+    if event.key is None:
         return event
     return msgspec.structs.replace(event, key=event.key.removeprefix(tenant + KEY_MARK))
