@@ -22,6 +22,7 @@ from tidings.errors import InputError
 BENCHES = {
     "filters": "from text to normal form, filters a second",
     "matching": "events a second against 10k to 1M subscriptions, beside installable peers",
+    "pipeline": "tables and streams on Spark, beside joins of Spark SQL, DuckDB and Polars",
     "simulator": "handled messages a second on a simulated network, beside SimPy",
     "store": "synced events a second, and what a restart costs",
 }
