@@ -103,6 +103,8 @@ class Gate:
             msg.Publish: self._publish,
             msg.Subscribe: self._subscribe,
             msg.Advertise: self._advertise,
+            msg.Stage: self._stage,
+            msg.ReadLog: self._read_log,
         }
         self._passes = frozenset(msg.CLIENT_MESSAGES) - self._checks.keys()
         self._watched: dict[type, Callable[[Any], msg.Message | None]] = {
@@ -114,6 +116,7 @@ class Gate:
                 msg.Deliver: self._deliver,
                 msg.Unsubscribed: self._unsubscribed,
                 msg.Closed: self._unsubscribed,
+                msg.LogRead: self._log_read,
             }
 
     # -- inward -----------------------------------------------------------------------------
@@ -162,6 +165,21 @@ class Gate:
     def _advertise(self, advertise: msg.Advertise) -> msg.Advertise:
         return msgspec.structs.replace(advertise, filter=_parsed(advertise.filter, self._limits))
 
+    def _stage(self, stage: msg.Stage) -> msg.Stage:
+        if len(stage.query) > MOST_CHARACTERS or stage.batch < 0 or stage.part < 0:
+            raise RefusedError("a batch and a part are numbers from 0 on, of a query with a shorter name")
+        events = tuple(map(check_event, stage.events))
+        if self._guard is not None:
+            events = tuple(self._guard.publish(self._principal, event) for event in events)
+        return msgspec.structs.replace(stage, events=events)
+
+    def _read_log(self, asked: msg.ReadLog) -> msg.ReadLog:
+        filter = _parsed(asked.filter, self._limits)
+        if self._guard is not None:
+            filter = self._guard.subscribe(self._principal, "", filter)
+            self._guard.unsubscribed(self._principal, "")
+        return msgspec.structs.replace(asked, filter=filter)
+
     # -- outward ----------------------------------------------------------------------------
 
     def outward(self, message: msg.Message) -> None:
@@ -196,6 +214,16 @@ class Gate:
             self._hand_in(msg.Credit(message.ref, 1))
             return None
         return msgspec.structs.replace(message, event=event)
+
+    def _log_read(self, page: msg.LogRead) -> msg.Message:
+        """Reading the log is a way out too."""
+        assert self._guard is not None
+        entries = []
+        for entry in page.entries:
+            event = self._guard.deliver(self._principal, entry.event)
+            if event is not None:
+                entries.append(msgspec.structs.replace(entry, event=event))
+        return msgspec.structs.replace(page, entries=tuple(entries))
 
     def _forget(self, ref: int) -> None:
         name = self._names.pop(ref, None)

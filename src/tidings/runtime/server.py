@@ -138,7 +138,9 @@ class Server:
         self._recorder = recorder_of(self._record)
         self.node = self._build()
         record: Callable[[Any], None] = _nothing if self._recorder is None else self._recorder.record
-        self._driver = Driver(self.name, self.node, self._clock, record=record, fault=self._on_fault, tap=self._tap)
+        self._driver = Driver(
+            self.name, self.node, self._clock, record=record, fault=self._on_fault, tap=self._tap
+        )
         self._driver.use_store(store, threaded=self._is_stable)
         declared = tuple(message for slot in self.node.slots.values() for message in slot.messages)
         self._codec = Codec((*declared, *HANDSHAKE, *BESIDE), max_frame=self.network.max_frame)

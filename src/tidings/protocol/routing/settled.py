@@ -117,7 +117,7 @@ class Settled:
     def part(self, link: str) -> None:
         """The far end is gone for good."""
         for table in (self._filters, self._sets, self._answered, self._asking):
-            table.pop(link, None)  # type: ignore[attr-defined]
+            table.pop(link, None)
 
     def next_deadline(self) -> float | None:
         return min((at for at, _ in self._asking.values()), default=None)
