@@ -72,12 +72,16 @@ class Service:
     async def __aenter__(self) -> Service:
         """Run it inside another program: `async with Service(settings) as service`."""
         await self.server.start()
-        await self.start_http()
+        await self._on_start()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.server.drain(self.settings.drain_seconds)
         await self._close()
+
+    async def _on_start(self) -> None:
+        self._count_durables()
+        await self.start_http()
 
     async def _close(self) -> None:
         if self.http is not None:
@@ -92,10 +96,15 @@ class Service:
                 drain_seconds=self.settings.drain_seconds,
                 ready=ready,
                 reload=self.reload,
-                started=self.start_http,
+                started=self._on_start,
             )
         finally:
             await self._close()
+
+    def _count_durables(self) -> None:
+        """What the disk holds counts for the quotas of whom it belongs to."""
+        for id, filter in self.server.node.durables():
+            self.secured.guard.found(id.subscriber, id.name, filter)
 
     # -- reload ---------------------------------------------------------------------------------
 

@@ -46,7 +46,7 @@ class Gate:
         self._audit = audit
         self._rights: dict[Action, dict[Principal, Right]] = {action: {} for action in Action}
         self._hearing: dict[Principal, Right] = self._rights[Action.SUBSCRIBE]
-        self._held: dict[tuple[str, str], list[int]] = {}  # constraints of open subscriptions, by name
+        self._held: dict[tuple[str, str, str], list[int]] = {}  # constraints of open transient subscriptions
         self._users = users
         self._accounts = Accounts(users.quotas, users.default_quota)
         self.refused = 0
@@ -87,21 +87,43 @@ class Gate:
             self._note_refusal(principal, "publish", f"{event.source} {event.id}", error)
             raise
 
-    def subscribe(self, principal: Principal, name: str, filter: Filter) -> Filter:
+    def subscribe(
+        self, principal: Principal, client: str, name: str, filter: Filter, *, durable: bool = False
+    ) -> Filter:
         with self._refusing(principal, "subscribe", name):
             allowed = self.right(principal, Action.SUBSCRIBE).narrowed(filter)
-            cost = sum(len(part.constraints) + len(part.residuals) for part in allowed.conjunctions)
-            self._accounts.of(principal.name, self._clock()).subscribe(cost)
-            self._held.setdefault((principal.name, name), []).append(cost)
+            account = self._accounts.of(principal.name, self._clock())
+            if durable:
+                account.keep((client, name), _cost(allowed))
+            else:
+                account.subscribe(_cost(allowed))
+                self._held.setdefault((principal.name, client, name), []).append(_cost(allowed))
         how = "" if allowed is filter else "narrowed to what is allowed"
         self._audit.note("subscribe", OK, principal.name, means=principal.means, subject=name, reason=how)
         return allowed
 
-    def unsubscribed(self, principal: Principal, name: str) -> None:
-        held = self._held[principal.name, name]
-        self._accounts.of(principal.name, self._clock()).unsubscribe(held.pop())
+    def unsubscribed(
+        self, principal: Principal, client: str, name: str, *, durable: bool = False, ended: bool = True
+    ) -> None:
+        account = self._accounts.of(principal.name, self._clock())
+        if durable:
+            if ended:
+                account.end((client, name))
+            return
+        held = self._held[principal.name, client, name]
+        account.unsubscribe(held.pop())
         if not held:
-            del self._held[principal.name, name]
+            del self._held[principal.name, client, name]
+
+    def found(self, subscriber: str, name: str, filter: Filter) -> None:
+        """The broker's disk holds this durable subscription: it counts for whom it belongs to."""
+        owner = self._users.owner_of(subscriber)
+        self._accounts.of(owner, self._clock()).found((subscriber, name), _cost(filter))
+
+    def scopes(self, principal: Principal) -> tuple[str, str]:
+        """A tenant has its own groups, a principal its own queries."""
+        group = principal.tenant + KEY_MARK if principal.tenant else ""
+        return group, "" if principal.is_anonymous else principal.name + KEY_MARK
 
     def deliver(self, principal: Principal, event: Event) -> Event | None:
         right = self._hearing.get(principal) or self.right(principal, Action.SUBSCRIBE)
@@ -157,6 +179,10 @@ class Gate:
         self._audit.note(
             what, REFUSED, principal.name, means=principal.means, subject=subject, reason=error.message
         )
+
+
+def _cost(filter: Filter) -> int:
+    return sum(len(part.constraints) + len(part.residuals) for part in filter.conjunctions)
 
 
 def _of_tenant(tenant: str) -> Filter:
