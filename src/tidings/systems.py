@@ -118,7 +118,8 @@ def _brokers(site: Site, routing: Routing, assignment: Assignment | None = None)
 
 
 def _tidings(site: Site) -> dict[str, Any]:
-    routing = Covering(advertisements=True, acknowledged=True, remember_links=True, numbered=False)
+    knobs = site.options.get("advertising", {})
+    routing = Covering(advertisements=True, acknowledged=True, remember_links=True, numbered=False, **knobs)
     return {
         **_brokers(site, routing),
         "overlay": JoinedOverlay(site.neighbours, site.parent()),
@@ -170,7 +171,7 @@ SYSTEMS: tuple[System, ...] = (
         "availability 0 / Δ / ∞",
         graph=TREE,
         strategies=_tidings,
-        options=("delivery",),
+        options=("delivery", "advertising"),
     ),
     System(
         name="intermediary",

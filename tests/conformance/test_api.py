@@ -21,7 +21,6 @@ import tidings
 from tidings.runtime.bus import Bus
 from tidings.testing import collect
 
-
 HOUSES: dict[str, Callable[[Path], House]] = {
     "embedded": lambda path: Embedded(None),
     "embedded with a store": lambda path: Embedded(path / "store"),

@@ -24,11 +24,13 @@ from tidings.simulation.faults import FaultPlan
 from tidings.simulation.simulator import SimulationSettings
 from tidings.simulation.topology import Overlay, random_tree
 from tidings.simulation.workloads import (
+    AdvertiseStep,
     Plan,
     PublishStep,
     Step,
     StockQuotes,
     SubscribeStep,
+    UnadvertiseStep,
     UnsubscribeStep,
     Workload,
     mixed,
@@ -58,6 +60,7 @@ def play(
     settings: SimulationSettings | None = None,
     begin: float = SETTLE,
     absences: bool = False,
+    advertising: bool = False,
     tune: Callable[[World], None] | None = None,
 ) -> Run:
     """One run: a random tree, a workload with churn, and what goes wrong in it."""
@@ -70,8 +73,10 @@ def play(
     workload = renamed(mixed(StockQuotes(symbols=4), overlay.brokers, rng, plan))
     slow_disk = SimulationSettings(check=True, disk_seconds=0.15)  # crashes find much that is not synced
     settings = settings or (slow_disk if seed % 3 == 0 else SimulationSettings(check=True))
-    world = World("tidings", overlay, seed=seed, settings=settings)
+    world = World("tidings", overlay, seed=seed, settings=settings, options=SOON if advertising else None)
     asked = note_subscribes(world)
+    if advertising:
+        workload = advertised(workload, Random(f"advertising/{seed}"))
     world.load(workload)
     if absences:
         plan_absences(world, workload, rng)
@@ -84,6 +89,31 @@ def play(
         over_at = max(over_at, trouble.over_at)
     world.run(over_at + PATIENCE)
     return Run(begin, world, workload, asked, over_at)
+
+
+# So that advertisements come and go within a run.
+SOON = {"advertising": {"linger_seconds": 0.3, "implicit_seconds": 1.5}}
+
+
+def advertised(workload: Workload, rng: Random) -> Workload:
+    """Some publishers advertise what they publish, for a while, before or after; some something else
+    besides, or never anything. What they publish stays the same."""
+    steps: list[Step] = list(workload.steps)
+    publishers = sorted({step.client for step in steps if isinstance(step, PublishStep)})
+    for client in publishers:
+        for number in range(rng.choice((0, 1, 3, 6))):
+            at = rng.uniform(0.0, workload.over_at)
+            name = f"a{number}"
+            steps.append(AdvertiseStep(at=at, client=client, name=name, filter=_may_publish(rng)))
+            if rng.random() < 0.7:
+                until = at + rng.expovariate(0.5)
+                steps.append(UnadvertiseStep(at=until, client=client, name=name))
+    return Workload(workload.clients, tuple(sorted(steps, key=lambda step: step.at)))
+
+
+def _may_publish(rng: Random) -> str:
+    symbol = f"S{rng.randrange(4):03d}"
+    return rng.choice((f"StockName = '{symbol}'", "change > 0", "change <= 0", "StockName LIKE 'S%'", "TRUE"))
 
 
 def note_subscribes(world: World) -> dict[str, list[ClientSubscribe]]:

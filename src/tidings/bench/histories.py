@@ -133,11 +133,17 @@ def _spoilt(spoil: str, wrong: int, event: Any, hearer: Any, told: Any, subscrib
         told = told.copy()
         told[at] -= 2 * SLOWEST
         return event, hearer, told
-    stranger = hearer[at] if spoil == "doubled" else (hearer[at] + len(subscribers.symbol) // 2) % len(subscribers.symbol)
+    stranger = (
+        hearer[at]
+        if spoil == "doubled"
+        else (hearer[at] + len(subscribers.symbol) // 2) % len(subscribers.symbol)
+    )
     return np.append(event, event[at]), np.append(hearer, stranger), np.append(told, told[at] + 0.01)
 
 
-def _rows(shape: Shape, number: Any, symbol: Any, price: Any, time: Any, event: Any, hearer: Any, told: Any) -> Any:
+def _rows(
+    shape: Shape, number: Any, symbol: Any, price: Any, time: Any, event: Any, hearer: Any, told: Any
+) -> Any:
     import numpy as np
     import pyarrow as pa
 

@@ -23,6 +23,7 @@ BENCHES = {
     "broker": "a broker process beside mosquitto, NATS, Redis and amqtt, driven by load generators in C",
     "filters": "from text to normal form, filters a second",
     "matching": "events a second against 10k to 1M subscriptions, beside installable peers",
+    "pipeline": "tables and streams on Spark, beside joins of Spark SQL, DuckDB and Polars",
     "simulator": "handled messages a second on a simulated network, beside SimPy",
     "store": "synced events a second, and what a restart costs",
 }

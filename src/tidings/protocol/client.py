@@ -56,7 +56,7 @@ class Link(StrEnum):
 class _Publishing:
     """A publish that is not acknowledged yet."""
 
-    __slots__ = ("call", "event", "issued", "message", "sequence")
+    __slots__ = ("call", "event", "issued", "log", "message", "sequence")
 
     def __init__(self, message: msg.Publish, issued: float) -> None:
         self.call = message.call
@@ -64,6 +64,7 @@ class _Publishing:
         self.sequence = message.sequence
         self.message = message
         self.issued = issued
+        self.log = ""  # of the broker that it was sent to
 
 
 class Client:
@@ -84,6 +85,7 @@ class Client:
         self._rng = rng
         self._recording = recording
         self._link = Link.DOWN
+        self._log = ""  # of the broker, as its welcome says
         self._out: list[Effect] = []
         self._sequences: dict[str, int] = {}  # by source
         self._in_flight: dict[int, _Publishing] = {}  # by call, in order
@@ -157,9 +159,20 @@ class Client:
         for listening in self._listenings.values():
             if listening.phase is not Phase.ENDED:
                 self._open(listening)
-        for publishing in self._in_flight.values():
-            self._send(publishing.message)
+        for publishing in list(self._in_flight.values()):
+            if publishing.log == message.log:
+                self._send(publishing.message)
+            else:
+                self._give_up(publishing)
+        self._log = message.log
         self._send_line()
+
+    def _give_up(self, publishing: _Publishing) -> None:
+        """Another broker cannot tell whether it was kept where it was sent; sent again it might be told
+        twice. It was recorded as unknown when the link broke."""
+        del self._in_flight[publishing.call]
+        reason = "the broker went before it answered; the event may be delivered or not, never twice"
+        self._out.append(Failed(publishing.call, "unknown", reason))
 
     def _link_down(self, input: ins.LinkDown, now: float) -> None:
         self._link = Link.DOWN
@@ -220,6 +233,7 @@ class Client:
     def _send_line(self) -> None:
         while self._line and self._link is Link.UP and len(self._in_flight) < IN_FLIGHT:
             publishing = self._line.popleft()
+            publishing.log = self._log
             self._in_flight[publishing.call] = publishing
             self._out.append(Send(self.broker, publishing.message))
 

@@ -424,7 +424,7 @@ class ExactlyOnce(Delivery):
             silent.append(Position(self._ledger.log, upto))
         for lane in held.lanes.values():
             upto = lane.floor(self.ports.recovery.known(lane.log)) - 1
-            if upto > lane.silent_upto:
+            if upto > lane.silent_upto and lane.start is not None:
                 lane.silent_upto = upto
                 silent.append(Position(lane.log, upto))
         for member in held.members:

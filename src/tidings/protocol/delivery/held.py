@@ -87,7 +87,7 @@ class Held:
         self.joining: list[Member] = []  # not answered yet
         self.last_tag = 0
         self.last_read = 0
-        self.silent_upto = 0
+        self.silent_upto = -1
         self.figures: Counter[str] = Counter()
         self.lost: Counter[str] = Counter()  # by reason
         self.lost_told_at: float | None = None  # when the members were last told of losses

@@ -47,7 +47,7 @@ class Lane:
         self.reading: int | None = None  # the page that is on its way
         self.pending: deque[Envelope] = deque()
         self.missed = 0  # the last live event that is neither in `pending` nor read
-        self.silent_upto = 0
+        self.silent_upto = -1
 
     @property
     def is_live(self) -> bool:

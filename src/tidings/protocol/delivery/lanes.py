@@ -11,7 +11,7 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 
 from tidings.availability.told import Span
@@ -48,6 +48,13 @@ class Lanes:
             return
         lane = held.lanes[log] = Lane(log, known, start=known + 1, hold=known)
         lane.phase = LanePhase.LIVE
+
+    def resume_from(self, held: Held, after: Mapping[str, int]) -> None:
+        """A durable subscription goes on here that was at another broker; in each log from its token on.
+        A log that is not known yet will be read when it is."""
+        for log, offset in after.items():
+            if log != self._ports.delivery.log:
+                held.lanes[log] = Lane(log, offset, start=offset + 1, hold=offset)
 
     def rights(self, held: Held) -> dict[str, list[Span]]:
         """What a durable subscription is owed in each log, before it takes another filter."""

@@ -13,7 +13,7 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from tidings.availability.progress import LogProgress
@@ -146,11 +146,22 @@ class Registry:
         if message.options.replay:
             held.told_from = self._ledger.first_offset
         self._skip_handled(held, message)
+        if held.durable:
+            self._resume_from(held, message.after)
         self._want(held, now)
         held.progress = LogProgress(heard=held.told_from)
         self._reader.begin(held, held.told_from, now)
         self._lanes.open(held)
+        if held.durable:
+            self._lanes.resume_from(held, message.after)
         return held
+
+    def _resume_from(self, held: Held, after: Mapping[str, int]) -> None:
+        """The token proves that the subscription existed, at another broker: it has a right to all that
+        came after it. Our log holds that, since the other broker has not acknowledged it."""
+        if self._ledger.log in after:
+            held.start = min(held.start, after[self._ledger.log] + 1)
+            held.told_from = min(held.told_from, held.start)
 
     def _want(self, held: Held, now: float) -> None:
         self._last_match = None

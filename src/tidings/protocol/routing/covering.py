@@ -53,6 +53,8 @@ class SubscriptionRouting(Routing):
         acknowledged: bool = False,
         remember_links: bool = False,
         numbered: bool = True,
+        linger_seconds: float = LINGER_SECONDS,
+        implicit_seconds: float = IMPLICIT_SECONDS,
     ) -> None:
         if reduce not in OUTLETS:
             raise SettingsError(f"no reduction is called {reduce!r}", hint=f"there are: {', '.join(OUTLETS)}")
@@ -65,6 +67,8 @@ class SubscriptionRouting(Routing):
         gate = self._gate if advertisements or hierarchical else None
         self._uses_advertisements = advertisements
         self._settles = advertisements and remember_links
+        self.linger_seconds = linger_seconds
+        self.implicit_seconds = implicit_seconds
         self._subs = Diffusion(
             SUBSCRIPTIONS, reduce=reduce, acknowledged=acknowledged, remembers=remember_links, gate=gate
         )
@@ -115,6 +119,7 @@ class SubscriptionRouting(Routing):
         elif isinstance(input, Parted):
             for diffusion in (self._ads, self._subs):
                 diffusion.link_down(input.peer)
+            self._settled.part(input.peer)
             self._flush(now)
 
     def interest_added(self, subscription: Subscription, at: tuple[str, ...], now: float) -> None:
@@ -133,7 +138,7 @@ class SubscriptionRouting(Routing):
 
     def advertisement_removed(self, advertisement: Advertisement, now: float) -> None:
         if self._settles:
-            self._leaving.append((now + LINGER_SECONDS, advertisement.filter))
+            self._leaving.append((now + self.linger_seconds, advertisement.filter))
             return
         self._disown(advertisement.filter)
         self._flush(now)
@@ -150,7 +155,7 @@ class SubscriptionRouting(Routing):
         if self._own.accepts(event):
             return
         is_new = self._implicit_until is None
-        self._implicit_until = now + IMPLICIT_SECONDS
+        self._implicit_until = now + self.implicit_seconds
         if is_new:
             self._ads.local_added(EVERYTHING)
             self._flush(now)

@@ -114,6 +114,11 @@ class Settled:
     def link_down(self, link: str) -> None:
         self._asking.pop(link, None)
 
+    def part(self, link: str) -> None:
+        """The far end is gone for good."""
+        for table in (self._filters, self._sets, self._answered, self._asking):
+            table.pop(link, None)  # type: ignore[attr-defined]
+
     def next_deadline(self) -> float | None:
         return min((at for at, _ in self._asking.values()), default=None)
 

@@ -1,0 +1,101 @@
+"""Clients that go on at another broker while their own is down: no gap, nothing twice, nothing claimed."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidings.history.check import check
+from tidings.simulation.simulator import SimulationSettings
+from tidings.simulation.topology import line
+from tidings.simulation.world import World
+
+
+def scene() -> World:
+    """b0 - b1 - b2 - b3; p publishes at b0, q at b1, s subscribes at b3, durable."""
+    world = World("tidings", line(4), seed=1, settings=SimulationSettings(check=True))
+    for client, broker in {"p": "b0", "q": "b1", "s": "b3"}.items():
+        world.add_client(client, broker)
+    return world
+
+
+def move(world: World, client: str, old: str, new: str) -> None:
+    world.simulation._close(client, old)
+    world.simulation.connect(client, new)
+    world.simulation._open(client, new)
+
+
+def heard(world: World, client: str) -> list[tuple[str, int]]:
+    return [(source, int(id.rpartition("-")[2])) for source, id in world.heard(client)]
+
+
+@pytest.mark.parametrize("pause", [0.0, 0.02, 0.1, 0.5, 2.0])
+def test_a_durable_subscription_goes_on_elsewhere_while_its_broker_is_down(pause: float) -> None:
+    world = scene()
+    world.subscribe("s", "n", "x > 0", durable=True)
+    world.run(3.0)
+    world.publish("p", {"x": 1})
+    world.publish("q", {"x": 1})
+    world.run(4.0 + pause)
+    world.simulation.crash("b3")
+    world.publish("p", {"x": 2})
+    world.run(5.0)
+    world.publish("q", {"x": 2})
+    world.run(8.0)
+    move(world, "s", "b3", "b1")  # nobody there has heard of the subscription
+    world.publish("p", {"x": 3})
+    world.run(12.0)
+    assert sorted(heard(world, "s")) == [("p", 1), ("p", 2), ("p", 3), ("q", 1), ("q", 2)]
+    world.simulation.restart("b3")
+    world.publish("q", {"x": 3})
+    world.run(20.0)
+    move(world, "s", "b1", "b3")
+    world.publish("p", {"x": 4})
+    world.run(40.0)
+    assert sorted(heard(world, "s")) == [("p", n) for n in (1, 2, 3, 4)] + [("q", n) for n in (1, 2, 3)]
+    report = check(world.rows, contract="Tidings", t_sub=5.0, t_diff=30.0)
+    assert not [name for name, verdict in report.verdicts.items() if verdict.holds is False]
+
+
+def test_what_the_log_of_a_broker_holds_that_is_down_comes_when_it_is_back() -> None:
+    """The events are in the log of the broker that is down; the subscription waits for them elsewhere."""
+    world = scene()
+    world.add_client("r", "b3")
+    world.subscribe("s", "n", "x > 0", durable=True)
+    world.run(3.0)
+    for x in range(1, 4):
+        world.publish("r", {"x": x})
+    world.run(3.004)  # kept, and perhaps not sent
+    world.simulation.crash("b3")
+    world.run(6.0)
+    move(world, "s", "b3", "b1")
+    world.run(9.0)
+    world.simulation.restart("b3")
+    world.run(40.0)
+    acknowledged = [receipt.id for receipt in world.applications["r"].receipts]
+    assert acknowledged
+    assert {id for _, id in world.heard("s")} >= set(acknowledged)
+    assert len(world.heard("s")) == len(set(world.heard("s")))
+
+
+@pytest.mark.parametrize("moment", [0.0006, 0.001, 0.002, 0.003, 0.004])
+def test_a_publish_whose_answer_was_lost_is_unknown_elsewhere_and_never_told_twice(moment: float) -> None:
+    world = scene()
+    world.subscribe("s", "n", "x > 0", durable=True)
+    world.run(3.0)
+    world.publish("p", {"x": 1})
+    world.run(3.0 + moment)
+    is_answered = bool(world.applications["p"].receipts)
+    world.simulation.crash("b0")
+    world.run(4.0)
+    move(world, "p", "b0", "b1")
+    world.run(5.0)
+    world.publish("p", {"x": 2})
+    world.run(6.0)
+    world.simulation.restart("b0")
+    world.run(30.0)
+    failures = [failure.code for failure in world.applications["p"].failures]
+    assert failures == ([] if is_answered else ["unknown"])
+    told = heard(world, "s")
+    assert ("p", 2) in told
+    assert len(told) == len(set(told))
+    assert not is_answered or ("p", 1) in told
