@@ -64,6 +64,7 @@ class Driver:
         self._line: deque[tuple[str, Input]] = deque()
         self._fault = fault
         self._tap = tap
+        self._now = 0.0
         self._is_running = False
         self._is_closed = False
         self._timer: Timer | None = None
@@ -152,7 +153,7 @@ class Driver:
         machine = self._machines.get(name)
         if machine is None:
             return  # it went while this was on its way
-        now = self.clock.now()
+        now = self._now = self.clock.now()
         tap = self._tap
         if tap is not None and type(input) is Received:
             tap.came(input.sender, input.message, now)
@@ -175,7 +176,7 @@ class Driver:
         outlet = self._outlets.get(effect.to)
         if outlet is not None:
             if self._tap is not None:
-                self._tap.went(effect.to, effect.message, self.clock.now())
+                self._tap.went(effect.to, effect.message, self._now)
             outlet(effect.message)
         else:
             self._line.append((effect.to, Received(name, effect.message)))

@@ -96,7 +96,11 @@ class Gate:
         self._guard = guard
         self._say = say  # to the client
         self._hand_in = hand_in  # to the node, in the client's place
-        self._names: dict[int, str] = {}  # by ref: subscriptions that the guard knows of
+        self._names: dict[
+            int, tuple[str, bool]
+        ] = {}  # by ref: subscriptions that the guard knows of; durable?
+        self._ending: set[int] = set()  # by ref: the client ends it
+        self._group_scope, self._query_scope = guard.scopes(principal) if guard is not None else ("", "")
         self._opening: dict[int, int] = {}  # by call of a subscribe: its ref
         self._checks: dict[type, Callable[[Any], msg.Message]] = {
             msg.Hello: self._hello,
@@ -105,6 +109,9 @@ class Gate:
             msg.Advertise: self._advertise,
             msg.Stage: self._stage,
             msg.ReadLog: self._read_log,
+            msg.CommitStaged: self._scoped,
+            msg.AskCommitted: self._scoped,
+            msg.Unsubscribe: self._unsubscribe,
         }
         self._passes = frozenset(msg.CLIENT_MESSAGES) - self._checks.keys()
         self._watched: dict[type, Callable[[Any], msg.Message | None]] = {
@@ -117,6 +124,8 @@ class Gate:
                 msg.Unsubscribed: self._unsubscribed,
                 msg.Closed: self._unsubscribed,
                 msg.LogRead: self._log_read,
+                msg.Subscribed: self._subscribed,
+                msg.Committed: self._committed,
             }
 
     # -- inward -----------------------------------------------------------------------------
@@ -154,13 +163,25 @@ class Gate:
     def _subscribe(self, subscribe: msg.Subscribe) -> msg.Subscribe:
         if len(subscribe.name) > MOST_CHARACTERS:
             raise RefusedError(f"a name of {len(subscribe.name)} characters; {MOST_CHARACTERS} at most")
-        filter = _parsed(subscribe.filter, self._limits)
+        filter, options = _parsed(subscribe.filter, self._limits), subscribe.options
         if self._guard is not None:
-            self._forget(subscribe.ref)  # a number that is used again is another subscription
-            filter = self._guard.subscribe(self._principal, subscribe.name, filter)
-            self._names[subscribe.ref] = subscribe.name
+            self._forget(subscribe.ref, ended=False)  # a number that is used again is another subscription
+            filter = self._guard.subscribe(
+                self._principal, self.client, subscribe.name, filter, durable=options.durable
+            )
+            self._names[subscribe.ref] = (subscribe.name, options.durable)
             self._opening[subscribe.call] = subscribe.ref
-        return msgspec.structs.replace(subscribe, filter=filter)
+            if options.group is not None:
+                options = msgspec.structs.replace(options, group=self._group_scope + options.group)
+        return msgspec.structs.replace(subscribe, filter=filter, options=options)
+
+    def _unsubscribe(self, unsubscribe: msg.Unsubscribe) -> msg.Unsubscribe:
+        if unsubscribe.end and unsubscribe.ref in self._names:
+            self._ending.add(unsubscribe.ref)
+        return unsubscribe
+
+    def _scoped(self, message: Any) -> Any:
+        return msgspec.structs.replace(message, query=self._query_scope + message.query)
 
     def _advertise(self, advertise: msg.Advertise) -> msg.Advertise:
         return msgspec.structs.replace(advertise, filter=_parsed(advertise.filter, self._limits))
@@ -171,13 +192,13 @@ class Gate:
         events = tuple(map(check_event, stage.events))
         if self._guard is not None:
             events = tuple(self._guard.publish(self._principal, event) for event in events)
-        return msgspec.structs.replace(stage, events=events)
+        return msgspec.structs.replace(stage, events=events, query=self._query_scope + stage.query)
 
     def _read_log(self, asked: msg.ReadLog) -> msg.ReadLog:
         filter = _parsed(asked.filter, self._limits)
         if self._guard is not None:
-            filter = self._guard.subscribe(self._principal, "", filter)
-            self._guard.unsubscribed(self._principal, "")
+            filter = self._guard.subscribe(self._principal, self.client, "", filter)
+            self._guard.unsubscribed(self._principal, self.client, "")
         return msgspec.structs.replace(asked, filter=filter)
 
     # -- outward ----------------------------------------------------------------------------
@@ -197,11 +218,20 @@ class Gate:
         self.unanswered.discard(message.call)
         ref = self._opening.pop(message.call, None)
         if ref is not None:
-            self._forget(ref)
+            self._forget(ref, ended=True)
         return message
 
+    def _subscribed(self, message: msg.Subscribed) -> msg.Message:
+        self._opening.pop(message.call, None)
+        if self._group_scope and message.name.startswith(self._group_scope):
+            return msgspec.structs.replace(message, name=message.name.removeprefix(self._group_scope))
+        return message
+
+    def _committed(self, message: msg.Committed) -> msg.Message:
+        return msgspec.structs.replace(message, query=message.query.removeprefix(self._query_scope))
+
     def _unsubscribed(self, message: msg.Unsubscribed | msg.Closed) -> msg.Message:
-        self._forget(message.ref)
+        self._forget(message.ref, ended=message.ref in self._ending)
         return message
 
     def _deliver(self, message: msg.Deliver) -> msg.Message | None:
@@ -225,15 +255,17 @@ class Gate:
                 entries.append(msgspec.structs.replace(entry, event=event))
         return msgspec.structs.replace(page, entries=tuple(entries))
 
-    def _forget(self, ref: int) -> None:
-        name = self._names.pop(ref, None)
-        if name is not None and self._guard is not None:
-            self._guard.unsubscribed(self._principal, name)
+    def _forget(self, ref: int, *, ended: bool) -> None:
+        known = self._names.pop(ref, None)
+        self._ending.discard(ref)
+        if known is not None and self._guard is not None:
+            name, durable = known
+            self._guard.unsubscribed(self._principal, self.client, name, durable=durable, ended=ended)
 
     def close(self) -> None:
         """The connection is gone."""
         for ref in list(self._names):
-            self._forget(ref)
+            self._forget(ref, ended=False)
 
 
 def _parsed(filter: Filter, limits: Limits) -> Filter:
