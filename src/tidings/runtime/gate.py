@@ -203,6 +203,11 @@ class Gate:
 
     # -- outward ----------------------------------------------------------------------------
 
+    @property
+    def watched(self) -> frozenset[type]:
+        """What has to go through `outward`; the rest may be sent as it is."""
+        return frozenset(self._watched)
+
     def outward(self, message: msg.Message) -> None:
         """What the node says to the client."""
         watch = self._watched.get(type(message))

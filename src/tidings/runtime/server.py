@@ -229,8 +229,12 @@ class Server:
     def _outlet(self, client: _Client) -> Callable[[Message], None]:
         outward, unanswered, connection = client.gate.outward, client.gate.unanswered, client.connection
         least = self.network.unanswered // 2
+        watched, send = client.gate.watched, connection.send
 
         def out(message: Message) -> None:
+            if type(message) not in watched:
+                send(message)
+                return
             outward(message)
             if len(unanswered) == least:
                 connection.release("unanswered")
