@@ -70,6 +70,7 @@ class Driver:
         self._timer: Timer | None = None
         self._wake_at: float | None = None
         self._drive: Drive | None = None
+        self.datagram: Callable[[str, Message], None] | None = None  # how to send one
         self._performers: dict[type, Callable[[str, Any], None]] = {
             fx.Send: self._send,
             fx.Record: lambda _, effect: record(effect.row),
@@ -173,6 +174,9 @@ class Driver:
                 hear(effect)
 
     def _send(self, name: str, effect: fx.Send) -> None:
+        if effect.channel is fx.Channel.DATAGRAM and self.datagram is not None:
+            self.datagram(effect.to, effect.message)
+            return
         outlet = self._outlets.get(effect.to)
         if outlet is not None:
             if self._tap is not None:
