@@ -13,7 +13,16 @@ import numpy as np
 from tidings.matching.columnar import layout as at
 from tidings.matching.columnar.box_kernels import walk_boxes
 from tidings.matching.columnar.grid_kernels import bucket_of, compiled
-from tidings.matching.columnar.kernels_base import doubles, holds, ints, longs, prefetch, records, shorts, small
+from tidings.matching.columnar.kernels_base import (
+    doubles,
+    holds,
+    ints,
+    longs,
+    prefetch,
+    records,
+    shorts,
+    small,
+)
 from tidings.matching.columnar.program_kernels import derive, link
 from tidings.matching.columnar.sort_kernels import distinct, sort_handles
 
