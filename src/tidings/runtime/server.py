@@ -101,7 +101,10 @@ class Server:
         self.name = name
         self.network = network or NetworkSettings()
         self.addresses: list[Address] = []  # where it listens, once it has started
-        self.inquiries: dict[str, Inquiry] = {"figures": lambda about, principal: self.figures()}
+        self.inquiries: dict[str, Inquiry] = {
+            "figures": lambda about, principal: self.figures(),
+            "subscriptions": lambda about, principal: self.node.describe(),
+        }
         self._listen = [listen] if isinstance(listen, str) else list(listen)
         self._join = [address for text in join for address in parse_addresses(text)]
         self._path = path
