@@ -50,7 +50,7 @@ class SecuritySettings(msgspec.Struct, frozen=True, kw_only=True):
 
     users: str = ""  # the users file: who may do what; empty: nobody but by `anonymous`
     audit: str = ""  # a file for the audit as JSON lines; empty: it goes to the log
-    anonymous: bool = False  # let anybody in from this machine; for development, on loopback alone
+    anonymous: bool = False  # let anybody in from this machine; said by `tidings cluster up` alone
     plain: bool = False  # listen beyond this machine without TLS, when something in front does it
 
 
