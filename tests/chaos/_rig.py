@@ -21,7 +21,7 @@ import time
 from collections import Counter
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 
 from tests.chaos._proxy import Proxy, Roughness
 
@@ -174,7 +174,7 @@ class Rig:
                     self.wanted[subscriber].add((receipt.source, receipt.id))
             await asyncio.sleep(rng.uniform(0.0, 0.02))
 
-    bounds = {"all": 10, "some": 5, "few": 2}  # by subscriber: the kinds below this are wanted
+    bounds: ClassVar = {"all": 10, "some": 5, "few": 2}  # by subscriber: the kinds below this are wanted
 
     async def listen(self, name: str, broker: str, ready: asyncio.Event) -> None:
         heard = self.heard[name] = []

@@ -16,6 +16,8 @@ from tidings.cli._usage import JSON_HELP, examples
 COLUMNS = {
     "published": ("published", False),
     "a second": ("published", True),
+    "delivered": ("delivered", False),
+    "a second ": ("delivered", True),
     "subs": ("subscriptions", False),
     "waiting": ("waiting", False),
     "log": ("entries", False),

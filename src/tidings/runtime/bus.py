@@ -83,8 +83,9 @@ class Bus:
             return
         for calling in self._callings:
             await calling.stop()
-        for listener in list(self._listeners.values()):
-            await listener.close(commit=commit)
+        if self._over is None:  # else there is nobody to tell
+            for listener in list(self._listeners.values()):
+                await listener.close(commit=commit)
         self._state = "closed"
         await self._broker.part(self._address)
         for future in self._waiting.values():
