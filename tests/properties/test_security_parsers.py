@@ -59,7 +59,7 @@ def toml(table: dict[str, Any]) -> str:
     return "\n".join(f"{written(str(name))} = {written(value)}" for name, value in table.items())
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=200)
 @given(tables.map(toml) | st.text(max_size=60))
 def test_a_users_file_is_read_or_refused(text: str) -> None:
     try:
@@ -69,7 +69,7 @@ def test_a_users_file_is_read_or_refused(text: str) -> None:
     assert isinstance(users, Users)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=120)
 @given(tables)
 def test_settings_are_read_or_refused(table: dict[str, Any]) -> None:
     import tempfile
@@ -100,7 +100,7 @@ steps = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=200)
 @given(
     mechanisms,
     st.sampled_from(("client", "broker", "")),
