@@ -95,6 +95,7 @@ class Server:
         clock: Clock | None = None,
         tap: Tap | None = None,
         limits: Limits = DEFAULT_LIMITS,  # of clients' filters
+        advertise: str = "",  # where others reach it, when that is not where it listens
     ) -> None:
         if not name or "#" in name:
             raise RefusedError(f"{name!r} is no name for a broker", hint="use letters, digits and -")
@@ -121,6 +122,7 @@ class Server:
         self._clock = clock or RealClock()
         self._tap = tap
         self._limits = limits
+        self._advertise = advertise
         self._gathering = Gathering()
         self._clients: dict[Connection, _Client] = {}
         self._last_client = 0
@@ -160,7 +162,7 @@ class Server:
         for text in self._listen:
             for address in parse_addresses(text):
                 await self._listen_at(address)
-        self._neighbours.listens = self.address
+        self._neighbours.listens = self._advertise or self.address
         self._neighbours.join(self._join)
         self._look_later()
 

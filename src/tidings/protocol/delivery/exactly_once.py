@@ -488,6 +488,8 @@ class ExactlyOnce(Delivery):
     def figures(self) -> dict[str, Any]:
         return {
             **self._intake.figures,
+            "delivered": self._courier.sent,
+            "lost": self._courier.lost,
             "subscriptions": len(self._registry.helds),
             "waiting": sum(held.in_hand() for held in self._registry.helds.values()),
             "reading": sum(held.is_behind for held in self._registry.helds.values()),
