@@ -21,11 +21,23 @@ from tidings.matching.explain import explain
 from tidings.model.cloudevents import to_mapping
 from tidings.model.event import Event
 from tidings.model.subscription import Subscription, SubscriptionId
-from tidings.protocol.messages import Closed, Deliver, Message, Publish, Subscribed, Unsubscribed
+from tidings.protocol.messages import (
+    Ack,
+    Closed,
+    Credit,
+    Deliver,
+    Message,
+    Publish,
+    Published,
+    Subscribed,
+    Unsubscribed,
+)
 from tidings.protocol.node import Node
 
 HEAVY = 4_096  # bytes of payload that are kept with a step
 STEPS_PER_EVENT = 4  # came in, went to two links, was handed over
+SILENT = frozenset({Ack, Credit, Published})  # the common words that carry no event
+NO_NAMES: dict[int, str] = {}
 
 PUBLISHED, RECEIVED, SENT, DELIVERED, WITHHELD = "published", "received", "sent", "delivered", "withheld"
 
@@ -44,28 +56,32 @@ class Ring:
     """The last steps at one broker. `came` and `went` are called for every message."""
 
     def __init__(self, events: int) -> None:
-        self._steps: deque[Step] = deque(maxlen=events * STEPS_PER_EVENT)
+        self._steps: deque[tuple[float, str, str, str | None, Event]] = deque(maxlen=events * STEPS_PER_EVENT)
         self._names: dict[str, dict[int, str]] = {}  # by client and ref: the subscription
 
     # -- watching ------------------------------------------------------------------------------
 
     def came(self, peer: str, message: Message, now: float) -> None:
-        if type(message) is Publish:
-            self._note(now, PUBLISHED, peer, None, message.event)
-        else:
+        kind = type(message)
+        if kind is Publish:
+            self._note(now, PUBLISHED, peer, None, message.event)  # type: ignore[attr-defined]
+        elif kind not in SILENT:
             self._carried(now, RECEIVED, peer, message)
 
     def went(self, peer: str, message: Message, now: float) -> None:
         kind = type(message)
         if kind is Deliver:
-            name = self._names.get(peer, {}).get(message.ref)  # type: ignore[attr-defined]
-            self._note(now, DELIVERED, peer, name, message.event)  # type: ignore[attr-defined]
+            event = message.event  # type: ignore[attr-defined]
+            if event.payload is not None and len(event.payload) > HEAVY:
+                event = msgspec.structs.replace(event, payload=None)
+            names = self._names.get(peer, NO_NAMES)
+            self._steps.append((now, DELIVERED, peer, names.get(message.ref), event))  # type: ignore[attr-defined]
         elif kind is Subscribed:
             name = str(SubscriptionId(message.subscriber, message.name))  # type: ignore[attr-defined]
             self._names.setdefault(peer, {})[message.ref] = name  # type: ignore[attr-defined]
         elif kind is Unsubscribed or kind is Closed:
             self._names.get(peer, {}).pop(message.ref, None)  # type: ignore[attr-defined]
-        else:
+        elif kind not in SILENT:
             self._carried(now, SENT, peer, message)
 
     def gone(self, peer: str) -> None:
@@ -86,7 +102,7 @@ class Ring:
     def _note(self, now: float, what: str, peer: str, subscription: str | None, event: Event) -> None:
         if event.payload is not None and len(event.payload) > HEAVY:
             event = msgspec.structs.replace(event, payload=None)
-        self._steps.append(Step(now, what, peer, subscription, event))
+        self._steps.append((now, what, peer, subscription, event))
 
     def __len__(self) -> int:
         return len(self._steps)
@@ -96,7 +112,7 @@ class Ring:
     def steps(self, id: str, source: str | None = None) -> list[Step]:
         return [
             step
-            for step in self._steps
+            for step in map(Step._make, self._steps)
             if step.event.id == id and (source is None or step.event.source == source)
         ]
 
@@ -133,7 +149,7 @@ class Ring:
         }
 
     def _reach(self, now: float) -> float | None:
-        return round(now - self._steps[0].time, 3) if self._steps else None
+        return round(now - self._steps[0][0], 3) if self._steps else None
 
     def _why(
         self, node: Node, name: str, event: Event | None, steps: list[Step], now: float

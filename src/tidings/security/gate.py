@@ -50,6 +50,7 @@ class Gate:
         self._accounts = Accounts(users.quotas, users.default_quota)
         self.refused = 0
         self.withheld = 0  # deliveries that the rules of now do not allow
+        self.version = 0  # of the rules
 
     @property
     def users(self) -> Users:
@@ -59,6 +60,7 @@ class Gate:
         """New rules: they count for the next thing that is asked, whoever is connected."""
         self._users = users
         self._rights.clear()
+        self.version += 1
         self._accounts.replace(users.quotas, users.default_quota)
 
     # -- the guard -------------------------------------------------------------------------------
@@ -108,6 +110,14 @@ class Gate:
             "deliver", REFUSED, principal.name, means=principal.means, subject=f"{event.source} {event.id}"
         )
         return None
+
+    def hears_all(self, principal: Principal) -> bool:
+        return not principal.tenant and self.right(principal, Action.SUBSCRIBE).filter.is_always_true
+
+    def publishes_all(self, principal: Principal, source: str) -> bool:
+        if principal.tenant or not principal.may_be_called(source):
+            return False
+        return self.right(principal, Action.PUBLISH).filter.is_always_true
 
     def charge(self, principal: Principal, received_bytes: int) -> float:
         now = self._clock()
