@@ -134,10 +134,12 @@ def test_a_torn_file_is_named(spark: Any, tmp_path: Path) -> None:
 def test_a_flipped_byte_is_seen(spark: Any, tmp_path: Path) -> None:
     path = tmp_path / "flipped.parquet"
     write_history(path, good().rows * 500)
+    group = parquet.read_metadata(path).row_group(0)
+    page = next(c for n in range(group.num_columns) if (c := group.column(n)).path_in_schema == "event")
     content = bytearray(path.read_bytes())
-    content[len(content) // 3] ^= 0x10
+    content[page.dictionary_page_offset + page.total_compressed_size - 3] ^= 0x10
     path.write_bytes(bytes(content))
-    with pytest.raises(HistoryError, match="not a whole Parquet file"):
+    with pytest.raises(HistoryError, match=r"flipped\.parquet: not a whole Parquet file"):
         check_on_spark([path], spark=spark)
 
 

@@ -184,6 +184,17 @@ def test_a_stream_can_also_be_matched_lazily(spark: Any, folder: Path) -> None:
     assert spark.table("lazily").count() == 20
 
 
+def test_a_stream_may_be_sent_to_cells(spark: Any, folder: Path) -> None:
+    rows = spark.createDataFrame(
+        [(n, f"n BETWEEN {n} AND {n + 1}") for n in range(25)], "id int, filter string"
+    )
+    matched = match(stream(spark, folder), rows, keep=["n"], strategy="partitioned")
+    sunk = matched.result.writeStream.format("memory").queryName("cells").trigger(availableNow=True).start()
+    sunk.awaitTermination()
+    found = {row["n"]: list(row["subscriptions"]) for row in spark.table("cells").collect()}
+    assert found == {n: [m for m in (n - 1, n) if 0 <= m < 25] for n in range(20)}
+
+
 def test_what_is_no_stream_is_refused(spark: Any, folder: Path) -> None:
     with pytest.raises(InputError, match="no stream"):
         match_stream(spark.range(3), folder / "table", to=folder / "out", checkpoint=folder / "checkpoint")

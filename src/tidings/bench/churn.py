@@ -67,7 +67,6 @@ class _Run:
         self.changes = self.matches = self.freezes = 0
         self.changing = self.matching = self.took = 0.0
         self.latencies: list[float] = []
-        self.steps = 0.0  # of upkeep, owed
 
     def go(self, seconds: float) -> None:
         table, start, busy = self.matcher.table, time.perf_counter(), time.process_time
@@ -79,11 +78,7 @@ class _Run:
             self._change()
             changed = busy()
             self.changing += changed - waiting
-            # enough steps that a freeze ends about three times in the run
-            self.steps += PAIRS_IN_TURN * 4 * len(self.matcher.table.rows) / (OPERATIONS * seconds * 18)
-            if self.steps >= 1:
-                self.matcher.maintain(int(self.steps))
-                self.steps %= 1
+            self.matcher.maintain(1)  # as a broker does after what it handled
             self._match(changed, busy)
             if self.matcher.table is not table:
                 table, self.freezes = self.matcher.table, self.freezes + 1

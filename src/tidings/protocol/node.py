@@ -7,11 +7,13 @@ the strategy that declared it, and leads events and subscriptions from slot to s
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from random import Random
 from typing import Any
 
 from tidings.errors import SettingsError
 from tidings.model.event import Event
+from tidings.model.filter import Filter
 from tidings.model.subscription import Advertisement, Subscription, SubscriptionId
 from tidings.protocol.disk import NodeDisk
 from tidings.protocol.effects import Channel, Effect, Send
@@ -132,6 +134,14 @@ class Node:
     def subscription(self, id: SubscriptionId) -> tuple[Subscription, float] | None:
         """For people: a subscription that is held here, and when it began."""
         return self._ports.delivery.subscription(id)
+
+    def durables(self) -> Iterator[tuple[SubscriptionId, Filter]]:
+        """For people: the durable subscriptions that are held here."""
+        delivery = self._ports.delivery
+        for id in delivery.subscriptions():
+            held = delivery.subscription(id)
+            if held is not None and held[0].options.durable:
+                yield id, held[0].filter
 
     @property
     def disk_problem(self) -> str | None:

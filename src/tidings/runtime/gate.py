@@ -99,13 +99,22 @@ class Gate:
         self._beside = beside  # takes what is no word of the protocol; False: nobody knows it
         self._free_source: str | None = None  # its events need not be asked about ...
         self._free_at = -1  # ... at this version of the rules
-        self._names: dict[int, str] = {}  # by ref: subscriptions that the guard knows of
+        self._names: dict[
+            int, tuple[str, bool]
+        ] = {}  # by ref: subscriptions that the guard knows of; durable?
+        self._ending: set[int] = set()  # by ref: the client ends it
+        self._group_scope, self._query_scope = guard.scopes(principal) if guard is not None else ("", "")
         self._opening: dict[int, int] = {}  # by call of a subscribe: its ref
         self._checks: dict[type, Callable[[Any], msg.Message]] = {
             msg.Hello: self._hello,
             msg.Publish: self._publish,
             msg.Subscribe: self._subscribe,
             msg.Advertise: self._advertise,
+            msg.Stage: self._stage,
+            msg.ReadLog: self._read_log,
+            msg.CommitStaged: self._scoped,
+            msg.AskCommitted: self._scoped,
+            msg.Unsubscribe: self._unsubscribe,
         }
         self._passes = frozenset(msg.CLIENT_MESSAGES) - self._checks.keys()
         self._watched: dict[type, Callable[[Any], msg.Message | None]] = {
@@ -117,6 +126,9 @@ class Gate:
                 msg.Deliver: self._deliver,
                 msg.Unsubscribed: self._unsubscribed,
                 msg.Closed: self._unsubscribed,
+                msg.LogRead: self._log_read,
+                msg.Subscribed: self._subscribed,
+                msg.Committed: self._committed,
             }
 
     # -- inward -----------------------------------------------------------------------------
@@ -164,16 +176,43 @@ class Gate:
     def _subscribe(self, subscribe: msg.Subscribe) -> msg.Subscribe:
         if len(subscribe.name) > MOST_CHARACTERS:
             raise RefusedError(f"a name of {len(subscribe.name)} characters; {MOST_CHARACTERS} at most")
-        filter = _parsed(subscribe.filter, self._limits)
+        filter, options = _parsed(subscribe.filter, self._limits), subscribe.options
         if self._guard is not None:
-            self._forget(subscribe.ref)  # a number that is used again is another subscription
-            filter = self._guard.subscribe(self._principal, subscribe.name, filter)
-            self._names[subscribe.ref] = subscribe.name
+            self._forget(subscribe.ref, ended=False)  # a number that is used again is another subscription
+            filter = self._guard.subscribe(
+                self._principal, self.client, subscribe.name, filter, durable=options.durable
+            )
+            self._names[subscribe.ref] = (subscribe.name, options.durable)
             self._opening[subscribe.call] = subscribe.ref
-        return msgspec.structs.replace(subscribe, filter=filter)
+            if options.group is not None:
+                options = msgspec.structs.replace(options, group=self._group_scope + options.group)
+        return msgspec.structs.replace(subscribe, filter=filter, options=options)
+
+    def _unsubscribe(self, unsubscribe: msg.Unsubscribe) -> msg.Unsubscribe:
+        if unsubscribe.end and unsubscribe.ref in self._names:
+            self._ending.add(unsubscribe.ref)
+        return unsubscribe
+
+    def _scoped(self, message: Any) -> Any:
+        return msgspec.structs.replace(message, query=self._query_scope + message.query)
 
     def _advertise(self, advertise: msg.Advertise) -> msg.Advertise:
         return msgspec.structs.replace(advertise, filter=_parsed(advertise.filter, self._limits))
+
+    def _stage(self, stage: msg.Stage) -> msg.Stage:
+        if len(stage.query) > MOST_CHARACTERS or stage.batch < 0 or stage.part < 0:
+            raise RefusedError("a batch and a part are numbers from 0 on, of a query with a shorter name")
+        events = tuple(map(check_event, stage.events))
+        if self._guard is not None:
+            events = tuple(self._guard.publish(self._principal, event) for event in events)
+        return msgspec.structs.replace(stage, events=events, query=self._query_scope + stage.query)
+
+    def _read_log(self, asked: msg.ReadLog) -> msg.ReadLog:
+        filter = _parsed(asked.filter, self._limits)
+        if self._guard is not None:
+            filter = self._guard.subscribe(self._principal, self.client, "", filter)
+            self._guard.unsubscribed(self._principal, self.client, "")
+        return msgspec.structs.replace(asked, filter=filter)
 
     # -- outward ----------------------------------------------------------------------------
 
@@ -209,11 +248,20 @@ class Gate:
         self.unanswered.discard(message.call)
         ref = self._opening.pop(message.call, None)
         if ref is not None:
-            self._forget(ref)
+            self._forget(ref, ended=True)
         return message
 
+    def _subscribed(self, message: msg.Subscribed) -> msg.Message:
+        self._opening.pop(message.call, None)
+        if self._group_scope and message.name.startswith(self._group_scope):
+            return msgspec.structs.replace(message, name=message.name.removeprefix(self._group_scope))
+        return message
+
+    def _committed(self, message: msg.Committed) -> msg.Message:
+        return msgspec.structs.replace(message, query=message.query.removeprefix(self._query_scope))
+
     def _unsubscribed(self, message: msg.Unsubscribed | msg.Closed) -> msg.Message:
-        self._forget(message.ref)
+        self._forget(message.ref, ended=message.ref in self._ending)
         return message
 
     def _deliver(self, message: msg.Deliver) -> msg.Message | None:
@@ -227,15 +275,27 @@ class Gate:
             return None
         return msgspec.structs.replace(message, event=event)
 
-    def _forget(self, ref: int) -> None:
-        name = self._names.pop(ref, None)
-        if name is not None and self._guard is not None:
-            self._guard.unsubscribed(self._principal, name)
+    def _log_read(self, page: msg.LogRead) -> msg.Message:
+        """Reading the log is a way out too."""
+        assert self._guard is not None
+        entries = []
+        for entry in page.entries:
+            event = self._guard.deliver(self._principal, entry.event)
+            if event is not None:
+                entries.append(msgspec.structs.replace(entry, event=event))
+        return msgspec.structs.replace(page, entries=tuple(entries))
+
+    def _forget(self, ref: int, *, ended: bool) -> None:
+        known = self._names.pop(ref, None)
+        self._ending.discard(ref)
+        if known is not None and self._guard is not None:
+            name, durable = known
+            self._guard.unsubscribed(self._principal, self.client, name, durable=durable, ended=ended)
 
     def close(self) -> None:
         """The connection is gone."""
         for ref in list(self._names):
-            self._forget(ref)
+            self._forget(ref, ended=False)
 
 
 def _parsed(filter: Filter, limits: Limits) -> Filter:

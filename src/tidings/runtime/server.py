@@ -23,7 +23,7 @@ from typing import Any
 
 import msgspec
 
-from tidings.errors import RefusedError, TidingsError, WireError
+from tidings.errors import RefusedError, TidingsError, UnreachableError, WireError
 from tidings.history.recorder import Recorder
 from tidings.language.limits import DEFAULT_LIMITS, Limits
 from tidings.protocol.delivery.settings import DeliverySettings
@@ -208,12 +208,12 @@ class Server:
 
     def _admit(self, connection: Connection, open: Open, proved: Proved) -> None:
         if self._is_draining:
-            raise RefusedError("this broker is about to stop", hint="connect to another one")
+            raise UnreachableError("this broker is about to stop", hint="connect to another one")
         if open.role == BROKER:
             self._neighbours.admit(connection, open, proved.farewell)
             return
         if len(self._clients) >= self.network.connections:
-            raise RefusedError(
+            raise UnreachableError(
                 f"this broker has {len(self._clients)} clients already", hint="connect to another one"
             )
         if self._guard is not None:

@@ -64,7 +64,7 @@ class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
 class TraceSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What `tidings trace` can look back on."""
 
-    events: int = 10_000  # the last so many events that were here; 0: none; each costs about 500 bytes
+    events: int = 10_000  # entries, one or two for each event; 0: none; one costs about 500 bytes
 
 
 class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,8 +7,7 @@ import json
 import logging
 import urllib.error
 import urllib.request
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -88,18 +87,8 @@ def settings(home: Path, certs: Path | None = None, **more: Any) -> BrokerSettin
     return read_settings(said=said)
 
 
-@asynccontextmanager
-async def running(settings: BrokerSettings, **options: Any) -> AsyncIterator[Service]:
-    service = Service(settings, **options)
-    await service.server.start()
-    await service.start_http()
-    try:
-        yield service
-    finally:
-        await service.server.drain(5)
-        if service.http is not None:
-            await service.http.close()
-        service.secured.close()
+def running(settings: BrokerSettings) -> Service:
+    return Service(settings)
 
 
 def connect(service: Service, name: str, password: str | None = None, **options: Any) -> tidings.Bus:

@@ -243,7 +243,9 @@ def _fill_lineage(packer: Packer, column: Any, matrix: Matrix) -> None:
         matrix[sizes > 0, packer.typed] = 0.0
     coded = column.flatten().dictionary_encode()
     known = [packer.members.get(ancestor, -1) for ancestor in coded.dictionary.to_pylist()]
-    places = np.array([*known, -1], np.int64)[coded.indices.fill_null(len(known)).to_numpy(zero_copy_only=False)]
+    places = np.array([*known, -1], np.int64)[
+        coded.indices.fill_null(len(known)).to_numpy(zero_copy_only=False)
+    ]
     numbers = np.repeat(np.arange(len(sizes)), sizes)[places >= 0]
     matrix[numbers, places[places >= 0]] = 0.0
 

@@ -137,7 +137,7 @@ def measure(
 @compiled
 def choose(
     r0, r1, starts, parts, points, rests, text, edges_at, edges, shares_at, shares,
-    access, lut_at, lut, first_at, first, may_alone, price, cap, firsts, seconds, used, alone,
+    access, lut_at, lut, first_at, first, may_alone, allowed, price, cap, firsts, seconds, used, alone,
 ):  # fmt: skip
     """For rows r0..r1: under which one or two of their parts they are filed; the expected candidates."""
     cells, wide = np.empty(MOST_PARTS, np.int64), np.empty(MOST_PARTS, np.float64)
@@ -155,10 +155,12 @@ def choose(
             over = 1.0 if buckets > cap else 0.0
             if may_alone[parts[p0 + i].slot] and fine + price * buckets + over < best:
                 best, one, two, hits = fine + price * buckets + over, i, BY_BUCKET, fine
-            if cells[i] <= cap and wide[i] + price * cells[i] < best:
+            a = access[parts[p0 + i].slot]
+            if cells[i] <= cap and wide[i] + price * cells[i] < best and allowed[a, none]:
                 best, one, two, hits = wide[i] + price * cells[i], i, NO_SECOND, wide[i]
             for j in range(i):
-                if cells[i] * cells[j] <= cap and parts[p0 + i].slot != parts[p0 + j].slot:
+                b = access[parts[p0 + j].slot]
+                if cells[i] * cells[j] <= cap and a != b and allowed[min(a, b), max(a, b)]:
                     cost = wide[i] * wide[j] + price * cells[i] * cells[j]
                     if cost < best:
                         best, one, two, hits = cost, j, i, wide[i] * wide[j]

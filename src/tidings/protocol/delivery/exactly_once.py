@@ -27,14 +27,18 @@ from tidings.protocol.delivery.lanes import Lanes
 from tidings.protocol.delivery.ledger import Ledger
 from tidings.protocol.delivery.reader import Reader
 from tidings.protocol.delivery.registry import Refusal, Registry
+from tidings.protocol.delivery.scanning import Scanning
 from tidings.protocol.delivery.sessions import Session, refusal
 from tidings.protocol.delivery.settings import DeliverySettings
+from tidings.protocol.delivery.staging import Staging
 from tidings.protocol.inputs import Input, LinkDown, PersistFailed, Started
 from tidings.protocol.messages import (
     CLIENT_MESSAGES,
     Ack,
     Advertise,
     Advertised,
+    AskCommitted,
+    CommitStaged,
     Credit,
     Envelope,
     Fence,
@@ -43,8 +47,10 @@ from tidings.protocol.messages import (
     Message,
     Nack,
     Publish,
+    ReadLog,
     Refused,
     Silence,
+    Stage,
     Subscribe,
     Subscribed,
     Unadvertise,
@@ -83,6 +89,10 @@ class ExactlyOnce(Delivery):
             ports, settings, self._ledger, self._courier, self._reader, self._lanes, self._dead, self._matcher
         )
         self._intake = Intake(ports, settings.identities, self._ledger, self._is_kept)
+        self._scanning = Scanning(ports, self._ledger)
+        self._staging = Staging(
+            ports, settings.staging_seconds, settings.staging_bytes, self._intake.publish_all
+        )
         self._handlers: dict[type[Message], Callable[[Session, Any, float], None]] = {
             Publish: self._on_publish,
             Subscribe: self._on_subscribe,
@@ -93,6 +103,10 @@ class ExactlyOnce(Delivery):
             Advertise: self._on_advertise,
             Unadvertise: self._on_unadvertise,
             Fence: self._on_fence,
+            ReadLog: lambda session, message, now: self._scanning.read(session.address, message),
+            Stage: lambda session, message, now: self._staging.stage(session, message, now),
+            CommitStaged: lambda session, message, now: self._staging.commit(session, message, now),
+            AskCommitted: lambda session, message, now: self._staging.ask(session, message),
         }
 
     def _is_pinned(self, offset: int) -> bool:
@@ -120,6 +134,7 @@ class ExactlyOnce(Delivery):
             self._ledger.load(input.state)
             self._dead.load(input.state)
             self._intake.load(input.state)
+            self._staging.load(input.state)
             self._registry.load(input.state, now)
             self._age_at = now
             self._forget_identities_later(now)
@@ -369,13 +384,17 @@ class ExactlyOnce(Delivery):
         at = self._identities_at
         if at is not None and (earliest is None or at < earliest):
             earliest = at
+        at = self._staging.next_at
+        if at is not None and (earliest is None or at < earliest):
+            earliest = at
         at = self._registry.memory.next_deadline()
         if at is not None and (earliest is None or at < earliest):
             earliest = at
         return earliest
 
     def on_timer(self, now: float) -> None:
-        records = [*self._ledger.collect(now), *self._registry.memory.expire(now)]
+        records: list[Record] = [*self._ledger.collect(now), *self._registry.memory.expire(now)]
+        records += self._staging.collect(now)
         if self._identities_at is not None and self._identities_at <= now:
             records += self._intake.identities.collect(now, self._settings.collect_budget)
             self._identities_at = None

@@ -18,6 +18,7 @@ from functools import partial
 
 from tidings.availability.identity import Bounds, Identities, Seen
 from tidings.availability.records import Append, Loaded, Put
+from tidings.availability.records import Record as DiskRecord
 from tidings.history.schema import avail_row
 from tidings.model.event import Event
 from tidings.model.subscription import Position
@@ -129,6 +130,41 @@ class Intake:
         self._ports.disk.persist(records, partial(self._kept, arrival), partial(self._not_kept, arrival))
         if mode is Mode.BEST_EFFORT:
             self._answer(arrival)
+
+    def publish_all(
+        self,
+        events: list[Event],
+        records: list[DiskRecord],
+        then: Callable[[float], None],
+        otherwise: Callable[[PersistFailed, float], None],
+        now: float,
+    ) -> None:
+        """Keep them all at once, with these records; then tell them in order."""
+        arrivals: list[Arrival] = []
+        kept_first: list[DiskRecord] = []
+        for event in events:
+            self.number += 1
+            arrival = Arrival(event, self.number, None, now)
+            arrival.offset = self._ledger.next_offset
+            self._last_of[event.source] = arrival
+            self._under_way.setdefault(event.identity, arrival)
+            record = Append(arrival.offset, event, now, None, arrival.expires_at)
+            kept_first += self._ledger.append(record)
+            arrivals.append(arrival)
+        self.figures["published"] += len(events)
+        self.figures["kept"] += len(events)
+
+        def kept(at: float) -> None:
+            for arrival in arrivals:
+                self._kept(arrival, at)
+            then(at)
+
+        def not_kept(failure: PersistFailed, at: float) -> None:
+            for arrival in arrivals:
+                self._not_kept(arrival, failure, at)
+            otherwise(failure, at)
+
+        self._ports.disk.persist([*kept_first, *records], kept, not_kept)
 
     def _kept(self, arrival: Arrival, now: float) -> None:
         if self._last_of.get(arrival.event.source) is arrival:
