@@ -6,14 +6,34 @@ import socket
 
 from tests.unit.runtime._network import linked, played, serving, until
 
-from tidings.protocol.effects import Channel, Send
+from tidings.protocol.effects import Channel, Effect, Send
+from tidings.protocol.inputs import Input, TimerFired
 from tidings.protocol.recovery.words import Had, Have
 from tidings.runtime.server import Server
 
 
 def say(server: Server, to: str) -> None:
     """As if the node had asked for it."""
-    server._driver._send(server.name, Send(to, Have((Had("x#1", 1, 1),)), Channel.DATAGRAM))
+    effect = Send(to, Have((Had("x#1", 1, 1),)), Channel.DATAGRAM)
+    node, server._driver._main = server._driver._main, Says(effect)  # type: ignore[assignment]
+    server._driver._machines[server.name] = server._driver._main
+    server._driver.hand(server.name, TimerFired())
+    server._driver._main = server._driver._machines[server.name] = node
+
+
+class Says:
+    """A machine that answers any input with one effect."""
+
+    def __init__(self, effect: Send) -> None:
+        self._effect = effect
+
+    def handle(self, input: Input, now: float) -> list[Effect]:
+        return [self._effect]
+
+    def next_deadline(self) -> float | None:
+        return None
+
+    def check(self) -> None: ...
 
 
 @played

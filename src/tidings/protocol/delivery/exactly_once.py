@@ -198,7 +198,11 @@ class ExactlyOnce(Delivery):
         accepted = now if arrival is None else arrival.accepted
         expires_at = None if envelope.expires is None else now + envelope.expires
         by_handle = self._registry.by_handle
-        for held in [by_handle[handle] for handle in handles]:
+        helds = [by_handle[handle] for handle in handles]
+        if position is None and expires_at is None and event.key is None and not self._registry.has_durables:
+            self._courier.offer_fleeting(helds, event, accepted, arrival, now)
+            return
+        for held in helds:
             if position is None and held.durable and arrival is not None and held.number > arrival.number:
                 continue  # when it was taken in, nobody was owed it, so no log holds it
             if held.phase is not Phase.ENDED:
@@ -488,6 +492,8 @@ class ExactlyOnce(Delivery):
     def figures(self) -> dict[str, Any]:
         return {
             **self._intake.figures,
+            "delivered": self._courier.sent,
+            "lost": self._courier.lost,
             "subscriptions": len(self._registry.helds),
             "waiting": sum(held.in_hand() for held in self._registry.helds.values()),
             "reading": sum(held.is_behind for held in self._registry.helds.values()),
