@@ -78,6 +78,13 @@ class Subscribe(Message, frozen=True):
     credit: int = 0
 
 
+class Home(Message, frozen=True):
+    """Before `Subscribe`: the client opened this durable subscription first at the broker of another log."""
+
+    ref: int
+    log: str
+
+
 class Unsubscribe(Message, frozen=True):
     """Stop. With `end` False a durable subscription is only detached."""
 
@@ -291,6 +298,7 @@ CLIENT_MESSAGES: tuple[type[Message], ...] = (
     Stage,
     CommitStaged,
     AskCommitted,
+    Home,
 )
 BROKER_MESSAGES: tuple[type[Message], ...] = (
     Welcome,

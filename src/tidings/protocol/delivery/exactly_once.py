@@ -44,6 +44,7 @@ from tidings.protocol.messages import (
     Fence,
     Fenced,
     Hello,
+    Home,
     Message,
     Nack,
     Publish,
@@ -61,6 +62,7 @@ from tidings.protocol.messages import (
 from tidings.protocol.naming import log_name
 from tidings.protocol.slots import Delivery, Ports
 
+MOST_HOMES = 1024  # that wait for their subscribe; more are taken for subscriptions of this broker
 NO_HELLO = "say hello first"
 
 
@@ -103,6 +105,7 @@ class ExactlyOnce(Delivery):
             Advertise: self._on_advertise,
             Unadvertise: self._on_unadvertise,
             Fence: self._on_fence,
+            Home: self._on_home,
             ReadLog: lambda session, message, now: self._scanning.read(session.address, message),
             Stage: lambda session, message, now: self._staging.stage(session, message, now),
             CommitStaged: lambda session, message, now: self._staging.commit(session, message, now),
@@ -322,6 +325,10 @@ class ExactlyOnce(Delivery):
         if member is not None:
             self._courier.give_back(member, message.tags, counted=message.counted, now=now)
 
+    def _on_home(self, session: Session, message: Home, now: float) -> None:
+        if len(session.homes) < MOST_HOMES:
+            session.homes[message.ref] = message.log
+
     def _on_fence(self, session: Session, message: Fence, now: float) -> None:
         self.ports.send(session.address, Fenced(message.ref, message.number))
 
@@ -384,6 +391,9 @@ class ExactlyOnce(Delivery):
         at = self._identities_at
         if at is not None and (earliest is None or at < earliest):
             earliest = at
+        at = self._registry.guests_at
+        if at is not None and (earliest is None or at < earliest):
+            earliest = at
         at = self._staging.next_at
         if at is not None and (earliest is None or at < earliest):
             earliest = at
@@ -395,6 +405,7 @@ class ExactlyOnce(Delivery):
     def on_timer(self, now: float) -> None:
         records: list[Record] = [*self._ledger.collect(now), *self._registry.memory.expire(now)]
         records += self._staging.collect(now)
+        records += self._registry.end_guests(now)
         if self._identities_at is not None and self._identities_at <= now:
             records += self._intake.identities.collect(now, self._settings.collect_budget)
             self._identities_at = None
@@ -519,7 +530,12 @@ class ExactlyOnce(Delivery):
                 "unacknowledged": len(held.unacked),
                 "phase": str(held.phase),
                 "logs": {
-                    log: {"phase": str(lane.phase), "at": lane.at, "known": recovery.known(log), "missed": lane.missed}
+                    log: {
+                        "phase": str(lane.phase),
+                        "at": lane.at,
+                        "known": recovery.known(log),
+                        "missed": lane.missed,
+                    }
                     for log, lane in held.lanes.items()
                 },
             }

@@ -13,13 +13,14 @@ GROUPS = "*"  # stands for the subscriber in the identity of a group
 class Session:
     """One client's link."""
 
-    __slots__ = ("address", "advertisements", "client", "incarnation", "members")
+    __slots__ = ("address", "advertisements", "client", "homes", "incarnation", "members")
 
     def __init__(self, address: str, client: str, incarnation: str) -> None:
         self.address = address
         self.client = client
         self.incarnation = incarnation
         self.members: dict[int, Member] = {}  # by ref
+        self.homes: dict[int, str] = {}  # by ref: the log of the broker where it was opened first
         self.advertisements: dict[str, Advertisement] = {}  # by name; they end with the link
 
 
