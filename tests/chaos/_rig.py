@@ -23,7 +23,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, ClassVar
 
-from tests.chaos._proxy import Proxy, Roughness
+from tests.chaos._proxy import Proxy, Roughness, lasts
 
 import tidings
 from tidings.errors import UnknownOutcomeError
@@ -173,7 +173,7 @@ class Rig:
             for subscriber, most in self.bounds.items():
                 if kind < most and (receipt.source, receipt.id) not in self.told[subscriber]:
                     self.missing[subscriber].add((receipt.source, receipt.id))
-            await asyncio.sleep(rng.uniform(0.0, 0.02))
+            await lasts(rng.uniform(0.0, 0.02))
 
     bounds: ClassVar = {"all": 10, "some": 5, "few": 2}  # by subscriber: the kinds below this are wanted
 
@@ -205,7 +205,7 @@ class Rig:
         while time.monotonic() < until:
             fault = self.rng.choice([self._kill, self._kill, self._stop, self._cut, self._roughen])
             await fault()
-            await asyncio.sleep(self.rng.uniform(0.1, 0.6))
+            await lasts(self.rng.uniform(0.1, 0.6))
 
     async def _kill(self) -> None:
         victims = self.rng.sample(list(self.brokers.values()), self.rng.choice([1, 1, 1, 2]))
@@ -213,28 +213,28 @@ class Rig:
             self.fired["kill"] += 1
             self.hits += self._in_flight[victim.name] > 0
         await asyncio.gather(*(victim.kill() for victim in victims))
-        await asyncio.sleep(self.rng.uniform(0.0, 0.8))
+        await lasts(self.rng.uniform(0.0, 0.8))
         await asyncio.gather(*(victim.start() for victim in victims))
 
     async def _stop(self) -> None:
         victim = self.rng.choice(list(self.brokers.values()))
         self.fired["stop"] += 1
         victim.send(signal.SIGSTOP)
-        await asyncio.sleep(self.rng.uniform(0.2, 1.0))
+        await lasts(self.rng.uniform(0.2, 1.0))
         victim.send(signal.SIGCONT)
 
     async def _cut(self) -> None:
         proxy = self.rng.choice(list(self.proxies.values()))
         self.fired["partition"] += 1
         proxy.partition()
-        await asyncio.sleep(self.rng.uniform(0.2, 1.0))
+        await lasts(self.rng.uniform(0.2, 1.0))
         proxy.heal(sever=self.rng.random() < 0.5)
 
     async def _roughen(self) -> None:
         self.fired["rough"] += 1
         for proxy in self.proxies.values():
             proxy.rough = Roughness(delay=0.2, duplicate=0.05, swap=0.1, corrupt=0.002)
-        await asyncio.sleep(self.rng.uniform(0.3, 1.0))
+        await lasts(self.rng.uniform(0.3, 1.0))
         for proxy in self.proxies.values():
             proxy.rough = Roughness()
 
@@ -257,7 +257,7 @@ class Rig:
         for broker in self.brokers.values():
             async with asyncio.timeout(60), self.connect("judge", broker.name) as bus:
                 while not _is_settled(await bus.inquire("figures"), await bus.inquire("subscriptions")):
-                    await asyncio.sleep(0.02)
+                    await asyncio.sleep(0)
 
     async def describe(self) -> None:
         """What every broker says of itself, when something did not arrive."""

@@ -35,7 +35,7 @@ async def run(folder: Path, seed: int, seconds: float, at_once: int) -> Rig:
             asyncio.create_task(rig.publish(f"p{number}", f"b{number}", at_once)) for number in range(5)
         ]
         while rig.acknowledged < 50:
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0)
         await rig.trouble(time.monotonic() + seconds)
         rig.quieten()
         await asyncio.wait_for(asyncio.gather(*publishing), SETTLE)
