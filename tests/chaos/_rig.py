@@ -104,6 +104,7 @@ class Rig:
         self.hits = 0  # kills while a publish at that broker was not acknowledged
         self.acknowledged = 0
         self.unknown = 0
+        self.moves = 0  # connections of the subscriber that has two brokers
         self.heard: dict[str, list[tuple[str, str]]] = {}
         self.told: dict[str, set[tuple[str, str]]] = {}  # by subscriber: the same, to be looked up
         self.missing: dict[str, set[tuple[str, str]]] = {}  # by subscriber: acknowledged, and not heard yet
@@ -139,6 +140,7 @@ class Rig:
         assert set(codes) == {0}, f"a broker did not drain: {codes}"
 
     def connect(self, name: str, *brokers: str) -> tidings.Bus:
+        """A client of the first of these brokers; it goes to the others while that one is down."""
         places = ",".join(f"127.0.0.1:{self.brokers[broker].port}" for broker in brokers)
         return tidings.connect(
             f"tidings://{places}",
@@ -146,7 +148,7 @@ class Rig:
             record=_Shared(self._recorder),
             network=QUICK,
             timeout=30,
-            patience=30,
+            patience=0.3,
         )
 
     # -- clients -------------------------------------------------------------------------------
@@ -177,12 +179,12 @@ class Rig:
 
     bounds: ClassVar = {"all": 10, "some": 5, "few": 2}  # by subscriber: the kinds below this are wanted
 
-    async def listen(self, name: str, broker: str, ready: asyncio.Event) -> None:
+    async def listen(self, name: str, brokers: tuple[str, ...], ready: asyncio.Event) -> None:
         heard = self.heard[name] = []
         told = self.told[name] = set()
         missing = self.missing[name] = set()
         async with (
-            self.connect(name, broker) as bus,
+            self.connect(name, *brokers) as bus,
             bus.subscribe(f"kind < {self.bounds[name]}", name="mine", durable=True) as news,
         ):
             ready.set()
@@ -194,6 +196,7 @@ class Rig:
                 heard.append(event.identity)
                 told.add(event.identity)
                 missing.discard(event.identity)
+            self.moves += bus.figures()["connections"] - 1 if len(brokers) > 1 else 0
 
     def quieten(self) -> None:
         self._is_publishing = False
@@ -202,9 +205,10 @@ class Rig:
 
     async def trouble(self, until: float) -> None:
         """One fault after another, each by name, until that time of the monotonic clock."""
-        while time.monotonic() < until:
-            fault = self.rng.choice([self._kill, self._kill, self._stop, self._cut, self._roughen])
-            await fault()
+        kinds = [self._kill, self._roughen, self._cut, self._stop]
+        first = self.rng.sample(kinds, len(kinds))  # each at least once
+        while first or time.monotonic() < until:
+            await (first.pop() if first else self.rng.choice([*kinds, self._kill]))()
             await lasts(self.rng.uniform(0.1, 0.6))
 
     async def _kill(self) -> None:
@@ -274,6 +278,7 @@ class Rig:
         return {
             "acknowledged": self.acknowledged,
             "unknown": self.unknown,
+            "moves": self.moves,
             "heard": {name: len(heard) for name, heard in self.heard.items()},
             "faults": dict(self.fired),
             "frames": dict(between),

@@ -23,9 +23,9 @@ async def run(folder: Path, seed: int, seconds: float, at_once: int) -> Rig:
     try:
         readies = [asyncio.Event() for _ in range(3)]
         listening = [
-            asyncio.create_task(rig.listen(name, broker, ready))
-            for (name, broker), ready in zip(
-                {"all": "b3", "some": "b0", "few": "b4"}.items(), readies, strict=True
+            asyncio.create_task(rig.listen(name, brokers, ready))
+            for (name, brokers), ready in zip(
+                {"all": ("b3",), "some": ("b0",), "few": ("b4", "b1")}.items(), readies, strict=True
             )
         ]
         for ready in readies:
