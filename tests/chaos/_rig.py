@@ -206,13 +206,16 @@ class Rig:
     async def trouble(self, until: float) -> None:
         """One fault after another, each by name, until that time of the monotonic clock."""
         kinds = [self._kill, self._roughen, self._cut, self._stop]
-        first = self.rng.sample(kinds, len(kinds))  # each at least once
+        first = self.rng.sample([*kinds, self._kill], 5)  # each at least once
         while first or time.monotonic() < until:
             await (first.pop() if first else self.rng.choice([*kinds, self._kill]))()
             await lasts(self.rng.uniform(0.1, 0.6))
 
     async def _kill(self) -> None:
         victims = self.rng.sample(list(self.brokers.values()), self.rng.choice([1, 1, 1, 2]))
+        aimed_until = time.monotonic() + (1.0 if self.rng.random() < 0.7 else 0.0)
+        while not self._in_flight[victims[0].name] and time.monotonic() < aimed_until:
+            await asyncio.sleep(0)  # most kills wait for a publish that is on its way there
         for victim in victims:
             self.fired["kill"] += 1
             self.hits += self._in_flight[victim.name] > 0

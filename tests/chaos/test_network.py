@@ -61,7 +61,7 @@ def check(rig: Rig) -> None:
 
 @pytest.mark.timeout(170)
 def test_nothing_acknowledged_is_lost_in_a_short_run(tmp_path: Path) -> None:
-    check(asyncio.run(run(tmp_path, seed=1, seconds=15.0, at_once=4)))
+    check(asyncio.run(run(tmp_path, seed=1, seconds=8.0, at_once=4)))
 
 
 @pytest.mark.soak
