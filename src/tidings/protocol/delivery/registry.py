@@ -227,11 +227,12 @@ class Registry:
     def _acknowledge_handled(self, held: Held, message: Subscribe, now: float) -> None:
         """The client's token is ahead of what we know: settle what it handled."""
         after = message.after
-        for item in [item for item in held.queue if item.position is not None]:
-            assert item.position is not None
-            if item.position.offset <= after.get(item.position.log, 0):
-                held.queue.remove(item)
-                self._courier.forget(held, item, now)
+        for line in (held.queue, held.barred):
+            for item in [item for item in line if item.position is not None]:
+                assert item.position is not None
+                if item.position.offset <= after.get(item.position.log, 0):
+                    line.remove(item)
+                    self._courier.forget(held, item, now)
         self._skip_handled(held, message)
 
     def _change_filter(self, held: Held, message: Subscribe, now: float) -> None:
@@ -318,7 +319,9 @@ class Registry:
         lanes = {
             log: rows.LaneRow(lane.progress, lane.told_from, lane.start) for log, lane in held.lanes.items()
         }
-        return rows.put_for(rows.PROGRESS, held.id, ProgressRow(held.id, held.progress, lanes=lanes))
+        return rows.put_for(
+            rows.PROGRESS, held.id, ProgressRow(held.id, held.progress, lanes=lanes, movers=held.movers)
+        )
 
     def load(self, state: Loaded, now: float) -> None:
         self.memory.load(state)
@@ -335,6 +338,7 @@ class Registry:
             self._reader.begin(held, held.progress.low_water, now)
             if held.id in known:
                 held.lanes = {log: _lane(log, lane) for log, lane in known[held.id].lanes.items()}
+                held.movers = known[held.id].movers
 
     def check(self) -> None:
         for held in self.helds.values():

@@ -16,6 +16,7 @@ from tidings.availability.told import Told
 from tidings.language import parse_filter
 from tidings.model.event import Event
 from tidings.model.subscription import Position, Subscription, SubscriptionId
+from tidings.protocol.delivery.moved import Moved
 from tidings.protocol.delivery.right import Right
 
 VERSION = 1
@@ -48,6 +49,7 @@ class ProgressRow(msgspec.Struct, array_like=True, frozen=True):
     progress: LogProgress
     version: int = VERSION
     lanes: dict[str, LaneRow] = {}  # by log of another broker
+    movers: dict[str, Moved] = {}  # by source: the last stay of a publisher that moved
 
 
 class LogRow(msgspec.Struct, array_like=True, frozen=True):

@@ -59,6 +59,7 @@ class LogView:
         self.waiting: dict[int, tuple[Envelope, int]] = {}  # by offset: it, and the one before it
         self.trails: dict[str, Trail] = {}
         self.told: tuple[int, int] | None = None  # what upstream was told: known and acked
+        self.hurried_at = float("-inf")  # when it was last asked for because somebody waits for it
         self.pause = 0.0  # until the next try to fill a gap
 
     def trail(self, link: str) -> Trail:

@@ -240,7 +240,9 @@ class Relay:
     def _envelope(self, record: Append, now: float) -> Envelope:
         expires = None if record.expires_at is None else record.expires_at - now
         log = self._ports.delivery.log
-        return Envelope(record.event, log, record.offset, record.sequence, remaining(record, now), expires)
+        headers = self._ports.delivery.headers_of(record.event.source, record.offset)
+        left = remaining(record, now)
+        return Envelope(record.event, log, record.offset, record.sequence, left, expires, headers)
 
 
 def _one_further(message: Ask | ReplayAsk, name: str) -> Ask | ReplayAsk:
