@@ -31,6 +31,7 @@ from tidings.protocol.effects import Record
 from tidings.protocol.messages import Deliver, Lost
 from tidings.protocol.slots import Ports
 
+OVERTAKEN = "overtaken by a move"  # a later stay of its publisher was told
 SLOW = "its queue was full and its policy is `disconnect`"
 
 
@@ -127,7 +128,7 @@ class Courier:
             return True
         if self.moves.is_overtaken(held, item):
             self._note(held, item)
-            self.lose(held, item, "overtaken by a move", now)
+            self.lose(held, item, OVERTAKEN, now)
             return False
         if self.moves.must_wait(held, item):
             self._note(held, item)
@@ -140,8 +141,11 @@ class Courier:
     def release(self, held: Held, now: float) -> None:
         """See what of the barred may go now."""
         for item in self.moves.released(held, now):
-            self.moves.passes(held, item)
-            self.enqueue(held, item)
+            if self.moves.is_overtaken(held, item):  # while it waited
+                self.lose(held, item, OVERTAKEN, now)
+            else:
+                self.moves.passes(held, item)
+                self.enqueue(held, item)
         if not held.has_ended:
             self.pump(held, now)
 

@@ -90,6 +90,12 @@ class LogView:
                 return None
         return None
 
+    def filled(self, after: int, upto: int) -> None:
+        """All that there is between these offsets waits: nothing is missing before any of it."""
+        for offset, (envelope, previous) in self.waiting.items():
+            if offset <= upto:
+                self.waiting[offset] = (envelope, min(previous, after))
+
     def gap(self) -> int | None:
         """Up to where something is missing; None: nothing is."""
         upto = self.waiting[min(self.waiting)][1] if self.waiting else self.last

@@ -163,8 +163,9 @@ class Relay:
             return  # it came too late, or twice
         for envelope in fill.envelopes:
             if envelope.offset is not None and envelope.offset > view.known:
-                view.waiting[envelope.offset] = (envelope, view.known)
-                self._recovery.pass_on(view, now)
+                view.waiting[envelope.offset] = (envelope, fill.after)
+        view.filled(fill.after, fill.upto)
+        self._recovery.pass_on(view, now)
         view.advance(fill.upto)
         self._recovery.timers.clear(("ask", view.name))
         self._recovery.pass_on(view, now)
