@@ -37,6 +37,7 @@ COMMANDS = {
     "simulate": "Run a system on a simulated network, with faults, and judge what happened.",
     "systems": "List the systems: what each is composed of, and what it promises.",
     "study": "Run the papers' experiments again and compare.",
+    "pipeline": "Run, check and explain flows on Spark: TOML files of sources, matches and sinks.",
     "bench": "Run a benchmark beside its peers and print the ratios.",
     "version": "Print the version of Tidings and of what it runs on.",
 }

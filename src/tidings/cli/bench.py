@@ -20,8 +20,11 @@ from tidings.cli._usage import JSON_HELP, examples
 from tidings.errors import InputError
 
 BENCHES = {
+    "broker": "a broker process beside mosquitto, NATS, Redis and amqtt, driven by load generators in C",
+    "checks": "history checks on Spark beside the plain checker, rows a second",
     "filters": "from text to normal form, filters a second",
     "matching": "events a second against 10k to 1M subscriptions, beside installable peers",
+    "pipeline": "tables and streams on Spark, beside joins of Spark SQL, DuckDB and Polars",
     "simulator": "handled messages a second on a simulated network, beside SimPy",
     "store": "synced events a second, and what a restart costs",
 }

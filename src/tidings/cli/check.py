@@ -6,12 +6,11 @@ With `--json` this is a contract (see ARCHITECTURE.md, doors for outside judges)
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from tidings.cli._output import Exit, console, print_json
+from tidings.cli._output import Exit, console, errors, print_json, say
 from tidings.cli._usage import JSON_HELP, examples
 from tidings.history.report import Report, Verdict
 
@@ -23,12 +22,18 @@ def register(app: typer.Typer) -> None:
         "tidings check run.parquet",
         "tidings check run.jsonl --t-sub 0.5 --t-diff 0.5 --json",
         "tidings check run.parquet --contract SIENA",
+        "tidings check --spark runs/ 'more/*.parquet'",
     )
     app.command("check", epilog=shown)(check)
 
 
 def check(
-    history: Annotated[Path, typer.Argument(metavar="HISTORY", help="A history: .jsonl or .parquet.")],
+    history: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="HISTORY", help="A history: .jsonl or .parquet; with --spark also several, and globs."
+        ),
+    ],
     t_sub: Annotated[
         float | None, typer.Option("--t-sub", help="Seconds until a subscription is known everywhere.")
     ] = None,
@@ -42,6 +47,9 @@ def check(
         float | None,
         typer.Option("--until", help="The recording was cut off here: what was due later is not judged."),
     ] = None,
+    spark: Annotated[
+        bool, typer.Option("--spark", help="On Spark: for histories in Parquet of any size.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
     """Check a recorded history by the formal properties.
@@ -49,19 +57,31 @@ def check(
     Prints a verdict for each property, with the first counterexample as a short story. Without
     --t-sub and --t-diff liveness is not judged, and completeness takes the largest delay seen.
     """
-    from tidings.history.check import check as judged
-    from tidings.matching.small import SmallMatcher
-
-    report = judged(history, t_sub=t_sub, t_diff=t_diff, contract=contract, until=until, matcher=SmallMatcher)
+    report = _judged(history, spark, t_sub=t_sub, t_diff=t_diff, contract=contract, until=until)
     if as_json:
         print_json(report.to_json())
     else:
-        _show(history, report)
+        _show(", ".join(history), report)
     if not report.holds:
         raise typer.Exit(Exit.NO)
 
 
-def _show(history: Path, report: Report) -> None:
+def _judged(history: list[str], spark: bool, **settings: Any) -> Report:
+    if spark:
+        from tidings.matching.engine import MatchingEngine
+        from tidings.pipeline.checks import check_on_spark
+
+        tell = say if errors().is_terminal else None
+        return check_on_spark(history, matcher=MatchingEngine, say=tell, **settings)
+    if len(history) > 1:
+        raise typer.BadParameter("several files are one history with --spark only", param_hint="HISTORY")
+    from tidings.history.check import check as judged
+    from tidings.matching.small import SmallMatcher
+
+    return judged(history[0], matcher=SmallMatcher, **settings)
+
+
+def _show(history: str, report: Report) -> None:
     from rich.markup import escape
     from rich.table import Table
 
@@ -85,7 +105,7 @@ def _why(verdict: Verdict) -> str:
     return f"{first} ({more:,} more like it.)" if more else first
 
 
-def _summary(history: Path, report: Report) -> str:
+def _summary(history: str, report: Report) -> str:
     judged = sum(verdict.holds is not None for verdict in report.verdicts.values())
     if report.broken:
         return f"{history} breaks {len(report.broken)} of the {judged} properties judged: {', '.join(report.broken)}."

@@ -43,7 +43,7 @@ def up(
 
     With --json prints one line with all addresses when they can be reached.
     """
-    from tidings.cli._cluster import Cluster
+    from tidings.runtime.cluster import Cluster
 
     failed = asyncio.run(_up(Cluster(count, port=port, store=store, http=http), as_json))
     if failed is not None:

@@ -35,8 +35,10 @@ def demo(
 ) -> None:
     """Show Tidings at work, in about a minute.
 
-    Five acts: who hears what, a late subscriber, an explanation, a subscriber that is killed and
-    comes back, and the recorded history judged by the properties. Ends with 1 if a claim fails.
+    Seven acts: who hears what, a late subscriber, an explanation, a subscriber that is killed and
+    comes back, the recorded history judged by the properties, three broker processes of which one
+    is killed, and a table of events matched on Spark (where it is installed). Ends with 1 if a
+    claim fails.
     """
     began = time.monotonic()
     stage = Stage(console(), silent=as_json)

@@ -18,7 +18,7 @@ def register(app: typer.Typer) -> None:
         "tidings settings --config broker.toml",
         "TIDINGS_NETWORK_DEAD_SECONDS=30 tidings settings --json",
     )
-    app.command("settings", epilog=shown.replace("$ TIDINGS_NETWORK", "$ TIDINGS_NETWORK"))(settings)
+    app.command("settings", epilog=shown)(settings)
 
 
 def settings(

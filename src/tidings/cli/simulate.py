@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tidings.cli._output import Exit, console, print_json, progress, say
+from tidings.cli._seeds import run_seeds
+from tidings.cli._sweeps import POINTS_HELP, PROCESSES_HELP, SPARK_HELP
 from tidings.cli._usage import JSON_HELP, examples
 from tidings.errors import SettingsError
 
@@ -24,6 +26,7 @@ def register(app: typer.Typer) -> None:
         "tidings simulate siena --seed 7 --loss 0.05 --record run.parquet --json",
         "tidings simulate network-of-servers --overlay ring --incidents 10 --fault crash",
         "tidings simulate --play figure.play",
+        "tidings simulate siena --seeds 10000 --incidents 5 --spark",
     )
     app.command("simulate", epilog=shown)(simulate)
 
@@ -53,11 +56,16 @@ def simulate(
     check: Annotated[bool, typer.Option("--check", help="Run every invariant after each step.")] = False,
     record: Annotated[Path | None, typer.Option(help="Write the history here (.parquet or .jsonl).")] = None,
     play: Annotated[Path | None, typer.Option(help="Perform a play instead.")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="So many runs, from --seed on.")] = None,
+    spark: Annotated[bool, typer.Option("--spark", help=SPARK_HELP)] = False,
+    processes: Annotated[int | None, typer.Option(min=1, help=PROCESSES_HELP)] = None,
+    points: Annotated[Path, typer.Option(help=POINTS_HELP)] = Path("artefacts/sweeps"),
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
     """Run a system on a simulated network, with faults, and judge what happened.
 
-    Ends with 1 when a property that the system promises does not hold.
+    Ends with 1 when a property that the system promises does not hold. With --seeds it runs one
+    seed after the other on all cores, or on Spark, and names those that break something.
     """
     if play is not None:
         _play(play, seed, as_json)
@@ -78,6 +86,13 @@ def simulate(
         incidents=incidents, kinds=_kinds(fault, INCIDENTS), options=_options(option or ()), check=check,
         bytes=corruption > 0,
     )  # fmt: skip
+    if seeds is not None:
+        if record is not None:
+            raise typer.BadParameter("one history is of one seed", param_hint="--record")
+        run_seeds(experiment, range(seed, seed + seeds), points, spark, processes, as_json)
+        return
+    if spark or processes is not None:
+        raise typer.BadParameter("several runs are wanted for that: give --seeds", param_hint="--seeds")
     outcome = _run(experiment, record)
     if as_json:
         print_json({"system": system, "seed": seed, **_plain(outcome)})

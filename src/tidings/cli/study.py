@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tidings.cli._output import Exit, console, errors, print_json
+from tidings.cli._sweeps import POINTS_HELP, PROCESSES_HELP, SPARK_HELP, runner_for
 from tidings.cli._usage import JSON_HELP, examples
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ def register(app: typer.Typer) -> None:
         "tidings study run diffusion --quick",
         "tidings study run policies --json",
         "tidings study run --all --plots report/plots",
+        "tidings study run notification-loss --spark",
     )
     group.command("run", epilog=shown)(run)
     group.command("list", epilog=examples("tidings study list", "tidings study list --json"))(list_)
@@ -47,11 +49,15 @@ def run(
     seed: Annotated[int, typer.Option(help="Moves every random choice.")] = 1,
     plots: Annotated[Path, typer.Option(help="The folder for the pictures.")] = Path("artefacts/studies"),
     no_plots: Annotated[bool, typer.Option("--no-plots", help="Draw nothing.")] = False,
+    spark: Annotated[bool, typer.Option("--spark", help=SPARK_HELP)] = False,
+    processes: Annotated[int | None, typer.Option(min=1, help=PROCESSES_HELP)] = None,
+    points: Annotated[Path, typer.Option(help=POINTS_HELP)] = Path("artefacts/sweeps"),
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
     """Run a study: the paper's values beside ours, with a verdict on each claim.
 
-    Ends with 1 when a claim was not reproduced.
+    Ends with 1 when a claim was not reproduced. With --spark or --processes the points of a study
+    run side by side, and those that are finished are kept and not run again.
     """
     from tidings.studies.study import Setting, find_study, study_names
 
@@ -60,7 +66,9 @@ def run(
     failed = False
     for chosen in study_names() if all_ else [str(name)]:
         study = find_study(chosen)
-        outcome, drawn = _run_one(study, Setting(quick=quick, seed=seed), None if no_plots else plots)
+        runner = runner_for(points / chosen, spark, processes)
+        setting = Setting(quick=quick, seed=seed, runner=runner)
+        outcome, drawn = _run_one(study, setting, None if no_plots else plots)
         failed = failed or not all(claim.reproduced for claim in outcome.claims)
         _print(study, outcome, drawn, as_json)
     if failed:
@@ -70,7 +78,7 @@ def run(
 def _run_one(study: Study, setting: Any, plots: Path | None) -> tuple[Outcome, list[Path]]:
     import msgspec
 
-    if not errors().is_terminal:
+    if not errors().is_terminal or setting.runner is not None:  # a runner shows its own progress
         outcome = study.run(setting)
     else:
         with errors().status(f"study {study.name} ...") as status:

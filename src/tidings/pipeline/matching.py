@@ -15,9 +15,10 @@ import atexit
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 from tidings.errors import InputError, SettingsError
@@ -60,12 +61,17 @@ class Matched:
     """
 
     result: Any
-    rejects: Any
     version: Version | None
     strategy: str
     reasons: tuple[str, ...]
     notes: tuple[str, ...]
     whole: Any = field(repr=False)
+    _rejects: Callable[[], Any] = field(repr=False)
+
+    @cached_property
+    def rejects(self) -> Any:
+        """Made when first asked for: a stream's batches never do."""
+        return self._rejects()
 
     def explain(self) -> str:
         """What was chosen and why, what was left out, and what looks like a mistake."""
@@ -162,11 +168,13 @@ def finished(
         result = result.where(F.col(PROBLEM).isNull()).drop(PROBLEM)
     if options.output == "lists" and not options.unmatched:
         result = result.where(F.size("subscriptions") > 0)
-    rejects = rejects_frame(whole, planned, rejected, options)
     notes = (*planned.notes, *(f"subscription {r.id}: {r.reason}" for r in rejected[:SHOWN]))
     if len(rejected) > SHOWN:
         notes = (*notes, f"and {len(rejected) - SHOWN} more subscriptions in the rejects")
-    return Matched(result, rejects, version, decision.strategy, decision.reasons, notes, whole)
+    return Matched(
+        result, version, decision.strategy, decision.reasons, notes, whole,
+        lambda: rejects_frame(whole, planned, rejected, options),
+    )  # fmt: skip
 
 
 def rejects_frame(whole: Any, planned: Plan, rejected: list[Rejected], options: Options) -> Any:

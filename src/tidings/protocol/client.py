@@ -100,6 +100,7 @@ class Client:
         self._advertised_filters: dict[str, Filter] = {}  # by name
         self._tokens: dict[str, tuple[str, dict[str, int]]] = {}  # by name: filter and token when we left
         self._advertising: set[int] = set()  # calls that the broker has not answered
+        self._asked: dict[int, msg.Message] = {}  # by call, in order: questions without an answer
         self._handlers: dict[type, Callable[[Any, float], None]] = {
             ins.Received: self._receive,
             ins.LinkUp: self._link_up,
@@ -113,6 +114,10 @@ class Client:
             ins.ClientLeave: self._leave,
             ins.ClientAdvertise: self._advertise,
             ins.ClientUnadvertise: self._unadvertise,
+            ins.ClientAsk: self._ask,
+            msg.LogRead: self._answered,
+            msg.Staged: self._answered,
+            msg.Committed: self._answered,
             msg.Welcome: self._welcome,
             msg.Published: self._published,
             msg.Subscribed: self._subscribed,
@@ -171,6 +176,8 @@ class Client:
             else:
                 self._give_up(publishing)
         self._log = message.log
+        for question in self._asked.values():
+            self._send(question)
         self._send_line()
 
     def _say_where_from(self, log: str) -> None:
@@ -233,6 +240,16 @@ class Client:
         for name, filter in self._advertised_filters.items():
             self._send(msg.Advertise(0, name, filter))
         self._out.extend(Answer(call) for call in calls)
+
+    # -- questions -----------------------------------------------------------------------
+
+    def _ask(self, input: ins.ClientAsk, now: float) -> None:
+        self._asked[input.call] = input.message
+        self._send(input.message)
+
+    def _answered(self, message: msg.LogRead | msg.Staged | msg.Committed, now: float) -> None:
+        if self._asked.pop(message.call, None) is not None:
+            self._out.append(Answer(message.call, message))
 
     # -- publishing ----------------------------------------------------------------------
 
@@ -538,6 +555,9 @@ class Client:
             self._broken(listening, message.code, message.reason, now)
 
     def _refused(self, message: msg.Refused, now: float) -> None:
+        if self._asked.pop(message.call, None) is not None:
+            self._out.append(Failed(message.call, message.code, message.reason))
+            return
         publishing = self._in_flight.pop(message.call, None)
         if publishing is not None:
             self._record_publish(publishing, REFUSED)

@@ -67,6 +67,12 @@ class Delays:
         self.notification = _spread(world, brokers, chosen, _publish, Forward)
 
 
+def delays_of(hosts: int, seed: int, sources: Sequence[int] | None) -> dict[str, list[list[float]]]:
+    """The same as a point of a sweep."""
+    found = Delays(hosts, seed, sources)
+    return {"subscription": found.subscription.tolist(), "notification": found.notification.tolist()}
+
+
 def _subscribe(world: World, client: str, number: int) -> None:
     world.subscribe(client, f"s{number}", f"number = {number}")
 

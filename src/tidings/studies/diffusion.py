@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidings.analysis.fit import fit_rate, goodness
-from tidings.studies._cbr import BROKERS, Delays
+from tidings.studies._cbr import BROKERS, delays_of
 from tidings.studies.study import Claim, Curve, Outcome, Picture, Setting, Study, Table, close, judged
 
 Floats = NDArray[np.float64]
@@ -60,16 +60,17 @@ class Measured(NamedTuple):
 
 def measure(hosts: int, setting: Setting) -> Measured:
     topologies, step = (30, 34) if setting.quick else (40, 10)  # the thesis has 5: the spread is wide
-    found = []
-    for number in range(topologies):
-        setting.say(f"{hosts} hosts, topology {number + 1} of {topologies}")
-        found.append(Delays(hosts, setting.seed * 1000 + number, range(0, BROKERS, step)))
+    sources = list(range(0, BROKERS, step))
+    points = [(hosts, setting.seed * 1000 + number, sources) for number in range(topologies)]
+    found = setting.measure(delays_of, points)
+    subscription = [np.asarray(delays["subscription"]) for delays in found]
+    notification = [np.asarray(delays["notification"]) for delays in found]
     return Measured(
         hosts,
-        np.concatenate([delays.subscription.ravel() for delays in found]),
-        np.concatenate([delays.notification.ravel() for delays in found]),
-        float(np.mean([delays.subscription.max() for delays in found])),
-        float(np.mean([delays.notification.max() for delays in found])),
+        np.concatenate([delays.ravel() for delays in subscription]),
+        np.concatenate([delays.ravel() for delays in notification]),
+        float(np.mean([delays.max() for delays in subscription])),
+        float(np.mean([delays.max() for delays in notification])),
     )
 
 

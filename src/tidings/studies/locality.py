@@ -97,18 +97,24 @@ class Case:
         return publisher, {"x": round(self.rng.random(), 6), "y": round(self.rng.random(), 6)}
 
 
+def hops_of(locality: float, per_broker: int, seed: int, events: int) -> float:
+    return Case(locality, per_broker, seed).hops(events)
+
+
+def simulated_hops_of(locality: float, per_broker: int, seed: int, events: int) -> float:
+    """With real brokers."""
+    return Case(locality, per_broker, seed).simulated_hops(events)
+
+
 def run(setting: Setting) -> Outcome:
     per_broker, events, runs = (12, 100, 2) if setting.quick else (12, 400, 5)
-    curve = []
-    for level in LEVELS:
-        setting.say(f"locality {level:.0%}")
-        seeds = range(setting.seed * 100, setting.seed * 100 + runs)
-        curve.append(sum(Case(level, per_broker, seed).hops(events) for seed in seeds) / runs)
-    setting.say("the same with real brokers")
-    real_events = 60 if setting.quick else 300
-    seed = setting.seed * 100
-    real = Case(1.0, 2, seed).simulated_hops(real_events)
-    oracle = Case(1.0, 2, seed).hops(real_events)
+    seeds = range(setting.seed * 100, setting.seed * 100 + runs)
+    points = [(level, per_broker, seed, events) for level in LEVELS for seed in seeds]
+    hops = setting.measure(hops_of, points)
+    curve = [sum(hops[place : place + runs]) / runs for place in range(0, len(hops), runs)]
+    same = (1.0, 2, setting.seed * 100, 60 if setting.quick else 300)
+    [real] = setting.measure(simulated_hops_of, [same])
+    [oracle] = setting.measure(hops_of, [same])
     return Outcome(
         claims=_claims(curve, real, oracle),
         pictures=[_picture(curve)],

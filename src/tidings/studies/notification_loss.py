@@ -11,13 +11,13 @@ from __future__ import annotations
 import math
 from functools import partial
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tidings.analysis.probability import interval_needed, volatile, volatile_from_pairs
 from tidings.simulation.world import World
-from tidings.studies._cbr import APART, BROKERS, MATCH_SECONDS, TABLE_SECONDS, Delays, build
+from tidings.studies._cbr import APART, BROKERS, MATCH_SECONDS, TABLE_SECONDS, Delays, build, delays_of
 from tidings.studies.study import Claim, Curve, Outcome, Picture, Setting, Study, Table, close, judged
 
 MEAN_SUBSCRIPTION = math.log(BROKERS) / 0.97  # seconds, Table 3.1 with 100 hosts
@@ -53,7 +53,8 @@ def run(setting: Setting) -> Outcome:
 def _constant(setting: Setting) -> float:
     """What turns simulated seconds into the thesis'."""
     seeds = range(setting.seed * 1000, setting.seed * 1000 + 12)
-    means = [Delays(100, seed, range(0, BROKERS, 34)).subscription.mean() for seed in seeds]
+    found = setting.measure(delays_of, [(100, seed, list(range(0, BROKERS, 34))) for seed in seeds])
+    means = [np.asarray(delays["subscription"]).mean() for delays in found]
     return MEAN_SUBSCRIPTION / float(np.mean(means))
 
 
@@ -62,41 +63,41 @@ def _constant(setting: Setting) -> float:
 
 def _series(hosts: int, constant: float, setting: Setting) -> Series:
     topologies, pairs, events = (1, 80, 25) if setting.quick else (5, 250, 40)
-    told: dict[float, list[int]] = {t_on: [0, 0] for t_on in T_ON}
-    delays: list[tuple[float, float]] = []
-    longest = [0.0, 0.0]
-    for number in range(topologies):
-        setting.say(f"{hosts} hosts, topology {number + 1} of {topologies}")
-        seed = setting.seed * 1000 + 500 + number
-        rng = Random(f"{seed}/pairs")
-        chosen = [rng.sample(range(BROKERS), 2) for _ in range(pairs)]
-        known = Delays(hosts, seed)
-        # A broker that is busy lets what arrives wait: the order of arrival decides, so the handling of
-        # the last broker on the way is no part of the delay.
-        delays += [
-            (
-                (known.subscription[a, b] - TABLE_SECONDS) * constant,
-                (known.notification[b, a] - MATCH_SECONDS) * constant,
-            )
-            for a, b in chosen
-        ]
-        longest[0] = max(longest[0], known.subscription.max() * constant)
-        longest[1] = max(longest[1], known.notification.max() * constant)
-        for t_on in T_ON:
-            heard, published = _heard(build(hosts, seed), chosen, t_on / constant, events, rng)
-            told[t_on][0] += heard
-            told[t_on][1] += published
+    seeds = [setting.seed * 1000 + 500 + number for number in range(topologies)]
+    found = setting.measure(on_one_topology, [(hosts, seed, constant, pairs, events) for seed in seeds])
+    told = {t_on: np.sum([each["told"][place] for each in found], axis=0) for place, t_on in enumerate(T_ON)}
+    delays = [(one, other) for each in found for one, other in each["delays"]]
+    longest = np.max([each["longest"] for each in found], axis=0)
     means = np.mean(np.asarray(delays), axis=0)
     points = [
         Point(
             t_on,
-            told[t_on][0] / told[t_on][1],
+            float(told[t_on][0] / told[t_on][1]),
             volatile_from_pairs(t_on, delays),
             1 - float(means.sum()) / t_on,
         )
         for t_on in T_ON
     ]
-    return Series(hosts, sum(longest), float(means.sum()), points)
+    return Series(hosts, float(longest.sum()), float(means.sum()), points)
+
+
+def on_one_topology(hosts: int, seed: int, constant: float, pairs: int, events: int) -> dict[str, Any]:
+    """What the pairs of one topology were told for each T_ON, and their delays in the thesis' seconds."""
+    rng = Random(f"{seed}/pairs")
+    chosen = [rng.sample(range(BROKERS), 2) for _ in range(pairs)]
+    known = Delays(hosts, seed)
+    # A broker that is busy lets what arrives wait: the order of arrival decides, so the handling of
+    # the last broker on the way is no part of the delay.
+    delays = [
+        (
+            (known.subscription[a, b] - TABLE_SECONDS) * constant,
+            (known.notification[b, a] - MATCH_SECONDS) * constant,
+        )
+        for a, b in chosen
+    ]
+    longest = [known.subscription.max() * constant, known.notification.max() * constant]
+    told = [_heard(build(hosts, seed), chosen, t_on / constant, events, rng) for t_on in T_ON]
+    return {"told": told, "delays": delays, "longest": longest}
 
 
 SPACING = 0.25  # simulated seconds between a pair's events: closer ones would queue at the brokers

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from random import Random
+from typing import Any
 
 import msgspec
 
@@ -78,6 +79,11 @@ def costs(policy: str, brokers: int, takers: int, seed: int) -> Costs:
     )
 
 
+def costs_of(policy: str, brokers: int, takers: int, seed: int) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.to_builtins(costs(policy, brokers, takers, seed))
+    return found
+
+
 def _subscribe(world: World, takers: int) -> None:
     for number in range(takers):
         world.subscribe(f"taker{number}", "n", WANTED)
@@ -96,12 +102,13 @@ def _phases(world: World, act: Callable[[], None]) -> Counter[str]:
 
 def run(setting: Setting) -> Outcome:
     sizes = (8, 20) if setting.quick else (8, 20, 50, 100)
-    found: list[Costs] = []
-    for brokers in sizes:
-        for policy in SYSTEM:
-            for takers in (1, 3, 5):
-                setting.say(f"{policy}, {brokers} brokers, {takers} takers")
-                found.append(costs(policy, brokers, takers, setting.seed))
+    points = [
+        (policy, brokers, takers, setting.seed)
+        for brokers in sizes
+        for policy in SYSTEM
+        for takers in (1, 3, 5)
+    ]
+    found = [Costs(**each) for each in setting.measure(costs_of, points)]
     return Outcome(claims=_claims(found), pictures=[_picture(found)], tables=[_table(found)])
 
 

@@ -9,6 +9,7 @@ the corrected value, and `erratum` says what was wrong.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -86,16 +87,33 @@ class Outcome(msgspec.Struct, kw_only=True):
     tables: list[Table] = []
 
 
+Runner = Callable[[Callable[..., Any], Sequence[tuple[Any, ...]]], list[Any]]
+
+
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
     """How to run: `quick` in seconds, full in minutes; the seed moves the figures."""
 
     quick: bool = False
     seed: int = 1
     progress: Callable[[str], None] | None = None
+    runner: Runner | None = None  # runs points elsewhere: in processes, on Spark
 
     def say(self, words: str) -> None:
         if self.progress is not None:
             self.progress(words)
+
+    def measure(self, function: Callable[..., Any], points: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """`function(*point)` for each point, in order: here one by one, or wherever the runner likes.
+
+        The function belongs to a module and its result is what JSON can hold, so that a point's
+        result is the same wherever it was found, and can be kept."""
+        if self.runner is not None:
+            return self.runner(function, points)
+        found = []
+        for number, point in enumerate(points, 1):
+            self.say(f"{function.__name__.strip('_')} {number} of {len(points)}")
+            found.append(json.loads(json.dumps(function(*point))))
+        return found
 
 
 class Study(msgspec.Struct, frozen=True, kw_only=True):

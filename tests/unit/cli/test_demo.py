@@ -14,15 +14,18 @@ from tidings.cli._stage import Stage
 Run = Callable[..., Any]
 
 
+@pytest.mark.spark
 def test_every_claim_is_proved_and_counted(tidings: Run, tmp_path: Path) -> None:
     ran = tidings("demo", "--keep", str(tmp_path / "kept"))
     assert ran.code == 0, ran.out + ran.err
-    acts = [line for line in ran.out.splitlines() if line[:3] in ("1. ", "2. ", "3. ", "4. ", "5. ")]
-    assert len(acts) == 5
+    acts = [line for line in ran.out.splitlines() if line[:3] in ("1. ", "2. ", "3. ", "4. ", "5. ", "6. ")]
+    assert len(acts) == 6
     last = ran.out.splitlines()[-1]
-    assert last.startswith("8 of 8 claims proved")
+    assert last.startswith("12 of 12 claims proved")
     assert "10 notifications, each asked for, none missing, none twice" in last
     assert "survived kill -9" in last
+    assert "notifications on Spark for 100,000 alerts, as SQL has it" in last
+    assert "100 events crossed a broker that was killed in between" in last
     assert (tmp_path / "kept" / "history.jsonl").exists()
     assert tidings("demo", "--keep", str(tmp_path / "kept")).code == 2  # nothing is mixed with what is there
 

@@ -14,7 +14,7 @@ class Arrival:
         "waiters",
     )  # fmt: skip
 
-    def __init__(self, event: Event, number: int, sequence: int, accepted: float) -> None:
+    def __init__(self, event: Event, number: int, sequence: int | None, accepted: float) -> None:
         self.event = event
         self.number = number  # orders publishes and subscribes of this node
         self.sequence = sequence

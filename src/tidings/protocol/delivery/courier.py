@@ -11,7 +11,7 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from tidings.availability.progress import LogProgress
@@ -64,6 +64,8 @@ class Courier:
         self._dead = dead
         self._hooks = hooks
         self.moves = Moves(ports, ledger)
+        self.sent = 0  # notifications, to all subscriptions
+        self.lost = 0  # by a policy or a bound
         self._keyed: dict[str, dict[Held, Item]] = {}  # what waits in queues, by key
         self._policies: dict[Policy, Callable[[Held, Item, Arrival | None, float], bool]] = {
             Policy.BLOCK: self._block,
@@ -96,6 +98,33 @@ class Courier:
         if ticket is not None:
             item.moved = ticket.moved
         self._take_in(held, item, ticket, now)
+
+    def offer_fleeting(
+        self, helds: Sequence[Held], event: Event, accepted: float, arrival: Arrival | None, now: float
+    ) -> None:
+        """A live event that no log holds, to all who accept it: the way that most events go. Who has room
+        gets it at once; one item stands for all of these until somebody gives it back."""
+        item = Item(event, None, accepted, None)
+        item.after = self._ledger.end
+        send = self._ports.send
+        for held in helds:
+            members = held.members
+            if (
+                held.phase is Phase.LIVE
+                and len(members) == 1
+                and members[0].credit > 0
+                and not (held.queue or held.behind or held.blocked or held.movers or held.barred)
+            ):
+                member = members[0]
+                tag = held.last_tag = held.last_tag + 1
+                held.unacked[tag] = (item, member)
+                member.credit -= 1
+                self.sent += 1
+                send(member.address, Deliver(member.ref, tag, event))
+                if held.lanes and held.is_behind:
+                    self._hooks.read(held, now)
+            elif held.phase is not Phase.ENDED:
+                self.offer(held, event, None, accepted, None, arrival, now)
 
     def offer_read(self, held: Held, item: Item, now: float) -> None:
         """A live event of another broker's log."""
@@ -225,10 +254,10 @@ class Courier:
             self._hooks.read(held, now)
 
     def _send(self, held: Held, member: Member, item: Item) -> None:
-        held.last_tag += 1
+        held.last_tag += 1  # so the last tag counts what was sent
         held.unacked[held.last_tag] = (item, member)
         member.credit -= 1
-        held.figures["sent"] += 1
+        self.sent += 1
         self._ports.send(
             member.address,
             Deliver(member.ref, held.last_tag, item.event, item.position, item.attempt, item.again),
@@ -257,12 +286,16 @@ class Courier:
 
     def acknowledge(self, member: Member, tags: tuple[int, ...], now: float) -> None:
         held = member.held
+        unacked = held.unacked
+        count = len(unacked)
         for tag in tags:
-            item, holder = held.unacked.get(tag, (None, None))
-            if item is not None and holder is member:
-                del held.unacked[tag]
-                held.figures["acknowledged"] += 1
-                self.settle(held, item, now)
+            found = unacked.get(tag)
+            if found is not None and found[1] is member:
+                del unacked[tag]
+                item = found[0]
+                if item.position is not None or item.letter is not None:
+                    self.settle(held, item, now)
+        held.figures["acknowledged"] += count - len(unacked)
 
     def has_some(self, member: Member) -> bool:
         """Has it something that it did not acknowledge?"""
@@ -281,8 +314,8 @@ class Courier:
             if counted and item.attempt >= held.options.max_deliveries:
                 self._bury(held, item, now)
                 continue
+            item = item.again_for_one()
             item.attempt += counted
-            item.again = True
             held.figures["redelivered"] += 1
             self._put_back(held, item, now)
         self.pump(held, now)
@@ -349,6 +382,7 @@ class Courier:
     def count_lost(self, held: Held, event: Event, reason: str, now: float) -> None:
         """It was lost, by the policy or bound of that name, before it waited here or after."""
         held.lost[str(reason)] += 1
+        self.lost += 1
         if self._ports.recording:
             self._ports.emit(Record(drop_row(now, self._ports.name, held.id, event, str(reason))))
         self.tell_losses(held, now)

@@ -29,8 +29,10 @@ from tidings.protocol.delivery.moved import HEADER
 from tidings.protocol.delivery.moves import Stays
 from tidings.protocol.delivery.reader import Reader
 from tidings.protocol.delivery.registry import Refusal, Registry
+from tidings.protocol.delivery.scanning import Scanning
 from tidings.protocol.delivery.sessions import Session, refusal
 from tidings.protocol.delivery.settings import DeliverySettings
+from tidings.protocol.delivery.staging import Staging
 from tidings.protocol.inputs import Input, LinkDown, PersistFailed, Started
 from tidings.protocol.messages import (
     CLIENT_MESSAGES,
@@ -38,6 +40,8 @@ from tidings.protocol.messages import (
     Advertise,
     Advertised,
     Came,
+    AskCommitted,
+    CommitStaged,
     Credit,
     Envelope,
     Fence,
@@ -46,8 +50,10 @@ from tidings.protocol.messages import (
     Message,
     Nack,
     Publish,
+    ReadLog,
     Refused,
     Silence,
+    Stage,
     Subscribe,
     Subscribed,
     Unadvertise,
@@ -88,6 +94,10 @@ class ExactlyOnce(Delivery):
             ports, settings, self._ledger, self._courier, self._reader, self._lanes, self._dead, self._matcher
         )
         self._intake = Intake(ports, settings.identities, self._ledger, self._stays, self._is_kept)
+        self._scanning = Scanning(ports, self._ledger)
+        self._staging = Staging(
+            ports, settings.staging_seconds, settings.staging_bytes, self._intake.publish_all
+        )
         self._handlers: dict[type[Message], Callable[[Session, Any, float], None]] = {
             Publish: self._on_publish,
             Subscribe: self._on_subscribe,
@@ -99,6 +109,10 @@ class ExactlyOnce(Delivery):
             Unadvertise: self._on_unadvertise,
             Fence: self._on_fence,
             Came: self._on_came,
+            ReadLog: lambda session, message, now: self._scanning.read(session.address, message),
+            Stage: lambda session, message, now: self._staging.stage(session, message, now),
+            CommitStaged: lambda session, message, now: self._staging.commit(session, message, now),
+            AskCommitted: lambda session, message, now: self._staging.ask(session, message),
         }
 
     def _is_pinned(self, offset: int) -> bool:
@@ -127,6 +141,7 @@ class ExactlyOnce(Delivery):
             self._dead.load(input.state)
             self._stays.load(input.state)
             self._intake.load(input.state)
+            self._staging.load(input.state)
             self._registry.load(input.state, now)
             self._age_at = now
             self._forget_identities_later(now)
@@ -190,7 +205,12 @@ class ExactlyOnce(Delivery):
         accepted = now if arrival is None else arrival.accepted
         expires_at = None if envelope.expires is None else now + envelope.expires
         by_handle = self._registry.by_handle
-        for held in [by_handle[handle] for handle in handles]:
+        helds = [by_handle[handle] for handle in handles]
+        is_plain = event.key is None and (arrival is None or arrival.moved is None)
+        if position is None and expires_at is None and is_plain and not self._registry.has_durables:
+            self._courier.offer_fleeting(helds, event, accepted, arrival, now)
+            return
+        for held in helds:
             if position is None and held.durable and arrival is not None and held.number > arrival.number:
                 continue  # when it was taken in, nobody was owed it, so no log holds it
             if held.phase is not Phase.ENDED:
@@ -380,13 +400,17 @@ class ExactlyOnce(Delivery):
         at = self._identities_at
         if at is not None and (earliest is None or at < earliest):
             earliest = at
+        at = self._staging.next_at
+        if at is not None and (earliest is None or at < earliest):
+            earliest = at
         at = self._registry.memory.next_deadline()
         if at is not None and (earliest is None or at < earliest):
             earliest = at
         return earliest
 
     def on_timer(self, now: float) -> None:
-        records = [*self._ledger.collect(now), *self._registry.memory.expire(now)]
+        records: list[Record] = [*self._ledger.collect(now), *self._registry.memory.expire(now)]
+        records += self._staging.collect(now)
         if self._identities_at is not None and self._identities_at <= now:
             records += self._intake.identities.collect(now, self._settings.collect_budget)
             self._identities_at = None
@@ -492,6 +516,8 @@ class ExactlyOnce(Delivery):
     def figures(self) -> dict[str, Any]:
         return {
             **self._intake.figures,
+            "delivered": self._courier.sent,
+            "lost": self._courier.lost,
             "subscriptions": len(self._registry.helds),
             "waiting": sum(held.in_hand() for held in self._registry.helds.values()),
             "reading": sum(held.is_behind for held in self._registry.helds.values()),
@@ -504,6 +530,31 @@ class ExactlyOnce(Delivery):
             "remembered subscriptions": len(self._registry.memory),
             "clients": len(self._registry.sessions),
         }
+
+    def describe(self) -> list[dict[str, Any]]:
+        """Each subscription: what waits for it here, and how far it is in each log."""
+        recovery = self.ports.recovery
+        return [
+            {
+                "subscription": str(held.id),
+                "filter": held.subscription.filter.text,
+                "listeners": len(held.members),
+                "credit": sum(member.credit for member in held.members),
+                "waiting": len(held.queue),
+                "unacknowledged": len(held.unacked),
+                "phase": str(held.phase),
+                "logs": {
+                    log: {
+                        "phase": str(lane.phase),
+                        "at": lane.at,
+                        "known": recovery.known(log),
+                        "missed": lane.missed,
+                    }
+                    for log, lane in held.lanes.items()
+                },
+            }
+            for held in self._registry.helds.values()
+        ]
 
     def check(self) -> None:
         self._ledger.check()

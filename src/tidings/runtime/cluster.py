@@ -1,4 +1,8 @@
-"""Brokers on this machine as a tree of processes; for `tidings cluster up` and the demonstration."""
+"""Brokers on this machine as a tree of processes, for development: what `tidings cluster up` runs.
+
+async with Cluster(3) as cluster:
+    async with tidings.connect(cluster.address) as bus: ...
+"""
 
 from __future__ import annotations
 
@@ -33,13 +37,22 @@ class Cluster:
     `async with` ends them all, however the block is left.
     """
 
-    def __init__(self, count: int, *, port: int = 0, store: Path | None = None, http: bool = False) -> None:
+    def __init__(
+        self,
+        count: int,
+        *,
+        port: int = 0,
+        store: Path | None = None,
+        http: bool = False,
+        log: str = "warning",
+    ) -> None:
         if count < 1:
             raise SettingsError(f"a cluster of {count} brokers", hint="1 or more")
         self._count = count
         self._port = port
         self._store = store
         self._http = http
+        self._log = log
         self.members: list[Member] = []
 
     async def __aenter__(self) -> Cluster:
@@ -63,19 +76,21 @@ class Cluster:
         """Start a broker, or start it again where it was."""
         parent = self.members[(number - 1) // 2] if number else None
         port = self._port + number if self._port else 0
-        words = [
-            f"b{number + 1}",
-            listen or f"{HOST}:{port}",
-            parent.address if parent is not None else "",
-            str(self._store / f"b{number + 1}") if self._store is not None else "",
-            f"{HOST}:0" if self._http else "",
-        ]
+        name = f"b{number + 1}"
+        said = {
+            "name": name,
+            "listen": listen or f"{HOST}:{port}",
+            "join": [parent.address] if parent is not None else [],
+            "store": str(self._store / name) if self._store is not None else "",
+            "http": f"{HOST}:0" if self._http else "",
+            "log.level": self._log,
+        }
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "tidings.cli._cluster_broker", *words,
+            sys.executable, "-m", "tidings.runtime.development", json.dumps(said),
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, start_new_session=True,
         )  # fmt: skip
-        said = await self._ready(process, words[0])
-        member = Member(words[0], said["address"], said["http"], process, parent.name if parent else None)
+        ready = await self._ready(process, name)
+        member = Member(name, ready["address"], ready["http"], process, parent.name if parent else None)
         self.members[number : number + 1] = [member]
         return member
 

@@ -1,0 +1,79 @@
+"""The act of the demonstration with three broker processes: the one in between is killed.
+
+What should be heard is what the publisher was told is kept; the act claims only what agrees.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+
+import tidings
+from tidings.cli._stage import Stage
+from tidings.runtime.cluster import Cluster
+
+EVENTS = 150
+KILLED_AFTER = 50  # acknowledged events
+BACK_AFTER = 100
+PATIENCE = 60.0  # seconds to wait for an event that is owed, on a loaded machine
+SILENCE = 0.5  # seconds without an event, after which nothing more is there
+MIDDLE, NEAR, FAR = 0, 1, 2  # the tree is b2 - b1 - b3
+
+
+async def network(stage: Stage, folder: Path) -> None:
+    stage.act(
+        "A network, and a kill in the middle of it",
+        "Three brokers are started as processes: b2 - b1 - b3. A subscriber is at b2, a publisher at b3.",
+    )
+    async with Cluster(3, store=folder / "brokers", log="error") as cluster:
+        near, far = (cluster.members[number].address for number in (NEAR, FAR))
+        async with (
+            tidings.connect(near, name="desk") as desk,
+            tidings.connect(far, name="market") as market,
+            desk.subscribe("change < 0", name="falls", durable=True) as listener,
+        ):
+            hearing = asyncio.create_task(_heard(listener))
+            acknowledged = await _published(stage, cluster, market)
+            heard = await hearing
+    counts = Counter(heard)
+    wanted = [id for id, change in acknowledged if change < 0]
+    stage.say(f"{len(acknowledged)} events acknowledged, {len(wanted)} asked for, {len(heard)} heard")
+    stage.claim(
+        f"kill -9 of the broker in between lost none of {len(wanted)} events that were asked for",
+        len(acknowledged) == EVENTS and not set(wanted) - set(heard),
+        short=f"{len(wanted)} events crossed a broker that was killed in between",
+    )
+    stage.claim(
+        "each was heard once, in the order of its publisher, and nothing else was",
+        heard == wanted and max(counts.values(), default=0) == 1,
+    )
+
+
+async def _published(stage: Stage, cluster: Cluster, market: tidings.Bus) -> list[tuple[str, int]]:
+    """Publish, every third a rise that nobody asked for; the broker in between goes and comes back."""
+    acknowledged: list[tuple[str, int]] = []
+    for n in range(1, EVENTS + 1):
+        change = n if n % 3 == 0 else -n
+        receipt = await market.publish({"change": change, "last": n >= EVENTS - 1}, lifetime=3600)
+        acknowledged.append((receipt.id, change))
+        if n == KILLED_AFTER:
+            await cluster.kill(MIDDLE)
+            stage.say(f"b1 was killed after {n} acknowledged events; the publisher goes on at b3")
+        if n == BACK_AFTER:
+            await cluster.restart(MIDDLE)
+            stage.say(f"b1 is back with its disk after {n}")
+    return acknowledged
+
+
+async def _heard(listener: tidings.Listener[tidings.Event]) -> list[str]:
+    """Everything up to the last that is owed, and whatever comes behind it."""
+    heard: list[str] = []
+    is_last = False
+    while True:
+        try:
+            event = await listener.get(timeout=SILENCE if is_last else PATIENCE)
+        except TimeoutError:
+            return heard
+        heard.append(event.id)
+        is_last = is_last or bool(event["last"])

@@ -1,0 +1,45 @@
+"""One broker of a development cluster: on this machine alone, open to whoever is on it.
+
+    python -m tidings.runtime.development '{"name": "b1", "listen": "127.0.0.1:0"}'
+
+The only way to a broker that asks nobody who they are. It ends with the process that started it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+
+from tidings.errors import TidingsError
+from tidings.runtime.process import run
+from tidings.runtime.server import Server
+from tidings.runtime.service import Service
+from tidings.runtime.settings import read_settings
+
+
+def main(said: str) -> int:
+    try:
+        service = Service(read_settings(said={"security.anonymous": True, **json.loads(said)}))
+
+        def ready(server: Server) -> None:
+            threading.Thread(target=_watch, args=(server,), daemon=True).start()
+            http = service.http.address if service.http is not None else None
+            print(json.dumps({"broker": server.name, "address": server.address, "http": http}), flush=True)
+
+        return 0 if run(service.run(ready)) else 1
+    except (TidingsError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 3
+
+
+def _watch(server: Server) -> None:
+    """Standard input ends when whoever started this is gone, however it went."""
+    while os.read(0, 1024):  # not by `sys.stdin`, which a thread may not hold when the process ends
+        continue
+    server.stop_soon()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

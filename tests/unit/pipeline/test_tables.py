@@ -1,0 +1,123 @@
+"""Compiled tables as versions on disk, and what workers make of them; without Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+
+from tidings.errors import CorruptionError, EventError, InputError  # noqa: E402
+from tidings.pipeline.compiling import compile_rows  # noqa: E402
+from tidings.pipeline.executing import OPEN_MOST, Job, Nothing, Opened, Place, _open, answers, opened  # noqa: E402
+from tidings.pipeline.tables import Table  # noqa: E402
+
+
+def rows(*filters: str, **more: list[Any]) -> Any:
+    return pa.table({"id": [f"s{n}" for n in range(len(filters))], "filter": list(filters), **more})
+
+
+JOB = Job((("x", 0),), 1, 9, False, False, True, False, "string")
+
+
+def test_versions_count_up_and_the_last_few_stay(tmp_path: Path) -> None:
+    table = Table(tmp_path / "table", kept=2)
+    made = [table.publish(rows(f"x > {n}")).number for n in range(4)]
+    assert made == [1, 2, 3, 4]
+    assert table.numbers() == [3, 4]
+    assert table.version().number == 4
+    assert table.version(3).about.subscriptions == 1
+    with pytest.raises(InputError, match="has no version 1; it has 3 to 4"):
+        table.version(1)
+
+
+def test_a_folder_without_a_version(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="holds no version"):
+        Table(tmp_path / "nothing").version()
+
+
+def test_who_is_second_takes_the_next_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = Table(tmp_path / "table")
+    table.publish(rows("x > 1"))
+    monkeypatch.setattr(Table, "numbers", lambda self: [])  # another writer was faster
+    with monkeypatch.context() as only:
+        only.setattr(Table, "_prune", lambda self: None)
+        assert table.publish(rows("x > 2")).number == 2
+
+
+def test_what_was_left_half_made_goes_when_it_fails(tmp_path: Path) -> None:
+    table = Table(tmp_path / "table")
+    compiled = compile_rows(rows("x > 1"))
+    with pytest.raises(AttributeError):
+        table.add(compiled._replace(matcher=None))
+    assert list((tmp_path / "table").iterdir()) == []
+
+
+def test_a_version_knows_what_it_holds(tmp_path: Path) -> None:
+    texts = (
+        "venue.city = 'Rome' AND price * 2 > x",
+        "type IS A Cat",
+        "topic = 'a/#'",
+        "NAME = 'x'",
+        "nonsense >",
+    )
+    table = rows(*texts, dialect=[None, None, None, "cesql", None], subscriber=["a", "b", "c", "d", "e"])
+    about = Table(tmp_path / "table").publish(table, note="from a test").about
+    assert about.attributes == ["price", "topic", "type.lineage", "venue.city", "x"]
+    assert about.folded == ["name"]
+    assert (about.subscriptions, about.rejected, about.subscribers, about.note) == (4, 1, True, "from a test")
+
+
+def test_a_torn_about_is_told(tmp_path: Path) -> None:
+    version = Table(tmp_path / "table").publish(rows("x > 1"))
+    (version.folder / "about.json").write_bytes(b'{"version"')
+    with pytest.raises(CorruptionError, match="no version of a subscription table"):
+        Table(tmp_path / "table").version()
+
+
+def test_torn_names_are_told(tmp_path: Path) -> None:
+    version = Table(tmp_path / "table").publish(rows("x > 1"))
+    names = version.folder / "names.arrow"
+    names.write_bytes(names.read_bytes()[:40])
+    with pytest.raises(CorruptionError, match="publish the table again"):
+        Opened(Place(str(version.folder)))
+
+
+def test_a_worker_keeps_the_last_few_versions_open(tmp_path: Path) -> None:
+    places = [
+        Place(str(Table(tmp_path / f"t{n}").publish(rows("x > 1")).folder)) for n in range(OPEN_MOST + 1)
+    ]
+    _open.clear()
+    held = [opened(place) for place in places]
+    assert opened(places[-1]) is held[-1]
+    assert places[0] not in _open
+    assert len(_open) == OPEN_MOST
+    opened(places[0], most=1)
+    assert list(_open) == [places[0]]
+
+
+def test_answers_come_in_the_order_of_the_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidings.pipeline.executing.SLICE", 3)
+    monkeypatch.setattr("tidings.pipeline.executing.PAIRS_AT_ONCE", 4)
+    held = Opened(Place(str(Table(tmp_path / "t").publish(rows("x > 1", "x > 5")).folder)))
+    batch = pa.record_batch({"x": list(range(10))})
+    found = pa.Table.from_batches(answers(batch, held, JOB))
+    assert found.column(0).to_pylist() == list(range(10))
+    assert found.column(1).to_pylist() == [["s0"] * (x > 1) + ["s1"] * (x > 5) for x in range(10)]
+    assert set(found.column(2).to_pylist()) == {9}
+    pairs = pa.Table.from_batches(answers(batch, held, JOB._replace(pairs=True)))
+    assert list(zip(pairs.column(0).to_pylist(), pairs.column(1).to_pylist(), strict=True)) == [
+        (x, s) for x in range(10) for s in ["s0"] * (x > 1) + ["s1"] * (x > 5)
+    ]
+
+
+def test_where_nothing_is_rows_are_looked_at_all_the_same() -> None:
+    job = JOB._replace(attributes=(("topic", 0),), check_topics=True)
+    batch = pa.record_batch({"topic": ["a", "a/+", None]})
+    found = pa.Table.from_batches(answers(batch, Nothing(job), job))
+    assert found.column(1).to_pylist() == [[], [], []]
+    assert [problem is None for problem in found.column(3).to_pylist()] == [True, False, True]
+    with pytest.raises(EventError, match="cannot be matched"):
+        list(answers(batch, Nothing(job), job._replace(reject=False)))

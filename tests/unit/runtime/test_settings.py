@@ -1,0 +1,127 @@
+"""Settings: later words win, slips are named, contradictions are refused, nothing is undocumented."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidings.errors import SettingsError
+from tidings.runtime.settings import (
+    BrokerSettings,
+    changed,
+    described,
+    is_loopback,
+    read_settings,
+)
+
+USERS = '[security]\nusers = "users.toml"\n'
+
+
+def read(
+    tmp_path: Path, text: str = "", environment: dict[str, str] | None = None, **said: Any
+) -> BrokerSettings:
+    file = tmp_path / "broker.toml"
+    file.write_text(text)
+    return read_settings(file, environment=environment, said=said)
+
+
+def test_later_words_win(tmp_path: Path) -> None:
+    text = (
+        USERS
+        + 'audit = "audit.jsonl"\n[network]\ndead_seconds = 30\nhandshakes = 7\n[log]\nlevel = "debug"\n'
+    )
+    environment = {"TIDINGS_NETWORK_DEAD_SECONDS": "40", "TIDINGS_JOIN": "a:1, b:2", "PATH": "/bin"}
+    settings = read(tmp_path, text, environment, listen="127.0.0.1:9")
+    assert (settings.network.dead_seconds, settings.network.handshakes) == (40.0, 7)
+    assert settings.join == ("a:1", "b:2")
+    assert settings.listen == "127.0.0.1:9"
+    assert settings.log.level == "debug"
+    assert settings.security.users == str(tmp_path / "users.toml")  # relative to the file
+    assert settings.delivery.names_log
+    assert not settings.delivery.allow_block  # the composition's own, whatever the file says of delivery
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('listne = "x"', "has no 'listne' (did you mean listen?)"),
+        ("[netwrok]", "did you mean network?"),
+        ("[network]\ndead_second = 1", "[network] has no 'dead_second' (did you mean dead_seconds?)"),
+        ('[network]\ndead_seconds = "soon"', "dead_seconds: expected `float`, got `str`"),
+        ('join = "a:1"', "join: expected `array`, got `str`"),
+        ("network = 5", "network is no table"),
+        ("listen = ", "not TOML"),
+        ("[delivery]\nallow_block = true", "has no 'allow_block'"),
+        ("[security]\nanonymous = true", "has no 'anonymous'"),
+        (USERS + "[network]\ndead_seconds = 9\nkeepalive_seconds = 5", "less than two of keepalive_seconds"),
+        ("drain_seconds = 60\n" + USERS, "drain_seconds is 60 (0 to 10)"),
+        (USERS + "[network]\nhandshakes = -1", "network.handshakes is -1"),
+        (USERS + '[log]\nlevel = "loud"', "one of debug, info"),
+        ("", "there is no users file"),
+        (USERS + '[tls]\ncertificate = "x"', "a certificate or a key, not both"),
+        ('listen = "0.0.0.0:7117"\n' + USERS, "there is no TLS"),
+    ],
+)
+def test_what_is_wrong_is_named(text: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(SettingsError) as caught:
+        read(tmp_path, text)
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("variable", "said"),
+    [
+        ("TIDINGS_LISTNE", "did you mean TIDINGS_LISTEN?"),
+        ("TIDINGS_NETWORK_DEAD_SECONDS", "TIDINGS_NETWORK_DEAD_SECONDS is no float"),
+        ("TIDINGS_SECURITY_ANONYMOUS", "no 'TIDINGS_SECURITY_ANONYMOUS'"),
+    ],
+)
+def test_the_environment_is_checked_too(variable: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(SettingsError) as caught:
+        read(tmp_path, USERS, {variable: "hunter2"})
+    assert said in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_variables_of_others_are_left_alone(tmp_path: Path) -> None:
+    environment = {
+        "TIDINGS_TRACEBACK": "1",
+        "TIDINGS_SERVICE_HOST": "10.0.0.1",
+        "TIDINGS_PORT_7117_TCP_ADDR": "x",
+    }
+    read(tmp_path, USERS, environment | {"TIDINGS_PASSWORD": "x", "TIDINGS_PORT": "tcp://10.0.0.1:7117"})
+
+
+def test_anybody_is_let_in_on_loopback_alone() -> None:
+    read_settings(said={"security.anonymous": True, "listen": "127.0.0.1:0"})
+    with pytest.raises(SettingsError, match="is open to others"):
+        read_settings(said={"security.anonymous": True, "listen": "0.0.0.0:0", "security.plain": True})
+
+
+@pytest.mark.parametrize(
+    ("host", "loopback"),
+    [
+        ("127.0.0.1", True),
+        ("127.8.8.8", True),
+        ("::1", True),
+        ("localhost", True),
+        ("0.0.0.0", False),
+        ("", False),
+    ],
+)
+def test_which_hosts_are_this_machine_alone(host: str, loopback: bool) -> None:
+    assert is_loopback(host) is loopback
+
+
+def test_every_setting_is_documented() -> None:
+    rows = list(described(BrokerSettings()))
+    assert len(rows) > 30
+    assert not [row.name for row in rows if not row.note]
+    assert not [row.name for row in rows if "password" in row.name or "secret" in row.name]
+
+
+def test_what_changed_is_named(tmp_path: Path) -> None:
+    old = read(tmp_path, USERS)
+    assert changed(old, read(tmp_path, USERS + "[network]\nhandshakes = 7\n")) == ["network.handshakes"]
