@@ -217,7 +217,7 @@ class Intake:
     def _envelope(self, arrival: Arrival, now: float) -> Envelope:
         event = arrival.event
         spent = now - arrival.accepted
-        if not event.lifetime and event.expires is None:
+        if not event.lifetime and event.expires is None and arrival.moved is None:
             return Envelope(event, self._ledger.log, arrival.offset, arrival.sequence)
         expires = None if event.expires is None else event.expires - spent
         remaining = max(event.lifetime - spent, 0.0)
