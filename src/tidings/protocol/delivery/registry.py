@@ -122,8 +122,8 @@ class Registry:
         member = Member(session.address, message.ref, message.credit, held)
         session.members[message.ref] = member
         held.joining.append(member)
-        if held.durable:
-            records.append(self._row(held))
+        if held.durable:  # both: progress under an earlier filter says nothing of this one
+            records += [self._row(held), self.progress(held)]
         return member, is_resumed, records
 
     def _create(
@@ -317,7 +317,8 @@ class Registry:
     def progress(self, held: Held) -> Record:
         held.floor(self._ledger.end)
         lanes = {
-            log: rows.LaneRow(lane.progress, lane.told_from, lane.start) for log, lane in held.lanes.items()
+            log: rows.LaneRow(lane.progress, lane.told_from, lane.start, lane.hold, lane.rights)
+            for log, lane in held.lanes.items()
         }
         return rows.put_for(
             rows.PROGRESS, held.id, ProgressRow(held.id, held.progress, lanes=lanes, movers=held.movers)
@@ -355,7 +356,9 @@ class Registry:
 
 def _lane(log: str, row: rows.LaneRow) -> Lane:
     """It goes on in another life: what was handed out and not settled is read again."""
-    lane = Lane(log, row.progress.low_water - 1, start=row.start, hold=row.progress.low_water - 1)
+    at = row.progress.low_water - 1
+    lane = Lane(log, at, start=row.start, hold=at if row.hold is None else min(at, row.hold))
+    lane.rights = row.rights
     lane.progress, lane.told_from = row.progress, row.told_from
     lane.unread.extend(row.progress.owed)
     lane.again = True

@@ -12,7 +12,7 @@ import msgspec
 
 from tidings.availability.progress import LogProgress
 from tidings.availability.records import Delete, Put
-from tidings.availability.told import Told
+from tidings.availability.told import Span, Told
 from tidings.language import parse_filter
 from tidings.model.event import Event
 from tidings.model.subscription import Position, Subscription, SubscriptionId
@@ -42,6 +42,8 @@ class LaneRow(msgspec.Struct, array_like=True, frozen=True):
     progress: LogProgress
     told_from: int
     start: int | None
+    hold: int | None = None
+    rights: list[Span] = []
 
 
 class ProgressRow(msgspec.Struct, array_like=True, frozen=True):
