@@ -4,7 +4,8 @@ Rules
 - Only a client's messages come in, and they are checked as if nobody had checked them before: an
   event by the rules of events, a filter by parsing its text here. What the client says of its normal
   form counts for nothing.
-- The guard is asked about each publish, each subscribe and each delivery. A delivery that it
+- The guard is asked about each publish, each subscribe and each delivery, unless it said that there is
+  nothing which it could refuse or change; that holds until its rules change. A delivery that it
   withholds is acknowledged in the client's place.
 - Publishes that are not answered are counted, so that the connection can be read from less.
 """
@@ -34,11 +35,9 @@ _known_topic = lru_cache(maxsize=4096)(check_topic)
 
 def check_event(event: Event) -> Event:
     """The event itself, or its checked copy when it is not a plain one. Raises `EventError`."""
-    for text in (event.source, event.id, event.key):
-        if text is not None and len(text) > MOST_CHARACTERS:
-            raise RefusedError(
-                f"a source, an id or a key of {len(text)} characters; {MOST_CHARACTERS} at most"
-            )
+    longest = max(len(event.source), len(event.id), len(event.key) if event.key is not None else 0)
+    if longest > MOST_CHARACTERS:
+        raise RefusedError(f"a source, an id or a key of {longest} characters; {MOST_CHARACTERS} at most")
     if _is_plain(event):
         if event.topic is not None:
             _known_topic(event.topic)
@@ -87,6 +86,7 @@ class Gate:
         *,
         say: Say,
         hand_in: Say,
+        beside: Callable[[msg.Message], bool],
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         self.client = client
@@ -96,6 +96,9 @@ class Gate:
         self._guard = guard
         self._say = say  # to the client
         self._hand_in = hand_in  # to the node, in the client's place
+        self._beside = beside  # takes what is no word of the protocol; False: nobody knows it
+        self._free_source: str | None = None  # its events need not be asked about ...
+        self._free_at = -1  # ... at this version of the rules
         self._names: dict[
             int, tuple[str, bool]
         ] = {}  # by ref: subscriptions that the guard knows of; durable?
@@ -144,7 +147,7 @@ class Gate:
                     self._say(msg.Refused(message.call, error.code, str(error)))  # type: ignore[attr-defined]
             elif type(message) in self._passes:
                 allowed.append(message)
-            else:
+            elif not self._beside(message):
                 raise WireError(f"a client says no {type(message).__name__}")
         return allowed
 
@@ -155,10 +158,20 @@ class Gate:
 
     def _publish(self, publish: msg.Publish) -> msg.Publish:
         event = check_event(publish.event)
-        if self._guard is not None:
+        if self._guard is not None and not self._is_free(event, self._guard):
             event = self._guard.publish(self._principal, event)
         self.unanswered.add(publish.call)
         return publish if event is publish.event else msgspec.structs.replace(publish, event=event)
+
+    def _is_free(self, event: Event, guard: Guard[Any]) -> bool:
+        """Is there nothing that the guard could say about it?"""
+        if event.lifetime:
+            return False
+        if self._free_source != event.source or self._free_at != guard.version:
+            is_free = guard.publishes_all(self._principal, event.source)
+            self._free_source = event.source if is_free else None
+            self._free_at = guard.version
+        return self._free_source is not None
 
     def _subscribe(self, subscribe: msg.Subscribe) -> msg.Subscribe:
         if len(subscribe.name) > MOST_CHARACTERS:
@@ -204,8 +217,25 @@ class Gate:
 
     # -- outward ----------------------------------------------------------------------------
 
-    def outward(self, message: msg.Message) -> None:
-        """What the node says to the client."""
+    def outlet(self, answered: Callable[[], None]) -> Say:
+        """What the node says to the client goes in here; `answered` is called after each answer."""
+        say, guard, principal = self._say, self._guard, self._principal
+        free_at = -1  # the version of the rules at which nothing could be withheld
+
+        def out(message: msg.Message) -> None:
+            nonlocal free_at
+            if type(message) is msg.Deliver:
+                if guard is None or guard.version == free_at:
+                    say(message)
+                    return
+                if guard.hears_all(principal):
+                    free_at = guard.version
+            self._outward(message)
+            answered()
+
+        return out
+
+    def _outward(self, message: msg.Message) -> None:
         watch = self._watched.get(type(message))
         let_out = message if watch is None else watch(message)
         if let_out is not None:

@@ -38,7 +38,18 @@ from tidings.runtime.driver import Driver, Tap
 from tidings.runtime.gate import Gate
 from tidings.runtime.neighbours import Neighbours
 from tidings.runtime.reception import Reception
-from tidings.runtime.words import BESIDE, HANDSHAKE, Goodbye, Informed, Inquire, NotInformed, Open, Opened
+from tidings.runtime.words import (
+    BESIDE,
+    HANDSHAKE,
+    Goodbye,
+    Informed,
+    Inquire,
+    NotInformed,
+    Open,
+    Opened,
+    Ping,
+    Pong,
+)
 from tidings.security.doors import (
     BROKER,
     Authenticator,
@@ -102,7 +113,10 @@ class Server:
         self.name = name
         self.network = network or NetworkSettings()
         self.addresses: list[Address] = []  # where it listens, once it has started
-        self.inquiries: dict[str, Inquiry] = {"figures": lambda about, principal: self.figures()}
+        self.inquiries: dict[str, Inquiry] = {
+            "figures": lambda about, principal: self.figures(),
+            "subscriptions": lambda about, principal: self.node.describe(),
+        }
         self._listen = [listen] if isinstance(listen, str) else list(listen)
         self._join = [address for text in join for address in parse_addresses(text)]
         self._path = path
@@ -144,6 +158,7 @@ class Server:
             self.name, self.node, self._clock, record=record, fault=self._on_fault, tap=self._tap
         )
         self._driver.use_store(store, threaded=self._is_stable)
+        self._driver.breathe_by(self._gathering.flush)
         declared = tuple(message for slot in self.node.slots.values() for message in slot.messages)
         self._codec = Codec((*declared, *HANDSHAKE, *BESIDE), max_frame=self.network.max_frame)
         own = frozenset(CLIENT_MESSAGES) | frozenset(BROKER_MESSAGES)
@@ -216,6 +231,7 @@ class Server:
             self._guard,
             say=connection.send,
             hand_in=lambda message: self._driver.receive(address, [message]),
+            beside=lambda message: self._hear_beside(client, message),
             limits=self._limits,
         )
         client = self._clients[connection] = _Client(address, connection, gate, proved.principal)
@@ -226,15 +242,14 @@ class Server:
         self._driver.link_up(address, self._outlet(client))
 
     def _outlet(self, client: _Client) -> Callable[[Message], None]:
-        outward, unanswered, connection = client.gate.outward, client.gate.unanswered, client.connection
+        unanswered, connection = client.gate.unanswered, client.connection
         least = self.network.unanswered // 2
 
-        def out(message: Message) -> None:
-            outward(message)
+        def answered() -> None:
             if len(unanswered) == least:
                 connection.release("unanswered")
 
-        return out
+        return client.gate.outlet(answered)
 
     # -- clients --------------------------------------------------------------------------------
 
@@ -242,11 +257,8 @@ class Server:
         client = self._clients.get(connection)
         if client is None:
             return
-        heard = connection.answered(messages)
         try:
-            if any(type(message) is Inquire for message in heard):
-                heard = self._inquired(client, heard)
-            allowed = client.gate.inward(heard)
+            allowed = client.gate.inward(messages)
         except WireError as error:
             connection.end(str(error))
             return
@@ -274,13 +286,15 @@ class Server:
             self._guard.disconnected(client.principal)
         self._driver.link_down(client.address)
 
-    def _inquired(self, client: _Client, messages: list[Message]) -> list[Message]:
-        for message in messages:
-            if isinstance(message, Inquire):
-                task = asyncio.create_task(self._inform(client, message))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
-        return [message for message in messages if not isinstance(message, Inquire)]
+    def _hear_beside(self, client: _Client, message: Message) -> bool:
+        """What a client says beside the protocol; False: nothing that we know."""
+        if isinstance(message, Inquire):
+            task = asyncio.create_task(self._inform(client, message))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        elif isinstance(message, Ping):
+            client.connection.send(Pong())
+        return isinstance(message, Inquire | Ping | Pong)
 
     async def _inform(self, client: _Client, inquire: Inquire) -> None:
         try:

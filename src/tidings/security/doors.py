@@ -78,6 +78,14 @@ class Credentials(Protocol):
 class Guard(Protocol[P_contra]):
     """What a principal may do. One guard serves all connections of clients of a broker."""
 
+    version: int  # grows whenever a rule changes; what was found free is asked anew then
+
+    def hears_all(self, principal: P_contra) -> bool:
+        """Is there nothing that `deliver` could withhold or change, as long as `version` stays?"""
+
+    def publishes_all(self, principal: P_contra, source: str) -> bool:
+        """The same of `publish`, for events of this source that have no lifetime."""
+
     def connected(self, principal: P_contra, client: str) -> None:
         """A connection was let in under a client's name. Raises when the name is not the principal's to
         use, or it has too many connections."""

@@ -49,6 +49,7 @@ class Gate:
         self._held: dict[tuple[str, str, str], list[int]] = {}  # constraints of open transient subscriptions
         self._users = users
         self._accounts = Accounts(users.quotas, users.default_quota)
+        self.version = 0  # of the rules
         self.refused = 0
         self.withheld = 0  # deliveries that the rules of now do not allow
 
@@ -61,6 +62,7 @@ class Gate:
         self._users = users
         for rights in self._rights.values():
             rights.clear()
+        self.version += 1
         self._accounts.replace(users.quotas, users.default_quota)
 
     # -- the guard -------------------------------------------------------------------------------
@@ -136,6 +138,14 @@ class Gate:
             "deliver", REFUSED, principal.name, means=principal.means, subject=f"{event.source} {event.id}"
         )
         return None
+
+    def hears_all(self, principal: Principal) -> bool:
+        return not principal.tenant and self.right(principal, Action.SUBSCRIBE).filter.is_always_true
+
+    def publishes_all(self, principal: Principal, source: str) -> bool:
+        if principal.tenant or not principal.may_be_called(source):
+            return False
+        return self.right(principal, Action.PUBLISH).filter.is_always_true
 
     def charge(self, principal: Principal, received_bytes: int) -> float:
         now = self._clock()

@@ -28,6 +28,8 @@ LENGTH = struct.Struct(">I")
 MAX_FRAME = 16 << 20  # bytes; a larger event does not belong on a bus
 READABLE = frozenset({VERSION, VERSION - 1} - {0})
 BEGUN = {version: crc32c(bytes((version,))) for version in READABLE}  # a checksum begins with the version
+_BEGUN = BEGUN[VERSION]
+_head = HEAD.pack
 WIRE = "_wire"  # where an event keeps its own bytes, for everybody who is told of it
 
 
@@ -47,29 +49,27 @@ class Codec:
 
     def __init__(self, declared: Iterable[type[Message]] = (), *, max_frame: int = MAX_FRAME) -> None:
         self.max_frame = max_frame
-        self._encoder = msgspec.msgpack.Encoder()
+        self._encode = msgspec.msgpack.Encoder().encode
         self._decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(union(declared))
 
     def encode(self, message: Message) -> bytes:
+        """A whole frame. An event is encoded once, however many it is told to."""
         if type(message) is Deliver:
-            body = self._encoder.encode(self._told(message))
+            event: Event = message.event
+            raw = event.__dict__.get(WIRE)
+            if raw is None:
+                raw = event.__dict__[WIRE] = msgspec.Raw(self._encode(event))
+            told = _Told(message.ref, message.tag, raw, message.position, message.attempt, message.again)
+            body = self._encode(told)
         else:
-            body = self._encoder.encode(message)
+            body = self._encode(message)
         length = len(body) + 5
         if length > self.max_frame:
             raise WireError(
                 f"a {type(message).__name__} of {length} bytes; a frame holds {self.max_frame} at most",
                 hint="put large payloads elsewhere and publish where they are",
             )
-        return HEAD.pack(length, VERSION, crc32c(body, BEGUN[VERSION])) + body
-
-    def _told(self, message: Deliver) -> _Told:
-        """An event is encoded once, however many it is told to."""
-        event: Event = message.event
-        raw = event.__dict__.get(WIRE)
-        if raw is None:
-            raw = event.__dict__[WIRE] = msgspec.Raw(self._encoder.encode(event))
-        return _Told(message.ref, message.tag, raw, message.position, message.attempt, message.again)
+        return _head(length, VERSION, crc32c(body, _BEGUN)) + body
 
     def decode(self, frame: bytes | memoryview) -> Message:
         """The message of one whole frame."""

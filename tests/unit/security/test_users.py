@@ -83,7 +83,7 @@ def test_who_is_disabled_or_of_another_tenant_stays_out() -> None:
     [
         ("[users.ann]", "[usres.ann]", "did you mean users?"),
         ("groups =", "grups =", "[users.ann] has no 'grups' (did you mean groups?)"),
-        (KEY, "pencil", "tidings users key"),
+        pytest.param(KEY, "pencil", "tidings users key", id="a password"),
         ("connections = 7", "conections = 7", "did you mean connections?"),
         ("connections = 7", "connections = -7", "connections is no whole number"),
         ("connections = 7", 'connections = "7"', "connections is no whole number"),

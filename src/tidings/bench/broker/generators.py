@@ -98,7 +98,7 @@ def _options(options: dict[str, float]) -> list[str]:
 
 def _run(words: list[str]) -> Figures:
     done = subprocess.run(  # noqa: S603
-        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=WAIT_SECONDS, check=False
+        words, capture_output=True, text=True, timeout=WAIT_SECONDS, check=False
     )
     if done.returncode:
         raise TidingsError(f"the load generator failed: {done.stderr.strip()[-500:]}")

@@ -11,7 +11,7 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from tidings.availability.progress import LogProgress
@@ -93,6 +93,33 @@ class Courier:
         item = Item(event, position, accepted, expires_at)
         item.after = self._ledger.end
         self._take_in(held, item, ticket, now)
+
+    def offer_fleeting(
+        self, helds: Sequence[Held], event: Event, accepted: float, arrival: Arrival | None, now: float
+    ) -> None:
+        """A live event that no log holds, to all who accept it: the way that most events go. Who has room
+        gets it at once; one item stands for all of these until somebody gives it back."""
+        item = Item(event, None, accepted, None)
+        item.after = self._ledger.end
+        send = self._ports.send
+        for held in helds:
+            members = held.members
+            if (
+                held.phase is Phase.LIVE
+                and len(members) == 1
+                and members[0].credit > 0
+                and not (held.queue or held.behind or held.blocked)
+            ):
+                member = members[0]
+                tag = held.last_tag = held.last_tag + 1
+                held.unacked[tag] = (item, member)
+                member.credit -= 1
+                self.sent += 1
+                send(member.address, Deliver(member.ref, tag, event))
+                if held.lanes and held.is_behind:
+                    self._hooks.read(held, now)
+            elif held.phase is not Phase.ENDED:
+                self.offer(held, event, None, accepted, None, arrival, now)
 
     def offer_read(self, held: Held, item: Item, now: float) -> None:
         """A live event of another broker's log."""
@@ -188,10 +215,9 @@ class Courier:
             self._hooks.read(held, now)
 
     def _send(self, held: Held, member: Member, item: Item) -> None:
-        held.last_tag += 1
+        held.last_tag += 1  # so the last tag counts what was sent
         held.unacked[held.last_tag] = (item, member)
         member.credit -= 1
-        held.figures["sent"] += 1
         self.sent += 1
         self._ports.send(
             member.address,
@@ -221,12 +247,16 @@ class Courier:
 
     def acknowledge(self, member: Member, tags: tuple[int, ...], now: float) -> None:
         held = member.held
+        unacked = held.unacked
+        count = len(unacked)
         for tag in tags:
-            item, holder = held.unacked.get(tag, (None, None))
-            if item is not None and holder is member:
-                del held.unacked[tag]
-                held.figures["acknowledged"] += 1
-                self.settle(held, item, now)
+            found = unacked.get(tag)
+            if found is not None and found[1] is member:
+                del unacked[tag]
+                item = found[0]
+                if item.position is not None or item.letter is not None:
+                    self.settle(held, item, now)
+        held.figures["acknowledged"] += count - len(unacked)
 
     def has_some(self, member: Member) -> bool:
         """Has it something that it did not acknowledge?"""
@@ -245,8 +275,8 @@ class Courier:
             if counted and item.attempt >= held.options.max_deliveries:
                 self._bury(held, item, now)
                 continue
+            item = item.again_for_one()
             item.attempt += counted
-            item.again = True
             held.figures["redelivered"] += 1
             self._put_back(held, item, now)
         self.pump(held, now)

@@ -198,7 +198,11 @@ class ExactlyOnce(Delivery):
         accepted = now if arrival is None else arrival.accepted
         expires_at = None if envelope.expires is None else now + envelope.expires
         by_handle = self._registry.by_handle
-        for held in [by_handle[handle] for handle in handles]:
+        helds = [by_handle[handle] for handle in handles]
+        if position is None and expires_at is None and event.key is None and not self._registry.has_durables:
+            self._courier.offer_fleeting(helds, event, accepted, arrival, now)
+            return
+        for held in helds:
             if position is None and held.durable and arrival is not None and held.number > arrival.number:
                 continue  # when it was taken in, nobody was owed it, so no log holds it
             if held.phase is not Phase.ENDED:
@@ -501,6 +505,26 @@ class ExactlyOnce(Delivery):
             "remembered subscriptions": len(self._registry.memory),
             "clients": len(self._registry.sessions),
         }
+
+    def describe(self) -> list[dict[str, Any]]:
+        """Each subscription: what waits for it here, and how far it is in each log."""
+        recovery = self.ports.recovery
+        return [
+            {
+                "subscription": str(held.id),
+                "filter": held.subscription.filter.text,
+                "listeners": len(held.members),
+                "credit": sum(member.credit for member in held.members),
+                "waiting": len(held.queue),
+                "unacknowledged": len(held.unacked),
+                "phase": str(held.phase),
+                "logs": {
+                    log: {"phase": str(lane.phase), "at": lane.at, "known": recovery.known(log), "missed": lane.missed}
+                    for log, lane in held.lanes.items()
+                },
+            }
+            for held in self._registry.helds.values()
+        ]
 
     def check(self) -> None:
         self._ledger.check()

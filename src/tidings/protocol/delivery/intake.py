@@ -55,18 +55,22 @@ class Intake:
 
     def publish(self, session: Session, message: Publish, now: float) -> None:
         event = message.event
-        if self._answer_again(session, message, now):
+        identity = (event.source, event.id)
+        is_own = _is_own(session, event.id, message.sequence)
+        if self._answer_again(session, message, identity, is_own, now):
             return
-        refusal = self._refusal(message)
-        if refusal is not None:
-            self._ports.send(session.address, Refused(message.call, *refusal))
-            return
+        if self._ports.disk.failed is not None or message.mode is Mode.KEPT:
+            refusal = self._refusal(message)
+            if refusal is not None:
+                self._ports.send(session.address, Refused(message.call, *refusal))
+                return
         self.number += 1
         self.figures["published"] += 1
         arrival = Arrival(event, self.number, message.sequence, now)
         arrival.waiters.append((session.address, message.call))
-        self._under_way[event.identity] = arrival
-        foreign = self._remember(session, message, now)
+        self._under_way[identity] = arrival
+        self.identities.take(event.source, session.incarnation, message.sequence, now)
+        foreign = [] if is_own else [self.identities.remember(event.source, event.id, None, now)]
         if event.lifetime > 0 or message.mode is Mode.KEPT or self._is_owed(event):
             self._keep(arrival, message.mode, [self._row(session, event), *foreign], now)
         elif (earlier := self._last_of.get(event.source)) is not None:
@@ -74,15 +78,21 @@ class Intake:
         else:
             self._tell(arrival, now)
 
-    def _answer_again(self, session: Session, message: Publish, now: float) -> bool:
-        """True when this was published before, or nobody can tell."""
-        address, identity = session.address, message.event.identity
+    def _answer_again(
+        self, session: Session, message: Publish, identity: tuple[str, str], is_own: bool, now: float
+    ) -> bool:
+        """True when this was published before, or nobody can tell. A client numbers all that it publishes,
+        so what it sends again is known by its number; an id that is not the client's own is known
+        besides, whoever sends it."""
+        address, source = session.address, identity[0]
         arrival = self._under_way.get(identity)
         if arrival is not None:
             arrival.waiters.append((address, message.call))
             self.figures["published again"] += 1
             return True
-        seen = self._look(session, message, now)
+        seen = self.identities.look_number(source, session.incarnation, message.sequence)
+        if seen is Seen.NEW and not is_own:
+            seen = self.identities.look(source, identity[1], None, now)
         if seen is Seen.NEW:
             return False
         if seen is Seen.STALE:
@@ -92,23 +102,6 @@ class Intake:
         position = self._position(self._ledger.offset_of(identity))
         self._ports.send(address, Published(message.call, position))
         return True
-
-    def _look(self, session: Session, message: Publish, now: float) -> Seen:
-        """A client numbers all that it publishes, so what it sends again is known by its number; an id
-        that is not the client's own is known besides, whoever sends it."""
-        event, number = message.event, message.sequence
-        seen = self.identities.look_number(event.source, session.incarnation, number)
-        if seen is Seen.NEW and not _is_own(session, event.id, number):
-            return self.identities.look(event.source, event.id, None, now)
-        return seen
-
-    def _remember(self, session: Session, message: Publish, now: float) -> list[Put]:
-        """Note that it was published; the row of an id that is not the client's own."""
-        event, number = message.event, message.sequence
-        self.identities.take(event.source, session.incarnation, number, now)
-        if _is_own(session, event.id, number):
-            return []
-        return [self.identities.remember(event.source, event.id, None, now)]
 
     def _row(self, session: Session, event: Event) -> Put:
         return self.identities.row(event.source, session.incarnation)
@@ -214,6 +207,8 @@ class Intake:
     def _envelope(self, arrival: Arrival, now: float) -> Envelope:
         event = arrival.event
         spent = now - arrival.accepted
+        if not event.lifetime and event.expires is None:
+            return Envelope(event, self._ledger.log, arrival.offset, arrival.sequence)
         expires = None if event.expires is None else event.expires - spent
         remaining = max(event.lifetime - spent, 0.0)
         return Envelope(event, self._ledger.log, arrival.offset, arrival.sequence, remaining, expires)

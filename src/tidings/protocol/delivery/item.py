@@ -39,6 +39,12 @@ class Item:
         self.ticket: Arrival | None = None  # its publisher waits until there is room for it
         self.letter: int | None = None  # its number, when it is a dead letter
 
+    def again_for_one(self) -> Item:
+        """A copy that was sent before: others may have been handed the same item."""
+        copy = Item(self.event, self.position, self.accepted, self.expires_at)
+        copy.attempt, copy.after, copy.letter, copy.again = self.attempt, self.after, self.letter, True
+        return copy
+
     @property
     def offset(self) -> int | None:
         return None if self.position is None else self.position.offset
