@@ -62,7 +62,7 @@ def _tests_of(expression: e.Expression, probes: list[Event]) -> list[Filter]:
     for event in probes:
         value = evaluate(expression, event.view)
         if type(value) is int:
-            literals += [v for v in (value, value - 1, float(value)) if INT_MIN <= v]
+            literals += [v for v in (value, value - 1, float(value)) if v >= INT_MIN]
         elif type(value) is float:
             literals += [value, np.nextafter(value, np.inf).item()]
     residuals = [

@@ -329,6 +329,7 @@ class Registry:
             held.start, held.told_from = row.start, row.told_from
             held.told, held.rights = rows.read_told(row.told), row.rights
             held.again_below = self._ledger.end
+            held.is_from_disk = True
             held.progress = known[held.id].progress if held.id in known else LogProgress(heard=row.told_from)
             held.unread.extend(held.progress.owed)
             self._want(held, now)
