@@ -211,8 +211,15 @@ def test_subscriptions_are_counted_however_they_come(tmp_path: Path) -> None:
         assert "its quota is 3" in refused[-1].reason
         client.connection.end("done")
         other = await raw(service)
-        other.say(msg.Subscribe(1, 1, "d9", EVERYTHING, durable))
-        await other.wait_for(msg.Refused)
+        other.say(
+            msg.Subscribe(1, 1, "d0", EVERYTHING, durable),
+            msg.Subscribe(
+                2, 2, "d0", EVERYTHING, durable
+            ),  # refused: it has a listener; and it stays counted
+            msg.Subscribe(3, 3, "d9", EVERYTHING, durable),
+            msg.Subscribe(4, 4, "g", EVERYTHING, DeliveryOptions(durable=True, group="g")),
+        )
+        assert {refusal.call for refusal in await other.wait_for(msg.Refused, 3)} == {2, 3, 4}
         other.connection.end("done")
 
     play(tmp_path, story)
