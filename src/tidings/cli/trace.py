@@ -130,7 +130,8 @@ def _show(event: str, found: list[dict[str, Any]], verdict: str | None) -> None:
             out.print(f"[bold]{one['broker']}[/] at {one['address']}", soft_wrap=True)
         for step in one["steps"]:
             told = f" as {step['subscription']}" if step["subscription"] else ""
-            line = f"  {_clock(step['time'])}  {WORDS[step['what']]} {step['peer']}{told}"
+            how = f" by {step['how']}" if step["how"] else ""
+            line = f"  {_clock(step['time'])}  {WORDS[step['what']]} {step['peer']}{told}{how}"
             out.print(escape(line), soft_wrap=True)
         _show_wanted(one)
     if verdict is not None:
