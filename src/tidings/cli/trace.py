@@ -83,7 +83,7 @@ def why(found: list[dict[str, Any]], subscription: str) -> str:
         return f"no broker that was asked holds the subscription {subscription}"
     holder = holders[0]
     if holder.get("steps"):
-        return f"at {holder['broker']}: {holder['subscription']['why']}"
+        return f"{subscription} at {holder['broker']}: {holder['subscription']['why']}"
     if holder["subscription"]["accepts"] is False:
         return f"{subscription} at {holder['broker']}: its filter does not accept the event"
     return f"it never came to {holder['broker']}, which holds {subscription}: {_not_sent(found, holder['broker'])}"
