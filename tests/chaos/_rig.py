@@ -105,7 +105,8 @@ class Rig:
         self.acknowledged = 0
         self.unknown = 0
         self.heard: dict[str, list[tuple[str, str]]] = {}
-        self.wanted: dict[str, set[tuple[str, str]]] = {}  # by subscriber: what was acknowledged to it
+        self.told: dict[str, set[tuple[str, str]]] = {}  # by subscriber: the same, to be looked up
+        self.missing: dict[str, set[tuple[str, str]]] = {}  # by subscriber: acknowledged, and not heard yet
         self._in_flight: Counter[str] = Counter()  # by broker
         self._recorder = FileRecorder(self.history)
         self._is_publishing = True
@@ -170,29 +171,29 @@ class Rig:
                 self._in_flight[broker] -= 1
             self.acknowledged += 1
             for subscriber, most in self.bounds.items():
-                if kind < most:
-                    self.wanted[subscriber].add((receipt.source, receipt.id))
+                if kind < most and (receipt.source, receipt.id) not in self.told[subscriber]:
+                    self.missing[subscriber].add((receipt.source, receipt.id))
             await asyncio.sleep(rng.uniform(0.0, 0.02))
 
     bounds: ClassVar = {"all": 10, "some": 5, "few": 2}  # by subscriber: the kinds below this are wanted
 
     async def listen(self, name: str, broker: str, ready: asyncio.Event) -> None:
         heard = self.heard[name] = []
-        self.wanted[name] = set()
+        told = self.told[name] = set()
+        missing = self.missing[name] = set()
         async with (
             self.connect(name, broker) as bus,
             bus.subscribe(f"kind < {self.bounds[name]}", name="mine", durable=True) as news,
         ):
             ready.set()
-            while not self._is_over(name):
+            while self._is_publishing or missing:
                 try:
                     event = await news.get(timeout=0.2)
                 except TimeoutError:
                     continue
                 heard.append(event.identity)
-
-    def _is_over(self, name: str) -> bool:
-        return not self._is_publishing and self.wanted[name] <= set(self.heard[name])
+                told.add(event.identity)
+                missing.discard(event.identity)
 
     def quieten(self) -> None:
         self._is_publishing = False
@@ -250,6 +251,13 @@ class Rig:
         assert done.stdout, done.stderr
         properties: dict[str, Any] = json.loads(done.stdout)["properties"]
         return properties
+
+    async def describe(self) -> None:
+        """What every broker says of itself, when something did not arrive."""
+        for broker in self.brokers.values():
+            async with tidings.connect(broker.address, name="judge") as bus:
+                for what in ("figures", "subscriptions"):
+                    print(broker.name, json.dumps(await bus.inquire(what)))
 
     def figures(self) -> dict[str, Any]:
         between: Counter[str] = Counter()

@@ -39,6 +39,9 @@ async def run(folder: Path, seed: int, seconds: float, at_once: int) -> Rig:
         rig.quieten()
         await asyncio.wait_for(asyncio.gather(*publishing), SETTLE)
         await asyncio.wait_for(asyncio.gather(*listening), SETTLE)
+    except TimeoutError:
+        await rig.describe()
+        raise
     finally:
         print(json.dumps(rig.figures()))
         await rig.close()

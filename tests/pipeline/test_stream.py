@@ -81,7 +81,15 @@ def test_subscriptions_as_parquet_are_compiled_anew_when_they_changed(spark: Any
     assert [b.matches for b in run(spark, folder, subscriptions=path)] == [1, 0]
     spark.createDataFrame([("b", "n >= 25")], "id string, filter string").write.mode("append").parquet(path)
     put(spark, folder, 2)
-    assert [b.matches for b in run(spark, folder, subscriptions=path)] == [5]
+    assert [(b.version, b.matches) for b in run(spark, folder, subscriptions=path)] == [(2, 5)]
+    put(spark, folder, 3)
+    assert [(b.version, b.matches) for b in run(spark, folder, subscriptions=path)] == [(2, 10)]  # unchanged
+
+
+def test_compiled_tables_need_a_place_that_outlives_the_driver(spark: Any, folder: Path) -> None:
+    rows = spark.createDataFrame([("a", "n = 1")], "id string, filter string")
+    with pytest.raises(SettingsError, match=r"is not on this machine.*folder="):
+        match_stream(stream(spark, folder), rows, to=folder / "out", checkpoint="hdfs://far/checkpoint")
 
 
 def test_poison_rows_are_in_the_output_with_their_problem(spark: Any, folder: Path) -> None:

@@ -83,9 +83,11 @@ def _step(matcher: Any, oracle: NaiveMatcher, alive: list[int], step: tuple[str,
     elif op == "freeze":
         matcher.freeze()
     elif op in ("begin", "merge") and matcher._work is None:
-        merges = op == "merge" and matcher.compiled
-        matcher._work = matcher._merging() if merges else matcher._freezing([])
-        next(matcher._work)
+        if op == "begin":
+            matcher.begin_freeze()
+        else:
+            matcher.begin_merge()
+        matcher.maintain(1)
 
 
 @pytest.mark.parametrize("kind", KINDS)

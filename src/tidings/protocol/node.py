@@ -149,6 +149,10 @@ class Node:
         failed = self._disk.failed
         return None if failed is None else failed.reason
 
+    def describe(self) -> list[dict[str, Any]]:
+        """Each subscription that this broker holds, for people."""
+        return self._ports.delivery.describe()
+
     def _receive(self, sender: str, message: Message, now: float) -> None:
         owner = self._owners.get(type(message))
         if owner is None:

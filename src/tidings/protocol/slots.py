@@ -385,5 +385,9 @@ class Delivery(Strategy):
         """Counters for people."""
         return {}
 
+    def describe(self) -> list[dict[str, Any]]:
+        """Each subscription, for people."""
+        return []
+
 
 KINDS = ("membership", "overlay", "assignment", "recovery", "delivery", "routing")  # the order of inputs

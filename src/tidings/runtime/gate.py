@@ -178,7 +178,8 @@ class Gate:
             raise RefusedError(f"a name of {len(subscribe.name)} characters; {MOST_CHARACTERS} at most")
         filter, options = _parsed(subscribe.filter, self._limits), subscribe.options
         if self._guard is not None:
-            self._forget(subscribe.ref, ended=False)  # a number that is used again is another subscription
+            if subscribe.ref in self._names:
+                raise RefusedError(f"the number {subscribe.ref} names an open subscription already")
             filter = self._guard.subscribe(
                 self._principal, self.client, subscribe.name, filter, durable=options.durable
             )

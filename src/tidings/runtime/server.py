@@ -106,13 +106,17 @@ class Server:
         clock: Clock | None = None,
         tap: Tap | None = None,
         limits: Limits = DEFAULT_LIMITS,  # of clients' filters
+        advertise: str = "",  # where others reach it, when that is not where it listens
     ) -> None:
         if not name or "#" in name:
             raise RefusedError(f"{name!r} is no name for a broker", hint="use letters, digits and -")
         self.name = name
         self.network = network or NetworkSettings()
         self.addresses: list[Address] = []  # where it listens, once it has started
-        self.inquiries: dict[str, Inquiry] = {"figures": lambda about, principal: self.figures()}
+        self.inquiries: dict[str, Inquiry] = {
+            "figures": lambda about, principal: self.figures(),
+            "subscriptions": lambda about, principal: self.node.describe(),
+        }
         self._listen = [listen] if isinstance(listen, str) else list(listen)
         self._join = [address for text in join for address in parse_addresses(text)]
         self._path = path
@@ -129,6 +133,7 @@ class Server:
         self._clock = clock or RealClock()
         self._tap = tap
         self._limits = limits
+        self._advertise = advertise
         self._gathering = Gathering()
         self._clients: dict[Connection, _Client] = {}
         self._last_client = 0
@@ -169,7 +174,7 @@ class Server:
         for text in self._listen:
             for address in parse_addresses(text):
                 await self._listen_at(address)
-        self._neighbours.listens = self.address
+        self._neighbours.listens = self._advertise or self.address
         self._neighbours.join(self._join)
         self._look_later()
 

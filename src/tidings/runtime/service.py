@@ -52,7 +52,8 @@ class Service:
         self.server = Server(
             name,
             listen=settings.listen,
-            join=settings.join,
+            join=[_with_scheme(address, listening is not None) for address in settings.join],
+            advertise=_with_scheme(settings.advertise, listening is not None),
             path=settings.store or None,
             network=settings.network,
             delivery=settings.delivery,
@@ -175,6 +176,11 @@ class Service:
 def _page(value: dict[str, Any]) -> Page:
     status = HTTPStatus.OK if value["ok"] else HTTPStatus.SERVICE_UNAVAILABLE
     return Page(json.dumps(value).encode() + b"\n", status=status)
+
+
+def _with_scheme(address: str, has_tls: bool) -> str:
+    """A broker with TLS joins, and is reached, by TLS, unless the address says otherwise."""
+    return f"tidings+tls://{address}" if address and has_tls and "://" not in address else address
 
 
 def _joining(settings: BrokerSettings) -> Any:

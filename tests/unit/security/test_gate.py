@@ -302,6 +302,14 @@ def test_groups_of_tenants_and_queries_of_principals_do_not_meet() -> None:
     assert len({gate.scopes(who)[1] for who in (ANN, BOB, CARL, dave)}) == 4
 
 
+def test_who_is_refused_cannot_fill_the_disk_by_changing_its_name() -> None:
+    house = House()
+    for number in range(500):
+        with pytest.raises(RefusedError):
+            house.enter(NoCredentials(), name=f"somebody {number}")
+    assert len(house.entries) == BURST
+
+
 def test_refusals_in_masses_are_counted_not_written() -> None:
     house = House()
     for _ in range(1_000):

@@ -12,7 +12,7 @@ import numpy as np
 
 from tidings.matching.columnar import layout as at
 from tidings.matching.columnar.box_kernels import walk_boxes
-from tidings.matching.columnar.grid_kernels import bucket_of, compiled
+from tidings.matching.columnar.grid_kernels import FINE, FINE_SLOTS, bucket_of, compiled, fine_code
 from tidings.matching.columnar.kernels_base import (
     doubles,
     holds,
@@ -65,6 +65,9 @@ def encode(t, row, rest, has_rest):
         b = bucket_of(edges, edges_at[s], edges_at[s + 1], v)
         codes[s] = 2 * b + 2
         sure[s] = -1 if doubt else 2 * b + 2
+        if s < FINE_SLOTS:
+            codes[FINE + s], _ = fine_code(edges, edges_at[s], edges_at[s + 1], b, text[s], v)
+            sure[FINE + s] = -1 if doubt else codes[FINE + s]
         here[n] = s
         buckets[n] = b
         n += 1

@@ -348,6 +348,11 @@ class ColumnarMatcher:
         self._finish()
         self._work = self._freezing([])
 
+    def begin_merge(self) -> None:
+        """Let the next calls of `maintain` merge the delta, whether that is due or not."""
+        self._finish()
+        self._work = self._merging() if self.compiled else self._freezing([])
+
     def _finish(self) -> None:
         if self._work is not None:
             _drained(self._work)

@@ -61,6 +61,8 @@ class Courier:
         self._ledger = ledger
         self._dead = dead
         self._hooks = hooks
+        self.sent = 0  # notifications, to all subscriptions
+        self.lost = 0  # by a policy or a bound
         self._keyed: dict[str, dict[Held, Item]] = {}  # what waits in queues, by key
         self._policies: dict[Policy, Callable[[Held, Item, Arrival | None, float], bool]] = {
             Policy.BLOCK: self._block,
@@ -112,6 +114,7 @@ class Courier:
                 tag = held.last_tag = held.last_tag + 1
                 held.unacked[tag] = (item, member)
                 member.credit -= 1
+                self.sent += 1
                 send(member.address, Deliver(member.ref, tag, event))
                 if held.lanes and held.is_behind:
                     self._hooks.read(held, now)
@@ -215,6 +218,7 @@ class Courier:
         held.last_tag += 1  # so the last tag counts what was sent
         held.unacked[held.last_tag] = (item, member)
         member.credit -= 1
+        self.sent += 1
         self._ports.send(
             member.address,
             Deliver(member.ref, held.last_tag, item.event, item.position, item.attempt, item.again),
@@ -339,6 +343,7 @@ class Courier:
     def count_lost(self, held: Held, event: Event, reason: str, now: float) -> None:
         """It was lost, by the policy or bound of that name, before it waited here or after."""
         held.lost[str(reason)] += 1
+        self.lost += 1
         if self._ports.recording:
             self._ports.emit(Record(drop_row(now, self._ports.name, held.id, event, str(reason))))
         self.tell_losses(held, now)

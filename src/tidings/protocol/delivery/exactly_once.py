@@ -492,6 +492,8 @@ class ExactlyOnce(Delivery):
     def figures(self) -> dict[str, Any]:
         return {
             **self._intake.figures,
+            "delivered": self._courier.sent,
+            "lost": self._courier.lost,
             "subscriptions": len(self._registry.helds),
             "waiting": sum(held.in_hand() for held in self._registry.helds.values()),
             "reading": sum(held.is_behind for held in self._registry.helds.values()),
@@ -503,6 +505,26 @@ class ExactlyOnce(Delivery):
             "remembered subscriptions": len(self._registry.memory),
             "clients": len(self._registry.sessions),
         }
+
+    def describe(self) -> list[dict[str, Any]]:
+        """Each subscription: what waits for it here, and how far it is in each log."""
+        recovery = self.ports.recovery
+        return [
+            {
+                "subscription": str(held.id),
+                "filter": held.subscription.filter.text,
+                "listeners": len(held.members),
+                "credit": sum(member.credit for member in held.members),
+                "waiting": len(held.queue),
+                "unacknowledged": len(held.unacked),
+                "phase": str(held.phase),
+                "logs": {
+                    log: {"phase": str(lane.phase), "at": lane.at, "known": recovery.known(log), "missed": lane.missed}
+                    for log, lane in held.lanes.items()
+                },
+            }
+            for held in self._registry.helds.values()
+        ]
 
     def check(self) -> None:
         self._ledger.check()
