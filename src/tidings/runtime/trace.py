@@ -89,7 +89,7 @@ class Ring:
             if moment is None or event is not self._last_event:
                 moment = self._begin(event)
             if len(moment.steps) < MOST_STEPS:
-                moment.steps.append((now, DELIVERED, peer, self._names.get(peer), message.ref))  # type: ignore[attr-defined]
+                moment.steps.append((now, DELIVERED, peer, self._names.get(peer), message.ref, ""))  # type: ignore[attr-defined]
             else:
                 moment.more += 1
         elif kind is Subscribed:
