@@ -60,6 +60,13 @@ class Hello(Message, frozen=True):
     version: int = VERSION
 
 
+class Came(Message, frozen=True):
+    """The client was at other brokers before, and its events here come after those there."""
+
+    stay: int  # grows with each move
+    places: dict[str, dict[str, int]]  # by source and log: the last offset that was acknowledged
+
+
 class Publish(Message, frozen=True):
     call: int
     event: Event
@@ -294,6 +301,7 @@ CLIENT_MESSAGES: tuple[type[Message], ...] = (
     Advertise,
     Unadvertise,
     Fence,
+    Came,
     ReadLog,
     Stage,
     CommitStaged,

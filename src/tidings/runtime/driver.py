@@ -138,7 +138,7 @@ class Driver:
     def receive(self, sender: str, messages: Iterable[Message]) -> None:
         """Messages came on a link, in this order."""
         name = self.name
-        self._line.extend((name, Received(sender, message)) for message in messages)
+        self._line.extend([(name, Received(sender, message)) for message in messages])
         self._run()
 
     def report(self, input: Input) -> None:

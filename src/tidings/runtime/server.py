@@ -247,6 +247,7 @@ class Server:
             say=connection.send,
             hand_in=lambda message: self._driver.receive(address, [message]),
             beside=lambda message: self._hear_beside(client, message),
+            holds=lambda id: self.node.subscription(id) is not None,
             limits=self._limits,
         )
         client = self._clients[connection] = _Client(address, connection, gate, proved.principal)

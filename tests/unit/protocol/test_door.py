@@ -211,6 +211,7 @@ def test_every_message_survives_its_encoding() -> None:
         msg.LogRead(1, "b", (msg.LogEntry(2, EVENT, 3.0),), 4, 1, 9),
         msg.Stage(1, "q", 2, 3, (EVENT,), "b"),
         msg.Staged(1),
+        msg.Came(2, {"press": {"b0": 9}}),
         msg.CommitStaged(1, "q", 2, 3, "b"),
         msg.AskCommitted(1, "q"),
         msg.Committed(1, "q", 2, True),

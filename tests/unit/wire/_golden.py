@@ -34,6 +34,7 @@ POSITION = Position("b0", 9)
 
 EXAMPLES: tuple[m.Message, ...] = (
     m.Hello("alice", "1f"),
+    m.Came(2, {"press": {"b0#1f": 9}}),
     m.Publish(1, EVENT, 7, m.Mode.KEPT),
     m.Subscribe(2, 1, "n", FILTER, DeliveryOptions(durable=True, policy=Policy.DROP_OLDEST), True, {"b0": 4}, 64),
     m.Unsubscribe(3, 1, False, True),

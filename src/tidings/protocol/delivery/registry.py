@@ -123,8 +123,8 @@ class Registry:
         member = Member(session.address, message.ref, message.credit, held)
         session.members[message.ref] = member
         held.joining.append(member)
-        if held.durable:
-            records.append(self._row(held))
+        if held.durable:  # both: progress under an earlier filter says nothing of this one
+            records += [self._row(held), self.progress(held)]
         return member, is_resumed, records
 
     def _create(
@@ -229,11 +229,12 @@ class Registry:
     def _acknowledge_handled(self, held: Held, message: Subscribe, now: float) -> None:
         """The client's token is ahead of what we know: settle what it handled."""
         after = message.after
-        for item in [item for item in held.queue if item.position is not None]:
-            assert item.position is not None
-            if item.position.offset <= after.get(item.position.log, 0):
-                held.queue.remove(item)
-                self._courier.forget(held, item, now)
+        for line in (held.queue, held.barred):
+            for item in [item for item in line if item.position is not None]:
+                assert item.position is not None
+                if item.position.offset <= after.get(item.position.log, 0):
+                    line.remove(item)
+                    self._courier.forget(held, item, now)
         self._skip_handled(held, message)
 
     def _change_filter(self, held: Held, message: Subscribe, now: float) -> None:
@@ -348,9 +349,12 @@ class Registry:
     def progress(self, held: Held) -> Record:
         held.floor(self._ledger.end)
         lanes = {
-            log: rows.LaneRow(lane.progress, lane.told_from, lane.start) for log, lane in held.lanes.items()
+            log: rows.LaneRow(lane.progress, lane.told_from, lane.start, lane.hold, lane.rights)
+            for log, lane in held.lanes.items()
         }
-        return rows.put_for(rows.PROGRESS, held.id, ProgressRow(held.id, held.progress, lanes=lanes))
+        return rows.put_for(
+            rows.PROGRESS, held.id, ProgressRow(held.id, held.progress, lanes=lanes, movers=held.movers)
+        )
 
     def load(self, state: Loaded, now: float) -> None:
         self.memory.load(state)
@@ -371,6 +375,7 @@ class Registry:
             self._reader.begin(held, held.progress.low_water, now)
             if held.id in known:
                 held.lanes = {log: _lane(log, lane) for log, lane in known[held.id].lanes.items()}
+                held.movers = known[held.id].movers
 
     def check(self) -> None:
         for held in self.helds.values():
@@ -387,7 +392,9 @@ class Registry:
 
 def _lane(log: str, row: rows.LaneRow) -> Lane:
     """It goes on in another life: what was handed out and not settled is read again."""
-    lane = Lane(log, row.progress.low_water - 1, start=row.start, hold=row.progress.low_water - 1)
+    at = row.progress.low_water - 1
+    lane = Lane(log, at, start=row.start, hold=at if row.hold is None else min(at, row.hold))
+    lane.rights = row.rights
     lane.progress, lane.told_from = row.progress, row.told_from
     lane.unread.extend(row.progress.owed)
     lane.again = True
