@@ -540,35 +540,3 @@ def test_a_crash_right_after_a_new_filter_keeps_what_it_and_the_old_one_are_owed
     world.run(30.0)
     assert sorted(sequences(world, "s")) == [1, 2, 3]
     assert len(set(sequences(world, "s"))) == 3
-
-
-@pytest.mark.parametrize("bound", [{"keep_events": 8}, {"keep_seconds": 3.0}], ids=["count", "age"])
-@pytest.mark.parametrize("restarts", [False, True])
-def test_the_bounds_of_a_subscription_act_on_the_log_of_another_broker(
-    bound: dict[str, Any], restarts: bool
-) -> None:
-    """Its client is away; the log of origin keeps what it may still hear, and no more."""
-    world = three()
-    world.subscribe("s", "n", "x > 0", durable=True, queue=3, **bound)
-    world.run(2.0)
-    detach(world, "s", "n")
-    world.run(3.0)
-    for x in range(1, 31):
-        world.publish("p", {"x": x})
-    world.run(5.0)
-    if restarts:
-        world.simulation.crash("b2")
-        world.run(5.5)
-        world.simulation.restart("b2")
-    world.run(12.0)
-    for x in range(31, 41):
-        world.publish("p", {"x": x})
-    world.run(13.5)
-    assert entries(world)["b0"] <= 10
-    world.subscribe("s", "n", "x > 0", durable=True, queue=3, **bound)
-    world.run(30.0)
-    heard = sequences(world, "s")
-    assert heard == list(range(33 if "keep_events" in bound else 31, 41))
-    lost = {row.event for row in world.rows if row.op == "drop"}
-    assert restarts or len(lost) == 40 - len(heard)
-    assert entries(world) == {"b0": 0, "b1": 0, "b2": 0}
