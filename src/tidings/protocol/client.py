@@ -99,6 +99,7 @@ class Client:
         self._last_ref = 0
         self._advertised_filters: dict[str, Filter] = {}  # by name
         self._tokens: dict[str, tuple[str, dict[str, int]]] = {}  # by name: filter and token when we left
+        self._homes: dict[str, str] = {}  # by name of a durable subscription: where it was opened first
         self._advertising: set[int] = set()  # calls that the broker has not answered
         self._asked: dict[int, msg.Message] = {}  # by call, in order: questions without an answer
         self._handlers: dict[type, Callable[[Any, float], None]] = {
@@ -166,6 +167,7 @@ class Client:
     def _welcome(self, message: msg.Welcome, now: float) -> None:
         self._link = Link.UP
         self._say_where_from(message.log)
+        self._log = message.log
         self._advertise_again()
         for listening in self._listenings.values():
             if listening.phase is not Phase.ENDED:
@@ -175,7 +177,6 @@ class Client:
                 self._send(publishing.message)
             else:
                 self._give_up(publishing)
-        self._log = message.log
         for question in self._asked.values():
             self._send(question)
         self._send_line()
@@ -307,6 +308,7 @@ class Client:
             auto=input.auto,
             after=input.after or self._token_of(name, input.filter),
         )
+        listening.home = self._homes.get(name, "") if listening.options.durable else ""
         self._listenings[listening.ref] = listening
         self._open(listening)
 
@@ -326,6 +328,8 @@ class Client:
             0 if listening.phase is Phase.LEAVING else listening.window + len(listening.waiting)
         )
         call = -listening.ref if listening.call is None else listening.call
+        if listening.home not in ("", self._log):
+            self._send(msg.Home(listening.ref, listening.home))
         self._send(
             msg.Subscribe(
                 call,
@@ -360,6 +364,8 @@ class Client:
         if listening is None or not listening.step("Subscribed"):
             return
         listening.id = SubscriptionId(message.subscriber, message.name)
+        if listening.options.durable:
+            listening.home = self._homes.setdefault(listening.id.name, self._log)
         if not listening.is_on:
             listening.is_on = True
             self._record_subscribe(listening, now, OK)

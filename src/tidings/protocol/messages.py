@@ -85,6 +85,13 @@ class Subscribe(Message, frozen=True):
     credit: int = 0
 
 
+class Home(Message, frozen=True):
+    """Before `Subscribe`: the client opened this durable subscription first at the broker of another log."""
+
+    ref: int
+    log: str
+
+
 class Unsubscribe(Message, frozen=True):
     """Stop. With `end` False a durable subscription is only detached."""
 
@@ -299,6 +306,7 @@ CLIENT_MESSAGES: tuple[type[Message], ...] = (
     Stage,
     CommitStaged,
     AskCommitted,
+    Home,
 )
 BROKER_MESSAGES: tuple[type[Message], ...] = (
     Welcome,

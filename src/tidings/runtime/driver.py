@@ -71,6 +71,7 @@ class Driver:
         self._timer: Timer | None = None
         self._wake_at: float | None = None
         self._drive: Drive | None = None
+        self.datagram: Callable[[str, Message], None] | None = None  # how to send one
         self._breathe: Callable[[], None] | None = None
         self._performers: dict[type, Callable[[str, Any], None]] = {
             fx.Record: lambda _, effect: record(effect.row),
@@ -137,7 +138,7 @@ class Driver:
     def receive(self, sender: str, messages: Iterable[Message]) -> None:
         """Messages came on a link, in this order."""
         name = self.name
-        self._line.extend((name, Received(sender, message)) for message in messages)
+        self._line.extend([(name, Received(sender, message)) for message in messages])
         self._run()
 
     def report(self, input: Input) -> None:
@@ -179,6 +180,9 @@ class Driver:
         for effect in effects:
             if type(effect) is fx.Send:
                 outlet = outlets.get(effect.to)
+                if effect.channel is fx.Channel.DATAGRAM and self.datagram is not None:
+                    self.datagram(effect.to, effect.message)
+                    continue
                 if outlet is None:
                     self._line.append((effect.to, Received(name, effect.message)))
                     continue

@@ -204,6 +204,7 @@ def test_every_message_survives_its_encoding() -> None:
         msg.Advertise(1, "quotes", DROPS),
         msg.Unadvertise(1, "quotes"),
         msg.Advertised(1),
+        msg.Home(1, "b"),
         msg.Fence(1, 2),
         msg.Fenced(1, 2),
         msg.ReadLog(1, DROPS, 2, 3, "b"),

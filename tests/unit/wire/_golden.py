@@ -53,6 +53,7 @@ EXAMPLES: tuple[m.Message, ...] = (
     m.Refused(4, "filter", "no"),
     m.Closed(1, "slow", "too slow"),
     m.Advertised(4),
+    m.Home(1, "b0"),
     m.Fence(1, 2),
     m.Fenced(1, 2),
     m.ReadLog(1, FILTER, 2, 3, "b0"),

@@ -47,6 +47,7 @@ from tidings.protocol.messages import (
     Fence,
     Fenced,
     Hello,
+    Home,
     Message,
     Nack,
     Publish,
@@ -64,6 +65,7 @@ from tidings.protocol.messages import (
 from tidings.protocol.naming import log_name
 from tidings.protocol.slots import Delivery, Ports
 
+MOST_HOMES = 1024  # that wait for their subscribe; more are taken for subscriptions of this broker
 NO_HELLO = "say hello first"
 
 
@@ -109,6 +111,7 @@ class ExactlyOnce(Delivery):
             Unadvertise: self._on_unadvertise,
             Fence: self._on_fence,
             Came: self._on_came,
+            Home: self._on_home,
             ReadLog: lambda session, message, now: self._scanning.read(session.address, message),
             Stage: lambda session, message, now: self._staging.stage(session, message, now),
             CommitStaged: lambda session, message, now: self._staging.commit(session, message, now),
@@ -341,6 +344,10 @@ class ExactlyOnce(Delivery):
         if self._settings.names_log:
             session.stay, session.places = message.stay, message.places
 
+    def _on_home(self, session: Session, message: Home, now: float) -> None:
+        if len(session.homes) < MOST_HOMES:
+            session.homes[message.ref] = message.log
+
     def _on_fence(self, session: Session, message: Fence, now: float) -> None:
         self.ports.send(session.address, Fenced(message.ref, message.number))
 
@@ -403,6 +410,9 @@ class ExactlyOnce(Delivery):
         at = self._identities_at
         if at is not None and (earliest is None or at < earliest):
             earliest = at
+        at = self._registry.guests_at
+        if at is not None and (earliest is None or at < earliest):
+            earliest = at
         at = self._staging.next_at
         if at is not None and (earliest is None or at < earliest):
             earliest = at
@@ -414,6 +424,7 @@ class ExactlyOnce(Delivery):
     def on_timer(self, now: float) -> None:
         records: list[Record] = [*self._ledger.collect(now), *self._registry.memory.expire(now)]
         records += self._staging.collect(now)
+        records += self._registry.end_guests(now)
         if self._identities_at is not None and self._identities_at <= now:
             records += self._intake.identities.collect(now, self._settings.collect_budget)
             self._identities_at = None

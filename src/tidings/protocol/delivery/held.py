@@ -75,6 +75,9 @@ class Held:
         self.told = Told()
         self.rights: list[Right] = []  # what it was owed under earlier filters
         self.again_below = 0  # offsets below this may have been sent in an earlier life
+        self.is_from_disk = False  # it began in an earlier life
+        self.is_guest = False  # it was resumed here; another broker is its home
+        self.left_at: float | None = None  # when the last listener of a guest left
         self.reading = 0  # the number of the read that is under way; 0: none
         self.queue: deque[Item] = deque()
         self.behind: deque[Item] = deque()

@@ -77,15 +77,18 @@ class Intake:
         arrival = Arrival(event, self.number, message.sequence, now)
         arrival.moved = session.moved(event.source)
         arrival.waiters.append((session.address, message.call))
-        self._under_way[identity] = arrival
         self.identities.take(event.source, session.incarnation, message.sequence, now)
         foreign = [] if is_own else [self.identities.remember(event.source, event.id, None, now)]
         if event.lifetime > 0 or message.mode is Mode.KEPT or self._is_owed(event):
+            self._under_way[identity] = arrival
             self._keep(arrival, message.mode, [self._row(session, event), *foreign], now)
         elif (earlier := self._last_of.get(event.source)) is not None:
+            self._under_way[identity] = arrival
             earlier.followers.append(arrival)
         else:
             self._tell(arrival, now)
+            if arrival.blocked:
+                self._under_way[identity] = arrival
 
     def _answer_again(
         self, session: Session, message: Publish, identity: tuple[str, str], is_own: bool, now: float

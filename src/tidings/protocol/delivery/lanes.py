@@ -44,6 +44,10 @@ class Lanes:
         if held.handle is None or log in held.lanes:
             return
         known = self._ports.recovery.known(log)
+        if held.is_from_disk:
+            # It began in an earlier life, which did not write down where in this log: nothing of it may go.
+            held.lanes[log] = Lane(log, 0, start=None, hold=0)
+            return
         if held.options.replay:
             held.lanes[log] = Lane(log, 0, start=None, hold=known)
             return

@@ -73,6 +73,7 @@ class Registry:
         self.by_handle: dict[int, Held] = {}
         self.sessions: dict[str, Session] = {}
         self._durables = 0
+        self.guests_at: float | None = None  # when the first guest may have to end
         self._last_match: tuple[Event, Sequence[int]] | None = None
         self._dead_listeners: dict[SubscriptionId, list[Held]] = {}
 
@@ -148,6 +149,7 @@ class Registry:
         self._skip_handled(held, message)
         if held.durable:
             self._resume_from(held, message.after)
+            held.is_guest = session.homes.pop(message.ref, self._ledger.log) != self._ledger.log
         self._want(held, now)
         held.progress = LogProgress(heard=held.told_from)
         self._reader.begin(held, held.told_from, now)
@@ -273,9 +275,33 @@ class Registry:
         held = member.held
         self._remove(member)
         if held.has_members or (held.durable and not end):
+            if held.is_guest and not held.has_members:
+                self._guest_left(held, now)
             self._courier.take_back(member, now)
             return [self.progress(held)] if held.durable else []
         return self.end(held, now, lingers=lingers)
+
+    def _guest_left(self, held: Held, now: float) -> None:
+        held.left_at = now
+        ends_at = now + self._settings.guest_seconds
+        self.guests_at = ends_at if self.guests_at is None else min(self.guests_at, ends_at)
+
+    def end_guests(self, now: float) -> list[Record]:
+        """Guests whose listener did not come back end here; their home keeps all that they are owed. The
+        records to persist."""
+        if self.guests_at is None or self.guests_at > now:
+            return []
+        self.guests_at = None
+        records: list[Record] = []
+        for held in [held for held in self.helds.values() if held.left_at is not None]:
+            assert held.left_at is not None
+            if held.has_members:
+                held.left_at = None
+            elif held.left_at + self._settings.guest_seconds <= now:
+                records += self.end(held, now)
+            else:
+                self._guest_left(held, held.left_at)
+        return records
 
     def end(self, held: Held, now: float, *, lingers: bool = False) -> list[Record]:
         """It is over; what it was told is remembered. The records to persist."""
@@ -310,7 +336,13 @@ class Registry:
 
     def _row(self, held: Held) -> Record:
         row = SubscriptionRow(
-            held.subscription, held.since, held.start, held.told_from, held.told.encode(), held.rights
+            held.subscription,
+            held.since,
+            held.start,
+            held.told_from,
+            held.told.encode(),
+            held.rights,
+            is_guest=held.is_guest,
         )
         return rows.put_for(rows.SUBSCRIPTION, held.id, row)
 
@@ -333,6 +365,10 @@ class Registry:
             held.start, held.told_from = row.start, row.told_from
             held.told, held.rights = rows.read_told(row.told), row.rights
             held.again_below = self._ledger.end
+            held.is_from_disk = True
+            held.is_guest = row.is_guest
+            if held.is_guest:
+                self._guest_left(held, now)
             held.progress = known[held.id].progress if held.id in known else LogProgress(heard=row.told_from)
             held.unread.extend(held.progress.owed)
             self._want(held, now)

@@ -36,6 +36,7 @@ class SubscriptionRow(msgspec.Struct, array_like=True, frozen=True):
     told: bytes  # `Told.encode`
     rights: list[Right]
     version: int = VERSION
+    is_guest: bool = False  # it was resumed here; another broker is its home
 
 
 class LaneRow(msgspec.Struct, array_like=True, frozen=True):

@@ -14,7 +14,7 @@ GROUPS = "*"  # stands for the subscriber in the identity of a group
 class Session:
     """One client's link."""
 
-    __slots__ = ("address", "advertisements", "client", "incarnation", "members", "places", "stay")
+    __slots__ = ("address", "advertisements", "client", "homes", "incarnation", "members", "places", "stay")
 
     def __init__(self, address: str, client: str, incarnation: str) -> None:
         self.address = address
@@ -23,6 +23,7 @@ class Session:
         self.members: dict[int, Member] = {}  # by ref
         self.stay = 0  # how often the client moved
         self.places: dict[str, dict[str, int]] = {}  # by source and log: its last events
+        self.homes: dict[int, str] = {}  # by ref: the log of the broker where it was opened first
         self.advertisements: dict[str, Advertisement] = {}  # by name; they end with the link
 
     def moved(self, source: str) -> Moved | None:
