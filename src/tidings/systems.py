@@ -14,7 +14,7 @@ import msgspec
 
 from tidings.algebra.cells import GridCells
 from tidings.errors import SettingsError
-from tidings.matching.small import SmallMatcher
+from tidings.matching.engine import MatchingEngine
 from tidings.protocol.assignment.policies import AccessDriven, AllBrokers, FilterDriven
 from tidings.protocol.delivery.exactly_once import ExactlyOnce
 from tidings.protocol.delivery.settings import DeliverySettings
@@ -104,7 +104,7 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _delivery(**settings: Any) -> ExactlyOnce:
-    return ExactlyOnce(SmallMatcher(), DeliverySettings(**settings))
+    return ExactlyOnce(MatchingEngine(), DeliverySettings(**settings))
 
 
 def _brokers(site: Site, routing: Routing, assignment: Assignment | None = None) -> dict[str, Any]:

@@ -64,6 +64,7 @@ steps = st.one_of(
     st.tuples(st.just("maintain"), st.integers(1, 40)),
     st.tuples(st.just("freeze"), st.none()),
     st.tuples(st.just("begin"), st.none()),
+    st.tuples(st.just("merge"), st.none()),
 )
 
 
@@ -81,15 +82,18 @@ def _step(matcher: Any, oracle: NaiveMatcher, alive: list[int], step: tuple[str,
         matcher.maintain(argument)
     elif op == "freeze":
         matcher.freeze()
-    elif op == "begin" and matcher._work is None:
-        matcher._work = matcher._freezing([])
-        next(matcher._work)
+    elif op in ("begin", "merge") and matcher._work is None:
+        if op == "begin":
+            matcher.begin_freeze()
+        else:
+            matcher.begin_merge()
+        matcher.maintain(1)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=30, deadline=None)
 @given(
-    st.lists(filters, max_size=6), st.lists(steps, max_size=14), st.lists(events(), min_size=1, max_size=3)
+    st.lists(filters, max_size=6), st.lists(steps, max_size=20), st.lists(events(), min_size=1, max_size=3)
 )
 def test_any_changes_are_naive(
     kind: Any, population: list[Filter], changes: list[tuple[str, Any]], probes: list[Event]

@@ -20,6 +20,8 @@ from tidings.cli._usage import JSON_HELP, examples
 from tidings.errors import InputError
 
 BENCHES = {
+    "broker": "a broker process beside mosquitto, NATS, Redis and amqtt, driven by load generators in C",
+    "checks": "history checks on Spark beside the plain checker, rows a second",
     "filters": "from text to normal form, filters a second",
     "matching": "events a second against 10k to 1M subscriptions, beside installable peers",
     "pipeline": "tables and streams on Spark, beside joins of Spark SQL, DuckDB and Polars",
@@ -50,6 +52,9 @@ def bench(
     events: Annotated[
         str | None, typer.Option("--events", metavar="FILE", help="Your own, as JSON lines.")
     ] = None,
+    plots: Annotated[
+        str | None, typer.Option("--plots", metavar="FOLDER", help="Draw the costs there, as SVG.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
     """Run a benchmark beside its peers and print the ratios.
@@ -62,6 +67,7 @@ def bench(
     if (name is None) is not all_:
         raise typer.BadParameter("give the NAME of a benchmark, or --all", param_hint="NAME")
     options = {"quick": quick or None, "seed": seed, "subscriptions": subscriptions, "events": events}
+    options["plots"] = plots
     given = {option: value for option, value in options.items() if value is not None}
     for chosen in BENCHES if all_ else [_known(str(name))]:
         rows = _rows(chosen, given)

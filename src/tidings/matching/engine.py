@@ -1,13 +1,16 @@
 """The matcher that brokers use: plain Python while few, compiled columns when many.
 
-Below `threshold` filters a plain index serves: no NumPy, nothing to compile, the first match
-in microseconds. Past it the columnar matcher takes all filters over, under the same handles,
-and keeps them. `stats()` says which of the two serves and why.
+Up to `threshold` filters a plain index serves: no NumPy, nothing to compile, the first match in
+microseconds, and `match` is the plain index's own method. Past it `maintain` builds the columns in
+small steps beside the plain index, which goes on serving; then they take all filters over, under
+the same handles, and keep them. Who never calls `maintain` gets them at once, at four times the
+threshold. `stats()` says which of the two serves and why.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, TypeAlias
 
 from tidings.matching.matcher import Matches
 from tidings.matching.small import SmallMatcher
@@ -15,16 +18,26 @@ from tidings.model.event import Event
 from tidings.model.filter import NOTHING, Filter
 
 THRESHOLD = 500  # filters; about where the compiled walk begins to win
+BACKSTOP = 4
+FILTERS_IN_STEP = 32
+
+Change: TypeAlias = tuple[int, Filter | None]  # None: removed
 
 
 class MatchingEngine:
     """A matcher that chooses its structure by size."""
+
+    match: Callable[[Event], Sequence[int]]
+    """Handles of the filters that accept the event, ascending, each once."""
 
     def __init__(self, *, threshold: int = THRESHOLD) -> None:
         self._threshold = threshold
         self._small: SmallMatcher | None = SmallMatcher()
         self._filters: dict[int, Filter] = {}  # while small: to be handed over
         self._large: Any = None
+        self._growing: Generator[None, None, None] | None = None
+        self._journal: list[Change] = []  # what changed since the handing over began
+        self.match = self._small.match
 
     def add(self, filter: Filter) -> int:
         """Take a filter in; the handle is in effect at once."""
@@ -33,21 +46,22 @@ class MatchingEngine:
             return handle
         handle = self._small.add(filter)
         self._filters[handle] = filter
-        if len(self._filters) > self._threshold:
-            self._grow()
+        if self._growing is not None:
+            self._journal.append((handle, filter))
+        if len(self._filters) > BACKSTOP * self._threshold:
+            while self._small is not None:
+                self._step()
         return handle
 
     def remove(self, handle: int) -> None:
         """Forget a filter. An unknown handle is a KeyError."""
         if self._small is None:
             self._large.remove(handle)
-        else:
-            self._small.remove(handle)
-            del self._filters[handle]
-
-    def match(self, event: Event) -> Any:
-        """Handles of the filters that accept the event, ascending, each once."""
-        return self._large.match(event) if self._small is None else self._small.match(event)
+            return
+        self._small.remove(handle)
+        del self._filters[handle]
+        if self._growing is not None:
+            self._journal.append((handle, None))
 
     def match_batch(self, events: Any) -> Matches:
         """The same for many events, or for an Arrow record batch."""
@@ -62,26 +76,60 @@ class MatchingEngine:
 
     def maintain(self, budget: int) -> int:
         """Do at most about `budget` steps of pending upkeep; the steps that are left (0: none)."""
-        if self._small is None:
-            left: int = self._large.maintain(budget)
-            return left
-        return self._small.maintain(budget)
+        for left in range(budget, 0, -1):
+            if self._small is None:
+                rest: int = self._large.maintain(left)
+                return rest
+            if self._growing is None and len(self._filters) <= self._threshold:
+                return self._small.maintain(left)
+            self._step()
+        return 1
 
     def stats(self) -> dict[str, Any]:
         """What holds the filters, how large and how full it is."""
         if self._small is None:
             return {**self._large.stats(), "chosen": f"more than {self._threshold} filters came"}
-        return {**self._small.stats(), "chosen": f"at most {self._threshold} filters so far"}
+        few = f"at most {self._threshold} filters so far"
+        handing = "columns are being built beside it"
+        return {**self._small.stats(), "chosen": few if self._growing is None else handing}
 
-    def _grow(self) -> None:
+    def _step(self) -> None:
+        """One step of handing over."""
+        if self._growing is None:
+            self._growing = self._grow()
+        if next(self._growing, self) is self:
+            self._growing = None
+
+    def _grow(self) -> Generator[None, None, None]:
         """Hand all filters over under their handles; gaps become free handles again."""
         large = columnar_matcher()
-        held = self._filters
-        large.load(held.get(handle, NOTHING) for handle in range(max(held) + 1))
-        for handle in range(max(held) + 1):
+        held, self._journal = dict(self._filters), []
+        yield
+        for handle in range(max(held, default=-1) + 1):
+            large.add(held.get(handle, NOTHING))
+            if handle % FILTERS_IN_STEP == 0:
+                yield
+        for handle in range(max(held, default=-1) + 1):
             if handle not in held:
                 large.remove(handle)
+        large.begin_freeze()
+        while large.maintain(1):
+            yield
+        while self._journal:
+            some, self._journal = self._journal[:FILTERS_IN_STEP], self._journal[FILTERS_IN_STEP:]
+            _replay(large, some)
+            yield
         self._large, self._small, self._filters = large, None, {}
+        self.match = lambda event: large.match(event).tolist()
+
+
+def _replay(large: Any, changes: list[Change]) -> None:
+    for handle, filter in changes:
+        if filter is None:
+            large.remove(handle)
+        else:
+            given = large.add(filter)
+            assert given == handle, "both matchers give out the smallest free handle"
 
 
 def columnar_matcher() -> Any:

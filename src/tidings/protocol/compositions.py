@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
+from tidings.matching.engine import MatchingEngine
 from tidings.matching.matcher import Matcher
-from tidings.matching.small import SmallMatcher
 from tidings.protocol.delivery.exactly_once import ExactlyOnce
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.node import Node
@@ -21,5 +21,5 @@ def intermediary(
     settings: DeliverySettings | None = None,
 ) -> Node:
     """The intermediary of Baldoni et al. 2002, section 5.2: one broker, every client, no network."""
-    delivery = ExactlyOnce(matcher or SmallMatcher(), settings)
+    delivery = ExactlyOnce(matcher or MatchingEngine(), settings)
     return Node(name, delivery=delivery, rng=rng, stable=stable, recording=recording)

@@ -11,13 +11,18 @@ from tidings.bench import workloads
 from tidings.matching.columnar.jit import KERNELS
 from tidings.matching.engine import MatchingEngine, columnar_matcher
 from tidings.matching.naive import NaiveMatcher
+from tidings.model.filter import NOTHING
 
 
+@pytest.mark.parametrize("by_steps", [True, False])
 @pytest.mark.parametrize("kernels", ["", "numpy"])
-def test_growing_keeps_handles_and_answers(kernels: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_growing_keeps_handles_and_answers(
+    kernels: str, by_steps: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(KERNELS, kernels)
     made = workloads.workload("W4")
-    engine, oracle = MatchingEngine(threshold=60), NaiveMatcher()
+    engine, oracle = MatchingEngine(threshold=60 if by_steps else 15), NaiveMatcher()
+    extra = [5, 50, 90]
     probes = workloads.events(made, 10)
     for number, filter in enumerate(workloads.filters(made, 150)):
         handle = engine.add(filter)
@@ -27,6 +32,14 @@ def test_growing_keeps_handles_and_answers(kernels: str, monkeypatch: pytest.Mon
             oracle.remove(handle)
         if number in (30, 80):
             assert [list(engine.match(e)) for e in probes] == [oracle.match(e) for e in probes]
+    if by_steps:
+        assert engine.stats()["engine"] == "small"
+        while engine.maintain(1):
+            assert [list(engine.match(e)) for e in probes] == [oracle.match(e) for e in probes]
+            if extra:
+                engine.remove(handle := extra.pop())
+                oracle.remove(handle)
+                assert engine.add(NOTHING) == oracle.add(NOTHING)
     assert "columnar" in engine.stats()["engine"]
     assert engine.maintain(100) == 0
     batch, expected = engine.match_batch(probes), oracle.match_batch(probes)

@@ -81,6 +81,12 @@ def test_the_examples_can_be_read(file: Path) -> None:
     assert read_flow(file).matches
 
 
+def test_the_page_shows_the_example_as_it_is() -> None:
+    root = Path(__file__).parents[3]
+    page = (root / "docs" / "flows.md").read_text()
+    assert f"```toml\n{(root / 'examples/price_alerts/flow.toml').read_text()}```" in page
+
+
 @pytest.mark.parametrize(
     ("old", "new", "place", "problem"),
     [

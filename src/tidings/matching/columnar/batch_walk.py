@@ -143,7 +143,7 @@ def _with_asked(
     if len(left):
         verdicts[left] = _ask_python(matcher, piece, ask[left])
     fresh, fresh_offsets = np.empty(len(out) + len(ask), np.int32), np.zeros(len(offsets), np.int64)
-    used = merge_rows(offsets, out, ask, verdicts, fresh_offsets, fresh, np.empty_like(fresh))
+    used = merge_rows(scratch.table, offsets, out, ask, verdicts, fresh_offsets, fresh)
     return fresh_offsets, fresh[:used]
 
 
@@ -152,7 +152,8 @@ def _ask_python(matcher: ColumnarMatcher, piece: Any, ask: NDArray[np.int32]) ->
     checks = matcher.checks()
     columnar = is_record_batch(piece)
     answers: list[bool] = []
-    event, last, known = None, -1, {}
+    event: Any = None
+    last, known = -1, dict[tuple[int, int], bool]()
     for number, _, check, tier in ask.tolist():
         if number != last:
             event, last, known = event_of(piece, number) if columnar else piece[number], number, {}

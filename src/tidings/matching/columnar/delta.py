@@ -13,12 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidings.matching.columnar import layout as at
-from tidings.matching.columnar.geometry import Edges, Grid, make_grid
+from tidings.matching.columnar.geometry import Edges, Grid, extended_geometry, make_grid
 from tidings.matching.columnar.rows import Row, Rows
 
 DELTA_PRICE = 3e-5
 MOST_CELLS_A_ROW = 256
 LEAST_ROOM = 1 << 14
+HEAP_OF_A_ROW = 32
 ROWS_BITS = 12  # a filter has at most 256 conjunctions of at most 8 alternatives
 
 
@@ -50,11 +51,16 @@ class Delta:
         grid.cells = cell
         self.grid = grid
         self.blocks = np.zeros((cell, 4), np.int32)  # start, length, room, -
-        self.heap = np.empty((8 * room, 2), np.int64)
+        # far more than is likely to be used: memory that is not touched costs nothing, and moving it would
+        self.heap = np.empty((HEAP_OF_A_ROW * room, 2), np.int64)
         self.heap_used = np.zeros(1, np.int64)
         self._reach = 0
         self._table = np.zeros(32, np.int64)
+        self._address = 0
         self._seen = -1
+        from tidings.matching.columnar.delta_kernels import insert
+
+        self._insert = insert
 
     def __len__(self) -> int:
         return len(self.homes)
@@ -82,11 +88,9 @@ class Delta:
             self.removed += 1
 
     def _file(self, row: int, text: NDArray[np.uint8]) -> None:
-        from tidings.matching.columnar.delta_kernels import insert
-
         if self._seen != self.rows.version or len(text) > self._reach:
             self._refresh(text)
-        while (filed := insert(self._table, row)) < 0:
+        while (filed := self._insert(self._address, row)) < 0:
             larger = np.empty((2 * len(self.heap), 2), np.int64)
             larger[: len(self.heap)] = self.heap
             self.heap = larger
@@ -100,21 +104,17 @@ class Delta:
         assert grid is not None
         slots = len(text)
         self._reach = slots
-        known = len(grid.singles)
-        more = max(0, slots - known)
-        self.edges_at = np.concatenate((edges.at[: known + 1], np.full(more, edges.at[known], np.int32)))
-        shares_at = np.concatenate((edges.shares_at[: known + 1], np.full(more, len(edges.shares), np.int32)))
-        shares = np.concatenate((edges.shares, np.array([0.0, 0.5, 0.5])))
-        access = np.concatenate((grid.access, np.full(more, -1, np.int32)))
-        singles = np.concatenate((grid.singles, np.full(more, -1, np.int64)))
-        may_alone = (singles >= 0).astype(np.uint8)
+        wide = extended_geometry(edges, grid, slots)
+        may_alone = (wide.singles >= 0).astype(np.uint8)
         arrays = (
-            rows.starts, rows.parts, rows.points, rows.rests, text, self.edges_at, edges.edges, shares_at, shares,
-            access, grid.lut_at, grid.lut, grid.first_at, grid.first, may_alone, grid.sizes, grid.pairs, singles,
+            rows.starts, rows.parts, rows.points, rows.rests, text, wide.edges_at, edges.edges, wide.shares_at,
+            wide.shares, wide.access, grid.lut_at, grid.lut, grid.first_at, grid.first, may_alone, grid.sizes,
+            grid.pairs, wide.singles,
             self.blocks, self.heap, self.heap_used,
         )  # fmt: skip
         self._table[: len(arrays)] = [a.ctypes.data for a in arrays]
         self._table[21:24] = (len(grid.sizes), len(self.heap), slots)
+        self._address = self._table.ctypes.data
         self._kept: Any = arrays
         self._seen = rows.version
         self.version += 1

@@ -13,8 +13,9 @@ from tidings.matching.columnar.kernels_base import ANY, _pointer, doubles, ints,
 
 
 @compiled
-def insert(u, row):
+def insert(address, row):
     """File one row; its entries outside cell 0, or -1 when the heap has no room for them."""
+    u = longs(address)
     starts, parts, points, rests = ints(u[0]), records(u[1]), doubles(u[2]), ints(u[3])
     text, edges_at, edges = small(u[4]), ints(u[5]), doubles(u[6])
     shares_at, shares, access = ints(u[7]), doubles(u[8]), ints(u[9])
@@ -34,9 +35,10 @@ def insert(u, row):
     used_up = longs(u[20])
     ones, twos = np.empty(1, np.uint8), np.empty(1, np.uint8)
     used, alone = np.zeros((count, count), np.uint8), np.zeros(u[23], np.uint8)
+    allowed = np.ones((count, count), np.uint8)
     choose(
         0, 1, starts[row:], parts, points, rests, text, edges_at, edges, shares_at, shares,
-        access, lut_at, lut, first_at, first, may_alone, DELTA_PRICE, MOST_CELLS_A_ROW, ones, twos, used, alone,
+        access, lut_at, lut, first_at, first, may_alone, allowed, DELTA_PRICE, MOST_CELLS_A_ROW, ones, twos, used, alone,
     )  # fmt: skip
     where, words0, words1 = np.empty(4096, np.int64), np.empty(4096, np.int64), np.empty(4096, np.int64)
     n = file_row(

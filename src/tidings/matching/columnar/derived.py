@@ -136,7 +136,7 @@ class Derived:
         wanted = [(str(operand), PRESENT) for step, operand in steps if step == PLAIN]
         wanted += [(str(operand), NUMBER) for step, operand in steps if step == PUSH]
         target = self._slots.number(name, kind_of_result(steps))
-        if min(target, *(self._slots.number(*slot) for slot in wanted)) < 0:
+        if min((target, *(self._slots.number(*slot) for slot in wanted))) < 0:
             return None, -1
         return steps, target
 

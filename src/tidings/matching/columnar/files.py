@@ -30,7 +30,7 @@ from tidings.matching.columnar.geometry import Edges, Grid
 from tidings.matching.columnar.rows import PART, FrozenRows
 from tidings.matching.columnar.slots import Slot
 from tidings.matching.columnar.strings import SortedTexts, Strings
-from tidings.matching.columnar.table import Boxes, Table
+from tidings.matching.columnar.table import Boxes, Table, homes_of
 from tidings.model.constraint import Constraint
 from tidings.model.expression import Expression
 from tidings.model.value import Value
@@ -176,10 +176,9 @@ def _table(header: Header, whole: Any, start: int, path: Path) -> Table:
         if at + size > len(whole):
             raise CorruptionError(f"{path} ends before its arrays do", hint="write the table again")
         found[place.name] = np.frombuffer(whole[at : at + size], dtype).reshape(place.shape)
-    rows = FrozenRows(
-        **{name: found[f"rows.{name}"] for name in ("starts", "parts", "points", "rests", "owners", "checks")}
-    )
-    rows.owners = rows.owners.copy()  # the one array that changes
+    names = ("starts", "parts", "points", "rests", "owners", "checks")
+    rows = FrozenRows(**{name: found[f"rows.{name}"] for name in names}, lasting=found["rows.checks"])
+    rows.owners, rows.points_used = rows.owners.copy(), len(rows.points)  # owners alone change
     table = Table(
         rows, [Slot(*s) for s in header.slots],
         {
@@ -190,7 +189,7 @@ def _table(header: Header, whole: Any, start: int, path: Path) -> Table:
     )  # fmt: skip
     table.many, table.plain = header.many, header.plain
     table.expected, table.sampled = header.expected, header.sampled
-    table.sorted_owners = found["rows.owners"]
+    table.homes = homes_of(rows.owners)
     if "entries" in found:
         table.edges = Edges(**{f.name: found[f"edges.{f.name}"] for f in fields(Edges)})
         table.grid = Grid(

@@ -63,6 +63,29 @@ class Grid:
     cells: int
 
 
+@dataclass
+class Extended:
+    """Geometry over more slots than it was made for: the newer ones have no edges and no cells."""
+
+    edges_at: NDArray[np.int32]
+    shares_at: NDArray[np.int32]
+    shares: Floats
+    access: NDArray[np.int32]
+    singles: NDArray[np.int64]
+
+
+def extended_geometry(edges: Edges, grid: Grid, slots: int) -> Extended:
+    known = len(grid.singles)
+    more = max(0, slots - known)
+    return Extended(
+        np.concatenate((edges.at[: known + 1], np.full(more, edges.at[known], np.int32))),
+        np.concatenate((edges.shares_at[: known + 1], np.full(more, len(edges.shares), np.int32))),
+        np.concatenate((edges.shares, np.array([0.0, 0.5, 0.5]))),
+        np.concatenate((grid.access, np.full(more, -1, np.int32))),
+        np.concatenate((grid.singles, np.full(more, -1, np.int64))),
+    )
+
+
 def thresholds(parts: Any, points: Floats, strings: NDArray[np.uint8]) -> tuple[NDArray[Any], Floats]:
     """Slots and the values at which something begins or ends to hold."""
     slots, found = [], []

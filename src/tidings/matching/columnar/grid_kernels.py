@@ -12,6 +12,9 @@ nothing else is left to check:
   row 31 | slot2 8 | lo2 12 | hi2 12 | complete 1
 The code of a value in bucket b is 2b + 2. A bound that falls on an edge is odd, one inside a
 bucket even, so that equality means doubt: strictly inside holds, strictly outside fails.
+
+A row that is filed by the bucket of one slot has a finer code for it: where in the bucket the bound
+lies. Slot s below 100 has such codes as slot 150 + s; slots from 150 on have no codes in entries.
 """
 
 from __future__ import annotations
@@ -24,6 +27,8 @@ BY_BUCKET = 254  # access by one slot, by bucket
 IS_BOX = 253  # in place of a row's first part: it is filed among the boxes
 MOST_PARTS = 64  # looked at for access and for conditions in the entry; the rest is checked exactly
 OPEN_LOW, OPEN_HIGH = 0, 4095
+FINE_SLOTS, FINE = 100, 150
+FINE_STEPS = 4088.0
 
 compiled = njit(cache=True, nogil=True, boundscheck=False)
 
@@ -40,6 +45,37 @@ def bucket_of(edges, start, stop, value):
         base += half if edges[base + half] <= value else 0
         n -= half
     return base - start + (1 if edges[base] <= value else 0)
+
+
+@compiled
+def fine_code(edges, start, stop, b, text, value):
+    """Where in bucket b a value lies, and whether texts next to each other have codes of their own.
+
+    It never falls while the value rises. The outermost buckets hold no bound, so any code will do.
+    """
+    if b == 0 or b == stop - start:
+        return 2, False
+    low, size = edges[start + b - 1], edges[start + b] - edges[start + b - 1]
+    if text and size <= FINE_STEPS:
+        return np.int64(value - low) + 2, True
+    step = (value - low) * (FINE_STEPS / size)
+    if not step > 0.0:
+        return 2, False
+    return (np.int64(step) if step < FINE_STEPS else np.int64(FINE_STEPS)) + 2, False
+
+
+@compiled
+def fine_span(part, text, edges, start, stop, b):
+    """The fine codes of a simple part in one of its buckets."""
+    b0, d0, b1, d1 = span(part, text, edges, start, stop)
+    low, high = OPEN_LOW, OPEN_HIGH
+    if b == b0 and not d0:
+        low, apart = fine_code(edges, start, stop, b, text, part.lo)
+        low -= 1 if apart and np.int64(part.lo) % 2 == 0 else 0
+    if b == b1 and not d1:
+        high, apart = fine_code(edges, start, stop, b, text, part.hi)
+        high += 1 if apart and np.int64(part.hi) % 2 == 0 else 0
+    return low, high
 
 
 @compiled
@@ -137,7 +173,7 @@ def measure(
 @compiled
 def choose(
     r0, r1, starts, parts, points, rests, text, edges_at, edges, shares_at, shares,
-    access, lut_at, lut, first_at, first, may_alone, price, cap, firsts, seconds, used, alone,
+    access, lut_at, lut, first_at, first, may_alone, allowed, price, cap, firsts, seconds, used, alone,
 ):  # fmt: skip
     """For rows r0..r1: under which one or two of their parts they are filed; the expected candidates."""
     cells, wide = np.empty(MOST_PARTS, np.int64), np.empty(MOST_PARTS, np.float64)
@@ -155,10 +191,12 @@ def choose(
             over = 1.0 if buckets > cap else 0.0
             if may_alone[parts[p0 + i].slot] and fine + price * buckets + over < best:
                 best, one, two, hits = fine + price * buckets + over, i, BY_BUCKET, fine
-            if cells[i] <= cap and wide[i] + price * cells[i] < best:
+            a = access[parts[p0 + i].slot]
+            if cells[i] <= cap and wide[i] + price * cells[i] < best and allowed[a, none]:
                 best, one, two, hits = wide[i] + price * cells[i], i, NO_SECOND, wide[i]
             for j in range(i):
-                if cells[i] * cells[j] <= cap and parts[p0 + i].slot != parts[p0 + j].slot:
+                b = access[parts[p0 + j].slot]
+                if cells[i] * cells[j] <= cap and a != b and allowed[min(a, b), max(a, b)]:
                     cost = wide[i] * wide[j] + price * cells[i] * cells[j]
                     if cost < best:
                         best, one, two, hits = cost, j, i, wide[i] * wide[j]
@@ -249,8 +287,11 @@ def conditions(p0, m, one, two, parts, text, edges_at, edges, shares_at, shares,
 
 
 @compiled
-def words(r, p0, m, complete, full_one, full_two, one, two, parts, text, low, high, order):
-    """The two words of an entry: three conditions of those that its cell does not settle."""
+def words(r, p0, m, complete, full_one, full_two, one, two, fine, parts, text, low, high, order):
+    """The two words of an entry: three conditions of those that its cell does not settle.
+
+    `fine` says that `low` and `high` of part `one` are its fine codes.
+    """
     w0, w1, taken = np.int64(0), np.int64(r), 0
     for k in range(m):
         i = order[k]
@@ -259,10 +300,12 @@ def words(r, p0, m, complete, full_one, full_two, one, two, parts, text, low, hi
         part = parts[p0 + i]
         if not is_simple(part, text[part.slot]):
             complete = False
-        if taken == 3 or part.slot >= 255:
+        if taken == 3 or part.slot >= FINE:
             complete = False
             continue
         c0, c1, s = low[i], high[i], np.int64(part.slot)
+        if i == one and fine:
+            s += FINE
         if taken == 0:
             w0 |= c0 | (c1 << 12) | (s << 48)
         elif taken == 1:
@@ -316,11 +359,32 @@ def file_row(
                 access, lut_at, lut, first_at, first, cells_b, full_b,
             )  # fmt: skip
             base, stride = pairs[a, b], sizes[b]
-    n = 0
+    n, fine = 0, False
+    if one != 255 and two == BY_BUCKET:
+        s = parts[p0 + one].slot
+        fine = s < FINE_SLOTS and is_simple(parts[p0 + one], text[s])
     for x in range(na):
+        if fine:
+            s = parts[p0 + one].slot
+            low[one], high[one] = fine_span(
+                parts[p0 + one], text[s], edges, edges_at[s], edges_at[s + 1], cells_a[x]
+            )
         for y in range(nb):
             words0[n], words1[n] = words(
-                r, p0, m, total <= MOST_PARTS, full_a[x], full_b[y], one, two, parts, text, low, high, order
+                r,
+                p0,
+                m,
+                total <= MOST_PARTS,
+                full_a[x],
+                full_b[y],
+                one,
+                two,
+                fine,
+                parts,
+                text,
+                low,
+                high,
+                order,
             )
             where[n] = base + cells_a[x] * stride + cells_b[y]
             n += 1

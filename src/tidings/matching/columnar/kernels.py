@@ -12,10 +12,24 @@ import numpy as np
 
 from tidings.matching.columnar import layout as at
 from tidings.matching.columnar.box_kernels import walk_boxes
-from tidings.matching.columnar.grid_kernels import bucket_of, compiled
-from tidings.matching.columnar.kernels_base import doubles, holds, ints, longs, prefetch, records, shorts, small
+from tidings.matching.columnar.grid_kernels import FINE, FINE_SLOTS, bucket_of, compiled, fine_code
+from tidings.matching.columnar.kernels_base import (
+    doubles,
+    holds,
+    ints,
+    longs,
+    prefetch,
+    records,
+    shorts,
+    small,
+)
 from tidings.matching.columnar.program_kernels import derive, link
-from tidings.matching.columnar.sort_kernels import distinct, sort_handles
+from tidings.matching.columnar.rows import PART
+from tidings.matching.columnar.sort_kernels import sort_handles
+
+PART_SIZE = PART.itemsize
+LINE = 64  # bytes of memory that come together
+MOST_AHEAD = 32  # entries of a run that are asked for before they are needed
 
 
 @compiled
@@ -51,6 +65,9 @@ def encode(t, row, rest, has_rest):
         b = bucket_of(edges, edges_at[s], edges_at[s + 1], v)
         codes[s] = 2 * b + 2
         sure[s] = -1 if doubt else 2 * b + 2
+        if s < FINE_SLOTS:
+            codes[FINE + s], _ = fine_code(edges, edges_at[s], edges_at[s + 1], b, text[s], v)
+            sure[FINE + s] = -1 if doubt else codes[FINE + s]
         here[n] = s
         buckets[n] = b
         n += 1
@@ -114,7 +131,8 @@ def runs(t, tier, n):
         else:
             start, stop = np.int64(cells[c]), np.int64(cells[c + 1])
         run_from[kept], run_to[kept] = start | (run_from[i] & at.DOUBT), stop
-        prefetch(base + 16 * start)
+        for line in range(base + 16 * start, base + 16 * min(stop, start + MOST_AHEAD), LINE):
+            prefetch(line)
         kept += 1 if stop > start else 0
     return kept
 
@@ -146,6 +164,7 @@ def settle(t, tier, n, row, rest, out, m):
         records(t[tier + at.PARTS]),
     )
     points, rests = doubles(t[tier + at.POINTS]), ints(t[tier + at.RESTS])
+    first_part = t[tier + at.STARTS]
     k = 0
     for i in range(n):
         q = found[i]
@@ -164,14 +183,16 @@ def settle(t, tier, n, row, rest, out, m):
         out[m] = r
         m += 1 if certain else 0
         open_[k] = r
+        prefetch(first_part + 4 * r)
         k += 0 if certain else 1
-    # offsets first, then a touch of the records, then the checks: the cache misses overlap
+    # offsets first, then the records, then the checks: the cache misses overlap
+    base = t[tier + at.PARTS]
     for i in range(k):
         open_[k + i] = starts[open_[i]]
-    touched = 0
-    for i in range(k):
-        touched += parts[open_[k + i]].slot
-    open_[2 * k] = touched
+        first = base + PART_SIZE * open_[k + i]
+        prefetch(first)
+        prefetch(first + LINE)
+        prefetch(first + 2 * LINE)
     for i in range(k):
         out[m] = open_[i]
         m += 1 if holds(open_[k + i], starts[open_[i] + 1], row, rest, parts, points, rests) else 0
@@ -250,9 +271,7 @@ def walk(t, row, rest, has_rest):
         tier = at.TIER + i * at.TIER_SIZE
         last = walk_tier(t, tier, n, row, rest, out, m)
         m = to_handles(t, tier, out, m, last)
-    sort_handles(out, ints(t[at.SPARE]), m)
-    if t[at.MANY]:
-        m = distinct(out, m)
+    m = sort_handles(out, longs(t[at.BITS]), m)
     counters[at.MATCHES] += m
     return np.int64(m) | (flags[at.ASKED] << 32)
 

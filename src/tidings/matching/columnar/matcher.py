@@ -2,8 +2,9 @@
 
 Rules
 - `add` files a filter in the delta; it is in effect at once. `remove` marks its rows.
-- `maintain(budget)` freezes table and delta into the next table, a step at a time. While it
-  works, the delta being taken over still serves, and a newer one takes what comes.
+- `maintain(budget)` merges the delta into the table, or freezes both into a new one when the table
+  has aged, a step at a time. While it works, the delta being taken over still serves, and a newer
+  one takes what comes.
 - Answers never depend on when `maintain` runs, nor on the sample of events it learns from.
 - Matching may run in many threads at once; adding, removing and upkeep in one at a time,
   while no thread matches.
@@ -29,13 +30,23 @@ from tidings.matching.columnar.asking import Checks, accepted, merged
 from tidings.matching.columnar.delta import Delta
 from tidings.matching.columnar.describe import describe
 from tidings.matching.columnar.freeze import Source, source_of
+from tidings.matching.columnar.merge import merged_table
 from tidings.matching.columnar.pack import Packer
 from tidings.matching.columnar.parts import Parts
 from tidings.matching.columnar.rows import Rows, rows_of
 from tidings.matching.columnar.slots import Slots
 from tidings.matching.columnar.strings import Strings
 from tidings.matching.columnar.table import Table
-from tidings.matching.columnar.upkeep import Change, Replay, next_table, no_rows, remove_rows, source_of_table
+from tidings.matching.columnar.upkeep import (
+    LINEAR_MOST,
+    Change,
+    Replay,
+    has_aged,
+    next_table,
+    no_rows,
+    remove_rows,
+    source_of_table,
+)
 from tidings.matching.matcher import Matches
 from tidings.model.event import Event
 from tidings.model.expression import Expression
@@ -47,7 +58,6 @@ SAMPLE_EVERY = 16  # a power of two
 SAMPLE_MASK = SAMPLE_EVERY - 1
 DELTA_LEAST = 4096  # rows in the delta before a freeze is due ...
 DELTA_SHARE = 8  # ... or one for so many in the table
-LINEAR_MOST = 2048  # rows that every event must look at, before a freeze is due
 BACKSTOP = 4  # without `maintain`, `add` itself freezes at so many times the due size
 
 MOST_HANDLES = 0xFFFFFFFF  # above these bits of a walk's answer: rows that Python must be asked about
@@ -67,6 +77,7 @@ class ColumnarMatcher:
         self._parts = Parts(self.slots, self.strings)
         self.batch_room = FIRST_BATCH_ROOM
         self._alive = bytearray()
+        self._handle_room = 4096  # handles that walks have bits for
         self._free: list[int] = []
         self._sample: list[Event] = []
         self._ticks = 0
@@ -99,7 +110,7 @@ class ColumnarMatcher:
             self.version += 1
         if self._journal is not None:
             self._journal.append(Change(handle, filter))
-        elif self._overdue():
+        elif self._work is None and self._overdue():
             self.freeze()
         return handle
 
@@ -126,10 +137,14 @@ class ColumnarMatcher:
             self._alive[handle] = 1
             return handle
         self._alive.append(1)
+        if len(self._alive) > self._handle_room:
+            self._handle_room = 2 * len(self._alive)
+            self.version += 1
         return len(self._alive) - 1
 
     def load(self, filters: Iterable[Filter], *, sample: Iterable[Event] = ()) -> range:
         """Take many filters in at once and freeze; their handles. `sample`: events to learn from."""
+        self._finish()
         rows = Rows(4096)
         self._sample.extend(islice(sample, SAMPLE_SIZE))
         first = len(self._alive)
@@ -211,7 +226,10 @@ class ColumnarMatcher:
         if not hasattr(local, "counters"):
             local.counters = np.zeros(at.COUNTERS_ROOM, np.int64)
             self._counted.append(local.counters)
-        local.scratch = Scratch(self.slots, self.table, deltas, programs, local.counters, self.version)
+        self._handle_room = max(self._handle_room, len(self._alive))
+        local.scratch = Scratch(
+            self.slots, self.table, deltas, programs, local.counters, self._handle_room, self.version
+        )
         local.scratch.pack = local.packer.pack
         return local.scratch
 
@@ -269,12 +287,12 @@ class ColumnarMatcher:
 
     @property
     def freezing(self) -> bool:
-        return self._journal is not None
+        return self._work is not None
 
     @property
     def counters(self) -> NDArray[np.int64]:
         """What all walks met since the table was frozen."""
-        return np.sum([np.zeros(at.COUNTERS_ROOM, np.int64), *self._counted], axis=0)
+        return np.asarray(np.sum([np.zeros(at.COUNTERS_ROOM, np.int64), *self._counted], axis=0))
 
     @property
     def derived_count(self) -> int:
@@ -289,9 +307,18 @@ class ColumnarMatcher:
         """Would upkeep do something?"""
         if self._work is not None:
             return True
+        if self._wants_first_cut():
+            return True
         delta = self.deltas[-1]
-        changed = len(delta.rows) + self.table.removed
+        changed = len(delta.rows) + self.table.removed - self.table.purged
         return changed >= max(DELTA_LEAST, len(self.table.rows) // DELTA_SHARE) or delta.linear > LINEAR_MOST
+
+    def _wants_first_cut(self) -> bool:
+        """Was the table cut without having seen events, and have enough come since?"""
+        table = self.table
+        return (
+            self.compiled and not table.sampled and len(table.rows) >= DELTA_LEAST and not self.wants_sample()
+        )
 
     def _overdue(self) -> bool:
         size, delta = max(DELTA_LEAST, len(self.table.rows) // DELTA_SHARE), self.deltas[-1]
@@ -303,15 +330,47 @@ class ColumnarMatcher:
             if self._work is None:
                 if not self.due:
                     return 0
-                self._work = self._freezing([])
+                self._work = self._begun()
             if next(self._work, self) is self:
                 self._work = None
         return 1 if self.due else 0
 
     def freeze(self) -> None:
-        """All upkeep at once: whatever is in the delta goes into the table."""
-        _drained(self._work or self._freezing([]))
-        self._work = None
+        """All upkeep at once: whatever is in the delta goes into the table, and that is built anew."""
+        self._finish()
+        _drained(self._freezing([]))
+
+    def begin_freeze(self) -> None:
+        """Let the next calls of `maintain` build the table anew, whether that is due or not."""
+        self._finish()
+        self._work = self._freezing([])
+
+    def begin_merge(self) -> None:
+        """Let the next calls of `maintain` merge the delta, whether that is due or not."""
+        self._finish()
+        self._work = self._merging() if self.compiled else self._freezing([])
+
+    def _finish(self) -> None:
+        if self._work is not None:
+            _drained(self._work)
+            self._work = None
+
+    def _begun(self) -> Generator[None, None, None]:
+        """The upkeep that is due: a merge, unless the table itself has aged."""
+        met = self.counters
+        candidates = float(met[at.CANDIDATES]) / max(1, int(met[at.EVENTS]))
+        if not self.compiled or self._wants_first_cut() or has_aged(self.table, self.deltas[-1], candidates):
+            return self._freezing([])
+        return self._merging()
+
+    def _merging(self) -> Generator[None, None, None]:
+        older = self.deltas[-1]
+        self.deltas.append(Delta(self.table.edges, len(self.table.rows) // DELTA_SHARE))
+        self.version += 1
+        table = yield from merged_table(self.table, older, self.slots.text)
+        self.table = table
+        self.deltas.remove(older)
+        self.version += 1
 
     def _freezing(self, extra: list[Source]) -> Generator[None, None, None]:
         journal = self._journal = []

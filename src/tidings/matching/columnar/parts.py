@@ -69,11 +69,13 @@ WEAKER: Said = ([[]], False, True)
 
 def exact_number(value: float) -> Exact:
     """A number (or bool) as the pair that compares exactly."""
+    if type(value) is float:
+        return value + 0.0, 0  # -0.0 is 0.0
     nearest = float(value)
     if type(value) is int:
         rest = value - int(nearest)
         return nearest, 2 * rest
-    return nearest + 0.0, 0  # -0.0 is 0.0
+    return nearest, 0
 
 
 def exact_time(value: datetime) -> Exact:
@@ -97,6 +99,7 @@ class Parts:
         self.derived = Derived(slots) if derived is None else derived
         self.strings = strings
         self._known: dict[tuple[str, str], int] = {}
+        self._numbers: dict[str, int] = {}  # slots of numbers, by attribute alone
         self._makers: dict[type, Callable[[Any], Said]] = {
             Equals: self._equals, OneOf: self._one_of, NotOneOf: self._not_one_of, Range: self._range,
             Prefix: self._prefix, Like: self._like, Regexp: self._regexp, Exists: self._exists,
@@ -127,6 +130,12 @@ class Parts:
 
     def _equals(self, c: Equals) -> Said:
         value = c.value
+        if type(value) is str:
+            slot = self._slot(c.attribute, STRING)
+            if slot < 0:
+                return WEAKER
+            place, rest = self.strings[slot].add(value)
+            return ([[(slot, place, place, rest, rest, (), False)]], True, True)
         kind = kind_of(value)
         if kind is None:
             return WEAKER if value is None else NEVER
@@ -137,6 +146,18 @@ class Parts:
         return ([[(slot, place, place, rest, rest, (), False)]], True, True)
 
     def _one_of(self, c: OneOf) -> Said:
+        if all(type(value) is str for value in c.values) and 1 < len(c.values) <= MOST_POINTS:
+            slot = self._slot(c.attribute, STRING)
+            if slot < 0:
+                return WEAKER
+            add = self.strings[slot].add
+            points = sorted({add(value) for value in c.values})
+            (lo, lo_rest), (hi, hi_rest) = points[0], points[-1]
+            return (
+                [[(slot, lo, hi, lo_rest, hi_rest, tuple(points) if len(points) > 1 else (), False)]],
+                True,
+                True,
+            )
         groups: dict[Kind, list[Any]] = {}
         for value in c.values:
             kind = kind_of(value)
@@ -168,7 +189,9 @@ class Parts:
     def _range(self, c: Range) -> Said:
         low, high = c.low, c.high
         if (low is None or type(low) in _NUMBERS) and (high is None or type(high) in _NUMBERS):
-            slot = self._slot(c.attribute, NUMBER)
+            slot = self._numbers.get(c.attribute, -1)
+            if slot < 0:
+                slot = self._numbers[c.attribute] = self._slot(c.attribute, NUMBER)
             if slot >= 0 and low == low and high == high and (low is not None or high is not None):
                 lo, lo_rest = (-inf, 0) if low is None else exact_number(low)
                 hi, hi_rest = (inf, 0) if high is None else exact_number(high)

@@ -10,7 +10,7 @@ from tidings.matching.columnar import layout as at
 from tidings.matching.columnar import questions as q
 from tidings.matching.columnar.grid_kernels import compiled
 from tidings.matching.columnar.kernels_base import ints, longs, small
-from tidings.matching.columnar.sort_kernels import distinct, sort_handles
+from tidings.matching.columnar.sort_kernels import sort_handles
 
 NO, YES, PYTHON = 0, 1, 2
 MOST_WORK = 1 << 16  # bytes of text times bytes of pattern: beyond, the linear engine is asked
@@ -156,8 +156,7 @@ def answer(address, found, asked):
                 ask[3 * kept + k] = ask[3 * i + k]
             kept += 1
     if m > found:
-        sort_handles(out, ints(t[at.SPARE]), m)
-        m = distinct(out, m)
+        m = sort_handles(out, longs(t[at.BITS]), m)
     return np.int64(m) | (np.int64(kept) << 32)
 
 
@@ -176,7 +175,7 @@ def answer_rows(t, ask, addresses, sizes, verdicts):
 
 
 @compiled
-def merge_rows(offsets, out, ask, verdicts, fresh_offsets, fresh, spare):
+def merge_rows(t, offsets, out, ask, verdicts, fresh_offsets, fresh):
     """Handles found and handles whose check passed, event by event, each once; how many in all."""
     n, waiting = 0, 0
     for i in range(offsets.shape[0] - 1):
@@ -192,7 +191,6 @@ def merge_rows(offsets, out, ask, verdicts, fresh_offsets, fresh, spare):
             waiting += 1
         if n > found:
             mine = fresh[first:n]
-            sort_handles(mine, spare, n - first)
-            n = first + distinct(mine, n - first)
+            n = first + sort_handles(mine, longs(t[at.BITS]), n - first)
         fresh_offsets[i + 1] = n
     return n

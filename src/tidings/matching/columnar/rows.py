@@ -60,6 +60,8 @@ def _rows(conjunction: Conjunction, dialect: str, parts: Parts) -> list[Row]:
         alternatives, exact, settled = parts.of(constraint)
         if len(alternatives) == 1:
             plain += alternatives[0]
+            if exact and settled:
+                continue
         elif not alternatives:
             return []
         elif len(choices) < 2 and len(alternatives) <= MOST_ALTERNATIVES // 2:
@@ -100,6 +102,11 @@ class Rows:
 
     def __len__(self) -> int:
         return self._count
+
+    @property
+    def used(self) -> tuple[int, int]:
+        """How many parts and points there are."""
+        return self._parts, self._points
 
     def _views(self) -> None:
         # writing through a memoryview costs half of writing to an array
@@ -172,6 +179,7 @@ class FrozenRows:
     rests: NDArray[np.int32]
     owners: NDArray[np.int32]
     checks: NDArray[np.int32]  # empty when no row has one
+    lasting: NDArray[np.int32]  # those that stay when the texts get new ranks
     points_used: int = 0
 
     def __len__(self) -> int:
@@ -179,6 +187,7 @@ class FrozenRows:
 
     @property
     def nbytes(self) -> int:
-        return sum(
-            a.nbytes for a in (self.starts, self.parts, self.points, self.rests, self.owners, self.checks)
-        )
+        some = [self.starts, self.parts, self.points, self.rests, self.owners, self.checks]
+        if self.lasting is not self.checks:
+            some.append(self.lasting)
+        return sum(array.nbytes for array in some)

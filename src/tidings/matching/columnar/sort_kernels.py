@@ -5,6 +5,9 @@
 from __future__ import annotations
 
 import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
 
 from tidings.matching.columnar.grid_kernels import compiled
 
@@ -20,29 +23,54 @@ def distinct(out, n):
     return k
 
 
+@intrinsic
+def lowest_bit(_context, _word):
+    """The number of the lowest bit that is set."""
+
+    def generate(_context, builder, _signature, args):
+        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 0))
+
+    return types.int64(types.int64), generate
+
+
 @compiled
-def sort_handles(out, spare, n):
-    """Ascending: two runs are merged, few are sorted by insertion, many by radix of eight bits."""
-    top, runs_, cut = 0, 1, n
+def sort_by_bits(out, n, bits):
+    """Ascending and each once: set a bit for each, and read them off. How many.
+
+    `bits` begins with its number of words for handles; after them, one bit says which of these are set.
+    All is zero again at the end.
+    """
+    words = bits[0]
+    for i in range(n):
+        h = out[i]
+        bits[1 + (h >> 6)] |= np.int64(1) << (h & 63)
+        bits[1 + words + (h >> 12)] |= np.int64(1) << ((h >> 6) & 63)
+    n = 0
+    for block in range((words >> 6) + 1):
+        some = bits[1 + words + block]
+        if some == 0:
+            continue
+        bits[1 + words + block] = 0
+        while some != 0:
+            place = (block << 6) + lowest_bit(some)
+            some &= some - 1
+            word = bits[1 + place]
+            bits[1 + place] = 0
+            while word != 0:
+                out[n] = (place << 6) + lowest_bit(word)
+                n += 1
+                word &= word - 1
+    return n
+
+
+@compiled
+def sort_handles(out, bits, n):
+    """Ascending and each once; how many. Few are sorted by insertion, many by their bits."""
     for i in range(1, n):
-        if out[i] < out[i - 1]:
-            runs_ += 1
-            cut = min(cut, i)
-    if runs_ == 1:
-        return
-    if runs_ == 2 and n > 40:
-        for i in range(cut, n):
-            spare[i] = out[i]
-        left, right, place = cut - 1, n - 1, n - 1
-        while right >= cut:
-            if left >= 0 and out[left] > spare[right]:
-                out[place] = out[left]
-                left -= 1
-            else:
-                out[place] = spare[right]
-                right -= 1
-            place -= 1
-        return
+        if out[i] <= out[i - 1]:
+            break
+    else:
+        return n
     if n <= 40:
         for i in range(1, n):
             h = out[i]
@@ -51,28 +79,5 @@ def sort_handles(out, spare, n):
                 out[k] = out[k - 1]
                 k -= 1
             out[k] = h
-        return
-    for i in range(n):
-        top = max(top, out[i])
-    shift = 0
-    counts = np.empty(256, np.int64)
-    flipped = False
-    while (top >> shift) > 0:
-        source, target = (spare, out) if flipped else (out, spare)
-        counts[:] = 0
-        for i in range(n):
-            counts[(source[i] >> shift) & 255] += 1
-        total = 0
-        for i in range(256):
-            c = counts[i]
-            counts[i] = total
-            total += c
-        for i in range(n):
-            b = (source[i] >> shift) & 255
-            target[counts[b]] = source[i]
-            counts[b] += 1
-        shift += 8
-        flipped = not flipped
-    if flipped:
-        for i in range(n):
-            out[i] = spare[i]
+        return distinct(out, n)
+    return sort_by_bits(out, n, bits)

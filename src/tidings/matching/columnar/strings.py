@@ -36,9 +36,14 @@ def encoded(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
+def has_kernels() -> bool:
+    """Does this process use compiled kernels?"""
+    return "tidings.matching.columnar.kernels" in sys.modules
+
+
 def _rank_kernel() -> Any:
     """The compiled search, in a process that has compiled kernels already."""
-    if "tidings.matching.columnar.kernels" not in sys.modules:
+    if not has_kernels():
         return None
     from tidings.matching.columnar.text_kernels import text_rank
 
@@ -52,11 +57,13 @@ class SortedTexts(Sequence[bytes]):
         self.blob = blob
         self.offsets = offsets
         self._bytes = memoryview(blob)  # type: ignore[arg-type]
-        self._kernel = _rank_kernel() if len(offsets) > SMALL else None
+        self._kernel: Any = None
         self.where = np.array([blob.ctypes.data, offsets.ctypes.data, len(offsets) - 1], np.int64)
 
     def rank(self, key: bytes) -> tuple[int, bool]:
         """How many texts are less than the key, and whether it is one of them."""
+        if self._kernel is None and len(self.offsets) > SMALL:
+            self._kernel = _rank_kernel()
         if self._kernel is not None:
             found = self._kernel(self.where, key)
             return (found, False) if found >= 0 else (-found - 1, True)
@@ -121,6 +128,9 @@ class Strings:
 
     def add(self, text: str) -> tuple[float, int]:
         """Position and id of a text of a constraint; a new one becomes an extra."""
+        known = self.known.get(text)  # extras are never in there
+        if known is not None and not known % 2:
+            return known, 0
         number = self.extra_ids.get(text)
         if number is not None:
             return self.extra_gaps[number], number

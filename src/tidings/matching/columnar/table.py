@@ -57,7 +57,13 @@ class Table:
     removed: int = 0
     plain: bool = False  # row r belongs to handle r, nothing is checked
     many: bool = False  # some filter has more than one row
-    sorted_owners: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))  # as built
+    homes: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))  # handle -> its first row
+    # what came of merges since the freeze
+    growing: dict[str, Any] = field(default_factory=dict)  # the arrays of the rows, with room behind them
+    merged: int = 0  # rows
+    purged: int = 0  # removed rows that have no entries any more
+    linear: int = 0  # rows that every event looks at, for want of cells
+    unsettled: int = 0  # rows with a check that the next freeze settles
 
     @property
     def nbytes(self) -> int:
@@ -82,13 +88,16 @@ def make_table(
     rows = frozen.rows
     table = Table(rows, slots, frozen.strings, frozen.checks)
     owners = rows.owners
-    table.sorted_owners = owners.copy()
+    table.homes = homes_of(owners)
+    yield
     table.many = bool(len(owners)) and bool((np.diff(owners) == 0).any())
+    yield
     table.plain = (
         not table.many and not (rows.checks >= 0).any() and bool((owners == np.arange(len(owners))).all())
     )
     if not indexed:
         return table
+    yield
     edges = yield from find_edges(rows, text, sample)
     grid = make_grid(edges, len(rows), max(LEAST_CELLS, CELLS_A_ROW * len(rows)))
     table.edges, table.grid = edges, grid
@@ -98,6 +107,14 @@ def make_table(
     yield from _place_boxes(table, text, firsts, seconds)
     yield from _place(table, text, firsts, seconds)
     return table
+
+
+def homes_of(owners: NDArray[np.int32]) -> NDArray[np.int32]:
+    """The first row of each handle, of rows sorted by their owner; -1 for those that have none."""
+    homes = np.full(int(owners[-1]) + 1 if len(owners) else 0, -1, np.int32)
+    first = np.nonzero(np.diff(owners, prepend=-1))[0]
+    homes[owners[first]] = first
+    return homes
 
 
 def geometry_arguments(table: Table, text: NDArray[np.uint8]) -> tuple[Any, ...]:
@@ -120,10 +137,10 @@ def _choose(table: Table, text: NDArray[np.uint8]) -> Generator[None, None, tupl
     firsts, seconds = np.empty(count, np.uint8), np.empty(count, np.uint8)
     used, alone = np.zeros((accesses, accesses), np.uint8), np.zeros(len(text), np.uint8)
     common = geometry_arguments(table, text)
-    may_alone = np.ones(len(text), np.uint8)
+    may_alone, allowed = np.ones(len(text), np.uint8), np.ones_like(used)
     for start in range(0, count, ROWS_IN_STEP):
         table.expected += choose(
-            start, min(count, start + ROWS_IN_STEP), *common, may_alone, PRICE, MOST_CELLS_A_ROW,
+            start, min(count, start + ROWS_IN_STEP), *common, may_alone, allowed, PRICE, MOST_CELLS_A_ROW,
             firsts, seconds, used, alone,
         )  # fmt: skip
         yield

@@ -23,6 +23,8 @@ from tidings.matching.columnar.table import Table, make_table
 from tidings.model.event import Event
 from tidings.model.filter import Filter
 
+LINEAR_MOST = 2048  # rows that every event must look at, before the table is built anew
+DRIFTED = 3.0  # times the candidates that were expected
 REPLAYED_IN_STEP = 32
 PACKED_IN_STEP = 128
 
@@ -32,6 +34,22 @@ class Change(NamedTuple):
     filter: Filter | None  # None: removed
 
 
+def has_aged(table: Table, delta: Delta, candidates: float) -> bool:
+    """Is it time for a new table rather than a merge? When much of it is dead or was merged in, or
+
+    its geometry or its dictionaries do not fit what came: rows without cells, texts without ranks,
+    events that meet far more candidates than those that the cells were cut by.
+    """
+    rows = len(table.rows)
+    return (
+        2 * table.removed > rows
+        or 2 * table.merged + 2 * len(delta.rows) > rows
+        or delta.linear + table.linear > LINEAR_MOST
+        or table.unsettled > max(LINEAR_MOST, rows // 8)
+        or (table.sampled > 0 and candidates > DRIFTED * max(table.expected, 64.0))
+    )
+
+
 def no_rows() -> Source:
     numbers, doubles = np.zeros(0, np.int32), np.zeros(0)
     return Source(np.zeros(1, np.int32), np.zeros(0, PART), doubles, numbers, numbers, numbers, Checks())
@@ -39,7 +57,7 @@ def no_rows() -> Source:
 
 def source_of_table(table: Table) -> Source:
     rows = table.rows
-    return Source(rows.starts, rows.parts, rows.points, rows.rests, rows.owners, rows.checks, table.checks)
+    return Source(rows.starts, rows.parts, rows.points, rows.rests, rows.owners, rows.lasting, table.checks)
 
 
 def next_table(
@@ -84,16 +102,16 @@ def link_presence(rows: NDArray[np.float64], present: NDArray[np.int32], absent:
 
 def remove_rows(table: Table, handle: int) -> bool:
     """Mark the rows of a handle as removed; False when the table has none."""
-    owned = table.sorted_owners
-    first = int(np.searchsorted(owned, np.int32(handle)))
-    row = first
-    while row < len(owned) and owned[row] == handle:
-        if table.rows.owners[row] < 0:
-            return False
-        table.rows.owners[row] = -1
+    homes, owners = table.homes, table.rows.owners
+    row = int(homes[handle]) if handle < len(homes) else -1
+    if row < 0:
+        return False
+    homes[handle] = -1
+    while row < len(owners) and owners[row] == handle:
+        owners[row] = -1
         table.removed += 1
         row += 1
-    return row > first
+    return True
 
 
 class Replay:

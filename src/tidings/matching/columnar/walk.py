@@ -41,6 +41,7 @@ class Scratch:
         deltas: list[Delta],
         programs: list[Program],
         counters: NDArray[np.int64],
+        handles: int,
         version: int,
     ) -> None:
         self.version = version
@@ -59,24 +60,23 @@ class Scratch:
         places = np.empty((2, count + 1), np.int64)
         runs = np.empty((2, RUNS_ROOM), np.int64)
         found, open_ = np.empty(at.FOUND_ROOM, np.int64), np.empty(2 * at.FOUND_ROOM + 8, np.int64)
-        spare, stack = np.empty(rows, np.int32), np.empty(STACK)
+        bits, stack = _bits(handles), np.empty(STACK)
         edges_at, access = _extended(table, count)
         row = np.frombuffer(self.row)
         code, constants = _assembled(programs, slots)
         assert table.edges is not None
         self._kept: list[Any] = [
             table, list(deltas), [d.keep() for d in deltas], row, present, absent, codes, places, runs, found,
-            open_, spare, edges_at, access, counters, code, constants, stack,
+            open_, bits, edges_at, access, counters, code, constants, stack,
         ]  # fmt: skip
         t = self.table
         t[at.SLOTS], t[at.FOUND_SIZE] = count, at.FOUND_ROOM
-        t[at.MANY] = table.many or any(d.many for d in deltas)
         for place, some in (
             (at.ROW, row), (at.REST, self.rest), (at.FLAGS, self.flags), (at.PRESENT, present),
             (at.ABSENT, absent), (at.TEXT, self.text), (at.EDGES_AT, edges_at), (at.EDGES, table.edges.edges),
             (at.ACCESS, access), (at.CODES, codes[0]), (at.SURE, codes[1]), (at.HERE, places[0]),
             (at.BUCKETS, places[1]), (at.RUN_FROM, runs[0]), (at.RUN_TO, runs[1]), (at.FOUND, found),
-            (at.OPEN, open_), (at.OUT, self.out), (at.SPARE, spare), (at.ASK, self.ask),
+            (at.OPEN, open_), (at.OUT, self.out), (at.BITS, bits), (at.ASK, self.ask),
             (at.COUNTERS, counters), (at.PROGRAMS, code), (at.CONSTANTS, constants), (at.STACK, stack),
         ):  # fmt: skip
             t[place] = some.ctypes.data
@@ -138,6 +138,14 @@ class Scratch:
 def _assembled(programs: list[Program], slots: Slots) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     some = [(program.target, program.steps) for program in programs if program.steps is not None]
     return assembled(some, lambda name: slots.find(name, NUMBER))
+
+
+def _bits(handles: int) -> NDArray[np.int64]:
+    """A bit for each handle, 64 to a word, and a bit for each such word; the first word says how many."""
+    words = handles // 64 + 1
+    bits = np.zeros(words + words // 64 + 3, np.int64)
+    bits[0] = words
+    return bits
 
 
 def _extended(table: Table, slots: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
