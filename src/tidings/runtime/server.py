@@ -314,11 +314,14 @@ class Server:
 
     def _look_later(self) -> None:
         loop = asyncio.get_running_loop()
-        self._looking = loop.call_later(self.network.keepalive_seconds / 2, self._look)
+        self._look_at = loop.time() + self.network.keepalive_seconds / 2
+        self._looking = loop.call_at(self._look_at, self._look)
 
     def _look(self) -> None:
         now = asyncio.get_running_loop().time()
+        late = now - self._look_at  # while we did something else, nobody could be heard
         for connection in [*self._clients, *self._neighbours.connections]:
+            connection.last_received = min(now, connection.last_received + late)
             connection.look(now, self.network)
         self._look_later()
 
