@@ -266,7 +266,7 @@ class Server:
             self._charge(client, self._guard)
         if len(client.gate.unanswered) >= self.network.unanswered:
             connection.hold("unanswered")
-        self._driver.receive(client.address, allowed)
+        self._driver.receive(client.address, allowed, soon=True)
 
     def _charge(self, client: _Client, guard: Guard[Any]) -> None:
         connection = client.connection
