@@ -252,6 +252,13 @@ class Rig:
         properties: dict[str, Any] = json.loads(done.stdout)["properties"]
         return properties
 
+    async def settle(self) -> None:
+        """Wait until every broker knows what is wanted, and every subscription is in the present."""
+        for broker in self.brokers.values():
+            async with asyncio.timeout(60), self.connect("judge", broker.name) as bus:
+                while not _is_settled(await bus.inquire("figures"), await bus.inquire("subscriptions")):
+                    await asyncio.sleep(0.02)
+
     async def describe(self) -> None:
         """What every broker says of itself, when something did not arrive."""
         for broker in self.brokers.values():
@@ -272,6 +279,12 @@ class Rig:
             "frames": dict(between),
             "kills with publishes not acknowledged": f"{self.hits} of {kills}",
         }
+
+
+def _is_settled(figures: dict[str, Any], subscriptions: list[dict[str, Any]]) -> bool:
+    lanes = [lane for each in subscriptions for lane in each["logs"].values()]
+    known = figures["logs"] == 4 and all(len(each["logs"]) == 4 for each in subscriptions)
+    return known and not figures["links untold"] and all(lane["phase"] == "live" for lane in lanes)
 
 
 class _Shared:

@@ -30,6 +30,7 @@ async def run(folder: Path, seed: int, seconds: float, at_once: int) -> Rig:
         ]
         for ready in readies:
             await asyncio.wait_for(ready.wait(), 30)
+        await rig.settle()
         publishing = [
             asyncio.create_task(rig.publish(f"p{number}", f"b{number}", at_once)) for number in range(5)
         ]

@@ -56,6 +56,9 @@ def bench(
     events: Annotated[
         str | None, typer.Option("--events", metavar="FILE", help="Your own, as JSON lines.")
     ] = None,
+    plots: Annotated[
+        str | None, typer.Option("--plots", metavar="FOLDER", help="Draw the costs there, as SVG.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
     """Run a benchmark beside its peers and print the ratios.
@@ -73,6 +76,7 @@ def bench(
         "seed": seed,
         "subscriptions": subscriptions,
         "events": events,
+        "plots": plots,
     }
     given = {option: value for option, value in options.items() if value is not None}
     for chosen in BENCHES if all_ else [_known(str(name))]:

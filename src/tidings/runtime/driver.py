@@ -71,6 +71,7 @@ class Driver:
         self._timer: Timer | None = None
         self._wake_at: float | None = None
         self._drive: Drive | None = None
+        self.datagram: Callable[[str, Message], None] | None = None  # how to send one
         self._breathe: Callable[[], None] | None = None
         self._sets_timer_soon = False
         self._performers: dict[type, Callable[[str, Any], None]] = {
@@ -185,6 +186,9 @@ class Driver:
         for effect in effects:
             if type(effect) is fx.Send:
                 outlet = outlets.get(effect.to)
+                if effect.channel is fx.Channel.DATAGRAM and self.datagram is not None:
+                    self.datagram(effect.to, effect.message)
+                    continue
                 if outlet is None:
                     self._line.append((effect.to, Received(name, effect.message)))
                     continue

@@ -26,7 +26,6 @@ from tidings.testing import collect
 @pytest.mark.parametrize(
     ("address", "hint"),
     [
-        ("tidings://localhost:7070", "no broker can be reached by tidings://"),
         ("mqtt://localhost", "no broker can be reached by mqtt://"),
         ("data", "connect\\(path='data'\\)"),
     ],

@@ -21,6 +21,7 @@ from tidings.protocol.delivery.courier import Courier
 from tidings.protocol.delivery.held import Held
 from tidings.protocol.delivery.item import Item
 from tidings.protocol.delivery.lane import Lane, LanePhase
+from tidings.protocol.delivery.moved import moved_of
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.messages import Envelope
 from tidings.protocol.slots import Page, Ports, Wanted
@@ -43,6 +44,10 @@ class Lanes:
         if held.handle is None or log in held.lanes:
             return
         known = self._ports.recovery.known(log)
+        if held.is_from_disk:
+            # It began in an earlier life, which did not write down where in this log: nothing of it may go.
+            held.lanes[log] = Lane(log, 0, start=None, hold=0)
+            return
         if held.options.replay:
             held.lanes[log] = Lane(log, 0, start=None, hold=known)
             return
@@ -161,7 +166,7 @@ class Lanes:
         if self._is_for(held, lane, envelope, offset):
             item = _item(envelope, now)
             item.again = lane.again
-            self._courier.enqueue(held, item)
+            self._courier.take(held, item, now)
         else:
             lane.progress.settle(offset)
         lane.read_to(offset)
@@ -205,4 +210,6 @@ def _item(envelope: Envelope, now: float) -> Item:
     assert offset is not None
     expires_at = None if envelope.expires is None else now + envelope.expires
     accepted = now if event.lifetime in (0.0, float("inf")) else now - (event.lifetime - envelope.remaining)
-    return Item(event, Position(envelope.origin, offset), accepted, expires_at)
+    item = Item(event, Position(envelope.origin, offset), accepted, expires_at)
+    item.moved = moved_of(envelope)
+    return item

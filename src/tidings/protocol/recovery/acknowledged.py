@@ -366,6 +366,13 @@ class Acknowledged(Recovery):
         view = self.views.get(log)
         return 0 if view is None else view.known
 
+    def hurry(self, log: str, offset: int, now: float) -> None:
+        view = self.views.get(log)
+        if view is None or view.known >= offset or view.hurried_at + self.settings.retry_seconds > now:
+            return
+        view.hurried_at = now
+        self._relay.ask(Ask(log, view.known, offset, (self.ports.name,)))
+
     def read(self, log: str, wanted: Wanted, then: Callable[[Page, float], None], now: float) -> int:
         return self._relay.read(log, wanted, then, now)
 

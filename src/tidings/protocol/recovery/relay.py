@@ -163,8 +163,9 @@ class Relay:
             return  # it came too late, or twice
         for envelope in fill.envelopes:
             if envelope.offset is not None and envelope.offset > view.known:
-                view.waiting[envelope.offset] = (envelope, view.known)
-                self._recovery.pass_on(view, now)
+                view.waiting[envelope.offset] = (envelope, fill.after)
+        view.filled(fill.after, fill.upto)
+        self._recovery.pass_on(view, now)
         view.advance(fill.upto)
         self._recovery.timers.clear(("ask", view.name))
         self._recovery.pass_on(view, now)
@@ -240,7 +241,9 @@ class Relay:
     def _envelope(self, record: Append, now: float) -> Envelope:
         expires = None if record.expires_at is None else record.expires_at - now
         log = self._ports.delivery.log
-        return Envelope(record.event, log, record.offset, record.sequence, remaining(record, now), expires)
+        headers = self._ports.delivery.headers_of(record.event.source, record.offset)
+        left = remaining(record, now)
+        return Envelope(record.event, log, record.offset, record.sequence, left, expires, headers)
 
 
 def _one_further(message: Ask | ReplayAsk, name: str) -> Ask | ReplayAsk:
