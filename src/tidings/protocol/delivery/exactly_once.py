@@ -123,7 +123,8 @@ class ExactlyOnce(Delivery):
 
     def _is_kept(self, event: Event) -> bool:
         """Must the log hold it, whatever its lifetime?"""
-        return self._registry.is_owed(event) or self.ports.recovery.keeps(event)
+        ports = self.ports
+        return self._registry.is_owed(event) or (bool(ports.overlay.peers()) and ports.recovery.keeps(event))
 
     def _name_log(self, state: Loaded, now: float) -> None:
         """The log keeps its name as long as its disk lives."""
@@ -226,6 +227,7 @@ class ExactlyOnce(Delivery):
         for held in [self._registry.by_handle[handle] for handle in handles]:
             if held.phase is not Phase.ENDED:
                 self._lanes.offer(held, envelope, now)
+                self._age_later(held, now)
         if self._registry.has_durables:
             self._flush_later(now)
 
@@ -255,6 +257,8 @@ class ExactlyOnce(Delivery):
     def log_found(self, log: str, now: float) -> None:
         for held in list(self._registry.helds.values()):
             self._lanes.open_one(held, log)
+            self._lanes.found_again(held, log, now)
+            self._age_later(held, now)
             self._lanes.read_on(held, now)
 
     def log_gone(self, log: str, now: float) -> None:
