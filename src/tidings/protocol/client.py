@@ -42,8 +42,8 @@ from tidings.protocol.effects import (
     Send,
 )
 from tidings.protocol.listening import Listening, Phase, Taken
-from tidings.protocol.publishing import Publishing
 from tidings.protocol.places import Places
+from tidings.protocol.publishing import Publishing
 
 IN_FLIGHT = 1024  # unacknowledged publishes at most; more keeps a slow disk busy and costs memory
 OVER = ("closed", "the subscription has ended")
