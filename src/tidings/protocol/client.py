@@ -532,6 +532,8 @@ class Client:
         if listening.options.durable and listening.options.group is None:
             # The broker may have crashed with our last acknowledgements: the token is ours to keep.
             self._tokens[listening.id.name] = (listening.filter.digest, dict(listening.after))
+        if listening.must_end:
+            self._homes.pop(listening.id.name, None)  # the next one of this name begins anew
         self._record_leave(listening, now)
         del self._listenings[listening.ref]
         for call in listening.leaving_calls:

@@ -148,19 +148,21 @@ class Registry:
             held.told_from = self._ledger.first_offset
         self._skip_handled(held, message)
         if held.durable:
-            self._resume_from(held, message.after)
             held.is_guest = session.homes.pop(message.ref, self._ledger.log) != self._ledger.log
+        if held.is_guest:
+            self._resume_from(held, message.after)
         self._want(held, now)
         held.progress = LogProgress(heard=held.told_from)
         self._reader.begin(held, held.told_from, now)
         self._lanes.open(held)
-        if held.durable:
+        if held.is_guest:
             self._lanes.resume_from(held, message.after)
         return held
 
     def _resume_from(self, held: Held, after: Mapping[str, int]) -> None:
         """The token proves that the subscription existed, at another broker: it has a right to all that
-        came after it. Our log holds that, since the other broker has not acknowledged it."""
+        came after it. Our log holds that, since the other broker has not acknowledged it. (At home an
+        unknown subscription was ended, and its token proves only what it was told.)"""
         if self._ledger.log in after:
             held.start = min(held.start, after[self._ledger.log] + 1)
             held.told_from = min(held.told_from, held.start)
