@@ -75,7 +75,8 @@ class Intake:
         self.number += 1
         self.figures["published"] += 1
         arrival = Arrival(event, self.number, message.sequence, now)
-        arrival.moved = session.moved(event.source)
+        if session.stay:
+            arrival.moved = session.moved(event.source)
         arrival.waiters.append((session.address, message.call))
         self.identities.take(event.source, session.incarnation, message.sequence, now)
         foreign = [] if is_own else [self.identities.remember(event.source, event.id, None, now)]
