@@ -15,6 +15,14 @@ MOST_LOGS = 8  # of a source; more holds its order over more moves
 MOST_SOURCES = 10_000
 
 
+def within_bounds(places: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
+    """As much of it as anybody has to remember: what a client says may be anything."""
+    return {
+        source: dict(list(by_log.items())[-MOST_LOGS:])
+        for source, by_log in list(places.items())[-MOST_SOURCES:]
+    }
+
+
 class Places:
     def __init__(self) -> None:
         self._by_source: OrderedDict[str, dict[str, int]] = OrderedDict()
