@@ -118,7 +118,6 @@ class Gate:
         }
         self._passes = frozenset(msg.CLIENT_MESSAGES) - self._checks.keys()
         self._watched: dict[type, Callable[[Any], msg.Message | None]] = {
-            msg.Published: self._published,
             msg.Refused: self._refused,
         }
         if guard is not None:
@@ -215,17 +214,23 @@ class Gate:
 
     def outlet(self, answered: Callable[[], None]) -> Say:
         """What the node says to the client goes in here; `answered` is called after each answer."""
-        say, guard, principal = self._say, self._guard, self._principal
+        say, guard, principal, unanswered = self._say, self._guard, self._principal, self.unanswered
         free_at = -1  # the version of the rules at which nothing could be withheld
 
         def out(message: msg.Message) -> None:
             nonlocal free_at
-            if type(message) is msg.Deliver:
+            kind = type(message)
+            if kind is msg.Deliver:
                 if guard is None or guard.version == free_at:
                     say(message)
                     return
                 if guard.hears_all(principal):
                     free_at = guard.version
+            elif kind is msg.Published:
+                unanswered.discard(message.call)  # type: ignore[attr-defined]
+                say(message)
+                answered()
+                return
             self._outward(message)
             answered()
 
@@ -236,10 +241,6 @@ class Gate:
         let_out = message if watch is None else watch(message)
         if let_out is not None:
             self._say(let_out)
-
-    def _published(self, message: msg.Published) -> msg.Message:
-        self.unanswered.discard(message.call)
-        return message
 
     def _refused(self, message: msg.Refused) -> msg.Message:
         self.unanswered.discard(message.call)

@@ -282,7 +282,7 @@ class Server:
             self._charge(client, self._guard)
         if len(client.gate.unanswered) >= self.network.unanswered:
             connection.hold("unanswered")
-        self._driver.receive(client.address, allowed)
+        self._driver.receive(client.address, allowed, soon=True)
 
     def _charge(self, client: _Client, guard: Guard[Any]) -> None:
         connection = client.connection
@@ -330,11 +330,14 @@ class Server:
 
     def _look_later(self) -> None:
         loop = asyncio.get_running_loop()
-        self._looking = loop.call_later(self.network.keepalive_seconds / 2, self._look)
+        self._look_at = loop.time() + self.network.keepalive_seconds / 2
+        self._looking = loop.call_at(self._look_at, self._look)
 
     def _look(self) -> None:
         now = asyncio.get_running_loop().time()
+        late = now - self._look_at  # while we did something else, nobody could be heard
         for connection in [*self._clients, *self._neighbours.connections]:
+            connection.last_received = min(now, connection.last_received + late)
             connection.look(now, self.network)
         self._look_later()
 

@@ -124,7 +124,8 @@ class ExactlyOnce(Delivery):
 
     def _is_kept(self, event: Event) -> bool:
         """Must the log hold it, whatever its lifetime?"""
-        return self._registry.is_owed(event) or self.ports.recovery.keeps(event)
+        ports = self.ports
+        return self._registry.is_owed(event) or (bool(ports.overlay.peers()) and ports.recovery.keeps(event))
 
     def _name_log(self, state: Loaded, now: float) -> None:
         """The log keeps its name as long as its disk lives."""

@@ -64,22 +64,24 @@ class Intake:
     def publish(self, session: Session, message: Publish, now: float) -> None:
         event = message.event
         identity = (event.source, event.id)
-        is_own = _is_own(session, event.id, message.sequence)
-        if self._answer_again(session, message, identity, is_own, now):
-            return
-        if self._ports.disk.failed is not None or message.mode is Mode.KEPT:
+        foreign: list[Put] = []
+        if not self._is_next(session, message, identity, now):
+            is_own = _is_own(session, event.id, message.sequence)
+            if self._answer_again(session, message, identity, is_own, now):
+                return
             refusal = self._refusal(message)
             if refusal is not None:
                 self._ports.send(session.address, Refused(message.call, *refusal))
                 return
+            self.identities.take(event.source, session.incarnation, message.sequence, now)
+            if not is_own:
+                foreign = [self.identities.remember(event.source, event.id, None, now)]
         self.number += 1
         self.figures["published"] += 1
         arrival = Arrival(event, self.number, message.sequence, now)
         if session.stay:
             arrival.moved = session.moved(event.source)
         arrival.waiters.append((session.address, message.call))
-        self.identities.take(event.source, session.incarnation, message.sequence, now)
-        foreign = [] if is_own else [self.identities.remember(event.source, event.id, None, now)]
         if event.lifetime > 0 or message.mode is Mode.KEPT or self._is_owed(event):
             self._under_way[identity] = arrival
             self._keep(arrival, message.mode, [self._row(session, event), *foreign], now)
@@ -90,6 +92,16 @@ class Intake:
             self._tell(arrival, now)
             if arrival.blocked:
                 self._under_way[identity] = arrival
+
+    def _is_next(self, session: Session, message: Publish, identity: tuple[str, str], now: float) -> bool:
+        """Is it the next one of a client's own, nothing known of it and no refusal due? Then it is taken."""
+        number = message.sequence
+        if identity in self._under_way or not _is_own(session, identity[1], number):
+            return False
+        disk = self._ports.disk
+        if disk.failed is not None or (message.mode is Mode.KEPT and not disk.stable):
+            return False
+        return self.identities.take_next(identity[0], session.incarnation, number, now)
 
     def _answer_again(
         self, session: Session, message: Publish, identity: tuple[str, str], is_own: bool, now: float
