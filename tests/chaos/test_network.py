@@ -65,6 +65,7 @@ def test_nothing_acknowledged_is_lost_in_a_short_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(0)
 def test_nothing_acknowledged_is_lost_in_a_long_run(tmp_path: Path) -> None:
     seconds = float(os.environ.get("TIDINGS_CHAOS_SECONDS", "600"))
     check(
