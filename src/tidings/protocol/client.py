@@ -76,7 +76,6 @@ class Client:
         self._recording = recording
         self._link = Link.DOWN
         self._log = ""  # of the broker, as its welcome says
-        self._came: msg.Came | None = None  # where we were before we came to this broker
         self._places = Places()
         self._out: list[Effect] = []
         self._sequences: dict[str, int] = {}  # by source
@@ -153,7 +152,8 @@ class Client:
 
     def _welcome(self, message: msg.Welcome, now: float) -> None:
         self._link = Link.UP
-        self._say_where_from(message.log)
+        if (came := self._places.arrive(message.log)) is not None:
+            self._send(came)
         self._log = message.log
         self._advertise_again()
         for listening in self._listenings.values():
@@ -167,14 +167,6 @@ class Client:
         for question in self._asked.values():
             self._send(question)
         self._send_line()
-
-    def _say_where_from(self, log: str) -> None:
-        """What we publish here comes after what we published elsewhere."""
-        if self._log not in ("", log):
-            stay = 0 if self._came is None else self._came.stay
-            self._came = msg.Came(stay + 1, self._places.all())
-        if self._came is not None:
-            self._send(self._came)
 
     def _give_up(self, publishing: Publishing) -> None:
         """Another broker cannot tell whether it was kept where it was sent; sent again it might be told

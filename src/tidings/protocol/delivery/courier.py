@@ -133,7 +133,8 @@ class Courier:
         self._take_in(held, item, None, now)
 
     def _take_in(self, held: Held, item: Item, ticket: Arrival | None, now: float) -> None:
-        if not self._may_pass(held, item, now):
+        is_plain = item.moved is None and not held.movers and not held.barred
+        if not is_plain and not self._may_pass(held, item, now):
             return
         member = held.ready_member()
         if member is not None and item.event.key is None and not item.expired(now):

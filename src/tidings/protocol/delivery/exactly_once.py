@@ -63,6 +63,7 @@ from tidings.protocol.messages import (
     Welcome,
 )
 from tidings.protocol.naming import log_name
+from tidings.protocol.places import within_bounds
 from tidings.protocol.slots import Delivery, Ports
 
 MOST_HOMES = 1024  # that wait for their subscribe; more are taken for subscriptions of this broker
@@ -343,7 +344,7 @@ class ExactlyOnce(Delivery):
 
     def _on_came(self, session: Session, message: Came, now: float) -> None:
         if self._settings.names_log:
-            session.stay, session.places = message.stay, message.places
+            session.stay, session.places = message.stay, within_bounds(message.places)
 
     def _on_home(self, session: Session, message: Home, now: float) -> None:
         if len(session.homes) < MOST_HOMES:

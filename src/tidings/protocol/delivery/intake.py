@@ -79,7 +79,8 @@ class Intake:
         self.number += 1
         self.figures["published"] += 1
         arrival = Arrival(event, self.number, message.sequence, now)
-        arrival.moved = session.moved(event.source)
+        if session.stay:
+            arrival.moved = session.moved(event.source)
         arrival.waiters.append((session.address, message.call))
         if event.lifetime > 0 or message.mode is Mode.KEPT or self._is_owed(event):
             self._under_way[identity] = arrival
