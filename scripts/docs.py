@@ -44,12 +44,22 @@ def settings() -> str:
     from tidings.language.limits import Limits
     from tidings.model.subscription import DeliveryOptions
     from tidings.protocol.delivery.settings import DeliverySettings
+    from tidings.runtime import settings as broker
+    from tidings.runtime.connection import NetworkSettings
+    from tidings.security.quotas import Quota
 
     parts = ["# Settings\n", "Every knob, what it is when you say nothing, and its price.\n"]
     for title, kind in (
         ("Of a bus: `tidings.connect(...)`", DeliverySettings),
         ("Of a subscription: `bus.subscribe(...)`", DeliveryOptions),
         ("Of filters: the budgets", Limits),
+        ("Of a broker: `broker.toml`", broker.BrokerSettings),
+        ("Of a broker: `[network]`", NetworkSettings),
+        ("Of a broker: `[security]`", broker.SecuritySettings),
+        ("Of a broker: `[tls]`", broker.TlsSettings),
+        ("Of a broker: `[log]`", broker.LogSettings),
+        ("Of a broker: `[trace]`", broker.TraceSettings),
+        ("Of a principal: `quota` in the users file", Quota),
     ):
         parts += [f"## {title}\n", _row(("setting", "default", "meaning")), _row(("---",) * 3)]
         parts += [_row((f"`{name}`", f"`{default}`", note)) for name, default, note in _fields(kind)]

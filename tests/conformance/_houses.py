@@ -14,7 +14,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -176,3 +177,52 @@ class FiveBrokers:
             keeper.tell(stop=True)
         for keeper in self._keepers:
             keeper.hear()
+
+
+HOUSES: dict[str, Callable[[Path], House]] = {
+    "embedded": lambda path: Embedded(None),
+    "embedded with a store": lambda path: Embedded(path / "store"),
+    "one broker": lambda path: OneBroker(None),
+    "one broker with a store": lambda path: OneBroker(path / "store"),
+    "five brokers with stores": FiveBrokers,
+}
+STABLE = sorted(name for name in HOUSES if "store" in name)  # what is kept there survives leaving the house
+BLOCKING = sorted(name for name in HOUSES if "embedded" in name)  # a publisher may wait for a subscriber
+
+_now: list[House] = []
+
+
+@contextmanager
+def entered(name: str, path: Path) -> Iterator[House]:
+    house = HOUSES[name](path)
+    _now[:] = [house]
+    yield house
+    if not isinstance(house, Embedded):
+        house.close()  # type: ignore[attr-defined]
+
+
+def moment() -> float:
+    """Seconds after which what has not come in this house is taken as not coming."""
+    return _now[0].moment
+
+
+Play = Callable[[Any], Awaitable[None]]
+
+
+def played(play: Play) -> Callable[[House], None]:
+    """A test that awaits, on a bus of the house that it is played in."""
+
+    def test(house: House) -> None:
+        async def run() -> None:
+            async with asyncio.timeout(60), house.connect("local") as bus:
+                await play(bus)
+
+        asyncio.run(run())
+
+    test.__name__ = play.__name__  # type: ignore[attr-defined]
+    test.__doc__ = play.__doc__
+    return test
+
+
+def numbers(events: list[tidings.Event]) -> list[Any]:
+    return [event["n"] for event in events]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -10,14 +11,19 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
+from hypothesis import given, settings
+from tests.properties.test_history_oracle import histories
 from tests.unit.history.play import Play
 from tests.unit.history.test_mutations import TABLE, TIMES, good
 
 from tidings.bench.histories import T_DIFF, T_SUB, Shape, write_large_history
+from tidings.cli import main
 from tidings.errors import HistoryError
 from tidings.history.check import check
+from tidings.history.contracts import Contract
 from tidings.history.files import write_history
 from tidings.history.parquet import arrow_schema
+from tidings.history.properties import PROPERTIES
 from tidings.history.schema import Row, avail_row, drop_row
 from tidings.matching.small import SmallMatcher
 from tidings.model.event import make_event
@@ -50,7 +56,25 @@ def test_all_mutations_as_runs_of_one_history(spark: Any, tmp_path: Path, times:
             assert verdict.violations == sum(each)
 
 
-ALONE = [0, 4, 10, 17, 22, 33]  # one for each way in which records meet
+@pytest.mark.parametrize(
+    ("hearer", "times"), [("process", {}), ("subscription", {"t_sub": 1.0, "t_diff": 2.0})]
+)
+def test_random_histories_as_runs_of_one(
+    spark: Any, tmp_path: Path, hearer: str, times: dict[str, float]
+) -> None:
+    """Three hundred good and bad ones: doubtful outcomes, crashes, keys, ends, losses, repetitions."""
+    rows: list[Row] = []
+
+    @settings(max_examples=300, database=None, derandomize=True)
+    @given(histories())
+    def collect(drawn: list[Row]) -> None:
+        rows.extend(msgspec.structs.replace(row, run=f"{len(rows):06}") for row in drawn)
+
+    collect()
+    same(spark, tmp_path, rows, contract=Contract("all", frozenset(PROPERTIES), hearer), **times)
+
+
+ALONE = [0, 17, 33]  # the others have their turn in the soak
 
 
 @pytest.mark.parametrize("row", [TABLE[place] for place in ALONE], ids=[TABLE[place][0] for place in ALONE])
@@ -77,16 +101,16 @@ def test_keys_arrivals_losses_and_timestamps(spark: Any, tmp_path: Path) -> None
     play.row(avail_row, 2.5, "b1", "a").row(avail_row, 9.0, "b1", "c")
     play.row(drop_row, 3.1, "alice", "alice", "b", "queue full")
     play.told(4.5, "bob", "b").sub(10.0, "carol", "x > 3").told(10.1, "carol", "b")
-    for settings in (TIMES, {"contract": "everything"}, {"until": 5.0}):
-        same(spark, tmp_path, play.rows, **settings)
+    for asked in (TIMES, {"contract": "everything"}, {"until": 5.0}):
+        same(spark, tmp_path, play.rows, **asked)
 
 
 def test_a_thousand_events_in_many_buckets(spark: Any, tmp_path: Path) -> None:
     folder = tmp_path / "large.parquet"
     write_large_history(folder, Shape(rows=6000, subscriptions=600), spoil="missing")
-    for settings in ({"t_sub": T_SUB, "t_diff": T_DIFF}, {}):
-        on_spark = check_on_spark([folder], spark=spark, bucket_rows=1000, matcher=SmallMatcher, **settings)
-        assert on_spark == check(folder, matcher=SmallMatcher, **settings)
+    for asked in ({"t_sub": T_SUB, "t_diff": T_DIFF}, {}):
+        on_spark = check_on_spark([folder], spark=spark, bucket_rows=1000, matcher=SmallMatcher, **asked)
+        assert on_spark == check(folder, matcher=SmallMatcher, **asked)
         assert not on_spark.holds
 
 
@@ -120,6 +144,18 @@ def test_files_directories_and_globs_are_one_history(spark: Any, tmp_path: Path)
     assert check_on_spark(paths, spark=spark, **TIMES) == check(rows, **TIMES)
 
 
+def test_the_command_line(spark: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one, other = str(tmp_path / "one.parquet"), str(tmp_path / "other.parquet")
+    write_history(one, good().rows[:8])
+    write_history(other, good().without(8).rows[8:])
+    words = ["check", "--t-sub", "0.5", "--t-diff", "0.5", "--json", one, other]
+    assert main([*words, "--spark"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found == good().without(8).check(t_sub=0.5, t_diff=0.5).to_json()
+    assert main(words) == 2
+    assert "with --spark only" in " ".join(capsys.readouterr().err.split())
+
+
 # Bad input
 
 
@@ -134,10 +170,12 @@ def test_a_torn_file_is_named(spark: Any, tmp_path: Path) -> None:
 def test_a_flipped_byte_is_seen(spark: Any, tmp_path: Path) -> None:
     path = tmp_path / "flipped.parquet"
     write_history(path, good().rows * 500)
+    group = parquet.read_metadata(path).row_group(0)
+    page = next(c for n in range(group.num_columns) if (c := group.column(n)).path_in_schema == "event")
     content = bytearray(path.read_bytes())
-    content[len(content) // 3] ^= 0x10
+    content[page.dictionary_page_offset + page.total_compressed_size - 3] ^= 0x10
     path.write_bytes(bytes(content))
-    with pytest.raises(HistoryError, match="not a whole Parquet file"):
+    with pytest.raises(HistoryError, match=r"flipped\.parquet: not a whole Parquet file"):
         check_on_spark([path], spark=spark)
 
 

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -72,13 +73,14 @@ def put_events(folder: Path, files: int, rows: int) -> dict[str, dict[str, Any]]
 
 def start(folder: Path) -> subprocess.Popen[str]:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONUNBUFFERED": "1"}
-    return subprocess.Popen(
-        [sys.executable, str(CHILD), str(folder)],
-        stdout=subprocess.PIPE,
-        stderr=(folder / "stderr").open("a"),
-        text=True,
-        env=environment,
-    )
+    with (folder / "stderr").open("a") as errors:
+        return subprocess.Popen(
+            [sys.executable, str(CHILD), str(folder)],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            env=environment,
+        )
 
 
 def descendants(pid: int) -> Iterator[tuple[int, str]]:
@@ -97,40 +99,36 @@ def descendants(pid: int) -> Iterator[tuple[int, str]]:
             yield from descendants(child)
 
 
-def kill(process: subprocess.Popen[str], victim: str) -> bool:
-    """Kill it, or the Java or one worker below it; True when the driver cannot go on."""
+def victims(process: subprocess.Popen[str], victim: str) -> list[int]:
+    """The processes that go by that name: the driver, its Java, or the workers that are there by now."""
     below = list(descendants(process.pid))
-    java = [pid for pid, command in below if "java" in command.split(" ")[0]]
-    workers = [pid for pid, command in below if "pyspark.daemon" in command]
-    if victim == "driver":
-        os.kill(process.pid, signal.SIGKILL)
-    elif victim == "java":
-        os.kill(java[-1], signal.SIGKILL)
-    elif workers:
-        os.kill(workers[-1], signal.SIGKILL)
-    return victim != "worker"
+    return {
+        "driver": [process.pid],
+        "java": [pid for pid, command in below if "java" in command.split(" ")[0]][-1:],
+        "worker": [pid for pid, command in below if "pipeline.daemon" in command][-1:],
+    }[victim]
 
 
 def run_until_killed(folder: Path, plan: list[tuple[str, int, str]]) -> int:
     """Run a driver; kill at (step, how often it was seen, victim). How many kills of the plan were done."""
     process = start(folder)
-    seen, done = dict.fromkeys(STEPS, 0), 0
+    seen, done, ended = dict.fromkeys(STEPS, 0), 0, False
     assert process.stdout is not None
-    below: list[int] = []
     for line in process.stdout:
         step = line.split(" ")[0]
         seen[step] = seen.get(step, 0) + 1
-        if done < len(plan) and step == plan[done][0] and seen[step] >= plan[done][1]:
-            below = [pid for pid, _ in descendants(process.pid)]
-            done += 1
-            if kill(process, plan[done - 1][2]):
-                break
-    if done and plan[done - 1][2] != "worker":
-        for pid in (process.pid, *below):  # whatever of it is still there
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
+        if ended or done == len(plan) or step != plan[done][0] or seen[step] < plan[done][1]:
+            continue
+        below = [pid for pid, _ in descendants(process.pid)]
+        chosen = victims(process, plan[done][2])
+        for pid in chosen:
+            os.kill(pid, signal.SIGKILL)
+        if chosen and plan[done][2] != "worker":
+            ended = True
+            for pid in (process.pid, *below):  # a machine that dies takes all of it
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        done += bool(chosen)  # no worker yet: the next step will do
     process.stdout.close()
     process.wait(timeout=120)
     return done
@@ -173,7 +171,7 @@ def kill_and_check(folder: Path, kills: list[tuple[str, int, str]], *, files: in
 @pytest.mark.timeout(600)
 def test_three_kills_in_mid_stream(tmp_path: Path) -> None:
     """A worker in mid-batch, the driver between publishing and committing, Java in mid-batch."""
-    kills = [("pinned", 2, "worker"), ("published", 3, "driver"), ("pinned", 3, "java")]
+    kills = [("pinned", 3, "worker"), ("published", 3, "driver"), ("pinned", 3, "java")]
     kill_and_check(tmp_path, kills, files=10)
 
 

@@ -253,3 +253,51 @@ def test_names_that_differ_in_case_only_are_different_attributes(spark: Any) -> 
     rows = [("s1", "a = 1 AND A = 2"), ("s2", "a = 2"), ("s3", "n.b = 3 AND n.B = 4"), ("s4", "n.b = 4")]
     matched = match(events, spark.createDataFrame(rows, "id string, filter string"), keep=["A"])
     assert [row["subscriptions"] for row in matched.result.collect()] == [["s1", "s3"]]
+
+
+# -- machines that share no folder
+
+
+@pytest.fixture
+def elsewhere(spark: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A session that believes its executors are on other machines."""
+    monkeypatch.setattr(spark.sparkContext, "master", "spark://elsewhere:7077")
+    return spark
+
+
+def test_without_a_shared_folder_spark_carries_the_files(
+    elsewhere: Any, events: Any, subscriptions: Any
+) -> None:
+    matched = match(events, subscriptions)
+    assert "carried to each machine by Spark" in matched.explain()
+    assert lists(matched) == EXPECTED
+    assert lists(matched) == EXPECTED  # and once more, from the same files
+
+
+def test_with_a_shared_folder_they_are_mapped_from_there(
+    elsewhere: Any, events: Any, subscriptions: Any, tmp_path: Path
+) -> None:
+    matched = match(events, subscriptions, folder=tmp_path / "shared")
+    assert "which all machines are said to see" in matched.explain()
+    assert lists(matched) == EXPECTED
+
+
+def test_cells_are_carried_too(elsewhere: Any, events: Any, subscriptions: Any) -> None:
+    matched = match(events, subscriptions, strategy="partitioned")
+    assert lists(matched) == EXPECTED
+    assert "cut along" in matched.explain()
+
+
+def test_rejects_of_a_partitioned_table(spark: Any, events: Any) -> None:
+    rows = [("a", "price > 1"), ("b", "price >"), ("a", "price > 2"), (None, "price > 3"), ("c", None)]
+    table = spark.createDataFrame(rows, "id string, filter string").coalesce(1)
+    whole, parted = (match(events, table, strategy=strategy) for strategy in ("everywhere", "partitioned"))
+    assert lists(parted) == lists(whole)
+    assert parted.rejects.collect() == whole.rejects.collect()
+
+
+def test_a_table_that_is_too_large_is_cut(events: Any, subscriptions: Any) -> None:
+    matched = match(events, subscriptions, most_mb=0)
+    assert matched.strategy == "partitioned"
+    assert "up to 0 MB is held by every executor (as asked)" in matched.explain()
+    assert lists(matched) == EXPECTED

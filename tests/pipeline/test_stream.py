@@ -81,7 +81,15 @@ def test_subscriptions_as_parquet_are_compiled_anew_when_they_changed(spark: Any
     assert [b.matches for b in run(spark, folder, subscriptions=path)] == [1, 0]
     spark.createDataFrame([("b", "n >= 25")], "id string, filter string").write.mode("append").parquet(path)
     put(spark, folder, 2)
-    assert [b.matches for b in run(spark, folder, subscriptions=path)] == [5]
+    assert [(b.version, b.matches) for b in run(spark, folder, subscriptions=path)] == [(2, 5)]
+    put(spark, folder, 3)
+    assert [(b.version, b.matches) for b in run(spark, folder, subscriptions=path)] == [(2, 10)]  # unchanged
+
+
+def test_compiled_tables_need_a_place_that_outlives_the_driver(spark: Any, folder: Path) -> None:
+    rows = spark.createDataFrame([("a", "n = 1")], "id string, filter string")
+    with pytest.raises(SettingsError, match=r"is not on this machine.*folder="):
+        match_stream(stream(spark, folder), rows, to=folder / "out", checkpoint="hdfs://far/checkpoint")
 
 
 def test_poison_rows_are_in_the_output_with_their_problem(spark: Any, folder: Path) -> None:
@@ -182,6 +190,17 @@ def test_a_stream_can_also_be_matched_lazily(spark: Any, folder: Path) -> None:
     sunk = matched.result.writeStream.format("memory").queryName("lazily").trigger(availableNow=True).start()
     sunk.awaitTermination()
     assert spark.table("lazily").count() == 20
+
+
+def test_a_stream_may_be_sent_to_cells(spark: Any, folder: Path) -> None:
+    rows = spark.createDataFrame(
+        [(n, f"n BETWEEN {n} AND {n + 1}") for n in range(25)], "id int, filter string"
+    )
+    matched = match(stream(spark, folder), rows, keep=["n"], strategy="partitioned")
+    sunk = matched.result.writeStream.format("memory").queryName("cells").trigger(availableNow=True).start()
+    sunk.awaitTermination()
+    found = {row["n"]: list(row["subscriptions"]) for row in spark.table("cells").collect()}
+    assert found == {n: [m for m in (n - 1, n) if 0 <= m < 25] for n in range(20)}
 
 
 def test_what_is_no_stream_is_refused(spark: Any, folder: Path) -> None:

@@ -197,6 +197,32 @@ def test_seeds_from_the_command_line(capsys: pytest.CaptureFixture[str], tmp_pat
     assert "4 of 4 points were finished before" in remark
 
 
+@pytest.mark.spark
+def test_a_study_on_spark_from_the_command_line(
+    spark: Any, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    words = ("study", "run", "policies", "--quick", "--no-plots", "--json")
+    _, plain, _ = run(capsys, *words)
+    code, out, _ = run(capsys, *words, "--spark", "--points", str(tmp_path))
+    assert (code, out) == (0, plain)
+    assert list((tmp_path / "policies").glob("*.parquet"))
+    words = (
+        "simulate",
+        "siena",
+        "--brokers",
+        "4",
+        "--events",
+        "5",
+        "--subscriptions",
+        "3",
+        "--seeds",
+        "5",
+        "--spark",
+    )
+    code, out, _ = run(capsys, *words, "--points", str(tmp_path), "--json")
+    assert (code, json.loads(out)["published"]) == (0, 25)
+
+
 def test_a_failing_seed_is_named_and_the_answer_is_no(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

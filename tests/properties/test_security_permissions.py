@@ -72,7 +72,7 @@ def told(gate: Gate, subscribed: Filter | None, event: Event) -> bool:
 
 def subscribed(gate: Gate, filter: Filter) -> Filter | None:
     try:
-        return gate.subscribe(ANN, "s", filter)
+        return gate.subscribe(ANN, "ann", "s", filter)
     except RefusedError:
         return None
 

@@ -75,13 +75,12 @@ def test_who_never_advertised_is_heard_at_once_and_then_at_no_more_cost() -> Non
     world = world_of(line(6))
     world.subscribe("c2", "n", "x > 0")
     world.run(2.0)
-    sent = world.simulation.sent
     world.publish("c1", {"x": 1})
     world.run(4.0)
-    assert (heard(world, "c2"), sent["Forward"]) == ([1], 5)
+    assert (heard(world, "c2"), world.simulation.sent["Forward"]) == ([1], 5)
     world.publish("c1", {"x": 2})
     world.run(6.0)
-    assert (heard(world, "c2"), sent["Forward"]) == ([1, 2], 6)
+    assert (heard(world, "c2"), world.simulation.sent["Forward"]) == ([1, 2], 6)
 
 
 def test_what_is_outside_of_an_advertisement_is_heard_too() -> None:

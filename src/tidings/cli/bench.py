@@ -20,6 +20,8 @@ from tidings.cli._usage import JSON_HELP, examples
 from tidings.errors import InputError
 
 BENCHES = {
+    "broker": "a broker process beside mosquitto, NATS, Redis and amqtt, driven by load generators in C",
+    "checks": "history checks on Spark beside the plain checker, rows a second",
     "filters": "from text to normal form, filters a second",
     "matching": "events a second against 10k to 1M subscriptions, beside installable peers",
     "pipeline": "tables and streams on Spark, beside joins of Spark SQL, DuckDB and Polars",
@@ -40,6 +42,10 @@ def bench(
     all_: Annotated[bool, typer.Option("--all", help="Every benchmark, one after the other.")] = False,
     list_: Annotated[bool, typer.Option("--list", help="Name the benchmarks and what they measure.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="Small sizes: seconds instead of minutes.")] = False,
+    only: Annotated[
+        str | None,
+        typer.Option("--only", metavar="WORKS", help="Some works of the benchmark, with commas between."),
+    ] = None,
     seed: Annotated[
         int | None, typer.Option("--seed", metavar="N", help="Draw the workload from this seed.")
     ] = None,
@@ -64,8 +70,14 @@ def bench(
         return
     if (name is None) is not all_:
         raise typer.BadParameter("give the NAME of a benchmark, or --all", param_hint="NAME")
-    options = {"quick": quick or None, "seed": seed, "subscriptions": subscriptions, "events": events}
-    options["plots"] = plots
+    options = {
+        "quick": quick or None,
+        "only": only,
+        "seed": seed,
+        "subscriptions": subscriptions,
+        "events": events,
+        "plots": plots,
+    }
     given = {option: value for option, value in options.items() if value is not None}
     for chosen in BENCHES if all_ else [_known(str(name))]:
         rows = _rows(chosen, given)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from typing import Annotated, Any
 
@@ -16,7 +17,7 @@ import typer
 
 import tidings
 from tidings.cli import _remote
-from tidings.cli._events import STDIN, event_of, json_object, lines
+from tidings.cli._events import STDIN, batches, event_of, json_object
 from tidings.cli._output import Exit, print_json, say, say_error, show_error
 from tidings.cli._usage import JSON_HELP, examples
 from tidings.errors import InputError, TidingsError
@@ -78,7 +79,7 @@ def _seconds(text: str) -> float:
         raise typer.BadParameter(f"--lifetime is {text!r}: give seconds, or forever") from None
 
 
-def _typed(words: list[str]) -> Iterator[dict[str, Any]]:
+def _typed(words: list[str]) -> Iterator[list[dict[str, Any]]]:
     """One event from NAME=VALUE words."""
     event: dict[str, Any] = {}
     for word in words:
@@ -89,18 +90,24 @@ def _typed(words: list[str]) -> Iterator[dict[str, Any]]:
             event[name] = json.loads(text)
         except ValueError:
             event[name] = text
-    yield event
+    yield [event]
 
 
-def _read(files: list[str], publisher: _Publisher) -> Iterator[dict[str, Any]]:
+def _read(files: list[str], publisher: _Publisher) -> Iterator[list[dict[str, Any]]]:
+    """As many events at once as are there: a line that is typed or piped is published at once."""
     for file in files:
-        for number, text in lines(file):
-            if text.strip():
-                where = f"{'standard input' if file == STDIN else file}, line {number + 1}"
-                try:
-                    yield json_object(text, where)
-                except InputError as error:
-                    publisher.failed(error)
+        name = "standard input" if file == STDIN else file
+        for batch in batches(file):
+            yield list(_objects(batch, name, publisher))
+
+
+def _objects(batch: list[tuple[int, str]], name: str, publisher: _Publisher) -> Iterator[dict[str, Any]]:
+    for number, text in batch:
+        if text.strip():
+            try:
+                yield json_object(text, f"{name}, line {number + 1}")
+            except InputError as error:
+                publisher.failed(error)
 
 
 class _Publisher:
@@ -112,19 +119,22 @@ class _Publisher:
         self._published = 0
         self._failed = 0
 
-    async def run(self, bus: tidings.Bus, events: Iterator[dict[str, Any]]) -> None:
+    async def run(self, bus: tidings.Bus, events: Iterator[list[dict[str, Any]]]) -> None:
         async with bus:
-            waiting: list[asyncio.Task[tidings.Receipt]] = []
-            async for given in _without_blocking(events):
-                task = self._begin(bus, given)
-                if task is not None:
-                    waiting.append(task)
-                if len(waiting) >= IN_FLIGHT:
-                    await self._finish_one(waiting.pop(0))
-                while waiting and waiting[0].done():
-                    await self._finish_one(waiting.pop(0))
-            for task in waiting:
-                await self._finish_one(task)
+            waiting: deque[asyncio.Task[tidings.Receipt]] = deque()
+            try:
+                async for given in _without_blocking(events):
+                    task = self._begin(bus, given)
+                    if task is not None:
+                        waiting.append(task)
+                    while waiting and (len(waiting) >= IN_FLIGHT or waiting[0].done()):
+                        await self._finish_one(waiting.popleft())
+                while waiting:
+                    await self._finish_one(waiting.popleft())
+            finally:  # the connection is gone for good, or Ctrl-C: nobody waits for the others
+                for task in waiting:
+                    task.cancel()
+                await asyncio.gather(*waiting, return_exceptions=True)
 
     def _begin(self, bus: tidings.Bus, given: dict[str, Any]) -> asyncio.Task[tidings.Receipt] | None:
         try:
@@ -180,10 +190,9 @@ def _asked(given: dict[str, Any], options: dict[str, Any]) -> tuple[dict[str, An
     return event.attributes, said | {name: value for name, value in own.items() if value is not None}
 
 
-async def _without_blocking(events: Iterator[dict[str, Any]]) -> AsyncIterator[dict[str, Any]]:
+async def _without_blocking(events: Iterator[list[dict[str, Any]]]) -> AsyncIterator[dict[str, Any]]:
     """Lines are read in a thread, so that acknowledgements are heard while standard input is silent."""
     loop = asyncio.get_running_loop()
-    end = object()
-    while (given := await loop.run_in_executor(None, next, events, end)) is not end:
-        assert isinstance(given, dict)
-        yield given
+    while (batch := await loop.run_in_executor(None, next, events, None)) is not None:
+        for given in batch:
+            yield given

@@ -15,7 +15,9 @@ from tidings.cli._usage import JSON_HELP, examples
 # heading -> the figure, and whether it is shown as so many a second
 COLUMNS = {
     "published": ("published", False),
-    "a second": ("published", True),
+    "/s": ("published", True),
+    "delivered": ("delivered", False),
+    "/s ": ("delivered", True),
     "subs": ("subscriptions", False),
     "waiting": ("waiting", False),
     "log": ("entries", False),

@@ -4,7 +4,7 @@
 The properties are the same functions; this engine only decides where their records meet. It
 answers nothing until the first answer is asked for, so that all properties share their passes
 (see `history_plan.py`). What must fit into the memory of one worker: all subscriptions'
-intervals, and the notifications of one publisher to one hearer.
+intervals, all that was told of one event, and the notifications of one publisher to one hearer.
 """
 
 from __future__ import annotations

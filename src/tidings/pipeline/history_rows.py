@@ -11,6 +11,7 @@ Rules
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from glob import glob
 from pathlib import Path
@@ -243,12 +244,16 @@ def spark_errors(ask: Callable[[], Any]) -> Any:
         text = str(error)
         if not any(mark in text for mark in _UNREADABLE):
             raise
-        raise HistoryError(f"not a whole Parquet file of our schema: {_first_line(text)}") from None
+        file = re.search(r"reading file (?:file:/*)?(/?\S+?)\.?\s", text)
+        where = f"/{file[1].lstrip('/')}" if file else "the history"
+        raise HistoryError(f"{where}: not a whole Parquet file of our schema: {_first_line(text)}") from None
 
 
 _UNREADABLE: Final = ("FAILED_READ_FILE", "PATH_NOT_FOUND", "Parquet", "parquet")
 
 
 def _first_line(text: str) -> str:
+    """What Spark says is wrong, without the names of its classes."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return next((line for line in lines if "FAILED_READ_FILE" in line or "PATH" in line), lines[0])
+    line = next((line for line in lines if any(mark in line for mark in _UNREADABLE)), lines[0])
+    return line[line.find("[") :] if "[" in line else line

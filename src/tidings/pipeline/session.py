@@ -91,7 +91,6 @@ def settings(
     """The settings of a new session: what was measured to be best for Arrow in and out."""
     cores = cores or os.cpu_count() or 1
     chosen = {
-        "spark.log.level": "ERROR",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.maxRecordsPerBatch": str(ARROW_ROWS),
         "spark.sql.join.preferSortMergeJoin": "false",
@@ -102,7 +101,7 @@ def settings(
     master = master or (f"local[{cores}]" if quick else f"local[{cores},{TRIES}]")
     chosen["spark.master"] = master
     if not master.startswith("local"):
-        return chosen
+        return chosen | {"spark.log.level": "ERROR"}
     return chosen | {
         "spark.ui.enabled": "false",
         "spark.driver.memory": f"{memory_mb or driver_memory()}m",
@@ -113,6 +112,7 @@ def settings(
         # every shuffle of a stream pays for each partition: 200 of them made a batch 20 times slower
         "spark.sql.shuffle.partitions": str(cores),
         "spark.executorEnv.PYTHONPATH": str(Path(__file__).resolve().parents[2]),
+        "spark.python.daemon.module": "tidings.pipeline.daemon",
     }
 
 

@@ -15,6 +15,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from tidings.errors import InputError, SettingsError
@@ -46,19 +47,30 @@ class Batch(NamedTuple):
 
 
 class Subscriptions:
-    """The table that a stream is matched with, as it stands at each batch."""
+    """The table that a stream is matched with, as it stands at each batch.
 
-    def __init__(self, spark: Any, source: Any, folder: str | os.PathLike[str] | None) -> None:
+    What is compiled here is kept in the folder, or beside the checkpoint, so that versions go on
+    counting after a restart: a row's `version` means one thing for ever.
+    """
+
+    def __init__(
+        self,
+        spark: Any,
+        source: Any,
+        folder: str | os.PathLike[str] | None = None,
+        checkpoint: str | None = None,
+    ) -> None:
         self._spark, self._files = spark, Files(spark)
         self._path: str | None = None
-        self._stamp = ""
+        self.shared = folder is not None
         if is_table(source):
-            self.table, self.shared = source if isinstance(source, Table) else Table(source), True
+            self.table = source if isinstance(source, Table) else Table(source)
+            self.shared = self.table.shared
             return
-        self.table, self.shared = (
-            Table(folder if folder is not None else scratch_folder()),
-            folder is not None,
-        )
+        if folder is None:
+            folder = scratch_folder() if checkpoint is None else _beside(checkpoint)
+        self.table = Table(folder)
+        self._stamp = self.table.version().about.note if self.table.numbers() else ""
         if isinstance(source, str | os.PathLike):
             self._path = os.fspath(source)
         else:
@@ -73,6 +85,17 @@ class Subscriptions:
                 self.table.publish(subscription_rows(self._spark, self._path), note=stamp)
                 self._stamp = stamp
         return self.table.version()
+
+
+def _beside(checkpoint: str) -> Path:
+    """A folder of this machine next to the checkpoint."""
+    path = checkpoint.removeprefix("file://")
+    if "://" in path:
+        raise SettingsError(
+            f"the checkpoint {checkpoint} is not on this machine, so compiled tables cannot be kept beside it",
+            hint="name a folder for them with folder=..., or publish the subscriptions to a Table",
+        )
+    return Path(f"{path.rstrip('/')}.subscriptions")
 
 
 def match_batch_of_stream(frame: Any, version: Version, options: Options, *, shared: bool) -> Matched:
@@ -103,14 +126,15 @@ def match_stream(
     `subscriptions` is a compiled `Table` (or its folder), Parquet, or a DataFrame (which does not
     change). `to` is the output, `checkpoint` where Spark remembers how far it got: keep both. `every`
     is the time between batches ("10 seconds"), `once` takes what is there and stops. `append` allows
-    an output that holds another query's batches. `on_batch` hears of each batch.
+    an output that holds another query's batches. `on_batch` hears of each batch. `folder` is where
+    compiled tables go when `subscriptions` is not a `Table` (beside the checkpoint by default).
     """
     if not events.isStreaming:
         raise InputError("the events are no stream", hint="use spark.readStream, or match() for a table")
     if once and every is not None:
         raise SettingsError("a query runs once or every so often, not both")
     spark = events.sparkSession
-    held = Subscriptions(spark, subscriptions, folder)
+    held = Subscriptions(spark, subscriptions, folder, os.fspath(checkpoint))
     held.current()  # what is wrong with the subscriptions is told before the query starts
     sink = ParquetSink(spark, os.fspath(to), os.fspath(checkpoint), append=append)
     options = Options(output, None if keep is None else tuple(keep), dict(casts or {}), True, unmatched)

@@ -184,6 +184,14 @@ class ClientAdvertise(_Input, frozen=True):
     filter: Filter
 
 
+class ClientAsk(_Input, frozen=True):
+    """Ask the broker something that can be asked again without harm (`ReadLog`, `Stage`, `CommitStaged`,
+    `AskCommitted`, with this call in it). Answered with the broker's message."""
+
+    call: int
+    message: Message
+
+
 class ClientUnadvertise(_Input, frozen=True):
     """It will not any more. Answered with None."""
 
@@ -213,4 +221,5 @@ Input: TypeAlias = (
     | ClientLeave
     | ClientAdvertise
     | ClientUnadvertise
+    | ClientAsk
 )

@@ -60,6 +60,13 @@ class Hello(Message, frozen=True):
     version: int = VERSION
 
 
+class Came(Message, frozen=True):
+    """The client was at other brokers before, and its events here come after those there."""
+
+    stay: int  # grows with each move
+    places: dict[str, dict[str, int]]  # by source and log: the last offset that was acknowledged
+
+
 class Publish(Message, frozen=True):
     call: int
     event: Event
@@ -76,6 +83,13 @@ class Subscribe(Message, frozen=True):
     named: bool = True  # False: the name is random, nobody will come back under it
     after: dict[str, int] = {}  # token: by log, the offset up to which everything was handled
     credit: int = 0
+
+
+class Home(Message, frozen=True):
+    """Before `Subscribe`: the client opened this durable subscription first at the broker of another log."""
+
+    ref: int
+    log: str
 
 
 class Unsubscribe(Message, frozen=True):
@@ -127,6 +141,44 @@ class Advertise(Message, frozen=True):
 class Unadvertise(Message, frozen=True):
     call: int
     name: str
+
+
+class ReadLog(Message, frozen=True):
+    """Read the broker's own log by filter; answered by `LogRead`."""
+
+    call: int
+    filter: Filter
+    after: int = 0  # only what is beyond this offset
+    limit: int = 256
+    log: str = ""  # refuse when the log has another name
+
+
+class Stage(Message, frozen=True):
+    """Keep these events, to be published with the rest of their batch; answered by `Staged`."""
+
+    call: int
+    query: str
+    batch: int
+    part: int
+    events: tuple[Event, ...]
+    log: str = ""  # where the rest of the batch is staged
+
+
+class CommitStaged(Message, frozen=True):
+    """Publish all parts of a batch at once; answered by `Committed`."""
+
+    call: int
+    query: str
+    batch: int
+    parts: int
+    log: str = ""
+
+
+class AskCommitted(Message, frozen=True):
+    """Which batch of this query was committed last? Answered by `Committed`."""
+
+    call: int
+    query: str
 
 
 # -- broker to client -----------------------------------------------------------------------
@@ -192,6 +244,36 @@ class Lost(Message, frozen=True):
     counts: dict[str, int]
 
 
+class LogEntry(msgspec.Struct, frozen=True, array_like=True):
+    """An event as the log holds it."""
+
+    offset: int
+    event: Event
+    accepted: float  # when, by the broker's clock
+
+
+class LogRead(Message, frozen=True):
+    call: int
+    log: str
+    entries: tuple[LogEntry, ...]
+    upto: int  # everything up to here was looked at
+    begin: int  # the first offset that the log still holds
+    end: int  # the last that it holds
+
+
+class Staged(Message, frozen=True):
+    call: int
+
+
+class Committed(Message, frozen=True):
+    """The last batch of this query that was committed; -1: none was."""
+
+    call: int
+    query: str
+    batch: int
+    is_new: bool = False  # False: it was committed before
+
+
 class Refused(Message, frozen=True):
     """No, and why; `code` is that of a class in `tidings.errors`."""
 
@@ -219,6 +301,12 @@ CLIENT_MESSAGES: tuple[type[Message], ...] = (
     Advertise,
     Unadvertise,
     Fence,
+    Came,
+    ReadLog,
+    Stage,
+    CommitStaged,
+    AskCommitted,
+    Home,
 )
 BROKER_MESSAGES: tuple[type[Message], ...] = (
     Welcome,
@@ -232,6 +320,9 @@ BROKER_MESSAGES: tuple[type[Message], ...] = (
     Closed,
     Advertised,
     Fenced,
+    LogRead,
+    Staged,
+    Committed,
 )
 
 

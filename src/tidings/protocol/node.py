@@ -7,11 +7,13 @@ the strategy that declared it, and leads events and subscriptions from slot to s
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from random import Random
 from typing import Any
 
 from tidings.errors import SettingsError
 from tidings.model.event import Event
+from tidings.model.filter import Filter
 from tidings.model.subscription import Advertisement, Subscription, SubscriptionId
 from tidings.protocol.disk import NodeDisk
 from tidings.protocol.effects import Channel, Effect, Send
@@ -133,11 +135,23 @@ class Node:
         """For people: a subscription that is held here, and when it began."""
         return self._ports.delivery.subscription(id)
 
+    def durables(self) -> Iterator[tuple[SubscriptionId, Filter]]:
+        """For people: the durable subscriptions that are held here."""
+        delivery = self._ports.delivery
+        for id in delivery.subscriptions():
+            held = delivery.subscription(id)
+            if held is not None and held[0].options.durable:
+                yield id, held[0].filter
+
     @property
     def disk_problem(self) -> str | None:
         """For people: why the disk has failed for good."""
         failed = self._disk.failed
         return None if failed is None else failed.reason
+
+    def describe(self) -> list[dict[str, Any]]:
+        """Each subscription that this broker holds, for people."""
+        return self._ports.delivery.describe()
 
     def _receive(self, sender: str, message: Message, now: float) -> None:
         owner = self._owners.get(type(message))

@@ -303,6 +303,10 @@ class Recovery(Strategy):
     def give_up(self, reading: int) -> None:
         """Nobody waits for this reading any more."""
 
+    def hurry(self, log: str, offset: int, now: float) -> None:
+        """Somebody waits until this log is known up to there: ask for it, though nobody said that
+        something is missing. To be called again as long as it is so."""
+
     def progressed(self, now: float) -> None:
         """Subscriptions here settled something of the logs of other brokers."""
 
@@ -348,6 +352,10 @@ class Delivery(Strategy):
         """Is this entry of our log still there?"""
         return False
 
+    def headers_of(self, source: str, offset: int) -> dict[str, Any]:
+        """What an envelope of this entry of our log carries besides it."""
+        return {}
+
     def unpinned(self) -> None:
         """Recovery needs less of our log than before."""
 
@@ -384,6 +392,10 @@ class Delivery(Strategy):
     def figures(self) -> dict[str, Any]:
         """Counters for people."""
         return {}
+
+    def describe(self) -> list[dict[str, Any]]:
+        """Each subscription, for people."""
+        return []
 
 
 KINDS = ("membership", "overlay", "assignment", "recovery", "delivery", "routing")  # the order of inputs

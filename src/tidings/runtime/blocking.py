@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, TypeVar, overload
@@ -24,6 +24,7 @@ from tidings.history.recorder import Recorder
 from tidings.model.event import Event
 from tidings.model.subscription import Notification, Position, SubscriptionId
 from tidings.protocol.effects import Receipt
+from tidings.protocol.messages import LogRead
 from tidings.runtime import connect as way_in
 from tidings.runtime.bus import Bus
 from tidings.runtime.callbacks import Callback, Calling
@@ -215,6 +216,30 @@ class BlockingBus:
         calling = self._bus.on(wanted, callback, **options)
         self._loop.call(calling.start)
         return BlockingCalling(self._loop, calling)
+
+    def read_log(self, wanted: Any = None, /, **options: Any) -> LogRead:
+        """As `Bus.read_log`."""
+        return self._loop.call(lambda: self._bus.read_log(wanted, **options))
+
+    def stage(self, query: str, batch: int, part: int, events: Iterable[Event], *, log: str = "") -> None:
+        """As `Bus.stage`."""
+        self._loop.call(lambda: self._bus.stage(query, batch, part, events, log=log))
+
+    def commit_staged(self, query: str, batch: int, parts: int, *, log: str = "") -> bool:
+        """As `Bus.commit_staged`."""
+        return self._loop.call(lambda: self._bus.commit_staged(query, batch, parts, log=log))
+
+    def committed(self, query: str) -> int:
+        """As `Bus.committed`."""
+        return self._loop.call(lambda: self._bus.committed(query))
+
+    def inquire(self, what: str = "figures", /, **about: Any) -> Any:
+        """As `Bus.inquire`."""
+        return self._loop.call(lambda: self._bus.inquire(what, **about))
+
+    @property
+    def state(self) -> str:
+        return self._bus.state
 
     def client(self, name: str) -> BlockingBus:
         """Another client of the same broker."""

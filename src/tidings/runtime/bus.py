@@ -7,7 +7,7 @@ it may be embedded here; a bus that speaks to a broker elsewhere has the same me
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from types import TracebackType
 from typing import Any, TypeVar, overload
 
@@ -16,7 +16,8 @@ from tidings.model.event import Event
 from tidings.model.filter import TIDINGS
 from tidings.model.subscription import DeliveryOptions, Policy, Position
 from tidings.protocol import effects as fx
-from tidings.protocol.inputs import ClientCancel, ClientPublish, Input
+from tidings.protocol import messages as msg
+from tidings.protocol.inputs import ClientAsk, ClientCancel, ClientPublish, Input
 from tidings.protocol.messages import Mode
 from tidings.runtime.broker import Broker
 from tidings.runtime.callbacks import Callback, Calling
@@ -82,8 +83,9 @@ class Bus:
             return
         for calling in self._callings:
             await calling.stop()
-        for listener in list(self._listeners.values()):
-            await listener.close(commit=commit)
+        if self._over is None:  # else there is nobody to tell
+            for listener in list(self._listeners.values()):
+                await listener.close(commit=commit)
         self._state = "closed"
         await self._broker.part(self._address)
         for future in self._waiting.values():
@@ -185,6 +187,48 @@ class Bus:
     async def inquire(self, what: str = "figures", /, **about: Any) -> Any:
         """Ask the broker about itself: `figures`, and whatever else it answers."""
         return await self._broker.inquire(self._address, what, about)
+
+    # -- the log, and publishing in two steps ---------------------------------------------------
+
+    async def read_log(
+        self,
+        wanted: Any = None,
+        /,
+        *,
+        after: int = 0,
+        limit: int = 256,
+        log: str = "",
+        dialect: str = TIDINGS,
+    ) -> msg.LogRead:
+        """A page of the broker's own log: what the filter accepts beyond the offset `after`, in order.
+
+        Go on from the page's `upto`; when that equals its `end`, there is no more for now. A `log` that
+        is not the broker's is refused.
+        """
+        filter, _ = filter_from((wanted,), dialect=dialect)
+        page = await self._question(lambda call: msg.ReadLog(call, filter, after, limit, log))
+        assert isinstance(page, msg.LogRead)
+        return page
+
+    async def stage(
+        self, query: str, batch: int, part: int, events: Iterable[Event], *, log: str = ""
+    ) -> None:
+        """Keep events to be published with the rest of their batch. Staging a part again replaces it."""
+        held = tuple(events)
+        await self._question(lambda call: msg.Stage(call, query, batch, part, held, log))
+
+    async def commit_staged(self, query: str, batch: int, parts: int, *, log: str = "") -> bool:
+        """Publish all parts of a batch at once. False: it was committed before, and nothing was done."""
+        done = await self._question(lambda call: msg.CommitStaged(call, query, batch, parts, log))
+        return bool(done.is_new)
+
+    async def committed(self, query: str) -> int:
+        """The last batch of this query that was committed here; -1: none."""
+        done = await self._question(lambda call: msg.AskCommitted(call, query))
+        return int(done.batch)
+
+    async def _question(self, make: Callable[[int], msg.Message]) -> Any:
+        return await self._ask(lambda call: ClientAsk(call, make(call)))
 
     # -- between calls and the client machine ----------------------------------------------------
 

@@ -13,9 +13,10 @@ from collections.abc import Callable
 from random import Random
 from typing import NamedTuple
 
-from tidings.errors import RefusedError, SettingsError, TidingsError, UnreachableError, WireError
+from tidings.errors import SettingsError, TidingsError, UnreachableError, WireError
 from tidings.protocol.messages import Message
 from tidings.runtime.connection import Connection, Gathering, Lost, NetworkSettings
+from tidings.runtime.failures import error_of
 from tidings.runtime.words import Challenge, Denied, Open, Opened, Proof
 from tidings.security.doors import Credentials
 from tidings.wire.codec import Codec
@@ -106,7 +107,7 @@ class _Handshake:
             self._credentials.finish(message.farewell)
             self.done.set_result(message)
         elif isinstance(message, Denied):
-            self._fail(RefusedError(message.reason))
+            self._fail(error_of(message.code, message.reason))
         else:
             self._fail(WireError(f"a {type(message).__name__} before the welcome"))
 

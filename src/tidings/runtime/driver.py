@@ -26,6 +26,8 @@ from tidings.runtime.clock import Clock, Timer
 from tidings.runtime.drives import Drive, Inline, Threaded
 from tidings.store.store import Store
 
+BREATH = 2048  # effects; fewer write oftener, more let those wait longer who could work meanwhile
+
 Hear = Callable[[fx.Effect], None]  # what a client's application hears
 Outlet = Callable[[Message], None]  # the near end of a link
 Fault = Callable[[str, BaseException], None]  # a machine failed at an input; the name is whose word it was
@@ -69,8 +71,10 @@ class Driver:
         self._timer: Timer | None = None
         self._wake_at: float | None = None
         self._drive: Drive | None = None
+        self.datagram: Callable[[str, Message], None] | None = None  # how to send one
+        self._breathe: Callable[[], None] | None = None
+        self._sets_timer_soon = False
         self._performers: dict[type, Callable[[str, Any], None]] = {
-            fx.Send: self._send,
             fx.Record: lambda _, effect: record(effect.row),
         }
 
@@ -88,6 +92,10 @@ class Driver:
     def perform(self, kind: type, performer: Callable[[Any], None]) -> None:
         """Have effects of this kind performed so."""
         self._performers[kind] = lambda _, effect: performer(effect)
+
+    def breathe_by(self, breathe: Callable[[], None]) -> None:
+        """Call this in the middle of a long run, so that what was said leaves before all is said."""
+        self._breathe = breathe
 
     def start(self, input: Started) -> None:
         self.hand(self.name, input)
@@ -128,30 +136,41 @@ class Driver:
         self._line.append((name, input))
         self._run()
 
-    def receive(self, sender: str, messages: Iterable[Message]) -> None:
-        """Messages came on a link, in this order."""
+    def receive(self, sender: str, messages: Iterable[Message], *, soon: bool = False) -> None:
+        """Messages came on a link, in this order. `soon`: the timer is set once in a turn of the loop, however
+        many were heard in it."""
         name = self.name
-        self._line.extend((name, Received(sender, message)) for message in messages)
-        self._run()
+        self._line.extend([(name, Received(sender, message)) for message in messages])
+        self._run(soon=soon)
 
     def report(self, input: Input) -> None:
         self.hand(self.name, input)
 
-    def _run(self) -> None:
+    def _run(self, *, soon: bool = False) -> None:
         if self._is_running:
             return
         self._is_running = True
+        line, performed = self._line, 0
         try:
-            while self._line:
-                self._step(*self._line.popleft())
+            while line:
+                name, input = line.popleft()
+                performed += self._step(name, input)
+                if performed > BREATH and self._breathe is not None:
+                    performed = 0
+                    self._breathe()
         finally:
             self._is_running = False
-        self._set_timer()
+        if not soon:
+            self._set_timer()
+        elif not self._sets_timer_soon:
+            self._sets_timer_soon = True
+            asyncio.get_running_loop().call_soon(self._set_timer)
 
-    def _step(self, name: str, input: Input) -> None:
+    def _step(self, name: str, input: Input) -> int:
+        """Hand in one input and perform what follows; how many effects there were."""
         machine = self._machines.get(name)
         if machine is None:
-            return  # it went while this was on its way
+            return 0  # it went while this was on its way
         now = self.clock.now()
         tap = self._tap
         if tap is not None and type(input) is Received:
@@ -162,27 +181,35 @@ class Driver:
             if self._fault is None or not isinstance(input, Received) or input.sender not in self._outlets:
                 raise
             self._fault(input.sender, error)
-            return
-        hear = self._hears.get(name)
+            return 0
+        outlets = self._outlets
         for effect in effects:
-            perform = self._performers.get(type(effect))
-            if perform is not None:
-                perform(name, effect)
-            elif hear is not None:
-                hear(effect)
+            if type(effect) is fx.Send:
+                outlet = outlets.get(effect.to)
+                if effect.channel is fx.Channel.DATAGRAM and self.datagram is not None:
+                    self.datagram(effect.to, effect.message)
+                    continue
+                if outlet is None:
+                    self._line.append((effect.to, Received(name, effect.message)))
+                    continue
+                if tap is not None:
+                    tap.went(effect.to, effect.message, now)
+                outlet(effect.message)
+            else:
+                self._perform(name, effect)
+        return len(effects)
 
-    def _send(self, name: str, effect: fx.Send) -> None:
-        outlet = self._outlets.get(effect.to)
-        if outlet is not None:
-            if self._tap is not None:
-                self._tap.went(effect.to, effect.message, self.clock.now())
-            outlet(effect.message)
-        else:
-            self._line.append((effect.to, Received(name, effect.message)))
+    def _perform(self, name: str, effect: fx.Effect) -> None:
+        perform = self._performers.get(type(effect))
+        if perform is not None:
+            perform(name, effect)
+        elif (hear := self._hears.get(name)) is not None:
+            hear(effect)
 
     # -- the timer -----------------------------------------------------------------------
 
     def _set_timer(self) -> None:
+        self._sets_timer_soon = False
         wake_at = None if self._is_closed else self._main.next_deadline()
         if wake_at is not None and self._timer is not None:
             assert self._wake_at is not None

@@ -4,7 +4,8 @@ Rules
 - Only a client's messages come in, and they are checked as if nobody had checked them before: an
   event by the rules of events, a filter by parsing its text here. What the client says of its normal
   form counts for nothing.
-- The guard is asked about each publish, each subscribe and each delivery. A delivery that it
+- The guard is asked about each publish, each subscribe and each delivery, unless it said that there is
+  nothing which it could refuse or change; that holds until its rules change. A delivery that it
   withholds is acknowledged in the client's place.
 - Publishes that are not answered are counted, so that the connection can be read from less.
 """
@@ -21,9 +22,11 @@ from tidings.errors import RefusedError, TidingsError, WireError
 from tidings.language import DEFAULT_LIMITS, Limits, parse_filter
 from tidings.model.event import RESERVED, Event, make_event
 from tidings.model.filter import Filter
+from tidings.model.subscription import DeliveryOptions, SubscriptionId
 from tidings.model.topic import check_topic
 from tidings.model.value import INT_MAX, INT_MIN
 from tidings.protocol import messages as msg
+from tidings.protocol.delivery.sessions import GROUPS
 from tidings.security.doors import Guard
 
 Say = Callable[[msg.Message], None]
@@ -34,11 +37,9 @@ _known_topic = lru_cache(maxsize=4096)(check_topic)
 
 def check_event(event: Event) -> Event:
     """The event itself, or its checked copy when it is not a plain one. Raises `EventError`."""
-    for text in (event.source, event.id, event.key):
-        if text is not None and len(text) > MOST_CHARACTERS:
-            raise RefusedError(
-                f"a source, an id or a key of {len(text)} characters; {MOST_CHARACTERS} at most"
-            )
+    longest = max(len(event.source), len(event.id), len(event.key) if event.key is not None else 0)
+    if longest > MOST_CHARACTERS:
+        raise RefusedError(f"a source, an id or a key of {longest} characters; {MOST_CHARACTERS} at most")
     if _is_plain(event):
         if event.topic is not None:
             _known_topic(event.topic)
@@ -87,6 +88,8 @@ class Gate:
         *,
         say: Say,
         hand_in: Say,
+        beside: Callable[[msg.Message], bool] = lambda message: False,
+        holds: Callable[[SubscriptionId], bool] = lambda id: False,
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         self.client = client
@@ -96,17 +99,25 @@ class Gate:
         self._guard = guard
         self._say = say  # to the client
         self._hand_in = hand_in  # to the node, in the client's place
-        self._names: dict[int, str] = {}  # by ref: subscriptions that the guard knows of
+        self._beside = beside  # takes what is no word of the protocol; False: nobody knows it
+        self._free_source: str | None = None  # its events need not be asked about ...
+        self._free_at = -1  # ... at this version of the rules
+        self._known: dict[int, tuple[SubscriptionId, bool]] = {}  # by ref: what the guard counts; durable?
+        self._holds = holds  # does the node hold this subscription?
+        self._group_scope, self._query_scope = guard.scopes(principal) if guard is not None else ("", "")
         self._opening: dict[int, int] = {}  # by call of a subscribe: its ref
         self._checks: dict[type, Callable[[Any], msg.Message]] = {
             msg.Hello: self._hello,
             msg.Publish: self._publish,
             msg.Subscribe: self._subscribe,
             msg.Advertise: self._advertise,
+            msg.Stage: self._stage,
+            msg.ReadLog: self._read_log,
+            msg.CommitStaged: self._scoped,
+            msg.AskCommitted: self._scoped,
         }
         self._passes = frozenset(msg.CLIENT_MESSAGES) - self._checks.keys()
         self._watched: dict[type, Callable[[Any], msg.Message | None]] = {
-            msg.Published: self._published,
             msg.Refused: self._refused,
         }
         if guard is not None:
@@ -114,6 +125,9 @@ class Gate:
                 msg.Deliver: self._deliver,
                 msg.Unsubscribed: self._unsubscribed,
                 msg.Closed: self._unsubscribed,
+                msg.LogRead: self._log_read,
+                msg.Subscribed: self._subscribed,
+                msg.Committed: self._committed,
             }
 
     # -- inward -----------------------------------------------------------------------------
@@ -132,7 +146,7 @@ class Gate:
                     self._say(msg.Refused(message.call, error.code, str(error)))  # type: ignore[attr-defined]
             elif type(message) in self._passes:
                 allowed.append(message)
-            else:
+            elif not self._beside(message):
                 raise WireError(f"a client says no {type(message).__name__}")
         return allowed
 
@@ -143,37 +157,90 @@ class Gate:
 
     def _publish(self, publish: msg.Publish) -> msg.Publish:
         event = check_event(publish.event)
-        if self._guard is not None:
+        if self._guard is not None and not self._is_free(event, self._guard):
             event = self._guard.publish(self._principal, event)
         self.unanswered.add(publish.call)
         return publish if event is publish.event else msgspec.structs.replace(publish, event=event)
 
+    def _is_free(self, event: Event, guard: Guard[Any]) -> bool:
+        """Is there nothing that the guard could say about it?"""
+        if event.lifetime:
+            return False
+        if self._free_source != event.source or self._free_at != guard.version:
+            is_free = guard.publishes_all(self._principal, event.source)
+            self._free_source = event.source if is_free else None
+            self._free_at = guard.version
+        return self._free_source is not None
+
     def _subscribe(self, subscribe: msg.Subscribe) -> msg.Subscribe:
         if len(subscribe.name) > MOST_CHARACTERS:
             raise RefusedError(f"a name of {len(subscribe.name)} characters; {MOST_CHARACTERS} at most")
-        filter = _parsed(subscribe.filter, self._limits)
+        filter, options = _parsed(subscribe.filter, self._limits), subscribe.options
         if self._guard is not None:
-            self._forget(subscribe.ref)  # a number that is used again is another subscription
-            filter = self._guard.subscribe(self._principal, subscribe.name, filter)
-            self._names[subscribe.ref] = subscribe.name
+            if subscribe.ref in self._known:
+                raise RefusedError(f"the number {subscribe.ref} names an open subscription already")
+            if options.group is not None:
+                options = msgspec.structs.replace(options, group=self._group_scope + options.group)
+            id = _identity(self.client, subscribe.name, options)
+            filter = self._guard.subscribe(
+                self._principal, id.subscriber, id.name, filter, durable=options.durable
+            )
+            self._known[subscribe.ref] = (id, options.durable)
             self._opening[subscribe.call] = subscribe.ref
-        return msgspec.structs.replace(subscribe, filter=filter)
+        return msgspec.structs.replace(subscribe, filter=filter, options=options)
+
+    def _scoped(self, message: Any) -> Any:
+        return msgspec.structs.replace(message, query=self._query_scope + message.query)
 
     def _advertise(self, advertise: msg.Advertise) -> msg.Advertise:
         return msgspec.structs.replace(advertise, filter=_parsed(advertise.filter, self._limits))
 
+    def _stage(self, stage: msg.Stage) -> msg.Stage:
+        if len(stage.query) > MOST_CHARACTERS or stage.batch < 0 or stage.part < 0:
+            raise RefusedError("a batch and a part are numbers from 0 on, of a query with a shorter name")
+        events = tuple(map(check_event, stage.events))
+        if self._guard is not None:
+            events = tuple(self._guard.publish(self._principal, event) for event in events)
+        return msgspec.structs.replace(stage, events=events, query=self._query_scope + stage.query)
+
+    def _read_log(self, asked: msg.ReadLog) -> msg.ReadLog:
+        filter = _parsed(asked.filter, self._limits)
+        if self._guard is not None:
+            filter = self._guard.subscribe(self._principal, self.client, "", filter)
+            self._guard.unsubscribed(self._principal, self.client, "")
+        return msgspec.structs.replace(asked, filter=filter)
+
     # -- outward ----------------------------------------------------------------------------
 
-    def outward(self, message: msg.Message) -> None:
-        """What the node says to the client."""
+    def outlet(self, answered: Callable[[], None]) -> Say:
+        """What the node says to the client goes in here; `answered` is called after each answer."""
+        say, guard, principal, unanswered = self._say, self._guard, self._principal, self.unanswered
+        free_at = -1  # the version of the rules at which nothing could be withheld
+
+        def out(message: msg.Message) -> None:
+            nonlocal free_at
+            kind = type(message)
+            if kind is msg.Deliver:
+                if guard is None or guard.version == free_at:
+                    say(message)
+                    return
+                if guard.hears_all(principal):
+                    free_at = guard.version
+            elif kind is msg.Published:
+                unanswered.discard(message.call)  # type: ignore[attr-defined]
+                say(message)
+                answered()
+                return
+            self._outward(message)
+            answered()
+
+        return out
+
+    def _outward(self, message: msg.Message) -> None:
         watch = self._watched.get(type(message))
         let_out = message if watch is None else watch(message)
         if let_out is not None:
             self._say(let_out)
-
-    def _published(self, message: msg.Published) -> msg.Message:
-        self.unanswered.discard(message.call)
-        return message
 
     def _refused(self, message: msg.Refused) -> msg.Message:
         self.unanswered.discard(message.call)
@@ -181,6 +248,15 @@ class Gate:
         if ref is not None:
             self._forget(ref)
         return message
+
+    def _subscribed(self, message: msg.Subscribed) -> msg.Message:
+        self._opening.pop(message.call, None)
+        if self._group_scope and message.name.startswith(self._group_scope):
+            return msgspec.structs.replace(message, name=message.name.removeprefix(self._group_scope))
+        return message
+
+    def _committed(self, message: msg.Committed) -> msg.Message:
+        return msgspec.structs.replace(message, query=message.query.removeprefix(self._query_scope))
 
     def _unsubscribed(self, message: msg.Unsubscribed | msg.Closed) -> msg.Message:
         self._forget(message.ref)
@@ -197,15 +273,32 @@ class Gate:
             return None
         return msgspec.structs.replace(message, event=event)
 
+    def _log_read(self, page: msg.LogRead) -> msg.Message:
+        """Reading the log is a way out too."""
+        assert self._guard is not None
+        entries = []
+        for entry in page.entries:
+            event = self._guard.deliver(self._principal, entry.event)
+            if event is not None:
+                entries.append(msgspec.structs.replace(entry, event=event))
+        return msgspec.structs.replace(page, entries=tuple(entries))
+
     def _forget(self, ref: int) -> None:
-        name = self._names.pop(ref, None)
-        if name is not None and self._guard is not None:
-            self._guard.unsubscribed(self._principal, name)
+        """Nobody listens under this number any more; a durable subscription may stay."""
+        known = self._known.pop(ref, None)
+        if known is not None and self._guard is not None:
+            id, durable = known
+            ended = not (durable and self._holds(id))
+            self._guard.unsubscribed(self._principal, id.subscriber, id.name, durable=durable, ended=ended)
 
     def close(self) -> None:
         """The connection is gone."""
-        for ref in list(self._names):
+        for ref in list(self._known):
             self._forget(ref)
+
+
+def _identity(client: str, name: str, options: DeliveryOptions) -> SubscriptionId:
+    return SubscriptionId(client, name) if options.group is None else SubscriptionId(GROUPS, options.group)
 
 
 def _parsed(filter: Filter, limits: Limits) -> Filter:

@@ -85,7 +85,7 @@ class Listener(Generic[T]):
             return
         self._is_over = True
         ref = self._ref
-        if not self._bus.is_closed:
+        if not self._bus.is_closed and self._bus._over is None:
             await self._bus._ask(lambda call: ClientLeave(call, ref, commit, end))
         self._bus._listeners.pop(ref, None)
 

@@ -25,8 +25,10 @@ class Metric(NamedTuple):
 # By the name of the figure.
 KNOWN = {
     "published": Metric("events_published", "Events that clients of this broker published.", True),
-    "repeated": Metric("events_repeated", "Publishes that were told to this broker before.", True),
-    "refused": Metric("events_refused", "Publishes that were refused.", True),
+    "published again": Metric("events_published_again", "Publishes that this broker knew already.", True),
+    "kept": Metric("events_kept", "Events that went to the log.", True),
+    "delivered": Metric("notifications_sent", "Notifications that were sent to clients.", True),
+    "lost": Metric("notifications_lost", "Notifications that a policy or a bound dropped.", True),
     "subscriptions": Metric("subscriptions", "Subscriptions that this broker holds."),
     "waiting": Metric("notifications_waiting", "Notifications that wait for their subscribers."),
     "reading": Metric("subscriptions_reading", "Subscriptions that read the log behind the live events."),

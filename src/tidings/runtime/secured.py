@@ -17,6 +17,7 @@ from tidings.security import audit as auditing
 from tidings.security.audit import Audit, Entry
 from tidings.security.authenticator import ByUsers
 from tidings.security.gate import Gate
+from tidings.security.quotas import UNBOUNDED
 from tidings.security.rules import ALL_ALLOWED
 from tidings.security.users import NOBODY, Users, parse_users
 
@@ -41,7 +42,7 @@ def load_users(settings: SecuritySettings) -> Users:
             text_of(settings), read=lambda name: (file.parent / name).read_bytes(), where=str(file)
         )
     if settings.anonymous:
-        return Users({}, {}, ALL_ALLOWED, {}, NOBODY.default_quota, NOBODY.verifier)
+        return Users({}, {}, ALL_ALLOWED, {}, UNBOUNDED, NOBODY.verifier)
     return NOBODY
 
 
@@ -89,7 +90,7 @@ class Secured:
     def _write(self, entry: Entry) -> None:
         if self._file is not None:
             self._file.write(entry)
-        else:
+        elif log.isEnabledFor(logging.INFO):
             log.info("%s", auditing.line(entry).decode().rstrip())
 
     def close(self) -> None:

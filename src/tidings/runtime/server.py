@@ -23,7 +23,7 @@ from typing import Any
 
 import msgspec
 
-from tidings.errors import RefusedError, TidingsError, WireError
+from tidings.errors import RefusedError, TidingsError, UnreachableError, WireError
 from tidings.history.recorder import Recorder
 from tidings.language.limits import DEFAULT_LIMITS, Limits
 from tidings.protocol.delivery.settings import DeliverySettings
@@ -33,12 +33,24 @@ from tidings.protocol.node import Node
 from tidings.runtime.broker import open_store, recorder_of
 from tidings.runtime.clock import Clock, RealClock
 from tidings.runtime.connection import Connection, Gathering, NetworkSettings
+from tidings.runtime.datagrams import Datagrams
 from tidings.runtime.dialling import Address, parse_addresses
 from tidings.runtime.driver import Driver, Tap
 from tidings.runtime.gate import Gate
 from tidings.runtime.neighbours import Neighbours
 from tidings.runtime.reception import Reception
-from tidings.runtime.words import BESIDE, HANDSHAKE, Goodbye, Informed, Inquire, NotInformed, Open, Opened
+from tidings.runtime.words import (
+    BESIDE,
+    HANDSHAKE,
+    Goodbye,
+    Informed,
+    Inquire,
+    NotInformed,
+    Open,
+    Opened,
+    Ping,
+    Pong,
+)
 from tidings.security.doors import (
     BROKER,
     Authenticator,
@@ -95,13 +107,18 @@ class Server:
         clock: Clock | None = None,
         tap: Tap | None = None,
         limits: Limits = DEFAULT_LIMITS,  # of clients' filters
+        datagrams: bool = False,  # does the composition send any? (see `datagrams.py`)
+        advertise: str = "",  # where others reach it, when that is not where it listens
     ) -> None:
         if not name or "#" in name:
             raise RefusedError(f"{name!r} is no name for a broker", hint="use letters, digits and -")
         self.name = name
         self.network = network or NetworkSettings()
         self.addresses: list[Address] = []  # where it listens, once it has started
-        self.inquiries: dict[str, Inquiry] = {"figures": lambda about, principal: self.figures()}
+        self.inquiries: dict[str, Inquiry] = {
+            "figures": lambda about, principal: self.figures(),
+            "subscriptions": lambda about, principal: self.node.describe(),
+        }
         self._listen = [listen] if isinstance(listen, str) else list(listen)
         self._join = [address for text in join for address in parse_addresses(text)]
         self._path = path
@@ -118,6 +135,9 @@ class Server:
         self._clock = clock or RealClock()
         self._tap = tap
         self._limits = limits
+        self._wants_datagrams = datagrams
+        self.datagrams: Datagrams | None = None
+        self._advertise = advertise
         self._gathering = Gathering()
         self._clients: dict[Connection, _Client] = {}
         self._last_client = 0
@@ -138,8 +158,11 @@ class Server:
         self._recorder = recorder_of(self._record)
         self.node = self._build()
         record: Callable[[Any], None] = _nothing if self._recorder is None else self._recorder.record
-        self._driver = Driver(self.name, self.node, self._clock, record=record, fault=self._on_fault, tap=self._tap)
+        self._driver = Driver(
+            self.name, self.node, self._clock, record=record, fault=self._on_fault, tap=self._tap
+        )
         self._driver.use_store(store, threaded=self._is_stable)
+        self._driver.breathe_by(self._gathering.flush)
         declared = tuple(message for slot in self.node.slots.values() for message in slot.messages)
         self._codec = Codec((*declared, *HANDSHAKE, *BESIDE), max_frame=self.network.max_frame)
         own = frozenset(CLIENT_MESSAGES) | frozenset(BROKER_MESSAGES)
@@ -155,7 +178,9 @@ class Server:
         for text in self._listen:
             for address in parse_addresses(text):
                 await self._listen_at(address)
-        self._neighbours.listens = self.address
+        self._neighbours.listens = self._advertise or self.address
+        if self._wants_datagrams:
+            await self._open_datagrams(frozenset(declared) - own)
         self._neighbours.join(self._join)
         self._look_later()
 
@@ -185,6 +210,15 @@ class Server:
             host, port = socket.getsockname()[:2]
             self.addresses.append(Address(host, port, self._tls is not None))
 
+    async def _open_datagrams(self, allowed: frozenset[type[Message]]) -> None:
+        where = self.addresses[0]
+        neighbours = self._neighbours
+        self.datagrams = Datagrams(
+            self.name, self._codec, allowed, self._driver.receive, neighbours.addresses
+        )
+        await self.datagrams.open(where.host, where.port)
+        self._driver.datagram = self.datagrams.send
+
     @property
     def address(self) -> str:
         """Where clients and brokers reach this one."""
@@ -194,12 +228,12 @@ class Server:
 
     def _admit(self, connection: Connection, open: Open, proved: Proved) -> None:
         if self._is_draining:
-            raise RefusedError("this broker is about to stop", hint="connect to another one")
+            raise UnreachableError("this broker is about to stop", hint="connect to another one")
         if open.role == BROKER:
             self._neighbours.admit(connection, open, proved.farewell)
             return
         if len(self._clients) >= self.network.connections:
-            raise RefusedError(
+            raise UnreachableError(
                 f"this broker has {len(self._clients)} clients already", hint="connect to another one"
             )
         if self._guard is not None:
@@ -212,6 +246,8 @@ class Server:
             self._guard,
             say=connection.send,
             hand_in=lambda message: self._driver.receive(address, [message]),
+            beside=lambda message: self._hear_beside(client, message),
+            holds=lambda id: self.node.subscription(id) is not None,
             limits=self._limits,
         )
         client = self._clients[connection] = _Client(address, connection, gate, proved.principal)
@@ -222,15 +258,14 @@ class Server:
         self._driver.link_up(address, self._outlet(client))
 
     def _outlet(self, client: _Client) -> Callable[[Message], None]:
-        outward, unanswered, connection = client.gate.outward, client.gate.unanswered, client.connection
+        unanswered, connection = client.gate.unanswered, client.connection
         least = self.network.unanswered // 2
 
-        def out(message: Message) -> None:
-            outward(message)
+        def answered() -> None:
             if len(unanswered) == least:
                 connection.release("unanswered")
 
-        return out
+        return client.gate.outlet(answered)
 
     # -- clients --------------------------------------------------------------------------------
 
@@ -238,11 +273,8 @@ class Server:
         client = self._clients.get(connection)
         if client is None:
             return
-        heard = connection.answered(messages)
         try:
-            if any(type(message) is Inquire for message in heard):
-                heard = self._inquired(client, heard)
-            allowed = client.gate.inward(heard)
+            allowed = client.gate.inward(messages)
         except WireError as error:
             connection.end(str(error))
             return
@@ -250,7 +282,7 @@ class Server:
             self._charge(client, self._guard)
         if len(client.gate.unanswered) >= self.network.unanswered:
             connection.hold("unanswered")
-        self._driver.receive(client.address, allowed)
+        self._driver.receive(client.address, allowed, soon=True)
 
     def _charge(self, client: _Client, guard: Guard[Any]) -> None:
         connection = client.connection
@@ -270,13 +302,15 @@ class Server:
             self._guard.disconnected(client.principal)
         self._driver.link_down(client.address)
 
-    def _inquired(self, client: _Client, messages: list[Message]) -> list[Message]:
-        for message in messages:
-            if isinstance(message, Inquire):
-                task = asyncio.create_task(self._inform(client, message))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
-        return [message for message in messages if not isinstance(message, Inquire)]
+    def _hear_beside(self, client: _Client, message: Message) -> bool:
+        """What a client says beside the protocol; False: nothing that we know."""
+        if isinstance(message, Inquire):
+            task = asyncio.create_task(self._inform(client, message))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        elif isinstance(message, Ping):
+            client.connection.send(Pong())
+        return isinstance(message, Inquire | Ping | Pong)
 
     async def _inform(self, client: _Client, inquire: Inquire) -> None:
         try:
@@ -296,11 +330,14 @@ class Server:
 
     def _look_later(self) -> None:
         loop = asyncio.get_running_loop()
-        self._looking = loop.call_later(self.network.keepalive_seconds / 2, self._look)
+        self._look_at = loop.time() + self.network.keepalive_seconds / 2
+        self._looking = loop.call_at(self._look_at, self._look)
 
     def _look(self) -> None:
         now = asyncio.get_running_loop().time()
+        late = now - self._look_at  # while we did something else, nobody could be heard
         for connection in [*self._clients, *self._neighbours.connections]:
+            connection.last_received = min(now, connection.last_received + late)
             connection.look(now, self.network)
         self._look_later()
 
@@ -320,6 +357,7 @@ class Server:
         return {
             **self.node.figures(),
             **self._reception.figures,
+            **({} if self.datagrams is None else self.datagrams.figures),
             "broker": self.name,
             "address": self.address,
             "connections": len(self._clients),
@@ -398,6 +436,8 @@ class Server:
             connection.send(Goodbye("the broker stops"))
             connection.finish("the broker stops")
         await self._neighbours.close()
+        if self.datagrams is not None:
+            self.datagrams.close()
         await asyncio.sleep(0)
         await self._driver.close()
         for connection in list(self._clients):

@@ -52,7 +52,8 @@ class Service:
         self.server = Server(
             name,
             listen=settings.listen,
-            join=settings.join,
+            join=[_with_scheme(address, listening is not None) for address in settings.join],
+            advertise=_with_scheme(settings.advertise, listening is not None),
             path=settings.store or None,
             network=settings.network,
             delivery=settings.delivery,
@@ -69,6 +70,25 @@ class Service:
         self.server.inquiries["trace"] = self._trace
         self.http: Http | None = None
 
+    async def __aenter__(self) -> Service:
+        """Run it inside another program: `async with Service(settings) as service`."""
+        await self.server.start()
+        await self._on_start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.server.drain(self.settings.drain_seconds)
+        await self._close()
+
+    async def _on_start(self) -> None:
+        self._count_durables()
+        await self.start_http()
+
+    async def _close(self) -> None:
+        if self.http is not None:
+            await self.http.close()
+        self.secured.close()
+
     async def run(self, ready: Callable[[Server], None] = print_ready) -> bool:
         """Serve until a signal comes, then drain. True: nothing was left unanswered."""
         try:
@@ -77,12 +97,15 @@ class Service:
                 drain_seconds=self.settings.drain_seconds,
                 ready=ready,
                 reload=self.reload,
-                started=self.start_http,
+                started=self._on_start,
             )
         finally:
-            if self.http is not None:
-                await self.http.close()
-            self.secured.close()
+            await self._close()
+
+    def _count_durables(self) -> None:
+        """What the disk holds counts for the quotas of whom it belongs to."""
+        for id, filter in self.server.node.durables():
+            self.secured.guard.found(id.subscriber, id.name, filter)
 
     # -- reload ---------------------------------------------------------------------------------
 
@@ -153,6 +176,11 @@ class Service:
 def _page(value: dict[str, Any]) -> Page:
     status = HTTPStatus.OK if value["ok"] else HTTPStatus.SERVICE_UNAVAILABLE
     return Page(json.dumps(value).encode() + b"\n", status=status)
+
+
+def _with_scheme(address: str, has_tls: bool) -> str:
+    """A broker with TLS joins, and is reached, by TLS, unless the address says otherwise."""
+    return f"tidings+tls://{address}" if address and has_tls and "://" not in address else address
 
 
 def _joining(settings: BrokerSettings) -> Any:

@@ -50,7 +50,7 @@ class SecuritySettings(msgspec.Struct, frozen=True, kw_only=True):
 
     users: str = ""  # the users file: who may do what; empty: nobody but by `anonymous`
     audit: str = ""  # a file for the audit as JSON lines; empty: it goes to the log
-    anonymous: bool = False  # let anybody in from this machine; for development, on loopback alone
+    anonymous: bool = False  # let anybody in from this machine; said by `tidings cluster up` alone
     plain: bool = False  # listen beyond this machine without TLS, when something in front does it
 
 
@@ -64,7 +64,7 @@ class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
 class TraceSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What `tidings trace` can look back on."""
 
-    events: int = 10_000  # the last so many events that were here; 0: none; each costs about 500 bytes
+    events: int = 10_000  # entries, one or two for each event; 0: none; one costs about 500 bytes
 
 
 class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,6 +72,7 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str = ""  # of this broker, unlike all others of its network; empty: `host:port` that it listens at
     listen: str = "127.0.0.1:7117"  # host:port for clients and brokers; port 0: a free one
+    advertise: str = ""  # host:port where others reach it, when that is not `listen` (0.0.0.0, say)
     join: tuple[str, ...] = ()  # addresses of brokers to link with; the links must make a tree
     store: str = ""  # a directory for what is to survive a crash; empty: in memory, `kept` is refused
     http: str = ""  # host:port for /metrics, /healthz and /readyz; empty: none

@@ -2,8 +2,9 @@
 
 Rules
 - The ring watches messages on their way in and out of the node; it never looks into the node and
-  never changes what happens. A step costs one tuple.
-- It is bounded: by steps, and by what an event may weigh in it (a large payload is left out).
+  never changes what happens. A step costs one tuple in the list of its event.
+- It is bounded: by events, by steps of one event, and by what an event may weigh in it (a large
+  payload is left out).
 - A question is answered from the ring and from what the node says of the event now, for events that
   whoever asks may observe; others are as if they had never been here.
 """
@@ -21,13 +22,24 @@ from tidings.matching.explain import explain
 from tidings.model.cloudevents import to_mapping
 from tidings.model.event import Event
 from tidings.model.subscription import Subscription, SubscriptionId
-from tidings.protocol.messages import Closed, Deliver, Message, Publish, Subscribed, Unsubscribed
+from tidings.protocol.messages import (
+    BROKER_MESSAGES,
+    CLIENT_MESSAGES,
+    Deliver,
+    Message,
+    Publish,
+    Subscribed,
+)
 from tidings.protocol.node import Node
 
 HEAVY = 4_096  # bytes of payload that are kept with a step
-STEPS_PER_EVENT = 4  # came in, went to two links, was handed over
+MOST_STEPS = 1_000  # of one event that are remembered one by one; more are counted
+MOST_NAMES = 10_000  # subscriptions of one client whose names are remembered
 
+HOW = {"ReplayPart": "replay", "Fill": "recovery"}  # by the message that carried it; others: live
 PUBLISHED, RECEIVED, SENT, DELIVERED, WITHHELD = "published", "received", "sent", "delivered", "withheld"
+
+_CLIENTS, _BROKERS = frozenset(CLIENT_MESSAGES), frozenset(BROKER_MESSAGES)  # of these others carry events
 
 
 class Step(NamedTuple):
@@ -38,34 +50,54 @@ class Step(NamedTuple):
     peer: str  # a client's address, a broker's name, or a principal's
     subscription: str | None  # that was told
     event: Event
+    how: str = ""  # replay or recovery; empty: live
+
+
+class _Moment:
+    """What happened to one event in one go, in the order of what happened."""
+
+    __slots__ = ("event", "more", "steps")
+
+    def __init__(self, event: Event) -> None:
+        self.event = event
+        self.steps: list[tuple[float, str, str, dict[int, str] | None, int, str]] = []
+        self.more = 0  # steps beyond the bound
 
 
 class Ring:
-    """The last steps at one broker. `came` and `went` are called for every message."""
+    """The last events at one broker. `came` and `went` are called for every message."""
 
     def __init__(self, events: int) -> None:
-        self._steps: deque[Step] = deque(maxlen=events * STEPS_PER_EVENT)
+        self._moments: deque[_Moment] = deque(maxlen=events)
+        self._last: _Moment | None = None
+        self._last_event: Event | None = None
         self._names: dict[str, dict[int, str]] = {}  # by client and ref: the subscription
 
     # -- watching ------------------------------------------------------------------------------
 
     def came(self, peer: str, message: Message, now: float) -> None:
         if type(message) is Publish:
-            self._note(now, PUBLISHED, peer, None, message.event)
-        else:
+            self._note(now, PUBLISHED, peer, None, 0, message.event)
+        elif type(message) not in _CLIENTS:
             self._carried(now, RECEIVED, peer, message)
 
     def went(self, peer: str, message: Message, now: float) -> None:
         kind = type(message)
-        if kind is Deliver:
-            name = self._names.get(peer, {}).get(message.ref)  # type: ignore[attr-defined]
-            self._note(now, DELIVERED, peer, name, message.event)  # type: ignore[attr-defined]
+        if kind is Deliver:  # the most common of all: as `_note` does, without a call
+            event: Event = message.event  # type: ignore[attr-defined]
+            moment = self._last
+            if moment is None or event is not self._last_event:
+                moment = self._begin(event)
+            if len(moment.steps) < MOST_STEPS:
+                moment.steps.append((now, DELIVERED, peer, self._names.get(peer), message.ref, ""))  # type: ignore[attr-defined]
+            else:
+                moment.more += 1
         elif kind is Subscribed:
-            name = str(SubscriptionId(message.subscriber, message.name))  # type: ignore[attr-defined]
-            self._names.setdefault(peer, {})[message.ref] = name  # type: ignore[attr-defined]
-        elif kind is Unsubscribed or kind is Closed:
-            self._names.get(peer, {}).pop(message.ref, None)  # type: ignore[attr-defined]
-        else:
+            names = self._names.setdefault(peer, {})
+            if len(names) >= MOST_NAMES:
+                del names[next(iter(names))]
+            names[message.ref] = str(SubscriptionId(message.subscriber, message.name))  # type: ignore[attr-defined]
+        elif kind not in _BROKERS:
             self._carried(now, SENT, peer, message)
 
     def gone(self, peer: str) -> None:
@@ -73,31 +105,60 @@ class Ring:
 
     def withheld(self, principal: str, event: Event, now: float) -> None:
         """The rules did not let it out."""
-        self._note(now, WITHHELD, principal, None, event)
+        self._note(now, WITHHELD, principal, None, 0, event)
 
     def _carried(self, now: float, what: str, peer: str, message: Message) -> None:
         """Messages between brokers carry one envelope, or several."""
+        how = HOW.get(type(message).__name__, "")
         envelope = getattr(message, "envelope", None)
         if envelope is not None:
-            self._note(now, what, peer, None, envelope.event)
+            self._note(now, what, peer, None, 0, envelope.event, how)
         for envelope in getattr(message, "envelopes", ()):
-            self._note(now, what, peer, None, envelope.event)
+            self._note(now, what, peer, None, 0, envelope.event, how)
 
-    def _note(self, now: float, what: str, peer: str, subscription: str | None, event: Event) -> None:
+    def _note(
+        self,
+        now: float,
+        what: str,
+        peer: str,
+        names: dict[int, str] | None,
+        ref: int,
+        event: Event,
+        how: str = "",
+    ) -> None:
+        moment = self._last
+        if moment is None or event is not self._last_event:
+            moment = self._begin(event)
+        if len(moment.steps) < MOST_STEPS:
+            moment.steps.append((now, what, peer, names, ref, how))
+        else:
+            moment.more += 1
+
+    def _begin(self, event: Event) -> _Moment:
+        self._last_event = event
         if event.payload is not None and len(event.payload) > HEAVY:
             event = msgspec.structs.replace(event, payload=None)
-        self._steps.append(Step(now, what, peer, subscription, event))
+        moment = self._last = _Moment(event)
+        self._moments.append(moment)
+        return moment
 
     def __len__(self) -> int:
-        return len(self._steps)
+        return len(self._moments)
 
     # -- answering -----------------------------------------------------------------------------
 
+    def _found(self, id: str, source: str | None) -> list[_Moment]:
+        return [
+            moment
+            for moment in self._moments
+            if moment.event.id == id and (source is None or moment.event.source == source)
+        ]
+
     def steps(self, id: str, source: str | None = None) -> list[Step]:
         return [
-            step
-            for step in self._steps
-            if step.event.id == id and (source is None or step.event.source == source)
+            Step(time, what, peer, names.get(ref) if names is not None else None, moment.event, how)
+            for moment in self._found(id, source)
+            for time, what, peer, names, ref, how in moment.steps
         ]
 
     def answer(
@@ -113,7 +174,8 @@ class Ring:
             "broker": node.name,
             "steps": [self._shown(step, now) for step in steps],
             "sources": sorted({step.event.source for step in steps}),
-            "ring": {"steps": len(self._steps), "seconds": self._reach(now)},
+            "more": sum(moment.more for moment in self._found(id, source or None)) if steps else 0,
+            "ring": {"events": len(self._moments), "seconds": self._seconds(now)},
             "wanted": None if event is None else node.wanting(event),
             "event": None if event is None else to_mapping(event),
         }
@@ -128,12 +190,14 @@ class Ring:
             "what": step.what,
             "peer": step.peer,
             "subscription": step.subscription,
+            "how": step.how,
             "source": step.event.source,
             "id": step.event.id,
         }
 
-    def _reach(self, now: float) -> float | None:
-        return round(now - self._steps[0].time, 3) if self._steps else None
+    def _seconds(self, now: float) -> float | None:
+        """How far back it remembers."""
+        return round(now - self._moments[0].steps[0][0], 3) if self._moments else None
 
     def _why(
         self, node: Node, name: str, event: Event | None, steps: list[Step], now: float
@@ -167,6 +231,8 @@ class Ring:
             return f"the rules do not let {hidden[0].peer} hear it"
         if told:
             return f"it was handed over {now - told[0].time:.3f} s ago"
+        if any(moment.more for moment in self._found(event.id, event.source)):
+            return "the event was handed to so many that not all are remembered"
         if steps[0].time < since and event.lifetime <= since - steps[0].time:
             return "it began after the event, whose lifetime was over by then"
         return "its filter accepts the event, and it was not handed over yet: its listener is away, slow, or lost it by its policy"

@@ -53,13 +53,15 @@ class Audit:
         self._buckets: dict[tuple[str, str, str], Bucket] = {}
         self._skipped: dict[tuple[str, str, str], int] = {}
 
-    def note(self, what: str, outcome: str, principal: str, **more: Any) -> None:
+    def note(self, what: str, outcome: str, principal: str, *, whose: str | None = None, **more: Any) -> None:
+        """`whose` is counted for it; None: the principal. A name that nobody proved counts for nobody."""
         now = self._clock()
-        key = (what, outcome, principal)
+        key = (what, outcome, principal if whose is None else whose)
         bucket = self._buckets.get(key)
         if bucket is None:
             if len(self._buckets) >= MOST_KINDS:
                 self._buckets.clear()
+                self._skipped.clear()
             bucket = self._buckets[key] = Bucket(PER_SECOND, BURST, now)
         if not bucket.has(1.0, now):
             self._skipped[key] = self._skipped.get(key, 0) + 1

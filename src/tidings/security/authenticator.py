@@ -67,10 +67,12 @@ class ByUsers:
         return _Scram(asked, self._users(), self._pepper)
 
     def _note(self, asked: Asked, principal: str, outcome: str, why: str) -> None:
+        unproved = "" if outcome == REFUSED else None  # who is refused can choose any name
         self._audit.note(
             "connect",
             outcome,
             principal,
+            whose=unproved,
             means=asked.mechanism,
             peer=asked.peer,
             client=asked.name,

@@ -78,6 +78,14 @@ class Credentials(Protocol):
 class Guard(Protocol[P_contra]):
     """What a principal may do. One guard serves all connections of clients of a broker."""
 
+    version: int  # grows whenever a rule changes; what was found free is asked anew then
+
+    def hears_all(self, principal: P_contra) -> bool:
+        """Is there nothing that `deliver` could withhold or change, as long as `version` stays?"""
+
+    def publishes_all(self, principal: P_contra, source: str) -> bool:
+        """The same of `publish`, for events of this source that have no lifetime."""
+
     def connected(self, principal: P_contra, client: str) -> None:
         """A connection was let in under a client's name. Raises when the name is not the principal's to
         use, or it has too many connections."""
@@ -88,13 +96,21 @@ class Guard(Protocol[P_contra]):
     def publish(self, principal: P_contra, event: Event) -> Event:
         """The event as it may be published (most often itself). Raises."""
 
-    def subscribe(self, principal: P_contra, name: str, filter: Filter) -> Filter:
+    def subscribe(
+        self, principal: P_contra, client: str, name: str, filter: Filter, *, durable: bool = False
+    ) -> Filter:
         """The filter that is subscribed instead: conjoined with what is mandatory. Raises. Called again
         when a subscription resumes."""
 
-    def unsubscribed(self, principal: P_contra, name: str) -> None:
-        """A subscription ended, or its connection did; called once for each `subscribe` that did not
-        raise."""
+    def unsubscribed(
+        self, principal: P_contra, client: str, name: str, *, durable: bool = False, ended: bool = True
+    ) -> None:
+        """A subscription ended, or its connection did (`ended` False: a durable one stays); called once
+        for each `subscribe` that did not raise."""
+
+    def scopes(self, principal: P_contra) -> tuple[str, str]:
+        """What is put before the names of its groups, and of its queries, so that they meet nobody's
+        that they should not meet."""
 
     def deliver(self, principal: P_contra, event: Event) -> Event | None:
         """The event as the principal may see it; None: not at all, which counts as delivered."""

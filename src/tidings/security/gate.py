@@ -10,8 +10,8 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import msgspec
 
@@ -44,10 +44,12 @@ class Gate:
         self._on_withheld = on_withheld
         self._clock = clock
         self._audit = audit
-        self._rights: dict[tuple[Principal, Action], Right] = {}
-        self._held: dict[tuple[str, str], list[int]] = {}  # constraints of open subscriptions, by name
+        self._rights: dict[Action, dict[Principal, Right]] = {action: {} for action in Action}
+        self._hearing: dict[Principal, Right] = self._rights[Action.SUBSCRIBE]
+        self._held: dict[tuple[str, str, str], list[int]] = {}  # constraints of open transient subscriptions
         self._users = users
         self._accounts = Accounts(users.quotas, users.default_quota)
+        self.version = 0  # of the rules
         self.refused = 0
         self.withheld = 0  # deliveries that the rules of now do not allow
 
@@ -58,7 +60,9 @@ class Gate:
     def replace(self, users: Users) -> None:
         """New rules: they count for the next thing that is asked, whoever is connected."""
         self._users = users
-        self._rights.clear()
+        for rights in self._rights.values():
+            rights.clear()
+        self.version += 1
         self._accounts.replace(users.quotas, users.default_quota)
 
     # -- the guard -------------------------------------------------------------------------------
@@ -72,35 +76,61 @@ class Gate:
         self._accounts.of(principal.name, self._clock()).disconnect()
 
     def publish(self, principal: Principal, event: Event) -> Event:
-        with self._refusing(principal, "publish", f"{event.source} {event.id}"):
+        try:
             principal.check_name(event.source, "source")
-            marked = _marked(event, principal.tenant)
+            marked = _marked(event, principal.tenant) if principal.tenant else event
             self.right(principal, Action.PUBLISH).check(marked)
             if event.lifetime > 0:
                 size = len(msgspec.msgpack.encode(marked))
                 now = self._clock()
                 self._accounts.of(principal.name, now).store(size, event.lifetime, now)
             return marked
+        except TidingsError as error:
+            self._note_refusal(principal, "publish", f"{event.source} {event.id}", error)
+            raise
 
-    def subscribe(self, principal: Principal, name: str, filter: Filter) -> Filter:
+    def subscribe(
+        self, principal: Principal, client: str, name: str, filter: Filter, *, durable: bool = False
+    ) -> Filter:
         with self._refusing(principal, "subscribe", name):
             allowed = self.right(principal, Action.SUBSCRIBE).narrowed(filter)
-            cost = sum(len(part.constraints) + len(part.residuals) for part in allowed.conjunctions)
-            self._accounts.of(principal.name, self._clock()).subscribe(cost)
-            self._held.setdefault((principal.name, name), []).append(cost)
+            account = self._accounts.of(principal.name, self._clock())
+            if durable:
+                account.keep((client, name), _cost(allowed))
+            else:
+                account.subscribe(_cost(allowed))
+                self._held.setdefault((principal.name, client, name), []).append(_cost(allowed))
         how = "" if allowed is filter else "narrowed to what is allowed"
         self._audit.note("subscribe", OK, principal.name, means=principal.means, subject=name, reason=how)
         return allowed
 
-    def unsubscribed(self, principal: Principal, name: str) -> None:
-        held = self._held[principal.name, name]
-        self._accounts.of(principal.name, self._clock()).unsubscribe(held.pop())
+    def unsubscribed(
+        self, principal: Principal, client: str, name: str, *, durable: bool = False, ended: bool = True
+    ) -> None:
+        account = self._accounts.of(principal.name, self._clock())
+        if durable:
+            if ended:
+                account.end((client, name))
+            return
+        held = self._held[principal.name, client, name]
+        account.unsubscribe(held.pop())
         if not held:
-            del self._held[principal.name, name]
+            del self._held[principal.name, client, name]
+
+    def found(self, subscriber: str, name: str, filter: Filter) -> None:
+        """The broker's disk holds this durable subscription: it counts for whom it belongs to."""
+        owner = self._users.owner_of(subscriber)
+        self._accounts.of(owner, self._clock()).found((subscriber, name), _cost(filter))
+
+    def scopes(self, principal: Principal) -> tuple[str, str]:
+        """A tenant has its own groups, a principal its own queries."""
+        group = principal.tenant + KEY_MARK if principal.tenant else ""
+        return group, "" if principal.is_anonymous else principal.name + KEY_MARK
 
     def deliver(self, principal: Principal, event: Event) -> Event | None:
-        if self.right(principal, Action.SUBSCRIBE).allows(event):
-            return _unmarked(event, principal.tenant)
+        right = self._hearing.get(principal) or self.right(principal, Action.SUBSCRIBE)
+        if right.allows(event):
+            return _unmarked(event, principal.tenant) if principal.tenant else event
         self.withheld += 1
         if self._on_withheld is not None:
             self._on_withheld(principal.name, event)
@@ -108,6 +138,14 @@ class Gate:
             "deliver", REFUSED, principal.name, means=principal.means, subject=f"{event.source} {event.id}"
         )
         return None
+
+    def hears_all(self, principal: Principal) -> bool:
+        return not principal.tenant and self.right(principal, Action.SUBSCRIBE).filter.is_always_true
+
+    def publishes_all(self, principal: Principal, source: str) -> bool:
+        if principal.tenant or not principal.may_be_called(source):
+            return False
+        return self.right(principal, Action.PUBLISH).filter.is_always_true
 
     def charge(self, principal: Principal, received_bytes: int) -> float:
         now = self._clock()
@@ -125,41 +163,36 @@ class Gate:
 
     def right(self, principal: Principal, action: Action) -> Right:
         """What the principal may do now, its tenant's bound included."""
-        right = self._rights.get((principal, action))
+        rights = self._rights[action]
+        right = rights.get(principal)
         if right is None:
-            if len(self._rights) >= MOST_RIGHTS:
-                self._rights.clear()
+            if len(rights) >= MOST_RIGHTS:
+                rights.clear()
             right = self._users.permissions.right(principal, action)
             if principal.tenant and action is not Action.OBSERVE:
                 bound = conjoined(right.filter, _of_tenant(principal.tenant))
-                right = msgspec.structs.replace(right, filter=bound)
-            self._rights[principal, action] = right
+                right = Right(right.principal, action, bound)
+            rights[principal] = right
         return right
 
-    def _refusing(self, principal: Principal, what: str, subject: str) -> _Refusing:
-        return _Refusing(self, principal, what, subject)
+    @contextmanager
+    def _refusing(self, principal: Principal, what: str, subject: str) -> Iterator[None]:
+        """Count and write down what is refused inside the block."""
+        try:
+            yield
+        except TidingsError as error:
+            self._note_refusal(principal, what, subject, error)
+            raise
+
+    def _note_refusal(self, principal: Principal, what: str, subject: str, error: TidingsError) -> None:
+        self.refused += 1
+        self._audit.note(
+            what, REFUSED, principal.name, means=principal.means, subject=subject, reason=error.message
+        )
 
 
-class _Refusing:
-    """Counts and writes down what is refused inside the block."""
-
-    def __init__(self, gate: Gate, principal: Principal, what: str, subject: str) -> None:
-        self._gate, self._principal, self._what, self._subject = gate, principal, what, subject
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
-        if isinstance(error, TidingsError):
-            self._gate.refused += 1
-            self._gate._audit.note(
-                self._what,
-                REFUSED,
-                self._principal.name,
-                means=self._principal.means,
-                subject=self._subject,
-                reason=error.message,
-            )
+def _cost(filter: Filter) -> int:
+    return sum(len(part.constraints) + len(part.residuals) for part in filter.conjunctions)
 
 
 def _of_tenant(tenant: str) -> Filter:
@@ -169,8 +202,6 @@ def _of_tenant(tenant: str) -> Filter:
 
 def _marked(event: Event, tenant: str) -> Event:
     """The event as it goes into the broker."""
-    if not tenant:
-        return event
     given = event.attributes.get(TENANT)
     if given not in (None, tenant):
         raise EventError(f"the event says that it is of tenant {given!r}", hint="leave the attribute out")
@@ -180,6 +211,6 @@ def _marked(event: Event, tenant: str) -> Event:
 
 def _unmarked(event: Event, tenant: str) -> Event:
     """The event as the tenant's subscribers see it."""
-    if not tenant or event.key is None:
+    if event.key is None:
         return event
     return msgspec.structs.replace(event, key=event.key.removeprefix(tenant + KEY_MARK))

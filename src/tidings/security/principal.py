@@ -31,7 +31,7 @@ class Means(StrEnum):
     EMBEDDED = "embedded"  # in the broker's own process
 
 
-class Principal(msgspec.Struct, frozen=True):
+class Principal(msgspec.Struct, frozen=True, cache_hash=True):
     """Who it is. Rules are looked up by `name` and `groups`."""
 
     name: str

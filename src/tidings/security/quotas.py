@@ -24,7 +24,7 @@ class Quota(msgspec.Struct, frozen=True, kw_only=True):
     """The bounds of one principal, over all its connections to one broker."""
 
     connections: int = 100  # open at once
-    subscriptions: int = 10_000  # open at once, durable ones that are detached not counted
+    subscriptions: int = 10_000  # open at once, and durable ones until they are ended
     constraints: int = 100_000  # of all those subscriptions together; they cost matching time
     bytes_per_second: int = 64 * MIB  # of what it sends; beyond it waits
     burst_bytes: int = 64 * MIB  # may come at once after a quiet time
@@ -86,6 +86,7 @@ class Account:
         self.constraints = 0
         self.stored = 0
         self._bucket = Bucket(quota.bytes_per_second, quota.burst_bytes, now)
+        self._durables: dict[tuple[str, str], int] = {}  # by client and name: constraints
         self._stored: list[tuple[float, int]] = []  # (when it ends, bytes), the next to end first
 
     def connect(self) -> None:
@@ -104,6 +105,29 @@ class Account:
     def unsubscribe(self, constraints: int) -> None:
         self.subscriptions -= 1
         self.constraints -= constraints
+
+    def keep(self, durable: tuple[str, str], constraints: int) -> None:
+        """A durable subscription, by client and name: counted once until it is ended."""
+        before = self._durables.get(durable)
+        if before is not None:
+            self._check("constraints", self.constraints - before + constraints)
+            self.constraints += constraints - before
+        else:
+            self.subscribe(constraints)
+        self._durables[durable] = constraints
+
+    def end(self, durable: tuple[str, str]) -> None:
+        """It is no more; ending one that is not there changes nothing."""
+        constraints = self._durables.pop(durable, None)
+        if constraints is not None:
+            self.unsubscribe(constraints)
+
+    def found(self, durable: tuple[str, str], constraints: int) -> None:
+        """The broker's disk holds it: counted, whatever the bounds are."""
+        if durable not in self._durables:
+            self._durables[durable] = constraints
+            self.subscriptions += 1
+            self.constraints += constraints
 
     def receive(self, size: int, now: float) -> float:
         """So many bytes came in; the seconds to wait before reading on."""

@@ -25,6 +25,8 @@ def parse_toml(text: str, where: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise SettingsError(f"{where} is not TOML: {error}") from None
+    except RecursionError:
+        raise SettingsError(f"{where} is nested too deeply") from None
 
 
 def checked(kind: type[T], given: Any, where: str) -> T:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from functools import reduce
+from functools import cached_property, reduce
 
 import msgspec
 
@@ -51,15 +51,27 @@ class Rule(msgspec.Struct, frozen=True):
         return self.who in (principal.name, ANYONE)
 
 
-class Right(msgspec.Struct, frozen=True):
+class Right(msgspec.Struct, frozen=True, dict=True):
     """What one principal may do by one action."""
 
     principal: str
     action: Action
     filter: Filter
 
+    @cached_property
+    def is_total(self) -> bool:
+        return self.filter.is_always_true
+
     def allows(self, event: Event) -> bool:
-        return accepts(self.filter, event)
+        if self.is_total:
+            return True
+        known = self.filter.__dict__.get("_allowed")  # an event goes to many who share a rule
+        if known is not None and known[0] is event:
+            verdict: bool = known[1]
+            return verdict
+        verdict = accepts(self.filter, event)
+        self.filter.__dict__["_allowed"] = (event, verdict)
+        return verdict
 
     def narrowed(self, wanted: Filter) -> Filter:
         """What of a filter is allowed: a filter that accepts nothing beyond the right."""

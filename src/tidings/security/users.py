@@ -29,7 +29,7 @@ import msgspec
 from tidings.errors import FilterError, RefusedError, SettingsError
 from tidings.language import parse_filter
 from tidings.model.filter import Filter
-from tidings.security.principal import Principal, checked_name
+from tidings.security.principal import Means, Principal, checked_name
 from tidings.security.quotas import Quota
 from tidings.security.reading import checked, checked_table, parse_toml, refuse_unknown
 from tidings.security.rules import ANONYMOUS, ANYONE, GROUP, Action, Permissions, Rule
@@ -99,6 +99,13 @@ class Users(msgspec.Struct, frozen=True):
             groups=tuple(dict.fromkeys((*principal.groups, *user.groups))),
             names=(*principal.names, *user.names),
         )
+
+    def owner_of(self, client: str) -> str:
+        """The principal that a client's name belongs to, as far as the file says."""
+        for name, user in self.users.items():
+            if Principal(name, Means.SCRAM, names=user.names).may_be_called(client):
+                return name
+        return client.partition("/")[0]
 
 
 NOBODY = Users({}, {}, Permissions(), {}, Quota(), Verifier(()))

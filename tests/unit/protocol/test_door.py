@@ -204,6 +204,17 @@ def test_every_message_survives_its_encoding() -> None:
         msg.Advertise(1, "quotes", DROPS),
         msg.Unadvertise(1, "quotes"),
         msg.Advertised(1),
+        msg.Home(1, "b"),
+        msg.Fence(1, 2),
+        msg.Fenced(1, 2),
+        msg.ReadLog(1, DROPS, 2, 3, "b"),
+        msg.LogRead(1, "b", (msg.LogEntry(2, EVENT, 3.0),), 4, 1, 9),
+        msg.Stage(1, "q", 2, 3, (EVENT,), "b"),
+        msg.Staged(1),
+        msg.Came(2, {"press": {"b0": 9}}),
+        msg.CommitStaged(1, "q", 2, 3, "b"),
+        msg.AskCommitted(1, "q"),
+        msg.Committed(1, "q", 2, True),
     ]
     assert {type(sample) for sample in samples} == set(msg.CLIENT_MESSAGES + msg.BROKER_MESSAGES)
     for sample in samples:

@@ -18,13 +18,14 @@ from tidings.protocol import messages as msg
 from tidings.protocol.compositions import intermediary
 from tidings.protocol.inputs import LinkUp, Received
 from tidings.protocol.messages import Envelope
+from tidings.protocol.recovery.words import Fill, ReplayPart
 from tidings.protocol.routing.seen import Forward
 from tidings.runtime import logs
 from tidings.runtime.http import Http, Page
 from tidings.runtime.metrics import exposition, metrics_of
 from tidings.runtime.settings import LogSettings
 from tidings.runtime.telemetry import context_of
-from tidings.runtime.trace import HEAVY, Ring
+from tidings.runtime.trace import HEAVY, MOST_STEPS, Ring
 
 # -- HTTP ------------------------------------------------------------------------------------------
 
@@ -258,7 +259,7 @@ def test_the_ring_is_bounded_and_drops_large_payloads() -> None:
     for number in range(100):
         event = quote(1, str(number), payload=b"x" * (HEAVY + 1))
         ring.came("b2", Forward(Envelope(event, "b2")), float(number))
-    assert len(ring) == 8
+    assert len(ring) == 2
     assert ring.steps("99")[0].event.payload is None
     assert not ring.steps("0")
 
@@ -276,3 +277,26 @@ def test_names_of_subscriptions_go_with_their_client() -> None:
 def test_strange_questions_are_refused(about: dict[str, Any]) -> None:
     with pytest.raises(tidings.errors.InputError):
         Ring(1).answer(intermediary("b", rng=Random(1)), about, 0.0, lambda event: True)
+
+
+def test_replay_and_recovery_are_told_from_live() -> None:
+    ring = Ring(10)
+    envelope = Envelope(quote(1), "b2")
+    ring.came("b2", Forward(envelope), 0.0)
+    ring.went("b3", ReplayPart("log", 1, (envelope,), 1, ()), 0.0)
+    ring.came("b2", Fill("log", 0, 1, (envelope,), ()), 0.0)
+    assert [(step.what, step.how) for step in ring.steps("q1")] == [
+        ("received", ""),
+        ("sent", "replay"),
+        ("received", "recovery"),
+    ]
+
+
+def test_an_event_for_very_many_is_counted_beyond_a_bound() -> None:
+    ring = Ring(10)
+    event = quote(-4)
+    for number in range(MOST_STEPS + 5):
+        ring.went(f"c{number}", msg.Deliver(1, 1, event), 0.0)
+    assert len(ring.steps("q1")) == MOST_STEPS
+    answer = ring.answer(intermediary("b", rng=Random(1)), {"id": "q1"}, 0.0, lambda event: True)
+    assert answer["more"] == 5

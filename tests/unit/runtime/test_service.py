@@ -7,8 +7,7 @@ import json
 import logging
 import urllib.error
 import urllib.request
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import pytest
 
 import tidings
 from tidings.errors import RefusedError, SettingsError, UnreachableError
+from tidings.protocol.inputs import PersistFailed
 from tidings.runtime import tls
 from tidings.runtime.authority import issue, make_authority
 from tidings.runtime.service import Service
@@ -88,18 +88,8 @@ def settings(home: Path, certs: Path | None = None, **more: Any) -> BrokerSettin
     return read_settings(said=said)
 
 
-@asynccontextmanager
-async def running(settings: BrokerSettings, **options: Any) -> AsyncIterator[Service]:
-    service = Service(settings, **options)
-    await service.server.start()
-    await service.start_http()
-    try:
-        yield service
-    finally:
-        await service.server.drain(5)
-        if service.http is not None:
-            await service.http.close()
-        service.secured.close()
+def running(settings: BrokerSettings) -> Service:
+    return Service(settings)
 
 
 def connect(service: Service, name: str, password: str | None = None, **options: Any) -> tidings.Bus:
@@ -230,11 +220,20 @@ def test_passwords_tokens_and_certificates_over_tls(home: Path, certs: Path) -> 
 def test_brokers_join_by_their_certificate_alone(home: Path, certs: Path) -> None:
     async def story() -> None:
         async with running(settings(home, certs)) as one:
-            joined = settings(home, certs, name="b2", join=[one.server.address])
+            plain = one.server.address.partition("://")[2]  # a broker with TLS joins by TLS
+            joined = settings(home, certs, name="b2", join=[plain], advertise="b2.example:7117")
             async with running(joined) as two:
                 while not (one.server.links and two.server.links):
                     await asyncio.sleep(0)
                 assert (one.server.links, two.server.links) == (["b2"], ["b1"])
+                assert one.server.links_at() == {"b2": "tidings+tls://b2.example:7117"}
+                trusting = tls.dialling(authority=str(certs / "authority.pem"))
+                market = connect(two, "market", "m", tls=trusting)
+                ann = connect(one, "ann", PASSWORD, tls=trusting)
+                async with market, ann, ann.subscribe(name="all") as news:
+                    for n, level in ((1, 9), (2, 1)):
+                        await market.publish({"n": n, "level": level}, topic="quotes/a", lifetime=60)
+                    assert await heard(news, 1) == [2]  # from the other broker, within the rules
             strange = settings(home, certs, name="b9", join=[one.server.address])
             async with running(strange) as other:
                 while not other.server.figures()["problems"]:
@@ -308,6 +307,10 @@ def test_health_readiness_and_metrics(home: Path) -> None:
             with pytest.raises(RefusedError):
                 await connect(service, "ann", "wrong")
             assert (await ask("/nothing"))[0] == 404
+            service.server.node._disk.failed = PersistFailed(1, "store", "the disk is gone")
+            status, text = await ask("/healthz")
+            assert status == 503
+            assert "the disk is gone" in text
 
     play(story())
 

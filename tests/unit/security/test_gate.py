@@ -211,7 +211,7 @@ def test_the_mandatory_filter_bounds_publishing_and_hearing() -> None:
     assert gate.publish(ANN, quote(-1)) == quote(-1)
     with pytest.raises(RefusedError, match="may not publish"):
         gate.publish(ANN, quote(1))
-    subscribed = gate.subscribe(ANN, "all", parse_filter("TRUE"))
+    subscribed = gate.subscribe(ANN, "ann", "all", parse_filter("TRUE"))
     assert [accepts(subscribed, quote(change)) for change in (-1, 1)] == [True, False]
     assert gate.deliver(ANN, quote(-1)) is not None
     assert gate.deliver(ANN, quote(1)) is None  # whatever path it came by
@@ -220,7 +220,7 @@ def test_the_mandatory_filter_bounds_publishing_and_hearing() -> None:
 
 def test_a_right_that_is_taken_away_ends_at_once() -> None:
     house = House()
-    house.gate.subscribe(ANN, "all", parse_filter("TRUE"))
+    house.gate.subscribe(ANN, "ann", "all", parse_filter("TRUE"))
     house.gate.replace(users(FILE.replace("change < 0", "change < -5")))
     assert house.gate.deliver(ANN, quote(-1)) is None
     assert house.gate.deliver(ANN, quote(-6)) is not None
@@ -238,7 +238,7 @@ def test_tenants_do_not_meet() -> None:
     mine = gate.publish(BOB, quote(-1, source="bob", key="last"))
     theirs = gate.publish(CARL, quote(-1, source="carl", key="last"))
     assert mine.key != theirs.key  # so that neither supersedes the other's
-    everything = gate.subscribe(BOB, "all", parse_filter("TRUE"))
+    everything = gate.subscribe(BOB, "ann", "all", parse_filter("TRUE"))
     assert accepts(everything, mine)
     assert not accepts(everything, theirs)
     shown = gate.deliver(BOB, mine)
@@ -254,20 +254,60 @@ def test_quotas_are_kept_and_given_back() -> None:
     gate = house.gate
     for _ in range(2):
         gate.connected(ANN, "ann")
-        gate.subscribe(ANN, "s", parse_filter("change < -1"))
+        gate.subscribe(ANN, "ann", "s", parse_filter("change < -1"))
     with pytest.raises(RefusedError, match="connections"):
         gate.connected(ANN, "ann")
     with pytest.raises(RefusedError, match="subscriptions"):
-        gate.subscribe(ANN, "t", parse_filter("change < -1"))
+        gate.subscribe(ANN, "ann", "t", parse_filter("change < -1"))
     for _ in range(2):
-        gate.unsubscribed(ANN, "s")
+        gate.unsubscribed(ANN, "ann", "s")
         gate.disconnected(ANN)
     gate.connected(ANN, "ann")
-    gate.subscribe(ANN, "t", parse_filter("change < -1"))
+    gate.subscribe(ANN, "ann", "t", parse_filter("change < -1"))
     assert gate.charge(ANN, 1_000) == 0
     assert gate.charge(ANN, 500) == 0.5
     with pytest.raises(RefusedError, match="stored bytes"):
         gate.publish(ANN, make_event({"change": -1}, source="ann", id="2", payload=b"x" * 500, lifetime=5))
+
+
+def test_a_durable_subscription_counts_once_until_it_is_ended() -> None:
+    gate = House().gate
+    wanted = parse_filter("change < -1")
+    for name in ("s", "t"):
+        for _ in range(3):  # it comes and goes
+            gate.subscribe(ANN, "ann", name, wanted, durable=True)
+            gate.unsubscribed(ANN, "ann", name, durable=True, ended=False)
+    with pytest.raises(RefusedError, match="subscriptions"):
+        gate.subscribe(ANN, "ann", "u", wanted, durable=True)
+    with pytest.raises(RefusedError, match="subscriptions"):
+        gate.subscribe(ANN, "ann/other", "s", wanted, durable=True)
+    gate.unsubscribed(ANN, "ann", "s", durable=True, ended=True)
+    gate.subscribe(ANN, "ann", "u", wanted, durable=True)
+
+
+def test_what_the_disk_holds_counts_for_its_owner() -> None:
+    gate = House().gate
+    for name in ("s", "t", "u"):
+        gate.found("ann/desk", name, parse_filter("change < -1"))
+    with pytest.raises(RefusedError, match="would use 4 subscriptions; its quota is 2"):
+        gate.subscribe(ANN, "ann", "v", parse_filter("change < -1"), durable=True)
+    gate.subscribe(ANN, "ann/desk", "s", parse_filter("change < -2"), durable=True)  # one that is there
+
+
+def test_groups_of_tenants_and_queries_of_principals_do_not_meet() -> None:
+    gate = House().gate
+    dave = Principal("dave", Means.TOKEN, "acme")
+    assert gate.scopes(BOB)[0] != gate.scopes(CARL)[0]
+    assert gate.scopes(BOB)[0] == gate.scopes(dave)[0]
+    assert len({gate.scopes(who)[1] for who in (ANN, BOB, CARL, dave)}) == 4
+
+
+def test_who_is_refused_cannot_fill_the_disk_by_changing_its_name() -> None:
+    house = House()
+    for number in range(500):
+        with pytest.raises(RefusedError):
+            house.enter(NoCredentials(), name=f"somebody {number}")
+    assert len(house.entries) == BURST
 
 
 def test_refusals_in_masses_are_counted_not_written() -> None:

@@ -80,6 +80,7 @@ def test_nothing_shows_a_key() -> None:
         str(KEY)[:-8],
         str(KEY) + "$",
     ],
+    ids=["a password", "nothing", "another hash", "too few rounds", "too many", "cut short", "too long"],
 )
 def test_what_is_no_stored_key_is_refused_without_repeating_it(text: str) -> None:
     with pytest.raises(SettingsError) as caught:

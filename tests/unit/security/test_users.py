@@ -83,7 +83,7 @@ def test_who_is_disabled_or_of_another_tenant_stays_out() -> None:
     [
         ("[users.ann]", "[usres.ann]", "did you mean users?"),
         ("groups =", "grups =", "[users.ann] has no 'grups' (did you mean groups?)"),
-        (KEY, "pencil", "tidings users key"),
+        pytest.param(KEY, "pencil", "tidings users key", id="a password"),
         ("connections = 7", "conections = 7", "did you mean connections?"),
         ("connections = 7", "connections = -7", "connections is no whole number"),
         ("connections = 7", 'connections = "7"', "connections is no whole number"),
@@ -98,6 +98,7 @@ def test_who_is_disabled_or_of_another_tenant_stays_out() -> None:
         ("disabled = true", 'disabled = "yes"', "[users.old]: disabled: expected `bool`, got `str`"),
         ("[[allow]]", "[allow]", "allow is no list of tables"),
         ("[users.ann]", "[users.ann", "not TOML"),
+        ("connections = 7", "connections = " + "[" * 5_000, "nested too deeply"),
         ("[users.old]\ndisabled = true", "[users]\nold = 5", "[users"),
     ],
 )

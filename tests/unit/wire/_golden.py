@@ -18,6 +18,7 @@ from tidings.protocol.recovery import words as w
 from tidings.protocol.routing.diffusion import Interest, InterestSeen
 from tidings.protocol.routing.direct import Hold, ToAccess, ToTarget
 from tidings.protocol.routing.seen import NUMBER, Forward
+from tidings.runtime import words
 from tidings.systems import SYSTEMS, Site
 from tidings.wire.codec import Codec
 
@@ -33,6 +34,7 @@ POSITION = Position("b0", 9)
 
 EXAMPLES: tuple[m.Message, ...] = (
     m.Hello("alice", "1f"),
+    m.Came(2, {"press": {"b0#1f": 9}}),
     m.Publish(1, EVENT, 7, m.Mode.KEPT),
     m.Subscribe(2, 1, "n", FILTER, DeliveryOptions(durable=True, policy=Policy.DROP_OLDEST), True, {"b0": 4}, 64),
     m.Unsubscribe(3, 1, False, True),
@@ -51,6 +53,27 @@ EXAMPLES: tuple[m.Message, ...] = (
     m.Refused(4, "filter", "no"),
     m.Closed(1, "slow", "too slow"),
     m.Advertised(4),
+    m.Home(1, "b0"),
+    m.Fence(1, 2),
+    m.Fenced(1, 2),
+    m.ReadLog(1, FILTER, 2, 3, "b0"),
+    m.LogRead(1, "b0", (m.LogEntry(2, EVENT, 3.5),), 4, 1, 9),
+    m.Stage(1, "q", 2, 3, (EVENT,), "b0"),
+    m.Staged(1),
+    m.CommitStaged(1, "q", 2, 3, "b0"),
+    m.AskCommitted(1, "q"),
+    m.Committed(1, "q", 2, True),
+    words.Open("broker", "b1", "tidings", "scram", b"\x00", "acme", "tidings://h:1", 2),
+    words.Challenge(b"\x01"),
+    words.Proof(b"\x02"),
+    words.Opened("b0", "tidings", b"\x03", "tidings://h:2"),
+    words.Denied("refused", "no"),
+    words.Ping(),
+    words.Pong(),
+    words.Goodbye("stops"),
+    words.Inquire(1, "figures", {"a": 1}),
+    words.Informed(1, {"b": 2}),
+    words.NotInformed(1, "refused", "no"),
     Forward(ENVELOPE),
     Interest("subscriptions", (FILTER,), ("00ff",), True, "b0.1f/2e", 3, False),
     InterestSeen("subscriptions", "b0.1f/2e", 3),
@@ -62,6 +85,7 @@ EXAMPLES: tuple[m.Message, ...] = (
     w.Ask("b0", 3, 9, ("b2", "b1")),
     w.Fill("b0", 3, 9, (ENVELOPE,), ("b2", "b1"), True),
     w.ReplayAsk("b0", 4, FILTER, 3, 5, 2.5, 100, ("b2", "b1")),
+    w.ReplayAsks((w.ReplayAsk("b0", 4, FILTER, 3, 5, 2.5, 100, ("b2", "b1")),)),
     w.ReplayPart("b0", 4, (ENVELOPE,), 9, ("b2", "b1"), True, True),
 )  # fmt: skip
 

@@ -18,11 +18,14 @@ from functools import partial
 
 from tidings.availability.identity import Bounds, Identities, Seen
 from tidings.availability.records import Append, Loaded, Put
+from tidings.availability.records import Record as DiskRecord
 from tidings.history.schema import avail_row
 from tidings.model.event import Event
 from tidings.model.subscription import Position
 from tidings.protocol.delivery.arrival import Arrival
 from tidings.protocol.delivery.ledger import Ledger
+from tidings.protocol.delivery.moved import HEADER, STAYED
+from tidings.protocol.delivery.moves import Stays
 from tidings.protocol.delivery.sessions import Session
 from tidings.protocol.effects import Record
 from tidings.protocol.inputs import PersistFailed
@@ -36,11 +39,17 @@ STALE = "this number was passed long ago; nobody can tell whether it was publish
 
 class Intake:
     def __init__(
-        self, ports: Ports, bounds: Bounds, ledger: Ledger, is_owed: Callable[[Event], bool]
+        self,
+        ports: Ports,
+        bounds: Bounds,
+        ledger: Ledger,
+        stays: Stays,
+        is_owed: Callable[[Event], bool],
     ) -> None:
         self._ports = ports
         self._bounds = bounds
         self._ledger = ledger
+        self._stays = stays
         self.identities = Identities(bounds)
         self._is_owed = is_owed  # does some durable subscription accept it?
         self._under_way: dict[tuple[str, str], Arrival] = {}  # by identity
@@ -54,34 +63,60 @@ class Intake:
 
     def publish(self, session: Session, message: Publish, now: float) -> None:
         event = message.event
-        if self._answer_again(session, message, now):
-            return
-        refusal = self._refusal(message)
-        if refusal is not None:
-            self._ports.send(session.address, Refused(message.call, *refusal))
-            return
+        identity = (event.source, event.id)
+        foreign: list[Put] = []
+        if not self._is_next(session, message, identity, now):
+            is_own = _is_own(session, event.id, message.sequence)
+            if self._answer_again(session, message, identity, is_own, now):
+                return
+            refusal = self._refusal(message)
+            if refusal is not None:
+                self._ports.send(session.address, Refused(message.call, *refusal))
+                return
+            self.identities.take(event.source, session.incarnation, message.sequence, now)
+            if not is_own:
+                foreign = [self.identities.remember(event.source, event.id, None, now)]
         self.number += 1
         self.figures["published"] += 1
         arrival = Arrival(event, self.number, message.sequence, now)
+        arrival.moved = session.moved(event.source)
         arrival.waiters.append((session.address, message.call))
-        self._under_way[event.identity] = arrival
-        foreign = self._remember(session, message, now)
         if event.lifetime > 0 or message.mode is Mode.KEPT or self._is_owed(event):
+            self._under_way[identity] = arrival
             self._keep(arrival, message.mode, [self._row(session, event), *foreign], now)
         elif (earlier := self._last_of.get(event.source)) is not None:
+            self._under_way[identity] = arrival
             earlier.followers.append(arrival)
         else:
             self._tell(arrival, now)
+            if arrival.blocked:
+                self._under_way[identity] = arrival
 
-    def _answer_again(self, session: Session, message: Publish, now: float) -> bool:
-        """True when this was published before, or nobody can tell."""
-        address, identity = session.address, message.event.identity
+    def _is_next(self, session: Session, message: Publish, identity: tuple[str, str], now: float) -> bool:
+        """Is it the next one of a client's own, nothing known of it and no refusal due? Then it is taken."""
+        number = message.sequence
+        if identity in self._under_way or not _is_own(session, identity[1], number):
+            return False
+        disk = self._ports.disk
+        if disk.failed is not None or (message.mode is Mode.KEPT and not disk.stable):
+            return False
+        return self.identities.take_next(identity[0], session.incarnation, number, now)
+
+    def _answer_again(
+        self, session: Session, message: Publish, identity: tuple[str, str], is_own: bool, now: float
+    ) -> bool:
+        """True when this was published before, or nobody can tell. A client numbers all that it publishes,
+        so what it sends again is known by its number; an id that is not the client's own is known
+        besides, whoever sends it."""
+        address, source = session.address, identity[0]
         arrival = self._under_way.get(identity)
         if arrival is not None:
             arrival.waiters.append((address, message.call))
             self.figures["published again"] += 1
             return True
-        seen = self._look(session, message, now)
+        seen = self.identities.look_number(source, session.incarnation, message.sequence)
+        if seen is Seen.NEW and not is_own:
+            seen = self.identities.look(source, identity[1], None, now)
         if seen is Seen.NEW:
             return False
         if seen is Seen.STALE:
@@ -91,23 +126,6 @@ class Intake:
         position = self._position(self._ledger.offset_of(identity))
         self._ports.send(address, Published(message.call, position))
         return True
-
-    def _look(self, session: Session, message: Publish, now: float) -> Seen:
-        """A client numbers all that it publishes, so what it sends again is known by its number; an id
-        that is not the client's own is known besides, whoever sends it."""
-        event, number = message.event, message.sequence
-        seen = self.identities.look_number(event.source, session.incarnation, number)
-        if seen is Seen.NEW and not _is_own(session, event.id, number):
-            return self.identities.look(event.source, event.id, None, now)
-        return seen
-
-    def _remember(self, session: Session, message: Publish, now: float) -> list[Put]:
-        """Note that it was published; the row of an id that is not the client's own."""
-        event, number = message.event, message.sequence
-        self.identities.take(event.source, session.incarnation, number, now)
-        if _is_own(session, event.id, number):
-            return []
-        return [self.identities.remember(event.source, event.id, None, now)]
 
     def _row(self, session: Session, event: Event) -> Put:
         return self.identities.row(event.source, session.incarnation)
@@ -131,11 +149,47 @@ class Intake:
         record = Append(offset, arrival.event, now, arrival.sequence, arrival.expires_at)
         self._last_of[arrival.event.source] = arrival
         records = self._ledger.append(record)
+        records += self._stays.keep(arrival.event.source, arrival.moved or STAYED, offset)
         if self._ports.disk.stable:
             records += rows
         self._ports.disk.persist(records, partial(self._kept, arrival), partial(self._not_kept, arrival))
         if mode is Mode.BEST_EFFORT:
             self._answer(arrival)
+
+    def publish_all(
+        self,
+        events: list[Event],
+        records: list[DiskRecord],
+        then: Callable[[float], None],
+        otherwise: Callable[[PersistFailed, float], None],
+        now: float,
+    ) -> None:
+        """Keep them all at once, with these records; then tell them in order."""
+        arrivals: list[Arrival] = []
+        kept_first: list[DiskRecord] = []
+        for event in events:
+            self.number += 1
+            arrival = Arrival(event, self.number, None, now)
+            arrival.offset = self._ledger.next_offset
+            self._last_of[event.source] = arrival
+            self._under_way.setdefault(event.identity, arrival)
+            record = Append(arrival.offset, event, now, None, arrival.expires_at)
+            kept_first += self._ledger.append(record)
+            arrivals.append(arrival)
+        self.figures["published"] += len(events)
+        self.figures["kept"] += len(events)
+
+        def kept(at: float) -> None:
+            for arrival in arrivals:
+                self._kept(arrival, at)
+            then(at)
+
+        def not_kept(failure: PersistFailed, at: float) -> None:
+            for arrival in arrivals:
+                self._not_kept(arrival, failure, at)
+            otherwise(failure, at)
+
+        self._ports.disk.persist([*kept_first, *records], kept, not_kept)
 
     def _kept(self, arrival: Arrival, now: float) -> None:
         if self._last_of.get(arrival.event.source) is arrival:
@@ -178,9 +232,14 @@ class Intake:
     def _envelope(self, arrival: Arrival, now: float) -> Envelope:
         event = arrival.event
         spent = now - arrival.accepted
+        if not event.lifetime and event.expires is None and arrival.moved is None:
+            return Envelope(event, self._ledger.log, arrival.offset, arrival.sequence)
         expires = None if event.expires is None else event.expires - spent
         remaining = max(event.lifetime - spent, 0.0)
-        return Envelope(event, self._ledger.log, arrival.offset, arrival.sequence, remaining, expires)
+        headers = {} if arrival.moved is None else {HEADER: arrival.moved}
+        return Envelope(
+            event, self._ledger.log, arrival.offset, arrival.sequence, remaining, expires, headers
+        )
 
     def unblocked(self, arrival: Arrival, now: float) -> None:
         """Nobody has to wait for room any longer."""

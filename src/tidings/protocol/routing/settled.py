@@ -116,8 +116,10 @@ class Settled:
 
     def part(self, link: str) -> None:
         """The far end is gone for good."""
-        for table in (self._filters, self._sets, self._answered, self._asking):
-            table.pop(link, None)  # type: ignore[attr-defined]
+        self._filters.pop(link, None)
+        self._sets.pop(link, None)
+        self._answered.pop(link, None)
+        self._asking.pop(link, None)
 
     def next_deadline(self) -> float | None:
         return min((at for at, _ in self._asking.values()), default=None)

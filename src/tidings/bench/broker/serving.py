@@ -1,0 +1,54 @@
+"""A broker of ours as a process of the benchmark: on loopback, open to whoever is on this machine.
+
+    python -m tidings.bench.broker.serving FOLDER NAME [STORE [JOIN]]
+
+It is `tidings broker` as an operator runs it, guard, quotas, audit and trace included; only its users file
+lets anonymous clients do everything, with quotas that a thousand connections fit in.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from tidings.runtime.process import run
+from tidings.runtime.service import Service
+from tidings.runtime.settings import read_settings
+
+USERS = """
+[[allow]]
+who = "anonymous"
+action = ["publish", "subscribe", "observe"]
+
+[quota]
+connections = 1000000
+subscriptions = 10000000
+constraints = 100000000
+bytes_per_second = 10000000000
+burst_bytes = 10000000000
+stored_bytes = 1000000000000
+"""
+
+
+def main(words: list[str]) -> int:
+    folder, name, store, join, *tls = [*words, "", ""][: max(4, len(words))]
+    users = Path(folder) / f"{name}-users.toml"
+    users.write_text(USERS, encoding="utf-8")
+    said: dict[str, Any] = {
+        "name": name,
+        "listen": "127.0.0.1:0",
+        "store": store,
+        "join": [join] if join else [],
+        "security.anonymous": True,
+        "security.users": str(users),
+        "security.audit": str(Path(folder) / f"{name}-audit.jsonl"),
+        "log.level": "warning",
+    }
+    for setting, value in zip(("certificate", "key", "authority"), tls, strict=False):
+        said[f"tls.{setting}"] = value
+    return 0 if run(Service(read_settings(said=said)).run()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,202 @@
+"""Publishing in two steps: parts are staged, then all of them are published at once, or none.
+
+For a writer that works in batches and may do a batch again (a query of a cluster: its tasks stage, its
+driver commits). Rules
+- What is staged is kept, and told to nobody. Staging a part again replaces it.
+- A commit publishes every part of a batch in the order of the parts, as one atomic write together
+  with the note that this batch of this query is done. A batch that is done, or an earlier one, is
+  answered as done and changes nothing.
+- A commit names how many parts there are. When one is missing, nothing is published.
+- Staging ends after a time, and holds a bounded number of bytes.
+- All of it is bound to this broker's log. Whoever staged at another one is told so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import msgspec
+
+from tidings.availability.records import Delete, Loaded, Put, Record
+from tidings.model.event import Event
+from tidings.protocol.delivery.sessions import Session
+from tidings.protocol.inputs import PersistFailed
+from tidings.protocol.messages import AskCommitted, CommitStaged, Committed, Refused, Stage, Staged
+from tidings.protocol.slots import Ports
+
+STAGED = "staged"  # table: one row for each part
+DONE = "staged.done"  # table: one row for each query
+
+Done = Callable[[float], None]
+NotDone = Callable[[PersistFailed, float], None]
+Publish = Callable[[list[Event], list[Record], Done, NotDone, float], None]
+
+
+class PartRow(msgspec.Struct, array_like=True, frozen=True):
+    query: str
+    batch: int
+    part: int
+    events: tuple[Event, ...]
+    ends_at: float
+
+
+class DoneRow(msgspec.Struct, array_like=True, frozen=True):
+    query: str
+    batch: int
+
+
+class Staging:
+    def __init__(self, ports: Ports, seconds: float, most_bytes: int, publish: Publish) -> None:
+        self._ports = ports
+        self._seconds = seconds
+        self._most_bytes = most_bytes
+        self._publish = publish
+        self._parts: dict[tuple[str, int], dict[int, PartRow]] = {}  # by query and batch
+        self._sizes: dict[str, int] = {}  # by key of a row
+        self._done: dict[str, int] = {}  # by query: the last batch
+        self._committing: dict[tuple[str, int], list[tuple[str, int]]] = {}  # address and call of who waits
+        self.next_at: float | None = None  # when there may be something to forget
+        self.expired = 0
+
+    @property
+    def staged_bytes(self) -> int:
+        return sum(self._sizes.values())
+
+    def load(self, state: Loaded) -> None:
+        for key, value in state.tables.get(STAGED, {}).items():
+            row = msgspec.msgpack.decode(value, type=PartRow)
+            self._parts.setdefault((row.query, row.batch), {})[row.part] = row
+            self._sizes[key] = len(value)
+            self.next_at = row.ends_at if self.next_at is None else min(self.next_at, row.ends_at)
+        for value in state.tables.get(DONE, {}).values():
+            done = msgspec.msgpack.decode(value, type=DoneRow)
+            self._done[done.query] = done.batch
+
+    # -- staging -----------------------------------------------------------------------------
+
+    def stage(self, session: Session, message: Stage, now: float) -> None:
+        address, call = session.address, message.call
+        refusal = self._refusal(message.log)
+        if refusal is None and message.batch <= self._done.get(message.query, -1):
+            self._ports.send(address, Staged(call))  # done long ago; the commit will say so
+            return
+        row = PartRow(message.query, message.batch, message.part, message.events, now + self._seconds)
+        value = msgspec.msgpack.encode(row)
+        key = _key(row)
+        held = self.staged_bytes - self._sizes.get(key, 0)
+        if refusal is None and held + len(value) > self._most_bytes:
+            refusal = f"{held} bytes are staged, and {self._most_bytes} may be; commit in smaller batches"
+        if refusal is not None:
+            self._ports.send(address, Refused(call, "refused", refusal))
+            return
+        self._sizes[key] = len(value)
+        self._ports.disk.persist(
+            [Put(STAGED, key, value)],
+            partial(self._staged, address, call, row),
+            partial(self._not_staged, address, call, key),
+        )
+
+    def _staged(self, address: str, call: int, row: PartRow, now: float) -> None:
+        self._parts.setdefault((row.query, row.batch), {})[row.part] = row
+        self.next_at = row.ends_at if self.next_at is None else self.next_at
+        self._ports.send(address, Staged(call))
+
+    def _not_staged(self, address: str, call: int, key: str, failure: PersistFailed, now: float) -> None:
+        self._sizes.pop(key, None)
+        self._ports.send(address, Refused(call, "store", f"not staged: {failure.reason}"))
+
+    def _refusal(self, log: str) -> str | None:
+        disk, own = self._ports.disk, self._ports.delivery.log
+        if not disk.stable:
+            return "staging needs a broker with a store"
+        if disk.failed is not None:
+            return f"the broker's disk has failed: {disk.failed.reason}"
+        if log and log != own:
+            return f"this is {own}, and the rest of the batch is at {log}: a sink stays at one broker"
+        return None
+
+    # -- committing --------------------------------------------------------------------------
+
+    def commit(self, session: Session, message: CommitStaged, now: float) -> None:
+        address, call, name = session.address, message.call, (message.query, message.batch)
+        refusal = self._refusal(message.log)
+        if refusal is not None:
+            self._ports.send(address, Refused(call, "refused", refusal))
+        elif message.batch <= self._done.get(message.query, -1):
+            self._ports.send(address, Committed(call, message.query, message.batch, is_new=False))
+        elif name in self._committing:
+            self._committing[name].append((address, call))
+        else:
+            self._commit(address, call, name, message.parts, now)
+
+    def _commit(self, address: str, call: int, name: tuple[str, int], count: int, now: float) -> None:
+        parts = self._parts.get(name, {})
+        missing = [part for part in range(count) if part not in parts]
+        if missing:
+            reason = f"part {missing[0]} of {count} is not staged, or no longer; stage the batch again"
+            self._ports.send(address, Refused(call, "refused", reason))
+            return
+        self._committing[name] = [(address, call)]
+        events = [event for part in range(count) for event in parts[part].events]
+        query, batch = name
+        records: list[Record] = [Put(DONE, query, msgspec.msgpack.encode(DoneRow(query, batch)))]
+        records += [Delete(STAGED, _key(row)) for row in self._upto(name)]
+        done, not_done = partial(self._committed, name), partial(self._not_committed, name)
+        self._publish(events, records, done, not_done, now)
+
+    def _upto(self, name: tuple[str, int]) -> list[PartRow]:
+        """What is staged for this batch and for earlier ones of the query."""
+        query, batch = name
+        return [
+            row
+            for (other, number), parts in self._parts.items()
+            if other == query and number <= batch
+            for row in parts.values()
+        ]
+
+    def _committed(self, name: tuple[str, int], now: float) -> None:
+        query, batch = name
+        self._done[query] = batch
+        self._forget(self._upto(name))
+        for address, call in self._committing.pop(name):
+            self._ports.send(address, Committed(call, query, batch, is_new=True))
+
+    def _not_committed(self, name: tuple[str, int], failure: PersistFailed, now: float) -> None:
+        for address, call in self._committing.pop(name):
+            self._ports.send(address, Refused(call, "store", f"not committed: {failure.reason}"))
+
+    def ask(self, session: Session, message: AskCommitted) -> None:
+        batch = self._done.get(message.query, -1)
+        self._ports.send(session.address, Committed(message.call, message.query, batch, is_new=False))
+
+    # -- ending ------------------------------------------------------------------------------
+
+    def _forget(self, rows: list[PartRow]) -> None:
+        for row in rows:
+            self._sizes.pop(_key(row), None)
+            parts = self._parts.get((row.query, row.batch), {})
+            parts.pop(row.part, None)
+            if not parts:
+                self._parts.pop((row.query, row.batch), None)
+
+    def collect(self, now: float) -> list[Record]:
+        """Forget what was staged too long ago and is not being committed; the records to persist."""
+        if self.next_at is None or self.next_at > now:
+            return []
+        over = [
+            row
+            for name, parts in self._parts.items()
+            if name not in self._committing
+            for row in parts.values()
+            if row.ends_at <= now
+        ]
+        self._forget(over)
+        self.expired += len(over)
+        ends = [row.ends_at for parts in self._parts.values() for row in parts.values()]
+        self.next_at = max(min(ends), now + 1.0) if ends else None
+        return [Delete(STAGED, _key(row)) for row in over]
+
+
+def _key(row: PartRow) -> str:
+    return f"{row.batch:016x}/{row.part:08x}/{row.query}"

@@ -1,0 +1,305 @@
+"""Broker processes, links that misbehave, clients that record what they saw, and faults by name.
+
+    b0 - b1 - b2 - b3
+               \\
+                b4
+
+Every link goes through a `Proxy`. Publishers publish without pause, kept, several at once; durable
+subscribers whose filters cover one another listen elsewhere. When the faults are over, everything that
+was acknowledged has to arrive; then `tidings check` judges the history.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from random import Random
+from typing import Any, ClassVar
+
+from tests.chaos._proxy import Proxy, Roughness, lasts
+
+import tidings
+from tidings.errors import UnknownOutcomeError
+from tidings.history.recorder import FileRecorder
+from tidings.runtime.connection import NetworkSettings
+
+LINKS = (("b1", "b0"), ("b2", "b1"), ("b3", "b2"), ("b4", "b2"))  # who joins whom
+SOURCE = Path(tidings.__file__).parents[1]
+QUICK = NetworkSettings(retry_seconds=0.05, slow_retry_seconds=0.5)
+
+
+class Broker:
+    """One broker process; it keeps its port when it is started again."""
+
+    def __init__(self, name: str, folder: Path, joins: list[Proxy]) -> None:
+        self.name = name
+        self._folder = folder
+        self._joins = joins
+        self._process: subprocess.Popen[str] | None = None
+        self.port = 0
+        self.kills = 0
+
+    async def start(self) -> None:
+        arguments = ["--name", self.name, "--listen", f"127.0.0.1:{self.port}"]
+        arguments += ["--store", str(self._folder / self.name)]
+        for proxy in self._joins:
+            arguments += ["--join", proxy.address]
+        path = os.pathsep.join([str(SOURCE), os.environ.get("PYTHONPATH", "")])
+        with (self._folder / f"{self.name}.err").open("a") as errors:
+            self._process = await asyncio.to_thread(
+                subprocess.Popen,
+                [sys.executable, "-m", "tidings.runtime.process", *arguments],
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                env={**os.environ, "PYTHONPATH": path},
+            )
+        assert self._process.stdout is not None
+        line = await asyncio.to_thread(self._process.stdout.readline)
+        assert line, f"{self.name} did not start: {(self._folder / f'{self.name}.err').read_text()[-2000:]}"
+        self.port = int(json.loads(line)["address"].rpartition(":")[2])
+
+    def send(self, number: int) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    async def kill(self) -> None:
+        assert self._process is not None
+        self.kills += 1
+        self._process.kill()
+        await self._over()
+
+    async def end(self) -> int:
+        """SIGTERM: it drains. Its exit code."""
+        self.send(signal.SIGTERM)
+        return await self._over()
+
+    async def _over(self) -> int:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        code = await asyncio.to_thread(self._process.wait, 20)
+        self._process.stdout.close()
+        return code
+
+    @property
+    def address(self) -> str:
+        return f"tidings://127.0.0.1:{self.port}"
+
+
+class Rig:
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.rng = Random(seed)
+        self.folder = folder
+        self.history = folder / "history.jsonl"
+        self.brokers: dict[str, Broker] = {}
+        self.proxies: dict[tuple[str, str], Proxy] = {}
+        self.fired: Counter[str] = Counter()
+        self.hits = 0  # kills while a publish at that broker was not acknowledged
+        self.acknowledged = 0
+        self.unknown = 0
+        self.moves = 0  # connections of the subscriber that has two brokers
+        self.heard: dict[str, list[tuple[str, str]]] = {}
+        self.told: dict[str, set[tuple[str, str]]] = {}  # by subscriber: the same, to be looked up
+        self.missing: dict[str, set[tuple[str, str]]] = {}  # by subscriber: acknowledged, and not heard yet
+        self._in_flight: Counter[str] = Counter()  # by broker
+        self._recorder = FileRecorder(self.history)
+        self._is_publishing = True
+
+    # -- beginning and ending ------------------------------------------------------------------
+
+    async def start(self) -> None:
+        for number in range(5):
+            name = f"b{number}"
+            joins = []
+            for one, other in LINKS:
+                if one == name:
+                    proxy = self.proxies[one, other] = Proxy(self._place_of(other), Random(self.rng.random()))
+                    await proxy.start()
+                    joins.append(proxy)
+            self.brokers[name] = Broker(name, self.folder, joins)
+        for broker in self.brokers.values():
+            await broker.start()
+
+    def _place_of(self, name: str) -> Any:
+        return lambda: ("127.0.0.1", self.brokers[name].port)
+
+    async def close(self) -> None:
+        for broker in self.brokers.values():
+            broker.send(signal.SIGCONT)
+        codes = await asyncio.gather(*(broker.end() for broker in self.brokers.values()))
+        for proxy in self.proxies.values():
+            await proxy.close()
+        self._recorder.close()
+        assert set(codes) == {0}, f"a broker did not drain: {codes}"
+
+    def connect(self, name: str, *brokers: str) -> tidings.Bus:
+        """A client of the first of these brokers; it goes to the others while that one is down."""
+        places = ",".join(f"127.0.0.1:{self.brokers[broker].port}" for broker in brokers)
+        return tidings.connect(
+            f"tidings://{places}",
+            name=name,
+            record=_Shared(self._recorder),
+            network=QUICK,
+            timeout=30,
+            patience=0.3,
+        )
+
+    # -- clients -------------------------------------------------------------------------------
+
+    async def publish(self, name: str, broker: str, at_once: int) -> None:
+        """Publish without pause, several at once, until `quieten`."""
+        async with self.connect(name, broker) as bus:
+            lines = [asyncio.create_task(self._publish_line(bus, broker, n)) for n in range(at_once)]
+            await asyncio.gather(*lines)
+
+    async def _publish_line(self, bus: tidings.Bus, broker: str, number: int) -> None:
+        rng = Random(f"{bus.name}/{number}")
+        while self._is_publishing:
+            kind = rng.randrange(10)
+            self._in_flight[broker] += 1
+            try:
+                receipt = await bus.publish({"kind": kind}, mode="kept")
+            except UnknownOutcomeError:
+                self.unknown += 1
+                continue
+            finally:
+                self._in_flight[broker] -= 1
+            self.acknowledged += 1
+            for subscriber, most in self.bounds.items():
+                if kind < most and (receipt.source, receipt.id) not in self.told[subscriber]:
+                    self.missing[subscriber].add((receipt.source, receipt.id))
+            await lasts(rng.uniform(0.0, 0.02))
+
+    bounds: ClassVar = {"all": 10, "some": 5, "few": 2}  # by subscriber: the kinds below this are wanted
+
+    async def listen(self, name: str, brokers: tuple[str, ...], ready: asyncio.Event) -> None:
+        heard = self.heard[name] = []
+        told = self.told[name] = set()
+        missing = self.missing[name] = set()
+        async with (
+            self.connect(name, *brokers) as bus,
+            bus.subscribe(f"kind < {self.bounds[name]}", name="mine", durable=True) as news,
+        ):
+            ready.set()
+            while self._is_publishing or missing:
+                try:
+                    event = await news.get(timeout=0.2)
+                except TimeoutError:
+                    continue
+                heard.append(event.identity)
+                told.add(event.identity)
+                missing.discard(event.identity)
+            self.moves += bus.figures()["connections"] - 1 if len(brokers) > 1 else 0
+
+    def quieten(self) -> None:
+        self._is_publishing = False
+
+    # -- faults --------------------------------------------------------------------------------
+
+    async def trouble(self, until: float) -> None:
+        """One fault after another, each by name, until that time of the monotonic clock."""
+        kinds = [self._kill, self._roughen, self._cut, self._stop]
+        first = self.rng.sample([*kinds, self._kill], 5)  # each at least once
+        while first or time.monotonic() < until:
+            await (first.pop() if first else self.rng.choice([*kinds, self._kill]))()
+            await lasts(self.rng.uniform(0.1, 0.6))
+
+    async def _kill(self) -> None:
+        victims = self.rng.sample(list(self.brokers.values()), self.rng.choice([1, 1, 1, 2]))
+        aimed_until = time.monotonic() + (1.0 if self.rng.random() < 0.7 else 0.0)
+        while not self._in_flight[victims[0].name] and time.monotonic() < aimed_until:
+            await asyncio.sleep(0)  # most kills wait for a publish that is on its way there
+        for victim in victims:
+            self.fired["kill"] += 1
+            self.hits += self._in_flight[victim.name] > 0
+        await asyncio.gather(*(victim.kill() for victim in victims))
+        await lasts(self.rng.uniform(0.0, 0.8))
+        await asyncio.gather(*(victim.start() for victim in victims))
+
+    async def _stop(self) -> None:
+        victim = self.rng.choice(list(self.brokers.values()))
+        self.fired["stop"] += 1
+        victim.send(signal.SIGSTOP)
+        await lasts(self.rng.uniform(0.2, 1.0))
+        victim.send(signal.SIGCONT)
+
+    async def _cut(self) -> None:
+        proxy = self.rng.choice(list(self.proxies.values()))
+        self.fired["partition"] += 1
+        proxy.partition()
+        await lasts(self.rng.uniform(0.2, 1.0))
+        proxy.heal(sever=self.rng.random() < 0.5)
+
+    async def _roughen(self) -> None:
+        self.fired["rough"] += 1
+        for proxy in self.proxies.values():
+            proxy.rough = Roughness(delay=0.2, duplicate=0.05, swap=0.1, corrupt=0.002)
+        await lasts(self.rng.uniform(0.3, 1.0))
+        for proxy in self.proxies.values():
+            proxy.rough = Roughness()
+
+    # -- judging -------------------------------------------------------------------------------
+
+    def judge(self) -> dict[str, Any]:
+        """The verdicts of `tidings check` on what the clients saw."""
+        command = [sys.executable, "-m", "tidings", "check", str(self.history), "--json"]
+        command += ["--t-sub", "30", "--t-diff", "120"]
+        path = os.pathsep.join([str(SOURCE), os.environ.get("PYTHONPATH", "")])
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": path}
+        )
+        assert done.stdout, done.stderr
+        properties: dict[str, Any] = json.loads(done.stdout)["properties"]
+        return properties
+
+    async def settle(self) -> None:
+        """Wait until every broker knows what is wanted, and every subscription is in the present."""
+        for broker in self.brokers.values():
+            async with asyncio.timeout(60), self.connect("judge", broker.name) as bus:
+                while not _is_settled(await bus.inquire("figures"), await bus.inquire("subscriptions")):
+                    await asyncio.sleep(0)
+
+    async def describe(self) -> None:
+        """What every broker says of itself, when something did not arrive."""
+        for broker in self.brokers.values():
+            async with tidings.connect(broker.address, name="judge") as bus:
+                for what in ("figures", "subscriptions"):
+                    print(broker.name, json.dumps(await bus.inquire(what)))
+
+    def figures(self) -> dict[str, Any]:
+        between: Counter[str] = Counter()
+        for proxy in self.proxies.values():
+            between.update(proxy.fired)
+        kills = self.fired["kill"]
+        return {
+            "acknowledged": self.acknowledged,
+            "unknown": self.unknown,
+            "moves": self.moves,
+            "heard": {name: len(heard) for name, heard in self.heard.items()},
+            "faults": dict(self.fired),
+            "frames": dict(between),
+            "kills with publishes not acknowledged": f"{self.hits} of {kills}",
+        }
+
+
+def _is_settled(figures: dict[str, Any], subscriptions: list[dict[str, Any]]) -> bool:
+    lanes = [lane for each in subscriptions for lane in each["logs"].values()]
+    known = figures["logs"] == 4 and all(len(each["logs"]) == 4 for each in subscriptions)
+    return known and not figures["links untold"] and all(lane["phase"] == "live" for lane in lanes)
+
+
+class _Shared:
+    """One file for all clients; it is closed by the rig."""
+
+    def __init__(self, recorder: FileRecorder) -> None:
+        self.record = recorder.record
+
+    def close(self) -> None:
+        """Others still write."""

@@ -1,0 +1,217 @@
+"""One broker process: SIGTERM under load, kill -9, no descriptors left, a disk that is full."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.chaos._process import BrokerProcess
+from tests.unit.runtime._network import serving, until
+
+import tidings
+from tidings.errors import StoreFullError
+from tidings.runtime.connection import NetworkSettings
+from tidings.store.memory import MemoryStore
+from tidings.testing import collect
+
+QUICK = NetworkSettings(retry_seconds=0.02, slow_retry_seconds=0.3)
+
+
+def numbers(events: list[tidings.Event]) -> list[Any]:
+    return [event["n"] for event in events]
+
+
+def test_sigterm_under_load_drains_within_ten_seconds(tmp_path: Path) -> None:
+    async def play() -> None:
+        broker = BrokerProcess(tmp_path)
+        acknowledged: list[int] = []
+        async with tidings.connect(broker.address, name="p", network=QUICK) as bus:
+            await bus.subscribe("n >= 0", name="all", durable=True)
+
+            async def publish(line: int) -> None:
+                for n in range(line, 1_000_000, 16):
+                    await bus.publish({"n": n}, mode="kept")
+                    acknowledged.append(n)
+
+            lines = [asyncio.create_task(publish(line)) for line in range(16)]
+            await until(lambda: len(acknowledged) > 200)
+            began = time.monotonic()
+            broker.terminate()
+            code = await asyncio.to_thread(broker.wait)
+            took = time.monotonic() - began
+            assert code == 0, broker.errors()
+            assert took < 10
+            for line in lines:
+                line.cancel()
+            await asyncio.gather(*lines, return_exceptions=True)
+        again = BrokerProcess(tmp_path)
+        async with (
+            tidings.connect(again.address, name="p") as bus,
+            bus.subscribe("n >= 0", name="all", durable=True) as news,
+        ):
+            heard: list[int] = []
+            while not set(acknowledged) <= set(heard):
+                heard += numbers(await collect(news, 1, timeout=20))
+            assert len(heard) == len(set(heard))
+        again.terminate()
+        assert again.wait() == 0
+
+    asyncio.run(play())
+
+
+def test_kill_9_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+    async def play() -> None:
+        broker = BrokerProcess(tmp_path)
+        address = broker.address
+        async with (
+            tidings.connect(address, name="p", network=QUICK) as publisher,
+            tidings.connect(address, name="s", network=QUICK) as subscriber,
+            subscriber.subscribe("n >= 0", name="mine", durable=True) as news,
+        ):
+            heard: list[Any] = []
+            hit = 0
+            for life in range(3):
+
+                def publish(numbers: range) -> list[asyncio.Task[Any]]:
+                    return [asyncio.create_task(publisher.publish({"n": n}, mode="kept")) for n in numbers]
+
+                tasks = publish(range(60 * life, 60 * life + 30))
+                await until(lambda: sum(task.done() for task in tasks) > 5)  # noqa: B023
+                tasks += publish(range(60 * life + 30, 60 * life + 60))
+                await asyncio.sleep(0)  # they are on their way, and nobody has answered
+                hit += sum(not task.done() for task in tasks)
+                broker.kill()
+                broker = await asyncio.to_thread(BrokerProcess, tmp_path, port=broker.port)
+                await asyncio.gather(*tasks)
+                heard += numbers(await collect(news, 60, timeout=20))
+            assert heard == list(range(180))
+            assert hit, "no kill hit a publish that was not acknowledged"
+        broker.terminate()
+        assert broker.wait() == 0
+
+    asyncio.run(play())
+
+
+def test_a_broker_without_descriptors_goes_on_and_recovers(tmp_path: Path) -> None:
+    async def play() -> None:
+        broker = BrokerProcess(tmp_path, files=96)
+        async with (
+            tidings.connect(broker.address, name="p", network=QUICK) as bus,
+            bus.subscribe("n >= 0") as news,
+        ):
+            crowd: list[socket.socket] = []
+            for _ in range(150):
+                one = socket.socket()
+                one.setblocking(False)
+                one.connect_ex(("127.0.0.1", broker.port))
+                crowd.append(one)
+            for n in range(20):
+                await bus.publish({"n": n})
+            assert numbers(await collect(news, 20)) == list(range(20))
+            for one in crowd:
+                one.close()
+            async with tidings.connect(broker.address, name="q", network=QUICK, timeout=30) as late:
+                await late.publish({"n": 20})
+            assert numbers(await collect(news, 1)) == [20]
+        broker.terminate()
+        assert broker.wait() == 0, broker.errors()
+
+    asyncio.run(play())
+
+
+class SmallDisk(MemoryStore):
+    """A store that has no room while `is_full`."""
+
+    is_full = False
+
+    def commit(self, records: Any) -> None:
+        if self.is_full and any(type(record).__name__ == "Append" for record in records):
+            raise StoreFullError("no room is left")
+        super().commit(records)
+
+
+def test_a_full_disk_blocks_publishers_and_lets_consumers_run() -> None:
+    async def play() -> None:
+        disk = SmallDisk()
+        async with (
+            serving(store=disk) as server,
+            tidings.connect(server.address, name="p") as publisher,
+            tidings.connect(server.address, name="s") as subscriber,
+            subscriber.subscribe("n >= 0", name="mine", durable=True) as news,
+        ):
+            for n in range(50):
+                await publisher.publish({"n": n})
+            disk.is_full = True
+            blocked = [asyncio.create_task(publisher.publish({"n": n})) for n in range(50, 60)]
+            assert numbers(await collect(news, 50)) == list(range(50))
+            with pytest.raises(TimeoutError):
+                await news.get(timeout=0.3)
+            assert not any(task.done() for task in blocked)
+            disk.is_full = False
+            await asyncio.gather(*blocked)
+            assert numbers(await collect(news, 10)) == list(range(50, 60))
+
+    asyncio.run(play())
+
+
+def test_expired_events_are_collected_while_it_serves(tmp_path: Path) -> None:
+    async def play() -> None:
+        async with serving(path=tmp_path / "b1") as server, tidings.connect(server.address, name="p") as bus:
+            for n in range(100):
+                await bus.publish({"n": n}, lifetime=0.05)
+            await bus.publish({"n": 100}, lifetime=60)
+            await until(lambda: server.figures()["entries"] == 1)
+            async with bus.subscribe("n >= 0") as news:
+                assert numbers(await collect(news, 1)) == [100]
+
+    asyncio.run(play())
+
+
+@pytest.mark.soak
+def test_five_thousand_half_open_connections_cost_little_and_stop_nobody(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(12_000, hard), hard))
+
+    async def play() -> None:
+        broker = BrokerProcess(tmp_path)
+        before = _resident(broker.process.pid)
+        crowd: list[socket.socket] = []
+        try:
+            async with (
+                tidings.connect(broker.address, name="p", network=QUICK, timeout=30) as bus,
+                bus.subscribe("n >= 0") as news,
+            ):
+                for _ in range(5_000):
+                    one = socket.socket()
+                    one.setblocking(False)
+                    one.connect_ex(("127.0.0.1", broker.port))
+                    crowd.append(one)
+                for n in range(200):
+                    await bus.publish({"n": n})
+                assert numbers(await collect(news, 200)) == list(range(200))
+                figures = await bus.inquire("figures")
+                assert figures["handshakes"] <= NetworkSettings().handshakes
+                async with tidings.connect(broker.address, name="q", network=QUICK, timeout=60) as late:
+                    await late.publish({"n": 200})
+            assert _resident(broker.process.pid) - before < 100 << 20
+        finally:
+            for one in crowd:
+                one.close()
+        broker.terminate()
+        assert broker.wait() == 0, broker.errors()
+
+    try:
+        asyncio.run(play())
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def _resident(process: int) -> int:
+    """Bytes of memory that a process holds."""
+    pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
+    return pages * resource.getpagesize()

@@ -1,0 +1,238 @@
+"""Any bytes at all: the decoder, the handshake, and a client that was let in and says what it likes.
+
+What may happen is a `WireError`, a refusal, or a connection that ends. What may not: any other exception,
+a frame held beyond its bound, somebody let in who did not say who they are, a node that fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import msgspec
+from crc32c import crc32c
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tidings.availability.records import Loaded
+from tidings.errors import WireError
+from tidings.language import parse_filter
+from tidings.model.event import Event
+from tidings.model.subscription import DeliveryOptions, Policy
+from tidings.protocol import messages as msg
+from tidings.protocol.inputs import Fetched, LinkDown, LinkUp, Persisted, Received, Started, TimerFired
+from tidings.runtime.connection import Connection, Gathering, NetworkSettings
+from tidings.runtime.gate import Gate
+from tidings.runtime.reception import Reception
+from tidings.runtime.words import BESIDE, HANDSHAKE, Open
+from tidings.security.doors import LoopbackOnly
+from tidings.systems import Site, find_system
+from tidings.wire.codec import HEAD, VERSION, Codec, FrameReader
+
+GOLDEN = sorted((Path(__file__).parents[1] / "golden" / "wire").glob("*/*.bin"))
+FRAMES = [path.read_bytes() for path in GOLDEN]
+CODEC = Codec((*HANDSHAKE, *BESIDE))
+BOUNDED = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def framed(body: bytes) -> bytes:
+    """A frame with the right length and the right checksum around any body."""
+    return HEAD.pack(len(body) + 5, VERSION, crc32c(body, crc32c(bytes((VERSION,))))) + body
+
+
+@st.composite
+def mutated(draw: st.DrawFn) -> bytes:
+    """A good frame with its body damaged and its checksum put right again."""
+    body = bytearray(draw(st.sampled_from(FRAMES))[HEAD.size :])
+    for _ in range(draw(st.integers(0, 4))):
+        place = draw(st.integers(0, len(body) - 1))
+        body[place : place + draw(st.integers(0, 3))] = draw(st.binary(max_size=4))
+        if not body:
+            body = bytearray(b"\xc0")
+    return framed(bytes(body))
+
+
+anything = st.one_of(st.binary(max_size=200), mutated(), st.sampled_from(FRAMES))
+
+
+@BOUNDED
+@given(st.one_of(st.binary(max_size=400), mutated()))
+def test_a_frame_is_a_message_or_a_wire_error(frame: bytes) -> None:
+    try:
+        message = CODEC.decode(frame)
+    except WireError:
+        return
+    assert isinstance(message, msg.Message)
+
+
+@BOUNDED
+@given(st.lists(anything, max_size=4).map(b"".join), st.randoms(use_true_random=False))
+def test_a_stream_gives_the_same_however_it_is_cut(stream: bytes, rng: Random) -> None:
+    whole, parts = FrameReader(CODEC), FrameReader(CODEC)
+    seen: list[list[msg.Message]] = [[], []]
+    try:
+        seen[0] += whole.feed(stream)
+    except WireError:
+        seen[0] = []
+    try:
+        at = 0
+        while at < len(stream):
+            step = rng.randint(1, 64)
+            seen[1] += parts.feed(stream[at : at + step])
+            at += step
+    except WireError:
+        return  # it may have given what came before the bad frame
+    assert seen[0] == seen[1]
+
+
+class Wire:
+    """A transport that goes nowhere."""
+
+    def __init__(self) -> None:
+        self.sent: list[bytes] = []
+        self.is_over = False
+
+    def get_extra_info(self, name: str) -> Any:
+        return ("127.0.0.1", 1) if name == "peername" else None
+
+    def write(self, data: bytes) -> None:
+        self.sent.append(data)
+
+    def abort(self) -> None:
+        self.is_over = True
+
+    close = abort
+
+    def is_closing(self) -> bool:
+        return self.is_over
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
+
+
+@BOUNDED
+@given(st.lists(anything, min_size=1, max_size=6))
+def test_nobody_is_let_in_by_bytes_that_say_nothing(pieces: list[bytes]) -> None:
+    async def play() -> None:
+        admitted: list[Open] = []
+        bounds = NetworkSettings(handshake_frame=4096)
+
+        def admit(connection: Connection, open: Open, proved: Any) -> None:
+            admitted.append(open)
+            connection.end("enough")
+
+        reception = Reception("tidings", LoopbackOnly(), bounds, Gathering(), admit)
+        connection = reception.connection()
+        wire = Wire()
+        connection.connection_made(wire)  # type: ignore[arg-type]
+        for piece in pieces:
+            connection.data_received(piece)
+            assert connection.pending <= bounds.handshake_frame + max(map(len, pieces))
+        for open in admitted:
+            assert open.role in ("client", "broker")
+            assert open.name.isprintable()
+            assert framed_in(open, b"".join(pieces))
+        reception.close()
+        assert len(reception) == 0
+
+    asyncio.run(play())
+
+
+def framed_in(open: Open, stream: bytes) -> bool:
+    return msgspec.msgpack.encode(open.name) in stream
+
+
+# -- a client that was let in ------------------------------------------------------------------------
+
+small = st.integers(-2, 5)
+names = st.sampled_from(["", "a", "b", "x" * 2000])
+FILTERS = [parse_filter(text) for text in ("n > 1", "n < 1 OR m = 2", "n > 3 AND n < 2", "TRUE")]
+filters = st.sampled_from(FILTERS)
+events = st.builds(
+    Event,
+    source=st.sampled_from(["", "s", "t"]),
+    id=st.sampled_from(["", "1", "2", "3"]),
+    attributes=st.dictionaries(st.sampled_from(["n", "m", "id", "a.b"]), st.sampled_from([0, 2, "x", None, [1]])),
+    topic=st.sampled_from([None, "a/b", "a/#", "/"]),
+    lifetime=st.sampled_from([0.0, 5.0, float("inf"), -1.0, float("nan")]),
+    key=st.sampled_from([None, "k"]),
+    expires=st.sampled_from([None, 0.0, 3.0]),
+)
+options = st.builds(
+    DeliveryOptions,
+    durable=st.booleans(),
+    queue=st.sampled_from([-1, 0, 1, 2, 1000]),
+    policy=st.sampled_from(list(Policy)),
+    group=st.sampled_from([None, "g"]),
+    max_deliveries=st.sampled_from([0, 1, 2]),
+    keep_seconds=st.sampled_from([None, 0.0, 1.0]),
+    keep_events=st.sampled_from([None, 0, 1]),
+    replay=st.booleans(),
+    dead_letters_of=st.sampled_from([None, "a"]),
+)
+tokens = st.dictionaries(st.sampled_from(["", "b1", "other#1"]), st.integers(-3, 10), max_size=2)
+tags = st.lists(small, max_size=3).map(tuple)
+said = st.one_of(
+    st.builds(msg.Hello, st.just("c"), names),
+    st.builds(msg.Publish, small, events, small, st.sampled_from(list(msg.Mode))),
+    st.builds(msg.Subscribe, small, small, names, filters, options, st.booleans(), tokens, small),
+    st.builds(msg.Unsubscribe, small, small, st.booleans(), st.booleans()),
+    st.builds(msg.Credit, small, st.integers(-1000, 1000)),
+    st.builds(msg.Ack, small, tags),
+    st.builds(msg.Nack, small, tags, st.booleans()),
+    st.builds(msg.Advertise, small, names, filters),
+    st.builds(msg.Unadvertise, small, names),
+    st.builds(msg.Fence, small, small),
+    st.builds(msg.Home, small, names),
+    st.builds(msg.ReadLog, small, filters, small, small, st.sampled_from(["", "other"])),
+    st.builds(msg.Stage, small, names, small, small, st.lists(events, max_size=2).map(tuple), st.just("")),
+    st.builds(msg.CommitStaged, small, names, small, small, st.just("")),
+    st.builds(msg.AskCommitted, small, names),
+)
+
+
+def unheard(message: Any) -> None:
+    """Nobody listens."""
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(st.one_of(said, st.sampled_from(["timer", "link"])), max_size=25))
+def test_whatever_a_client_says_the_node_stands(script: list[Any]) -> None:
+    node = find_system("tidings").build(Site(name="b1", brokers=("b1",)), Random(1))
+    from tidings.store.memory import MemoryStore
+
+    disk, now = MemoryStore(), 100.0
+
+    def hand(input: Any) -> None:
+        for effect in node.handle(input, now):
+            if type(effect).__name__ == "Persist":
+                disk.commit(effect.records)
+                hand(Persisted(effect.token))
+            elif type(effect).__name__ == "Fetch":
+                found = disk.fetch(effect.from_offset, effect.limit, effect.max_bytes)
+                hand(Fetched(effect.request, tuple(found)))
+        node.check()
+
+    hand(Started(Loaded.empty()))
+    hand(LinkUp("c#1"))
+    gate = Gate("c", "c", None, say=unheard, hand_in=unheard, beside=unheard)
+    for line in [msg.Hello("c", "i"), *script]:
+        now += 0.1
+        if line == "timer":
+            now += 5
+            hand(TimerFired())
+        elif line == "link":
+            hand(LinkDown("c#1"))
+            hand(LinkUp("c#1"))
+        else:
+            try:
+                heard = gate.inward([CODEC.decode(CODEC.encode(line))])
+            except WireError:
+                continue
+            for message in heard:
+                hand(Received("c#1", message))
