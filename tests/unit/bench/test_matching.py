@@ -81,3 +81,13 @@ def test_mixed_filters_are_compared_with_plain_ones() -> None:
         for way in ("one by one", "columns")
     ]
     assert [row["figure"] for row in matching.mixed_over_plain(rows, 10)] == [3.0, 3.0]
+
+
+def test_brute_force_is_not_scaled_when_it_has_all_filters() -> None:
+    from tidings.bench.peers import peers
+    from tidings.matching.columnar.matcher import ColumnarMatcher
+
+    population = list(workloads.filters(workloads.workload("W2"), 50))
+    matcher = ColumnarMatcher()
+    matcher.load(population)
+    assert next(iter(peers(population[:10], matcher.table, boxes=False))).subscriptions == 50

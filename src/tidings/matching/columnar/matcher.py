@@ -176,10 +176,9 @@ class ColumnarMatcher:
         for expression in header.derived:
             made._parts.derived.take(msgspec.msgpack.decode(expression, type=Expression))
         made.deltas = [Delta(table.edges, len(table.rows) // DELTA_SHARE)]
-        made._alive = bytearray(header.handles)
-        for handle in np.unique(table.rows.owners[table.rows.owners >= 0]).tolist():
-            made._alive[handle] = 1
-        made._free = [handle for handle in range(header.handles) if not made._alive[handle]]
+        alive = np.zeros(header.handles, np.uint8)
+        alive[table.rows.owners[table.rows.owners >= 0]] = 1
+        made._alive, made._free = bytearray(alive.tobytes()), np.nonzero(alive == 0)[0].tolist()
         made.version += 1
         return made
 

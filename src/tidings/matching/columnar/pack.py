@@ -125,7 +125,13 @@ class Packer:
         held = event.attributes.get
         value: Any
         for program, plan in programs:
-            if not program.direct:
+            known = program.remembered
+            value = known
+            if known is not None and type(text := held(program.inputs[0])) is str:
+                value = known.get(text, known)
+            if value is not known:
+                pass  # a function of one text, remembered
+            elif not program.direct:
                 value = program.run(event.view)
             else:
                 for name in program.inputs:

@@ -108,6 +108,10 @@ class Scratch:
         self.text_at = np.zeros(len(self.asked_texts) + 1, np.int64)
         self.text_size = np.full(len(self.asked_texts) + 1, -1, np.int64)
         t[at.TEXT_AT], t[at.TEXT_SIZE] = self.text_at.ctypes.data, self.text_size.ctypes.data
+        self._text_paths = [
+            (place, slot, attribute, attribute.partition(".")[0], attribute.partition(".")[2])
+            for place, (slot, attribute) in enumerate(self.asked_texts)
+        ]
         self._make_room(TEXT_ROOM)
 
     def _make_room(self, size: int) -> None:
@@ -119,20 +123,27 @@ class Scratch:
 
     def set_texts(self, event: Event) -> None:
         """The event's texts that checks look at, as bytes that the walk can read."""
-        row, sizes, used = self.row, self._size, 0
-        for place, (slot, attribute) in enumerate(self.asked_texts):
-            value = text_of(event, attribute) if slot >= 0 and row[slot] == row[slot] else None
-            if value is None:
-                sizes[place] = -1
+        row, sizes, used, held = self.row, self._size, 0, event.attributes
+        for place, slot, attribute, first, below in self._text_paths:
+            sizes[place] = -1
+            if slot < 0 or row[slot] != row[slot]:
                 continue
+            value = held.get(first)
+            if type(value) is dict:
+                value = value.get(below)
+            if type(value) is not str:
+                value = text_of(event, attribute)
+                if value is None:
+                    continue
             text = encoded(value)
-            if used + len(text) > len(self._text):
-                self._make_room(2 * (used + len(text)))
-                return self.set_texts(event)
-            self._text_bytes[used : used + len(text)] = text
-            self._at[place], sizes[place] = self._text_start + used, len(text)
-            used += len(text)
-        return None
+            size = len(text)
+            if used + size > len(self._text):
+                self._make_room(2 * (used + size))
+                self.set_texts(event)
+                return
+            self._text_bytes[used : used + size] = text
+            self._at[place], sizes[place] = self._text_start + used, size
+            used += size
 
 
 def _assembled(programs: list[Program], slots: Slots) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
