@@ -62,7 +62,7 @@ def _tests_of(expression: e.Expression, probes: list[Event]) -> list[Filter]:
     for event in probes:
         value = evaluate(expression, event.view)
         if type(value) is int:
-            literals += [v for v in (value, value - 1, float(value)) if INT_MIN <= v]
+            literals += [v for v in (value, value - 1, float(value)) if v >= INT_MIN]
         elif type(value) is float:
             literals += [value, np.nextafter(value, np.inf).item()]
     residuals = [
@@ -76,7 +76,9 @@ def _tests_of(expression: e.Expression, probes: list[Event]) -> list[Filter]:
 
 @settings(max_examples=150, deadline=None)
 @given(st.one_of(sums, comparisons), st.lists(_events(), min_size=1, max_size=4))
-def test_derived_attributes_are_what_the_evaluator_says(expression: e.Expression, probes: list[Event]) -> None:
+def test_derived_attributes_are_what_the_evaluator_says(
+    expression: e.Expression, probes: list[Event]
+) -> None:
     matcher, oracle = ColumnarMatcher(), NaiveMatcher()
     population = _tests_of(expression, probes)
     matcher.load(population)

@@ -34,7 +34,7 @@ from tidings.wire.codec import HEAD, VERSION, Codec, FrameReader
 GOLDEN = sorted((Path(__file__).parents[1] / "golden" / "wire").glob("*/*.bin"))
 FRAMES = [path.read_bytes() for path in GOLDEN]
 CODEC = Codec((*HANDSHAKE, *BESIDE))
-BOUNDED = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+BOUNDED = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def framed(body: bytes) -> bytes:
@@ -188,6 +188,7 @@ said = st.one_of(
     st.builds(msg.Advertise, small, names, filters),
     st.builds(msg.Unadvertise, small, names),
     st.builds(msg.Fence, small, small),
+    st.builds(msg.Home, small, names),
     st.builds(msg.ReadLog, small, filters, small, small, st.sampled_from(["", "other"])),
     st.builds(msg.Stage, small, names, small, small, st.lists(events, max_size=2).map(tuple), st.just("")),
     st.builds(msg.CommitStaged, small, names, small, small, st.just("")),
@@ -195,7 +196,11 @@ said = st.one_of(
 )
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def unheard(message: Any) -> None:
+    """Nobody listens."""
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.one_of(said, st.sampled_from(["timer", "link"])), max_size=25))
 def test_whatever_a_client_says_the_node_stands(script: list[Any]) -> None:
     node = find_system("tidings").build(Site(name="b1", brokers=("b1",)), Random(1))
@@ -215,7 +220,7 @@ def test_whatever_a_client_says_the_node_stands(script: list[Any]) -> None:
 
     hand(Started(Loaded.empty()))
     hand(LinkUp("c#1"))
-    gate = Gate("c", "c", None, say=lambda message: None, hand_in=lambda message: None)
+    gate = Gate("c", "c", None, say=unheard, hand_in=unheard, beside=unheard)
     for line in [msg.Hello("c", "i"), *script]:
         now += 0.1
         if line == "timer":

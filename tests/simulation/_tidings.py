@@ -61,6 +61,7 @@ def play(
     begin: float = SETTLE,
     absences: bool = False,
     advertising: bool = False,
+    moving: bool = False,
     tune: Callable[[World], None] | None = None,
 ) -> Run:
     """One run: a random tree, a workload with churn, and what goes wrong in it."""
@@ -80,6 +81,8 @@ def play(
     world.load(workload)
     if absences:
         plan_absences(world, workload, rng)
+    if moving:
+        plan_moves(world, workload, Random(f"moving/{seed}"))
     if tune is not None:
         tune(world)
     over_at = workload.over_at
@@ -143,6 +146,16 @@ def plan_absences(world: World, workload: Workload, rng: Random) -> None:
             away = rng.uniform(SETTLE, SETTLE + 4.0)
             world.simulation.call_at(away, partial(_leave, world, step))
             world.simulation.call_at(away + rng.uniform(0.5, 4.0), partial(_return, world, step))
+
+
+def plan_moves(world: World, workload: Workload, rng: Random) -> None:
+    """Publishers go from broker to broker, some also when theirs is down, and back."""
+    publishers = sorted({step.client for step in workload.steps if isinstance(step, PublishStep)})
+    brokers = world.overlay.brokers
+    for client in publishers:
+        for _ in range(rng.choice((1, 2, 4))):
+            at = rng.uniform(SETTLE, workload.over_at)
+            world.simulation.call_at(at, partial(world.move, client, rng.choice(brokers)))
 
 
 def _leave(world: World, step: SubscribeStep) -> None:

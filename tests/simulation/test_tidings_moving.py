@@ -99,3 +99,63 @@ def test_a_publish_whose_answer_was_lost_is_unknown_elsewhere_and_never_told_twi
     assert ("p", 2) in told
     assert len(told) == len(set(told))
     assert not is_answered or ("p", 1) in told
+
+
+@pytest.mark.parametrize("crash_after", [0.003, 0.06])
+def test_a_broker_that_crashes_soon_after_it_was_subscribed_at_is_kept_everything_for(
+    crash_after: float,
+) -> None:
+    """Its neighbours must not take the beginning of its next life for the beginning of the subscription,
+    and let the log go while it is read page by page."""
+    world = World("tidings", line(4), seed=1, settings=SimulationSettings(check=True))
+    for client, broker in {"p": "b0", "s": "b3", "t": "b3"}.items():
+        world.add_client(client, broker)
+    world.subscribe("t", "n", "x > 0")  # so that what is published is on its way from the start
+    world.run(3.0)
+    world.publish("p", {"x": 1})
+    world.run(4.0)
+    world.subscribe("s", "n", "x > 0", durable=True, queue=20)  # small pages: reading takes its time
+    world.run(4.0 + crash_after)
+    assert world.applications["s"].refs
+    world.simulation.crash("b3")
+    world.run(4.5)
+    for x in range(2, 502):
+        world.publish("p", {"x": x})
+        world.run(4.5 + x * 0.002)
+    world.run(8.0)
+    world.simulation.restart("b3")
+    world.run(40.0)
+    assert [number for _, number in heard(world, "s")] == list(range(2, 502))
+
+
+def test_a_guest_ends_a_while_after_its_listener_left_and_its_home_goes_on() -> None:
+    world = World(
+        "tidings", line(4), seed=1, settings=SimulationSettings(check=True),
+        options={"delivery": {"guest_seconds": 10.0}},
+    )  # fmt: skip
+    for client, broker in {"p": "b0", "s": "b3"}.items():
+        world.add_client(client, broker)
+    world.subscribe("s", "n", "x > 0", durable=True)
+    world.run(3.0)
+    world.publish("p", {"x": 1})
+    world.run(4.0)
+    world.simulation.crash("b3")
+    world.run(5.0)
+    move(world, "s", "b3", "b1")
+    world.publish("p", {"x": 2})
+    world.run(8.0)
+    guests = world.simulation.places["b1"].machine.slots["delivery"]
+    assert len(guests.subscriptions()) == 1
+    world.simulation.restart("b3")
+    move(world, "s", "b1", "b3")
+    world.run(12.0)
+    assert len(guests.subscriptions()) == 1  # it may come back
+    world.simulation.crash("b1")
+    world.simulation.restart("b1")
+    world.run(30.0)
+    guests = world.simulation.places["b1"].machine.slots["delivery"]
+    assert len(guests.subscriptions()) == 0
+    world.publish("p", {"x": 3})
+    world.run(60.0)
+    assert heard(world, "s") == [("p", 1), ("p", 2), ("p", 3)]
+    assert not world.simulation.places["b0"].machine.slots["delivery"]._ledger.entries

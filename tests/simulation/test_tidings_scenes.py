@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from tidings.history.check import check
 from tidings.model.event import FOREVER
 from tidings.model.subscription import Policy
@@ -12,7 +14,7 @@ from tidings.protocol.recovery.words import ReplayPart
 from tidings.protocol.routing.diffusion import Interest
 from tidings.simulation.faults import CRASH, DISK_LOSS, ISOLATE_ONE, FaultPlan, Incident
 from tidings.simulation.simulator import SimulationSettings
-from tidings.simulation.topology import line, star
+from tidings.simulation.topology import Overlay, line, star
 from tidings.simulation.world import World
 
 
@@ -503,3 +505,38 @@ def test_a_durable_subscriber_that_leaves_keeps_its_token_through_a_crash_of_its
     from tests.simulation.test_tidings_faults import KINDS, trouble
 
     judge(play(1139, faults=trouble(*KINDS), brokers=3 + 1139 % 9, absences=True))
+
+
+@pytest.mark.parametrize("system", ["intermediary", "tidings"])
+def test_a_crash_right_after_a_new_filter_keeps_what_it_and_the_old_one_are_owed(system: str) -> None:
+    """Found by a seed: the new filter was on the disk, and beside it how far the old one had come."""
+    overlay = line(3) if system == "tidings" else Overlay(("b0",), ())
+    far, near = overlay.brokers[0], overlay.brokers[-1]
+    world = World(system, overlay, seed=1, settings=SimulationSettings(check=True))
+    for client, broker in {"p": far, "s": near}.items():
+        world.add_client(client, broker)
+    world.subscribe("s", "n", "x < 5", durable=True)
+    world.run(2.0)
+    for x in (9, 1):
+        world.publish("p", {"x": x}, lifetime=FOREVER)
+    world.run(4.0)
+    detach(world, "s", "n")
+    world.run(5.0)
+    world.publish("p", {"x": 2})  # owed under the old filter, and wanted under the new one
+    world.run(6.0)
+    if system == "tidings":
+        begin(world, cut("b0", "b1"))  # so that nothing is read before the crash
+        world.run(7.0)
+    world.subscribe("s", "n", "x < 3 OR x > 8", durable=True)
+    heard = len(world.applications["s"].heard)
+    while "n" not in world.applications["s"].refs:
+        world.run(world.simulation.now + 0.0001)
+    assert len(world.applications["s"].heard) == heard
+    world.simulation.crash(near)
+    world.run(8.0)
+    world.simulation.restart(near)
+    if system == "tidings":
+        world.simulation.end(cut("b0", "b1"))
+    world.run(30.0)
+    assert sorted(sequences(world, "s")) == [1, 2, 3]
+    assert len(set(sequences(world, "s"))) == 3

@@ -130,6 +130,16 @@ class Identities:
             self._numbered.move_to_end(name)
         numbers.take(sequence, now, self._bounds.gaps)
 
+    def take_next(self, source: str, incarnation: str, sequence: int, now: float) -> bool:
+        """Take it when it follows the last one, which is new and the common case; False: nothing is done."""
+        name = (source, incarnation)
+        numbers = self._numbered.get(name)
+        if numbers is None or sequence != numbers.high + 1:
+            return False
+        numbers.high, numbers.last_at = sequence, now
+        self._numbered.move_to_end(name)
+        return True
+
     def row(self, source: str, incarnation: str) -> Put:
         numbers = self._numbered[source, incarnation]
         return Put(NUMBERED, _key(source, incarnation), msgspec.msgpack.encode(numbers))

@@ -31,7 +31,7 @@ from tidings.model.filter import Filter
 
 Row: TypeAlias = dict[str, Any]
 
-SIZES = (10_000, 100_000, 1_000_000)
+SIZES = (1_000, 10_000, 100_000, 1_000_000)
 QUICK_SIZES = (1_000, 10_000)
 WORKS = ("W1", "W2", "W3", "W4")
 ADVERSARIES = ("W4hot", "W4shared", "W4unseen")
@@ -41,19 +41,40 @@ PEER_SECONDS = 1.0  # CPU seconds that a peer is measured for
 CLASSICAL_MOST = 10_000  # subscriptions that the classical indexes are measured with
 
 
-def run(*, quick: bool = False, subscriptions: str | None = None, events: str | None = None) -> Iterator[Row]:
-    """Rows of every workload and size, then churn, threads and files; or of the files given."""
+def run(
+    *,
+    quick: bool = False,
+    subscriptions: str | None = None,
+    events: str | None = None,
+    plots: str | None = None,
+) -> Iterator[Row]:
+    """Rows of every workload and size, then churn; or of the files given. `plots`: a folder for drawings."""
     if (subscriptions is None) is not (events is None):
         raise InputError("give --subscriptions and --events together")
     if subscriptions is not None and events is not None:
         yield from own_files(subscriptions, events)
         return
+    rows: list[Row] = []
     for size in QUICK_SIZES if quick else SIZES:
         for name in WORKS if size > max(QUICK_SIZES) else (*WORKS, *ADVERSARIES):
-            yield from one_work(workload(name), size)
+            for made in one_work(workload(name), size):
+                rows.append(made)
+                yield made
+        yield from mixed_over_plain(rows, size)
+    if plots is not None:
+        from tidings.bench.plots import plot
+
+        plot(rows, plots)
     from tidings.bench.churn import churn
 
     yield from churn(10_000 if quick else 1_000_000, 3.0 if quick else 60.0)
+
+
+def mixed_over_plain(rows: Sequence[Row], size: int) -> Iterator[Row]:
+    """What an event costs in W4, in times of what it costs in W2."""
+    for engine in ("tidings, one by one", "tidings, columns"):
+        rates = {r["work"]: r["figure"] for r in rows if r["size"] == size and r["engine"] == engine}
+        yield row("W4 over W2", size, engine, rates["W2"] / rates["W4"], "times the cost", None)
 
 
 def row(work: str, size: int, engine: str, figure: float, unit: str, best: float | None) -> Row:
@@ -89,25 +110,32 @@ def one_work(made: Workload, size: int) -> Iterator[Row]:
     matcher.load(population if few else filters(made, size), sample=sample)
     loaded = time.process_time() - began
     rivals = list(peers(population, matcher.table, boxes=made.name == "W1"))
-    yield from _rates(made, size, matcher, probes, rivals)
+    figures = _peers(rivals, probes, size)
+    best = max((figure for _, figure in figures), default=None)
+    yield from _rates(made, size, matcher, probes, best)
+    for label, figure in figures:
+        yield row(made.name, size, label, figure, "events/s", best)
     stats = matcher.stats()
     yield row(made.name, size, "tidings", loaded / size * 1e6, "us/subscription to load", None)
     yield row(made.name, size, "tidings", stats["bytes"] / size, "bytes/subscription", None)
-    if size == CLASSICAL_MOST:
-        yield from _classical(made, population, probes)
+    if size <= CLASSICAL_MOST:
+        yield from _classical(made, population, probes, best)
     if made.name == "W2":
         yield from _threads_and_files(made, size, matcher, probes)
 
 
-def _rates(
-    made: Workload, size: int, matcher: ColumnarMatcher, probes: list[Event], rivals: list[Peer]
-) -> Iterator[Row]:
+def _peers(rivals: list[Peer], probes: list[Event], size: int) -> list[tuple[str, float]]:
     figures = []
     for peer in rivals:
         scale = peer.subscriptions / size
         label = peer.name if scale == 1 else f"{peer.name} (scaled from {peer.subscriptions})"
         figures.append((label, rate(peer.match, probes) * scale))
-    best = max((figure for _, figure in figures), default=None)
+    return figures
+
+
+def _rates(
+    made: Workload, size: int, matcher: ColumnarMatcher, probes: list[Event], best: float | None
+) -> Iterator[Row]:
     columns = record_batch(made, BATCH)
     single = rate(lambda some: [matcher.match(e) for e in some], probes)
     yield row(made.name, size, "tidings, one by one", single, "events/s", best)
@@ -115,11 +143,11 @@ def _rates(
     yield row(made.name, size, "tidings, columns", batch, "events/s", best)
     found = matcher.match_batch(columns)
     yield row(made.name, size, "tidings", len(found.handles) / BATCH, "matches/event", None)
-    for label, figure in figures:
-        yield row(made.name, size, label, figure, "events/s", best)
 
 
-def _classical(made: Workload, population: list[Filter], probes: list[Event]) -> Iterator[Row]:
+def _classical(
+    made: Workload, population: list[Filter], probes: list[Event], best: float | None
+) -> Iterator[Row]:
     kinds: list[Any] = [CountingMatcher, TreeMatcher]
     for kind in [*kinds, BoxMatcher] if made.name == "W1" else kinds:
         index = kind()
@@ -127,16 +155,19 @@ def _classical(made: Workload, population: list[Filter], probes: list[Event]) ->
             index.add(filter)
         index.maintain(1)
         figure = rate(lambda some, match=index.match: list(map(match, some)), probes)  # type: ignore[misc]
-        yield row(made.name, len(population), f"tidings, {index.stats()['engine']}", figure, "events/s", None)
+        yield row(made.name, len(population), f"tidings, {index.stats()['engine']}", figure, "events/s", best)
 
 
 def _threads_and_files(
     made: Workload, size: int, matcher: ColumnarMatcher, probes: list[Event]
 ) -> Iterator[Row]:
     columns = record_batch(made, BATCH)
-    alone = _wall(lambda: matcher.match_batch(columns), 1)
-    both = _wall(lambda: matcher.match_batch(columns), 2)
-    yield row(made.name, size, "tidings, two threads", 2 * alone / both, "times one thread", None)
+    for engine, work in (
+        ("tidings, columns", lambda: matcher.match_batch(columns)),
+        ("an idle loop", _idle()),
+    ):
+        figure = max(_two_threads(work) for _ in range(3))
+        yield row(made.name, size, f"{engine}, two threads", figure, "times one thread", None)
     with TemporaryDirectory() as folder:
         path = Path(folder) / "table"
         began = time.perf_counter()
@@ -146,6 +177,27 @@ def _threads_and_files(
         opened = ColumnarMatcher.open(path, verify=False)
         opened.match(probes[0])
         yield row(made.name, size, "tidings", (time.perf_counter() - began) * 1e3, "ms to open", None)
+
+
+def _idle() -> Callable[[], Any]:
+    """A compiled loop that touches no memory: what two threads can reach on this machine, just now."""
+    from numba import njit
+
+    @njit(nogil=True)  # type: ignore[untyped-decorator]
+    def count(upto: int) -> int:
+        total = 1
+        for step in range(upto):
+            total = (total * 1103515245 + step) & 0x7FFFFFFF
+        return total
+
+    count(1)
+    return lambda: count(30_000_000)
+
+
+def _two_threads(work: Callable[[], Any]) -> float:
+    """How much more two threads do in the same time than one."""
+    work()
+    return 2 * _wall(work, 1) / _wall(work, 2)
 
 
 def _wall(work: Callable[[], Any], threads: int) -> float:
@@ -195,33 +247,3 @@ def _object(line: str, path: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise InputError(f"{path}: a line is no JSON object")
     return value
-
-
-def plot(rows: Sequence[Row], folder: str) -> list[Path]:
-    """Cost of an event against the number of subscriptions, and against its number of matches."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
-
-    singles = {
-        (r["work"], r["size"]): 1e6 / r["figure"] for r in rows if r["engine"] == "tidings, one by one"
-    }
-    matches = {(r["work"], r["size"]): r["figure"] for r in rows if r["unit"] == "matches/event"}
-    made = []
-    axis: tuple[tuple[str, str, Callable[[Any], float]], ...] = (
-        ("cost-by-subscriptions", "subscriptions", lambda key: key[1]),
-        ("cost-by-matches", "matches an event", lambda key: matches[key]),
-    )
-    for name, label, place in axis:
-        figure, axes = plt.subplots()
-        for work in dict.fromkeys(work for work, _ in singles):
-            keys = sorted(key for key in singles if key[0] == work)
-            axes.loglog([place(k) for k in keys], [singles[k] for k in keys], marker="o", label=work)
-        axes.set_xlabel(label)
-        axes.set_ylabel("CPU microseconds an event")
-        axes.legend()
-        made.append(Path(folder) / f"{name}.svg")
-        figure.savefig(made[-1])
-        plt.close(figure)
-    return made

@@ -42,6 +42,10 @@ def bench(
     all_: Annotated[bool, typer.Option("--all", help="Every benchmark, one after the other.")] = False,
     list_: Annotated[bool, typer.Option("--list", help="Name the benchmarks and what they measure.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="Small sizes: seconds instead of minutes.")] = False,
+    only: Annotated[
+        str | None,
+        typer.Option("--only", metavar="WORKS", help="Some works of the benchmark, with commas between."),
+    ] = None,
     seed: Annotated[
         int | None, typer.Option("--seed", metavar="N", help="Draw the workload from this seed.")
     ] = None,
@@ -51,6 +55,9 @@ def bench(
     ] = None,
     events: Annotated[
         str | None, typer.Option("--events", metavar="FILE", help="Your own, as JSON lines.")
+    ] = None,
+    plots: Annotated[
+        str | None, typer.Option("--plots", metavar="FOLDER", help="Draw the costs there, as SVG.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
@@ -63,7 +70,14 @@ def bench(
         return
     if (name is None) is not all_:
         raise typer.BadParameter("give the NAME of a benchmark, or --all", param_hint="NAME")
-    options = {"quick": quick or None, "seed": seed, "subscriptions": subscriptions, "events": events}
+    options = {
+        "quick": quick or None,
+        "only": only,
+        "seed": seed,
+        "subscriptions": subscriptions,
+        "events": events,
+        "plots": plots,
+    }
     given = {option: value for option, value in options.items() if value is not None}
     for chosen in BENCHES if all_ else [_known(str(name))]:
         rows = _rows(chosen, given)

@@ -83,7 +83,7 @@ def why(found: list[dict[str, Any]], subscription: str) -> str:
         return f"no broker that was asked holds the subscription {subscription}"
     holder = holders[0]
     if holder.get("steps"):
-        return f"at {holder['broker']}: {holder['subscription']['why']}"
+        return f"{subscription} at {holder['broker']}: {holder['subscription']['why']}"
     if holder["subscription"]["accepts"] is False:
         return f"{subscription} at {holder['broker']}: its filter does not accept the event"
     return f"it never came to {holder['broker']}, which holds {subscription}: {_not_sent(found, holder['broker'])}"
@@ -130,7 +130,8 @@ def _show(event: str, found: list[dict[str, Any]], verdict: str | None) -> None:
             out.print(f"[bold]{one['broker']}[/] at {one['address']}", soft_wrap=True)
         for step in one["steps"]:
             told = f" as {step['subscription']}" if step["subscription"] else ""
-            line = f"  {_clock(step['time'])}  {WORDS[step['what']]} {step['peer']}{told}"
+            how = f" by {step['how']}" if step["how"] else ""
+            line = f"  {_clock(step['time'])}  {WORDS[step['what']]} {step['peer']}{told}{how}"
             out.print(escape(line), soft_wrap=True)
         _show_wanted(one)
     if verdict is not None:

@@ -120,7 +120,7 @@ class MatchingEngine:
             _replay(large, some)
             yield
         self._large, self._small, self._filters = large, None, {}
-        self.match = lambda event: large.match(event).tolist()  # type: ignore[no-any-return]
+        self.match = lambda event: large.match(event).tolist()
 
 
 def _replay(large: Any, changes: list[Change]) -> None:

@@ -121,9 +121,10 @@ def match(
         output, tuple(keep) if keep is not None else None, dict(casts or {}), bad_rows == "reject", unmatched
     )
     if is_table(subscriptions):
-        chosen = _as_table(subscriptions).version(version)
+        table = subscriptions if isinstance(subscriptions, Table) else Table(subscriptions)
+        chosen = table.version(version)
         decision = choose(spark, chosen.about.bytes, strategy, most_mb, cut=False)
-        return match_everywhere(events, chosen, decision, options, shared=True)
+        return match_everywhere(events, chosen, decision, options, shared=table.shared)
     rows = subscription_rows(spark, subscriptions)
     decision = choose(spark, rows.count() * BYTES_EACH, strategy, most_mb, cut=True)
     if decision.strategy == "partitioned":
@@ -141,15 +142,27 @@ def match_everywhere(
     """Match with a version that every executor maps."""
     planned = plan(events, version.about, keep=options.keep, casts=options.casts)
     place, how = place_for(events.sparkSession, version, shared=shared)
-    job = Job(
-        planned.attributes, len(planned.kept), version.number, options.output == "pairs",
-        version.about.subscribers and options.output == "pairs", options.reject, "topic" in version.about.attributes, version.about.id_type,
-    )  # fmt: skip
+    job = job_of(planned, version.about, options)
     schema = answer_schema(planned, version.about, job)
     whole = planned.frame.mapInArrow(matching_with(place, job), schema)
     decision = decision._replace(reasons=(*decision.reasons, how))
     rejected = version.rejected()
     return finished(whole, planned, rejected, decision, options, version)
+
+
+def job_of(planned: Plan, about: About, options: Options) -> Job:
+    """What the workers are told."""
+    pairs = options.output == "pairs"
+    return Job(
+        attributes=planned.attributes,
+        kept=len(planned.kept),
+        version=about.version,
+        pairs=pairs,
+        subscriber=about.subscribers and pairs,
+        reject=options.reject,
+        check_topics="topic" in about.attributes or "topic" in about.folded,
+        id_type=about.id_type,
+    )
 
 
 def finished(
@@ -194,13 +207,16 @@ def bad_rows_of(whole: Any, planned: Plan) -> Any:
     """The rows that could not be matched: id when there is one, reason, and the kept columns as JSON."""
     from pyspark.sql import functions as F  # noqa: N812
 
+    numbered = whole.toDF(*(f"c{n}" for n in range(len(whole.columns))))  # names may differ in case only
     names = [field.name for field in planned.kept]
-    id = F.col("id").cast("string") if "id" in names else F.lit(None).cast("string")
-    text = (
-        F.to_json(F.struct(*(F.col(f"`{name}`") for name in names))) if names else F.lit(None).cast("string")
-    )
-    return whole.where(F.col(PROBLEM).isNotNull()).select(
-        id.alias("id"), F.col(PROBLEM).alias("reason"), text.alias("text")
+    nothing = F.lit(None).cast("string")
+    id = F.col(f"c{names.index('id')}").cast("string") if "id" in names else nothing
+    held = [F.col(f"c{n}").alias(name) for n, name in enumerate(names)]
+    reason = F.col(f"c{whole.columns.index(PROBLEM)}")
+    return numbered.where(reason.isNotNull()).select(
+        id.alias("id"),
+        reason.alias("reason"),
+        (F.to_json(F.struct(*held)) if held else nothing).alias("text"),
     )
 
 
@@ -253,10 +269,6 @@ def is_table(subscriptions: Any) -> bool:
     return isinstance(subscriptions, str | os.PathLike) and bool(Table(subscriptions).numbers())
 
 
-def _as_table(subscriptions: Any) -> Table:
-    return subscriptions if isinstance(subscriptions, Table) else Table(subscriptions)
-
-
 def subscription_rows(spark: Any, subscriptions: Any) -> Any:
     """The table of subscriptions as a DataFrame, its columns checked."""
     from pyspark.errors import AnalysisException
@@ -299,9 +311,13 @@ def sample_of(events: Any) -> list[Event]:
     fields = [f for f in events.schema.fields if simple_type(f.dataType) in KINDS and f.name not in RESERVED]
     if not fields or len({f.name.lower() for f in events.schema.fields}) < len(events.columns):
         return []
-    some = events.select(*(events[f"`{f.name}`"] for f in fields)).limit(SAMPLED).toArrow()
+    some = events.select(*(quoted(f.name) for f in fields)).limit(SAMPLED).toArrow()
     batches = some.combine_chunks().to_batches()
     return [event for number in range(len(some)) for event in _sampled(batches[0], number)]
+
+
+def quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
 
 
 def _sampled(batch: Any, number: int) -> Iterator[Event]:

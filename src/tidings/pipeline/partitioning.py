@@ -48,7 +48,7 @@ def match_partitioned(
     events: Any, rows: Any, decision: Decision, options: Options, *, folder: str | os.PathLike[str] | None
 ) -> Matched:
     """Cut, compile, send every event to its cell, match."""
-    from tidings.pipeline.matching import answer_schema, finished, sample_of, scratch_folder
+    from tidings.pipeline.matching import answer_schema, finished, job_of, sample_of, scratch_folder
 
     spark = events.sparkSession
     sample = sample_of(events)
@@ -60,11 +60,7 @@ def match_partitioned(
     place = Path(folder if folder is not None else scratch_folder()) / "cells"
     cut = cut_table(rows, cells, place, shared=shared)
     planned = plan(events, cut.about, keep=options.keep, casts=options.casts)
-    job = Job(
-        planned.attributes, len(planned.kept), cut.about.version, options.output == "pairs",
-        cut.about.subscribers and options.output == "pairs", options.reject, "topic" in cut.about.attributes,
-        cut.about.id_type,
-    )  # fmt: skip
+    job = job_of(planned, cut.about, options)
     sent = sent_to_cells(planned, cells)
     whole = sent.mapInArrow(matching_cells(cut.places, job), answer_schema(planned, cut.about, job))
     stored = sum(1 for _ in cut.places)

@@ -62,9 +62,10 @@ class Subscriptions:
     ) -> None:
         self._spark, self._files = spark, Files(spark)
         self._path: str | None = None
-        self.shared = folder is not None or is_table(source)
+        self.shared = folder is not None
         if is_table(source):
             self.table = source if isinstance(source, Table) else Table(source)
+            self.shared = self.table.shared
             return
         if folder is None:
             folder = scratch_folder() if checkpoint is None else _beside(checkpoint)

@@ -66,10 +66,15 @@ class Version:
 
 
 class Table:
-    """A folder of versions. `Table(folder).publish(rows)` adds one; streams pick it up."""
+    """A folder of versions. `Table(folder).publish(rows)` adds one; streams pick it up.
 
-    def __init__(self, folder: str | os.PathLike[str], *, kept: int = KEPT) -> None:
+    `shared` says that every machine of the cluster sees the folder: then the files are mapped from
+    there, and Spark need not carry them.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], *, kept: int = KEPT, shared: bool = False) -> None:
         self.folder = Path(folder)
+        self.shared = shared
         self._kept = kept
 
     def numbers(self) -> list[int]:

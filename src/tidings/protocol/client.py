@@ -7,6 +7,8 @@ Rules
 - Taking the next notification commits the previous one.
 - While there is no link everything waits. When it is back, what was open is opened again under
   its name and with its token, and what was not acknowledged is published again, in order.
+- A client may go to another broker. It says there where its last acknowledged events are, so that
+  those of one source keep their order; what was not acknowledged is of unknown outcome then.
 - A name that was left is asked for again only when the broker has answered the leaving: until then
   it takes the one for the other, or refuses a second listener.
 """
@@ -40,6 +42,8 @@ from tidings.protocol.effects import (
     Send,
 )
 from tidings.protocol.listening import Listening, Phase, Taken
+from tidings.protocol.places import Places
+from tidings.protocol.publishing import Publishing
 
 IN_FLIGHT = 1024  # unacknowledged publishes at most; more keeps a slow disk busy and costs memory
 OVER = ("closed", "the subscription has ended")
@@ -51,20 +55,6 @@ class Link(StrEnum):
     DOWN = "down"  # none; `LinkUp` ends it
     GREETING = "greeting"  # said hello; the broker's welcome ends it
     UP = "up"  # usable; `LinkDown` ends it
-
-
-class _Publishing:
-    """A publish that is not acknowledged yet."""
-
-    __slots__ = ("call", "event", "issued", "log", "message", "sequence")
-
-    def __init__(self, message: msg.Publish, issued: float) -> None:
-        self.call = message.call
-        self.event = message.event
-        self.sequence = message.sequence
-        self.message = message
-        self.issued = issued
-        self.log = ""  # of the broker that it was sent to
 
 
 class Client:
@@ -86,14 +76,17 @@ class Client:
         self._recording = recording
         self._link = Link.DOWN
         self._log = ""  # of the broker, as its welcome says
+        self._came: msg.Came | None = None  # where we were before we came to this broker
+        self._places = Places()
         self._out: list[Effect] = []
         self._sequences: dict[str, int] = {}  # by source
-        self._in_flight: dict[int, _Publishing] = {}  # by call, in order
-        self._line: deque[_Publishing] = deque()
+        self._in_flight: dict[int, Publishing] = {}  # by call, in order
+        self._line: deque[Publishing] = deque()
         self._listenings: dict[int, Listening] = {}  # by ref
         self._last_ref = 0
         self._advertised_filters: dict[str, Filter] = {}  # by name
         self._tokens: dict[str, tuple[str, dict[str, int]]] = {}  # by name: filter and token when we left
+        self._homes: dict[str, str] = {}  # by name of a durable subscription: where it was opened first
         self._advertising: set[int] = set()  # calls that the broker has not answered
         self._asked: dict[int, msg.Message] = {}  # by call, in order: questions without an answer
         self._handlers: dict[type, Callable[[Any, float], None]] = {
@@ -160,6 +153,8 @@ class Client:
 
     def _welcome(self, message: msg.Welcome, now: float) -> None:
         self._link = Link.UP
+        self._say_where_from(message.log)
+        self._log = message.log
         self._advertise_again()
         for listening in self._listenings.values():
             if listening.phase is not Phase.ENDED:
@@ -169,12 +164,19 @@ class Client:
                 self._send(publishing.message)
             else:
                 self._give_up(publishing)
-        self._log = message.log
         for question in self._asked.values():
             self._send(question)
         self._send_line()
 
-    def _give_up(self, publishing: _Publishing) -> None:
+    def _say_where_from(self, log: str) -> None:
+        """What we publish here comes after what we published elsewhere."""
+        if self._log not in ("", log):
+            stay = 0 if self._came is None else self._came.stay
+            self._came = msg.Came(stay + 1, self._places.all())
+        if self._came is not None:
+            self._send(self._came)
+
+    def _give_up(self, publishing: Publishing) -> None:
         """Another broker cannot tell whether it was kept where it was sent; sent again it might be told
         twice. It was recorded as unknown when the link broke."""
         del self._in_flight[publishing.call]
@@ -244,7 +246,7 @@ class Client:
         sequence = self._sequences[event.source] = self._sequences.get(event.source, 0) + 1
         if input.number:
             event = msgspec.structs.replace(event, id=f"{self.incarnation}-{sequence}")
-        self._line.append(_Publishing(msg.Publish(input.call, event, sequence, input.mode), now))
+        self._line.append(Publishing(msg.Publish(input.call, event, sequence, input.mode), now))
         self._send_line()
 
     def _send_line(self) -> None:
@@ -259,11 +261,13 @@ class Client:
         if publishing is None:
             return
         event = publishing.event
+        if message.position is not None:
+            self._places.note(event.source, message.position)
         self._record_publish(publishing, OK)
         self._out.append(Answer(message.call, Receipt(event.source, event.id, message.position)))
         self._send_line()
 
-    def _record_publish(self, publishing: _Publishing, outcome: Outcome) -> None:
+    def _record_publish(self, publishing: Publishing, outcome: Outcome) -> None:
         if self._recording:
             row = pub_row(
                 publishing.issued,
@@ -291,6 +295,7 @@ class Client:
             auto=input.auto,
             after=input.after or self._token_of(name, input.filter),
         )
+        listening.home = self._homes.get(name, "") if listening.options.durable else ""
         self._listenings[listening.ref] = listening
         self._open(listening)
 
@@ -310,6 +315,8 @@ class Client:
             0 if listening.phase is Phase.LEAVING else listening.window + len(listening.waiting)
         )
         call = -listening.ref if listening.call is None else listening.call
+        if listening.home not in ("", self._log):
+            self._send(msg.Home(listening.ref, listening.home))
         self._send(
             msg.Subscribe(
                 call,
@@ -344,6 +351,8 @@ class Client:
         if listening is None or not listening.step("Subscribed"):
             return
         listening.id = SubscriptionId(message.subscriber, message.name)
+        if listening.options.durable:
+            listening.home = self._homes.setdefault(listening.id.name, self._log)
         if not listening.is_on:
             listening.is_on = True
             self._record_subscribe(listening, now, OK)

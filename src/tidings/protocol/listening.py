@@ -62,7 +62,7 @@ class Listening:
     """The state of one subscription, or of one membership of a group."""
 
     __slots__ = (
-        "after", "auto", "buffer", "call", "ending", "fence", "filter", "given_back", "granted", "id",
+        "after", "auto", "buffer", "call", "ending", "fence", "filter", "given_back", "granted", "home", "id",
         "is_fenced", "is_on", "leaving_calls",
         "must_end", "named", "options", "phase", "ref", "taken", "waiting", "waits", "window",
     )  # fmt: skip
@@ -100,6 +100,7 @@ class Listening:
         self.waits = False  # an earlier one of its name is being left; the broker's answer to that ends it
         self.is_on = False  # the broker said so; a transient one ends with its link, and begins on the next
         self.ending: tuple[str, str] | None = None  # code and reason for later takes
+        self.home = ""  # the log of the broker where it was opened first
         self.fence = 0  # the last one that was asked for
         self.is_fenced = False  # what was given back comes first: nothing is handed over until it is here
 

@@ -60,6 +60,13 @@ class Hello(Message, frozen=True):
     version: int = VERSION
 
 
+class Came(Message, frozen=True):
+    """The client was at other brokers before, and its events here come after those there."""
+
+    stay: int  # grows with each move
+    places: dict[str, dict[str, int]]  # by source and log: the last offset that was acknowledged
+
+
 class Publish(Message, frozen=True):
     call: int
     event: Event
@@ -76,6 +83,13 @@ class Subscribe(Message, frozen=True):
     named: bool = True  # False: the name is random, nobody will come back under it
     after: dict[str, int] = {}  # token: by log, the offset up to which everything was handled
     credit: int = 0
+
+
+class Home(Message, frozen=True):
+    """Before `Subscribe`: the client opened this durable subscription first at the broker of another log."""
+
+    ref: int
+    log: str
 
 
 class Unsubscribe(Message, frozen=True):
@@ -287,10 +301,12 @@ CLIENT_MESSAGES: tuple[type[Message], ...] = (
     Advertise,
     Unadvertise,
     Fence,
+    Came,
     ReadLog,
     Stage,
     CommitStaged,
     AskCommitted,
+    Home,
 )
 BROKER_MESSAGES: tuple[type[Message], ...] = (
     Welcome,

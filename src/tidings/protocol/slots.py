@@ -303,6 +303,10 @@ class Recovery(Strategy):
     def give_up(self, reading: int) -> None:
         """Nobody waits for this reading any more."""
 
+    def hurry(self, log: str, offset: int, now: float) -> None:
+        """Somebody waits until this log is known up to there: ask for it, though nobody said that
+        something is missing. To be called again as long as it is so."""
+
     def progressed(self, now: float) -> None:
         """Subscriptions here settled something of the logs of other brokers."""
 
@@ -347,6 +351,10 @@ class Delivery(Strategy):
     def holds(self, offset: int) -> bool:
         """Is this entry of our log still there?"""
         return False
+
+    def headers_of(self, source: str, offset: int) -> dict[str, Any]:
+        """What an envelope of this entry of our log carries besides it."""
+        return {}
 
     def unpinned(self) -> None:
         """Recovery needs less of our log than before."""

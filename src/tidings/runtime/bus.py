@@ -206,7 +206,9 @@ class Bus:
         is not the broker's is refused.
         """
         filter, _ = filter_from((wanted,), dialect=dialect)
-        return await self._question(lambda call: msg.ReadLog(call, filter, after, limit, log))
+        page = await self._question(lambda call: msg.ReadLog(call, filter, after, limit, log))
+        assert isinstance(page, msg.LogRead)
+        return page
 
     async def stage(
         self, query: str, batch: int, part: int, events: Iterable[Event], *, log: str = ""

@@ -71,7 +71,9 @@ class Driver:
         self._timer: Timer | None = None
         self._wake_at: float | None = None
         self._drive: Drive | None = None
+        self.datagram: Callable[[str, Message], None] | None = None  # how to send one
         self._breathe: Callable[[], None] | None = None
+        self._sets_timer_soon = False
         self._performers: dict[type, Callable[[str, Any], None]] = {
             fx.Record: lambda _, effect: record(effect.row),
         }
@@ -134,16 +136,17 @@ class Driver:
         self._line.append((name, input))
         self._run()
 
-    def receive(self, sender: str, messages: Iterable[Message]) -> None:
-        """Messages came on a link, in this order."""
+    def receive(self, sender: str, messages: Iterable[Message], *, soon: bool = False) -> None:
+        """Messages came on a link, in this order. `soon`: the timer is set once in a turn of the loop, however
+        many were heard in it."""
         name = self.name
-        self._line.extend((name, Received(sender, message)) for message in messages)
-        self._run()
+        self._line.extend([(name, Received(sender, message)) for message in messages])
+        self._run(soon=soon)
 
     def report(self, input: Input) -> None:
         self.hand(self.name, input)
 
-    def _run(self) -> None:
+    def _run(self, *, soon: bool = False) -> None:
         if self._is_running:
             return
         self._is_running = True
@@ -157,7 +160,11 @@ class Driver:
                     self._breathe()
         finally:
             self._is_running = False
-        self._set_timer()
+        if not soon:
+            self._set_timer()
+        elif not self._sets_timer_soon:
+            self._sets_timer_soon = True
+            asyncio.get_running_loop().call_soon(self._set_timer)
 
     def _step(self, name: str, input: Input) -> int:
         """Hand in one input and perform what follows; how many effects there were."""
@@ -179,6 +186,9 @@ class Driver:
         for effect in effects:
             if type(effect) is fx.Send:
                 outlet = outlets.get(effect.to)
+                if effect.channel is fx.Channel.DATAGRAM and self.datagram is not None:
+                    self.datagram(effect.to, effect.message)
+                    continue
                 if outlet is None:
                     self._line.append((effect.to, Received(name, effect.message)))
                     continue
@@ -199,6 +209,7 @@ class Driver:
     # -- the timer -----------------------------------------------------------------------
 
     def _set_timer(self) -> None:
+        self._sets_timer_soon = False
         wake_at = None if self._is_closed else self._main.next_deadline()
         if wake_at is not None and self._timer is not None:
             assert self._wake_at is not None

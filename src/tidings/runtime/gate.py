@@ -22,9 +22,11 @@ from tidings.errors import RefusedError, TidingsError, WireError
 from tidings.language import DEFAULT_LIMITS, Limits, parse_filter
 from tidings.model.event import RESERVED, Event, make_event
 from tidings.model.filter import Filter
+from tidings.model.subscription import DeliveryOptions, SubscriptionId
 from tidings.model.topic import check_topic
 from tidings.model.value import INT_MAX, INT_MIN
 from tidings.protocol import messages as msg
+from tidings.protocol.delivery.sessions import GROUPS
 from tidings.security.doors import Guard
 
 Say = Callable[[msg.Message], None]
@@ -86,7 +88,8 @@ class Gate:
         *,
         say: Say,
         hand_in: Say,
-        beside: Callable[[msg.Message], bool],
+        beside: Callable[[msg.Message], bool] = lambda message: False,
+        holds: Callable[[SubscriptionId], bool] = lambda id: False,
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         self.client = client
@@ -99,10 +102,8 @@ class Gate:
         self._beside = beside  # takes what is no word of the protocol; False: nobody knows it
         self._free_source: str | None = None  # its events need not be asked about ...
         self._free_at = -1  # ... at this version of the rules
-        self._names: dict[
-            int, tuple[str, bool]
-        ] = {}  # by ref: subscriptions that the guard knows of; durable?
-        self._ending: set[int] = set()  # by ref: the client ends it
+        self._known: dict[int, tuple[SubscriptionId, bool]] = {}  # by ref: what the guard counts; durable?
+        self._holds = holds  # does the node hold this subscription?
         self._group_scope, self._query_scope = guard.scopes(principal) if guard is not None else ("", "")
         self._opening: dict[int, int] = {}  # by call of a subscribe: its ref
         self._checks: dict[type, Callable[[Any], msg.Message]] = {
@@ -114,11 +115,9 @@ class Gate:
             msg.ReadLog: self._read_log,
             msg.CommitStaged: self._scoped,
             msg.AskCommitted: self._scoped,
-            msg.Unsubscribe: self._unsubscribe,
         }
         self._passes = frozenset(msg.CLIENT_MESSAGES) - self._checks.keys()
         self._watched: dict[type, Callable[[Any], msg.Message | None]] = {
-            msg.Published: self._published,
             msg.Refused: self._refused,
         }
         if guard is not None:
@@ -178,21 +177,17 @@ class Gate:
             raise RefusedError(f"a name of {len(subscribe.name)} characters; {MOST_CHARACTERS} at most")
         filter, options = _parsed(subscribe.filter, self._limits), subscribe.options
         if self._guard is not None:
-            if subscribe.ref in self._names:
+            if subscribe.ref in self._known:
                 raise RefusedError(f"the number {subscribe.ref} names an open subscription already")
-            filter = self._guard.subscribe(
-                self._principal, self.client, subscribe.name, filter, durable=options.durable
-            )
-            self._names[subscribe.ref] = (subscribe.name, options.durable)
-            self._opening[subscribe.call] = subscribe.ref
             if options.group is not None:
                 options = msgspec.structs.replace(options, group=self._group_scope + options.group)
+            id = _identity(self.client, subscribe.name, options)
+            filter = self._guard.subscribe(
+                self._principal, id.subscriber, id.name, filter, durable=options.durable
+            )
+            self._known[subscribe.ref] = (id, options.durable)
+            self._opening[subscribe.call] = subscribe.ref
         return msgspec.structs.replace(subscribe, filter=filter, options=options)
-
-    def _unsubscribe(self, unsubscribe: msg.Unsubscribe) -> msg.Unsubscribe:
-        if unsubscribe.end and unsubscribe.ref in self._names:
-            self._ending.add(unsubscribe.ref)
-        return unsubscribe
 
     def _scoped(self, message: Any) -> Any:
         return msgspec.structs.replace(message, query=self._query_scope + message.query)
@@ -219,17 +214,23 @@ class Gate:
 
     def outlet(self, answered: Callable[[], None]) -> Say:
         """What the node says to the client goes in here; `answered` is called after each answer."""
-        say, guard, principal = self._say, self._guard, self._principal
+        say, guard, principal, unanswered = self._say, self._guard, self._principal, self.unanswered
         free_at = -1  # the version of the rules at which nothing could be withheld
 
         def out(message: msg.Message) -> None:
             nonlocal free_at
-            if type(message) is msg.Deliver:
+            kind = type(message)
+            if kind is msg.Deliver:
                 if guard is None or guard.version == free_at:
                     say(message)
                     return
                 if guard.hears_all(principal):
                     free_at = guard.version
+            elif kind is msg.Published:
+                unanswered.discard(message.call)  # type: ignore[attr-defined]
+                say(message)
+                answered()
+                return
             self._outward(message)
             answered()
 
@@ -241,15 +242,11 @@ class Gate:
         if let_out is not None:
             self._say(let_out)
 
-    def _published(self, message: msg.Published) -> msg.Message:
-        self.unanswered.discard(message.call)
-        return message
-
     def _refused(self, message: msg.Refused) -> msg.Message:
         self.unanswered.discard(message.call)
         ref = self._opening.pop(message.call, None)
         if ref is not None:
-            self._forget(ref, ended=True)
+            self._forget(ref)
         return message
 
     def _subscribed(self, message: msg.Subscribed) -> msg.Message:
@@ -262,7 +259,7 @@ class Gate:
         return msgspec.structs.replace(message, query=message.query.removeprefix(self._query_scope))
 
     def _unsubscribed(self, message: msg.Unsubscribed | msg.Closed) -> msg.Message:
-        self._forget(message.ref, ended=message.ref in self._ending)
+        self._forget(message.ref)
         return message
 
     def _deliver(self, message: msg.Deliver) -> msg.Message | None:
@@ -286,17 +283,22 @@ class Gate:
                 entries.append(msgspec.structs.replace(entry, event=event))
         return msgspec.structs.replace(page, entries=tuple(entries))
 
-    def _forget(self, ref: int, *, ended: bool) -> None:
-        known = self._names.pop(ref, None)
-        self._ending.discard(ref)
+    def _forget(self, ref: int) -> None:
+        """Nobody listens under this number any more; a durable subscription may stay."""
+        known = self._known.pop(ref, None)
         if known is not None and self._guard is not None:
-            name, durable = known
-            self._guard.unsubscribed(self._principal, self.client, name, durable=durable, ended=ended)
+            id, durable = known
+            ended = not (durable and self._holds(id))
+            self._guard.unsubscribed(self._principal, id.subscriber, id.name, durable=durable, ended=ended)
 
     def close(self) -> None:
         """The connection is gone."""
-        for ref in list(self._names):
-            self._forget(ref, ended=False)
+        for ref in list(self._known):
+            self._forget(ref)
+
+
+def _identity(client: str, name: str, options: DeliveryOptions) -> SubscriptionId:
+    return SubscriptionId(client, name) if options.group is None else SubscriptionId(GROUPS, options.group)
 
 
 def _parsed(filter: Filter, limits: Limits) -> Filter:

@@ -27,7 +27,7 @@ from tidings.history.schema import Row
 from tidings.model.subscription import Policy
 from tidings.protocol.client import Client
 from tidings.protocol.inputs import ClientSubscribe, Input
-from tidings.protocol.messages import Message, Welcome
+from tidings.protocol.messages import Ack, Message, Welcome
 from tidings.runtime.broker import Watch, recorder_of
 from tidings.runtime.clock import Clock, RealClock
 from tidings.runtime.connection import Connection, Gathering, NetworkSettings
@@ -57,6 +57,36 @@ class RemoteSettings(msgspec.Struct, frozen=True, kw_only=True):
     timeout: float = 10.0  # seconds for the first connection; afterwards it is tried for ever
     patience: float = 2.0  # seconds for the same broker to come back, before another address is tried
     tenant: str = ""
+
+
+class _Gathered:
+    """Sends what the machine says; acknowledgements that follow one another go as one.
+
+    An application that takes what is here already commits each event by itself, within one turn of the
+    event loop; the broker need not hear of them one by one.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._ref = 0
+        self._tags: list[int] = []
+
+    def send(self, message: Message) -> None:
+        if type(message) is Ack:
+            if self._tags and message.ref != self._ref:
+                self._flush()
+            if not self._tags:
+                self._ref = message.ref
+                asyncio.get_running_loop().call_soon(self._flush)
+            self._tags.extend(message.tags)
+            return
+        self._flush()
+        self._connection.send(message)
+
+    def _flush(self) -> None:
+        if self._tags:
+            tags, self._tags = tuple(self._tags), []
+            self._connection.send(Ack(self._ref, tags))
 
 
 class RemoteClient:
@@ -235,7 +265,7 @@ class RemoteClient:
         self.broker = opened.name
         self.connections += 1
         connection.receive = self._receive
-        self._driver.link_up(opened.name, connection.send)
+        self._driver.link_up(opened.name, _Gathered(connection).send)
         if early:
             self._receive(connection, early)
         connection.release("early")

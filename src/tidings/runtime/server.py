@@ -33,6 +33,7 @@ from tidings.protocol.node import Node
 from tidings.runtime.broker import open_store, recorder_of
 from tidings.runtime.clock import Clock, RealClock
 from tidings.runtime.connection import Connection, Gathering, NetworkSettings
+from tidings.runtime.datagrams import Datagrams
 from tidings.runtime.dialling import Address, parse_addresses
 from tidings.runtime.driver import Driver, Tap
 from tidings.runtime.gate import Gate
@@ -106,6 +107,7 @@ class Server:
         clock: Clock | None = None,
         tap: Tap | None = None,
         limits: Limits = DEFAULT_LIMITS,  # of clients' filters
+        datagrams: bool = False,  # does the composition send any? (see `datagrams.py`)
         advertise: str = "",  # where others reach it, when that is not where it listens
     ) -> None:
         if not name or "#" in name:
@@ -133,6 +135,8 @@ class Server:
         self._clock = clock or RealClock()
         self._tap = tap
         self._limits = limits
+        self._wants_datagrams = datagrams
+        self.datagrams: Datagrams | None = None
         self._advertise = advertise
         self._gathering = Gathering()
         self._clients: dict[Connection, _Client] = {}
@@ -175,6 +179,8 @@ class Server:
             for address in parse_addresses(text):
                 await self._listen_at(address)
         self._neighbours.listens = self._advertise or self.address
+        if self._wants_datagrams:
+            await self._open_datagrams(frozenset(declared) - own)
         self._neighbours.join(self._join)
         self._look_later()
 
@@ -204,6 +210,15 @@ class Server:
             host, port = socket.getsockname()[:2]
             self.addresses.append(Address(host, port, self._tls is not None))
 
+    async def _open_datagrams(self, allowed: frozenset[type[Message]]) -> None:
+        where = self.addresses[0]
+        neighbours = self._neighbours
+        self.datagrams = Datagrams(
+            self.name, self._codec, allowed, self._driver.receive, neighbours.addresses
+        )
+        await self.datagrams.open(where.host, where.port)
+        self._driver.datagram = self.datagrams.send
+
     @property
     def address(self) -> str:
         """Where clients and brokers reach this one."""
@@ -232,6 +247,7 @@ class Server:
             say=connection.send,
             hand_in=lambda message: self._driver.receive(address, [message]),
             beside=lambda message: self._hear_beside(client, message),
+            holds=lambda id: self.node.subscription(id) is not None,
             limits=self._limits,
         )
         client = self._clients[connection] = _Client(address, connection, gate, proved.principal)
@@ -266,7 +282,7 @@ class Server:
             self._charge(client, self._guard)
         if len(client.gate.unanswered) >= self.network.unanswered:
             connection.hold("unanswered")
-        self._driver.receive(client.address, allowed)
+        self._driver.receive(client.address, allowed, soon=True)
 
     def _charge(self, client: _Client, guard: Guard[Any]) -> None:
         connection = client.connection
@@ -314,11 +330,14 @@ class Server:
 
     def _look_later(self) -> None:
         loop = asyncio.get_running_loop()
-        self._looking = loop.call_later(self.network.keepalive_seconds / 2, self._look)
+        self._look_at = loop.time() + self.network.keepalive_seconds / 2
+        self._looking = loop.call_at(self._look_at, self._look)
 
     def _look(self) -> None:
         now = asyncio.get_running_loop().time()
+        late = now - self._look_at  # while we did something else, nobody could be heard
         for connection in [*self._clients, *self._neighbours.connections]:
+            connection.last_received = min(now, connection.last_received + late)
             connection.look(now, self.network)
         self._look_later()
 
@@ -338,6 +357,7 @@ class Server:
         return {
             **self.node.figures(),
             **self._reception.figures,
+            **({} if self.datagrams is None else self.datagrams.figures),
             "broker": self.name,
             "address": self.address,
             "connections": len(self._clients),
@@ -416,6 +436,8 @@ class Server:
             connection.send(Goodbye("the broker stops"))
             connection.finish("the broker stops")
         await self._neighbours.close()
+        if self.datagrams is not None:
+            self.datagrams.close()
         await asyncio.sleep(0)
         await self._driver.close()
         for connection in list(self._clients):

@@ -36,6 +36,7 @@ HEAVY = 4_096  # bytes of payload that are kept with a step
 MOST_STEPS = 1_000  # of one event that are remembered one by one; more are counted
 MOST_NAMES = 10_000  # subscriptions of one client whose names are remembered
 
+HOW = {"ReplayPart": "replay", "Fill": "recovery"}  # by the message that carried it; others: live
 PUBLISHED, RECEIVED, SENT, DELIVERED, WITHHELD = "published", "received", "sent", "delivered", "withheld"
 
 _CLIENTS, _BROKERS = frozenset(CLIENT_MESSAGES), frozenset(BROKER_MESSAGES)  # of these others carry events
@@ -49,6 +50,7 @@ class Step(NamedTuple):
     peer: str  # a client's address, a broker's name, or a principal's
     subscription: str | None  # that was told
     event: Event
+    how: str = ""  # replay or recovery; empty: live
 
 
 class _Moment:
@@ -58,7 +60,7 @@ class _Moment:
 
     def __init__(self, event: Event) -> None:
         self.event = event
-        self.steps: list[tuple[float, str, str, dict[int, str] | None, int]] = []
+        self.steps: list[tuple[float, str, str, dict[int, str] | None, int, str]] = []
         self.more = 0  # steps beyond the bound
 
 
@@ -81,8 +83,15 @@ class Ring:
 
     def went(self, peer: str, message: Message, now: float) -> None:
         kind = type(message)
-        if kind is Deliver:
-            self._note(now, DELIVERED, peer, self._names.get(peer), message.ref, message.event)  # type: ignore[attr-defined]
+        if kind is Deliver:  # the most common of all: as `_note` does, without a call
+            event: Event = message.event  # type: ignore[attr-defined]
+            moment = self._last
+            if moment is None or event is not self._last_event:
+                moment = self._begin(event)
+            if len(moment.steps) < MOST_STEPS:
+                moment.steps.append((now, DELIVERED, peer, self._names.get(peer), message.ref, ""))  # type: ignore[attr-defined]
+            else:
+                moment.more += 1
         elif kind is Subscribed:
             names = self._names.setdefault(peer, {})
             if len(names) >= MOST_NAMES:
@@ -100,20 +109,28 @@ class Ring:
 
     def _carried(self, now: float, what: str, peer: str, message: Message) -> None:
         """Messages between brokers carry one envelope, or several."""
+        how = HOW.get(type(message).__name__, "")
         envelope = getattr(message, "envelope", None)
         if envelope is not None:
-            self._note(now, what, peer, None, 0, envelope.event)
+            self._note(now, what, peer, None, 0, envelope.event, how)
         for envelope in getattr(message, "envelopes", ()):
-            self._note(now, what, peer, None, 0, envelope.event)
+            self._note(now, what, peer, None, 0, envelope.event, how)
 
     def _note(
-        self, now: float, what: str, peer: str, names: dict[int, str] | None, ref: int, event: Event
+        self,
+        now: float,
+        what: str,
+        peer: str,
+        names: dict[int, str] | None,
+        ref: int,
+        event: Event,
+        how: str = "",
     ) -> None:
         moment = self._last
         if moment is None or event is not self._last_event:
             moment = self._begin(event)
         if len(moment.steps) < MOST_STEPS:
-            moment.steps.append((now, what, peer, names, ref))
+            moment.steps.append((now, what, peer, names, ref, how))
         else:
             moment.more += 1
 
@@ -139,9 +156,9 @@ class Ring:
 
     def steps(self, id: str, source: str | None = None) -> list[Step]:
         return [
-            Step(time, what, peer, names.get(ref) if names is not None else None, moment.event)
+            Step(time, what, peer, names.get(ref) if names is not None else None, moment.event, how)
             for moment in self._found(id, source)
-            for time, what, peer, names, ref in moment.steps
+            for time, what, peer, names, ref, how in moment.steps
         ]
 
     def answer(
@@ -173,6 +190,7 @@ class Ring:
             "what": step.what,
             "peer": step.peer,
             "subscription": step.subscription,
+            "how": step.how,
             "source": step.event.source,
             "id": step.event.id,
         }

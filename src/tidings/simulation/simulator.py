@@ -150,6 +150,10 @@ class Simulation:
         link.wanted = True
         self._raise_link(a, b, link)
 
+    def disconnect(self, a: str, b: str) -> None:
+        """That link is no part of the overlay any more."""
+        self._close(a, b)
+
     def plan(self, faults: FaultPlan) -> None:
         """Schedule everything that goes wrong."""
         self._faults = faults

@@ -112,6 +112,13 @@ class World:
         self.simulation.add(name, lambda: Client(name, broker, rng=rng, recording=self._record), broker=False)
         self.simulation.connect(name, broker)
 
+    def move(self, client: str, broker: str) -> None:
+        """The client goes to another broker."""
+        simulation = self.simulation
+        for a, b in [pair for pair in simulation.links if client in pair]:
+            simulation.disconnect(a, b)
+        simulation.connect(client, broker)
+
     def load(self, workload: Workload) -> None:
         """Bring in the clients, and schedule everything that they do."""
         for client, broker in workload.clients.items():

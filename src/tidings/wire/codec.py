@@ -29,7 +29,7 @@ MAX_FRAME = 16 << 20  # bytes; a larger event does not belong on a bus
 READABLE = frozenset({VERSION, VERSION - 1} - {0})
 BEGUN = {version: crc32c(bytes((version,))) for version in READABLE}  # a checksum begins with the version
 _BEGUN = BEGUN[VERSION]
-_head = HEAD.pack
+_head, _unpack, _length = HEAD.pack, HEAD.unpack_from, LENGTH.unpack_from
 WIRE = "_wire"  # where an event keeps its own bytes, for everybody who is told of it
 
 
@@ -50,7 +50,8 @@ class Codec:
     def __init__(self, declared: Iterable[type[Message]] = (), *, max_frame: int = MAX_FRAME) -> None:
         self.max_frame = max_frame
         self._encode = msgspec.msgpack.Encoder().encode
-        self._decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(union(declared))
+        decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(union(declared))
+        self._decode = decoder.decode
 
     def encode(self, message: Message) -> bytes:
         """A whole frame. An event is encoded once, however many it is told to."""
@@ -87,8 +88,12 @@ class Codec:
                 f"a frame of wire version {version}; this broker reads {', '.join(map(str, sorted(READABLE)))}",
                 hint="bring both ends to the same release or to neighbouring ones",
             )
+        return self.decode_body(body)
+
+    def decode_body(self, body: memoryview | bytes) -> Message:
+        """The message of a frame whose checksum is right."""
         try:
-            message: Message = self._decoder.decode(body)
+            message: Message = self._decode(body)
         except (msgspec.DecodeError, RecursionError, ValueError, OverflowError) as error:
             raise WireError(f"a frame holds no message of ours: {error}") from None
         return message
@@ -103,29 +108,42 @@ class FrameReader:
 
     def __init__(self, codec: Codec) -> None:
         self._codec = codec
-        self._buffer = bytearray()
+        self._rest = bytearray()  # of a frame that is not complete
+        self._needed = LENGTH.size  # bytes until there is more to know of it
 
     def feed(self, data: bytes) -> list[Message]:
         """The messages that are complete now. A bad frame raises, and the stream is over."""
-        self._buffer += data
-        messages = []
-        begin = 0
-        view = memoryview(self._buffer)
-        try:
-            while len(view) - begin >= LENGTH.size:
-                (length,) = LENGTH.unpack_from(view, begin)
+        if self._rest:
+            self._rest += data
+            if len(self._rest) < self._needed:
+                return []  # however slowly a large frame comes, it is looked at once
+            data = bytes(self._rest)
+            self._rest.clear()
+        messages: list[Message] = []
+        begin, size, most = 0, len(data), self._codec.max_frame
+        view, decode = memoryview(data), self._codec.decode_body
+        while size - begin >= LENGTH.size:
+            length = _length(data, begin)[0]
+            if not 5 < length <= most:
                 self._codec.check_length(length)
-                end = begin + LENGTH.size + length
-                if end > len(view):
-                    break
+            end = begin + 4 + length
+            if end > size:
+                self._needed = end - begin
+                break
+            _, version, checksum = _unpack(data, begin)
+            body = view[begin + 9 : end]
+            if version == VERSION and crc32c(body, _BEGUN) == checksum:
+                messages.append(decode(body))
+            else:
                 messages.append(self._codec.decode(view[begin:end]))
-                begin = end
-        finally:
-            view.release()
-        del self._buffer[:begin]
+            begin = end
+        else:
+            self._needed = LENGTH.size
+        if begin < size:
+            self._rest += view[begin:]
         return messages
 
     @property
     def pending(self) -> int:
         """Bytes of a frame that is not complete yet."""
-        return len(self._buffer)
+        return len(self._rest)

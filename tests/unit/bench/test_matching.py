@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tidings.bench import churn, matching, workloads
+from tidings.bench import churn, matching, plots, workloads
 from tidings.errors import InputError
 
 KEYS = {"work", "size", "engine", "figure", "unit", "ratio_to_best_peer"}
@@ -67,4 +67,17 @@ def test_churn_counts_its_freezes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_plots_are_drawn(tmp_path: Path) -> None:
     rows = list(matching.one_work(workloads.workload("W1"), 300))
-    assert all(path.stat().st_size > 0 for path in matching.plot(rows, str(tmp_path)))
+    drawn = plots.plot(rows, str(tmp_path))
+    assert [path.name for path in drawn] == ["cost-by-subscriptions.svg", "cost-by-matches.svg"]
+    for wanted in ("W1", "W1, counting", "W1, tree", "subscriptions"):
+        assert f">{wanted}<" in drawn[0].read_text()
+    assert "matches an event" in drawn[1].read_text()
+
+
+def test_mixed_filters_are_compared_with_plain_ones() -> None:
+    rows = [
+        matching.row(work, 10, f"tidings, {way}", figure, "events/s", None)
+        for work, figure in (("W2", 90.0), ("W4", 30.0))
+        for way in ("one by one", "columns")
+    ]
+    assert [row["figure"] for row in matching.mixed_over_plain(rows, 10)] == [3.0, 3.0]

@@ -33,6 +33,9 @@ password = "{KEY}"
 quota = {{ subscriptions = 3 }}
 [users.market]
 password = "{KEY}"
+[users.fast]
+password = "{KEY}"
+quota = {{ bytes_per_second = 20_000, burst_bytes = 20_000 }}
 [users.acme]
 password = "{KEY}"
 tenant = "acme"
@@ -44,7 +47,7 @@ who = "ann"
 action = "subscribe"
 filter = "level < 5"
 [[allow]]
-who = ["market", "acme", "evil"]
+who = ["market", "acme", "evil", "fast"]
 action = ["publish", "subscribe"]
 """
 OPTIONS = DeliveryOptions(policy=Policy.DROP_OLDEST)
@@ -211,8 +214,15 @@ def test_subscriptions_are_counted_however_they_come(tmp_path: Path) -> None:
         assert "its quota is 3" in refused[-1].reason
         client.connection.end("done")
         other = await raw(service)
-        other.say(msg.Subscribe(1, 1, "d9", EVERYTHING, durable))
-        await other.wait_for(msg.Refused)
+        other.say(
+            msg.Subscribe(1, 1, "d0", EVERYTHING, durable),
+            msg.Subscribe(
+                2, 2, "d0", EVERYTHING, durable
+            ),  # refused: it has a listener; and it stays counted
+            msg.Subscribe(3, 3, "d9", EVERYTHING, durable),
+            msg.Subscribe(4, 4, "g", EVERYTHING, DeliveryOptions(durable=True, group="g")),
+        )
+        assert {refusal.call for refusal in await other.wait_for(msg.Refused, 3)} == {2, 3, 4}
         other.connection.end("done")
 
     play(tmp_path, story)
@@ -265,5 +275,21 @@ def test_batches_of_one_principal_are_nothing_to_another(tmp_path: Path) -> None
         assert (done.query, done.batch, done.is_new) == ("sink", 0, True)
         for client in (one, other):
             client.connection.end("done")
+
+    play(tmp_path, story)
+
+
+def test_who_sends_too_fast_waits_and_nobody_else_does(tmp_path: Path) -> None:
+    async def story(service: Service) -> None:
+        loop = asyncio.get_running_loop()
+        async with connect(service, "fast") as fast, connect(service, "market") as market:
+            began = loop.time()
+            await fast.publish(payload=b"x" * 50_000)  # let through, and paid for by waiting
+            waiting = asyncio.create_task(fast.publish({"n": 1}))
+            for n in range(20):
+                await market.publish({"n": n})
+            assert not waiting.done()
+            await waiting
+            assert loop.time() - began > 1.4  # 30,000 bytes above the burst, at 20,000 a second
 
     play(tmp_path, story)

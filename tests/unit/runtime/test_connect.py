@@ -26,7 +26,7 @@ from tidings.testing import collect
 @pytest.mark.parametrize(
     ("address", "hint"),
     [
-        ("tidings://localhost:7070", "no broker can be reached by tidings://"),
+        ("tidings://localhost:port", "is no broker's address"),
         ("mqtt://localhost", "no broker can be reached by mqtt://"),
         ("data", "connect\\(path='data'\\)"),
     ],

@@ -121,12 +121,12 @@ def test_a_neighbour_is_remembered_by_a_broker_that_restarts_while_it_is_away(tm
             assert one_again.figures()["neighbours"] == 1
             async with tidings.connect(address, name="p") as p:
                 await p.publish({"n": 1})
-            async with serving("b2", path=tmp_path / "b2", join=[address], network=QUICK) as two_again:
-                async with (
-                    tidings.connect(two_again.address, name="s") as s,
-                    s.subscribe("n > 0", name="mine", durable=True) as news,
-                ):
-                    assert numbers(await collect(news, 1, timeout=20)) == [1]
+            async with (
+                serving("b2", path=tmp_path / "b2", join=[address], network=QUICK) as two_again,
+                tidings.connect(two_again.address, name="s") as s,
+                s.subscribe("n > 0", name="mine", durable=True) as news,
+            ):
+                assert numbers(await collect(news, 1, timeout=20)) == [1]
 
     asyncio.run(play())
 

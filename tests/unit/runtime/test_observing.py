@@ -18,6 +18,7 @@ from tidings.protocol import messages as msg
 from tidings.protocol.compositions import intermediary
 from tidings.protocol.inputs import LinkUp, Received
 from tidings.protocol.messages import Envelope
+from tidings.protocol.recovery.words import Fill, ReplayPart
 from tidings.protocol.routing.seen import Forward
 from tidings.runtime import logs
 from tidings.runtime.http import Http, Page
@@ -276,6 +277,19 @@ def test_names_of_subscriptions_go_with_their_client() -> None:
 def test_strange_questions_are_refused(about: dict[str, Any]) -> None:
     with pytest.raises(tidings.errors.InputError):
         Ring(1).answer(intermediary("b", rng=Random(1)), about, 0.0, lambda event: True)
+
+
+def test_replay_and_recovery_are_told_from_live() -> None:
+    ring = Ring(10)
+    envelope = Envelope(quote(1), "b2")
+    ring.came("b2", Forward(envelope), 0.0)
+    ring.went("b3", ReplayPart("log", 1, (envelope,), 1, ()), 0.0)
+    ring.came("b2", Fill("log", 0, 1, (envelope,), ()), 0.0)
+    assert [(step.what, step.how) for step in ring.steps("q1")] == [
+        ("received", ""),
+        ("sent", "replay"),
+        ("received", "recovery"),
+    ]
 
 
 def test_an_event_for_very_many_is_counted_beyond_a_bound() -> None:

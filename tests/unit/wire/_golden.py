@@ -34,6 +34,7 @@ POSITION = Position("b0", 9)
 
 EXAMPLES: tuple[m.Message, ...] = (
     m.Hello("alice", "1f"),
+    m.Came(2, {"press": {"b0#1f": 9}}),
     m.Publish(1, EVENT, 7, m.Mode.KEPT),
     m.Subscribe(2, 1, "n", FILTER, DeliveryOptions(durable=True, policy=Policy.DROP_OLDEST), True, {"b0": 4}, 64),
     m.Unsubscribe(3, 1, False, True),
@@ -52,6 +53,7 @@ EXAMPLES: tuple[m.Message, ...] = (
     m.Refused(4, "filter", "no"),
     m.Closed(1, "slow", "too slow"),
     m.Advertised(4),
+    m.Home(1, "b0"),
     m.Fence(1, 2),
     m.Fenced(1, 2),
     m.ReadLog(1, FILTER, 2, 3, "b0"),
@@ -83,6 +85,7 @@ EXAMPLES: tuple[m.Message, ...] = (
     w.Ask("b0", 3, 9, ("b2", "b1")),
     w.Fill("b0", 3, 9, (ENVELOPE,), ("b2", "b1"), True),
     w.ReplayAsk("b0", 4, FILTER, 3, 5, 2.5, 100, ("b2", "b1")),
+    w.ReplayAsks((w.ReplayAsk("b0", 4, FILTER, 3, 5, 2.5, 100, ("b2", "b1")),)),
     w.ReplayPart("b0", 4, (ENVELOPE,), 9, ("b2", "b1"), True, True),
 )  # fmt: skip
 

@@ -6,18 +6,40 @@ the broker; two cores are shared by the two. A run with something lost, repeated
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from tidings.bench.broker.rows import Row
+from tidings.bench.broker.rows import OURS, Row, left_out
+from tidings.errors import InputError, MissingDependencyError
+
+WORKS = ("content", "topic", "latency", "durable", "idle", "subscriptions", "network")
 
 
-def run(*, quick: bool = False) -> Iterator[Row]:
-    """Rows of every work: content, topic, latency, durable."""
-    from tidings.bench.broker.works import FULL, QUICK, content, durable, latency, topic
+def run(*, quick: bool = False, only: str | None = None) -> Iterator[Row]:
+    """Rows of every work, or of those that `only` names, with commas between them."""
+    from tidings.bench.broker import scale, works
+    from tidings.bench.broker.generators import OWN, compiled
 
-    scale = QUICK if quick else FULL
+    chosen = WORKS if only is None else tuple(only.split(","))
+    for name in chosen:
+        if name not in WORKS:
+            raise InputError(
+                f"no work of this benchmark is called {name!r}", hint=f"there are {', '.join(WORKS)}"
+            )
+    try:
+        compiled(OWN)
+    except MissingDependencyError as error:
+        yield left_out("all works", 0, OURS, str(error))
+        return
+    size, amount = (works.QUICK, scale.QUICK) if quick else (works.FULL, scale.FULL)
     highest: dict[str, float] = {}
-    yield from content(scale)
-    yield from topic(scale, highest)
-    yield from latency(scale, highest)
-    yield from durable(scale)
+    todo: dict[str, Callable[[], Iterator[Row]]] = {
+        "content": lambda: works.content(size),
+        "topic": lambda: works.topic(size, highest),
+        "latency": lambda: works.latency(size, highest),
+        "durable": lambda: works.durable(size),
+        "idle": lambda: scale.idle(amount),
+        "subscriptions": lambda: scale.subscriptions(amount),
+        "network": lambda: scale.network(amount),
+    }
+    for name in chosen:
+        yield from todo[name]()

@@ -367,7 +367,7 @@ static void exchange(conn *c, const u8 *bytes, u32 length, u32 answers) { /* at 
   greeted = 0; u32 at = 0; u64 until = now_ns() + 600000000000ull;
   while (greeted < answers) {
     struct pollfd p = { c->fd, POLLIN | (at < length ? POLLOUT : 0), 0 };
-    if (poll(&p, 1, 30000) <= 0 || now_ns() > until) die("the broker does not answer");
+    if (poll(&p, 1, 120000) <= 0 || now_ns() > until) die("the broker does not answer");
     if (p.revents & POLLOUT) {
       ssize_t k = send(c->fd, bytes + at, length - at > 65536 ? 65536 : length - at, MSG_NOSIGNAL | MSG_DONTWAIT);
       if (k > 0) at += (u32)k; else if (errno != EAGAIN) die("it cannot be written to");
@@ -462,7 +462,7 @@ static u64 run(void) { /* when publishing ended */
       wait = publish_some(now);
       if (now - progress_ns > 1000000000ull && is_window_full()) { forgiven = owed(); stalls++; progress_ns = now; }
     } else if (((int64_t)owed() <= 0 && !unanswered_now()) || now - progress_ns > (u64)(drain_seconds * 1e9) || now > hard) return published_ns;
-    if (now - acked_ns > 200000000ull) { acknowledge_all(); acked_ns = now; }
+    if (now - acked_ns > 1000000000ull) { /* what is not a whole batch waits a second at most */ acknowledge_all(); acked_ns = now; }
     wait_for_input(wait > 100000000 ? 100000000 : wait);
   }
 }

@@ -56,7 +56,7 @@ class Scale(NamedTuple):
 
 
 QUICK = Scale(1.0, 200, 1.0)
-FULL = Scale(4.0, 1_000, 3.0)
+FULL = Scale(3.0, 1_000, 2.0)
 
 Measure = Callable[[Path], Figures]
 

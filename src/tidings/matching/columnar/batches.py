@@ -20,7 +20,7 @@ from tidings.matching.columnar.derived import Program, result_of
 from tidings.matching.columnar.layout import EXACT_DOUBLES
 from tidings.matching.columnar.pack import Packer, Plan
 from tidings.matching.columnar.parts import exact_number, exact_time
-from tidings.matching.columnar.strings import Strings, encoded, places_of
+from tidings.matching.columnar.strings import Strings, encoded, has_kernels, places_of
 from tidings.model.event import LINEAGE, Event
 
 ROWS_AT_ONCE = 4096
@@ -173,7 +173,6 @@ def _fill(plan: Plan, name: str, column: Any, matrix: Matrix, rests: Rests) -> b
         place, values = plan.flag, column.fill_null(False).to_numpy(zero_copy_only=False).astype(np.float64)
     elif pa.types.is_floating(kind):
         place, values = plan.number, column.fill_null(0.0).to_numpy(zero_copy_only=False).astype(np.float64)
-        valid = valid & ~np.isnan(values)
     elif pa.types.is_integer(kind) or pa.types.is_timestamp(kind):
         place = plan.number if pa.types.is_integer(kind) else plan.time
         if pa.types.is_timestamp(kind):
@@ -186,15 +185,26 @@ def _fill(plan: Plan, name: str, column: Any, matrix: Matrix, rests: Rests) -> b
             f"column {name!r} is of type {kind}, which is no attribute value",
             hint="cast it to a number, a string, a bool or a timestamp",
         )
-    matrix[valid, place] = values[valid]
+    _scatter(matrix, place, valid, values)
     return False
+
+
+def _scatter(matrix: Matrix, place: int, valid: NDArray[Any], values: NDArray[Any]) -> None:
+    """Write the valid values of a column to one place of each row; NaN is no value."""
+    if has_kernels():
+        from tidings.matching.columnar.batch_kernels import scatter
+
+        scatter(matrix, place, valid, values)
+        return
+    valid = valid & ~np.isnan(values)
+    matrix[valid, place] = values[valid]
 
 
 def _fill_integers(
     place: int, values: NDArray[Any], valid: NDArray[Any], plan: Plan, matrix: Matrix, rests: Rests
 ) -> bool:
     doubles = values.astype(np.float64)
-    matrix[valid, place] = doubles[valid]
+    _scatter(matrix, place, valid, doubles)
     large = np.nonzero(valid & (np.abs(doubles) >= EXACT_DOUBLES))[0]
     if place == plan.present:
         return False
@@ -213,7 +223,12 @@ def _fill_texts(plan: Plan, column: Any, valid: NDArray[Any], matrix: Matrix, re
     codes = coded.indices.fill_null(0).to_numpy(zero_copy_only=False)
     if not valid.any():
         return False
-    matrix[valid, plan.text] = places[codes[valid]]
+    if has_kernels():
+        from tidings.matching.columnar.batch_kernels import scatter_coded
+
+        scatter_coded(matrix, plan.text, valid, codes, places)
+    else:
+        matrix[valid, plan.text] = places[codes[valid]]
     if ids is None or plan.text == plan.present:
         return False
     rests[valid, plan.text] = ids[codes[valid]]

@@ -371,7 +371,20 @@ def file_row(
             )
         for y in range(nb):
             words0[n], words1[n] = words(
-                r, p0, m, total <= MOST_PARTS, full_a[x], full_b[y], one, two, fine, parts, text, low, high, order
+                r,
+                p0,
+                m,
+                total <= MOST_PARTS,
+                full_a[x],
+                full_b[y],
+                one,
+                two,
+                fine,
+                parts,
+                text,
+                low,
+                high,
+                order,
             )
             where[n] = base + cells_a[x] * stride + cells_b[y]
             n += 1

@@ -317,10 +317,7 @@ class ColumnarMatcher:
         """Was the table cut without having seen events, and have enough come since?"""
         table = self.table
         return (
-            self.compiled
-            and not table.sampled
-            and len(table.rows) >= DELTA_LEAST
-            and not self.wants_sample()
+            self.compiled and not table.sampled and len(table.rows) >= DELTA_LEAST and not self.wants_sample()
         )
 
     def _overdue(self) -> bool:

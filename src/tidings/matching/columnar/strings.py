@@ -36,9 +36,14 @@ def encoded(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
+def has_kernels() -> bool:
+    """Does this process use compiled kernels?"""
+    return "tidings.matching.columnar.kernels" in sys.modules
+
+
 def _rank_kernel() -> Any:
     """The compiled search, in a process that has compiled kernels already."""
-    if "tidings.matching.columnar.kernels" not in sys.modules:
+    if not has_kernels():
         return None
     from tidings.matching.columnar.text_kernels import text_rank
 

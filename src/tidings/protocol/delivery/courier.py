@@ -24,12 +24,16 @@ from tidings.protocol.delivery.arrival import Arrival
 from tidings.protocol.delivery.dead import DeadLetters, item_of
 from tidings.protocol.delivery.held import Held, Member, Phase
 from tidings.protocol.delivery.item import Item
+from tidings.protocol.delivery.lane import Lane
 from tidings.protocol.delivery.ledger import Ledger
+from tidings.protocol.delivery.moves import Moves
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.effects import Record
 from tidings.protocol.messages import Deliver, Lost
 from tidings.protocol.slots import Ports
 
+OVERTAKEN = "overtaken by a move"  # a later stay of its publisher was told
+QUEUE = ""  # no log has this name
 SLOW = "its queue was full and its policy is `disconnect`"
 
 
@@ -61,6 +65,7 @@ class Courier:
         self._ledger = ledger
         self._dead = dead
         self._hooks = hooks
+        self.moves = Moves(ports, ledger)
         self.sent = 0  # notifications, to all subscriptions
         self.lost = 0  # by a policy or a bound
         self._keyed: dict[str, dict[Held, Item]] = {}  # what waits in queues, by key
@@ -92,6 +97,8 @@ class Courier:
                 return
         item = Item(event, position, accepted, expires_at)
         item.after = self._ledger.end
+        if ticket is not None:
+            item.moved = ticket.moved
         self._take_in(held, item, ticket, now)
 
     def offer_fleeting(
@@ -108,7 +115,7 @@ class Courier:
                 held.phase is Phase.LIVE
                 and len(members) == 1
                 and members[0].credit > 0
-                and not (held.queue or held.behind or held.blocked)
+                and not (held.queue or held.behind or held.blocked or held.movers or held.barred)
             ):
                 member = members[0]
                 tag = held.last_tag = held.last_tag + 1
@@ -126,6 +133,8 @@ class Courier:
         self._take_in(held, item, None, now)
 
     def _take_in(self, held: Held, item: Item, ticket: Arrival | None, now: float) -> None:
+        if not self._may_pass(held, item, now):
+            return
         member = held.ready_member()
         if member is not None and item.event.key is None and not item.expired(now):
             self._note(held, item)
@@ -136,8 +145,40 @@ class Courier:
         if held.is_full and not self._policies[held.options.policy](held, item, ticket, now):
             return
         self.enqueue(held, item)
-        self._keep_bound(held, now)
+        self.keep_bound(held, now)
         self.pump(held, now)
+
+    def take(self, held: Held, item: Item, now: float) -> None:
+        """An event that was read."""
+        if self._may_pass(held, item, now):
+            self.enqueue(held, item)
+
+    def _may_pass(self, held: Held, item: Item, now: float) -> bool:
+        """Not before what its publisher left at other brokers (see `moves.py`)."""
+        if item.moved is None and not held.movers and not held.barred:
+            return True
+        if self.moves.is_overtaken(held, item):
+            self._note(held, item)
+            self.lose(held, item, OVERTAKEN, now)
+            return False
+        if self.moves.must_wait(held, item):
+            self._note(held, item)
+            self.moves.bar(held, item, now)
+            self._hooks.touched(held, now)  # so that somebody looks again soon
+            return False
+        self.moves.passes(held, item)
+        return True
+
+    def release(self, held: Held, now: float) -> None:
+        """See what of the barred may go now."""
+        for item in self.moves.released(held, now):
+            if self.moves.is_overtaken(held, item):  # while it waited
+                self.lose(held, item, OVERTAKEN, now)
+            else:
+                self.moves.passes(held, item)
+                self.enqueue(held, item)
+        if not held.has_ended:
+            self.pump(held, now)
 
     def _leave_in_log(self, held: Held, offset: int, now: float) -> None:
         """It will be read from the log in its turn."""
@@ -147,7 +188,7 @@ class Courier:
             held.figures["spilled"] += 1
         if held.durable:
             held.later.append(offset)
-            self._keep_bound(held, now)
+            self.keep_bound(held, now)
 
     def enqueue(self, held: Held, item: Item) -> None:
         """Put it at the end of the queue, or behind the replay that goes on."""
@@ -372,13 +413,13 @@ class Courier:
 
     def spared(self, held: Held, filter: Filter) -> list[Item]:
         """What waits and is in no log, as far as the new filter of the subscription accepts it."""
-        waiting = (*held.queue, *held.behind, *held.blocked)
+        waiting = (*held.queue, *held.behind, *held.blocked, *held.barred)
         return [item for item in waiting if item.position is None and accepts(filter, item.event)]
 
     def supersede(self, key: str, now: float) -> None:
         """A newer event of this key is told: the older ones that wait are obsolete."""
         for held, item in self._keyed.pop(key, {}).items():
-            for line in (held.queue, held.behind, held.blocked):
+            for line in (held.queue, held.behind, held.blocked, held.barred):
                 if item in line:
                     line.remove(item)
             self.lose(held, item, "superseded", now)
@@ -396,7 +437,7 @@ class Courier:
 
     # -- a durable subscription's own bounds -----------------------------------------------------
 
-    def _keep_bound(self, held: Held, now: float) -> None:
+    def keep_bound(self, held: Held, now: float) -> None:
         most = held.options.keep_events
         if most is not None and held.durable:
             while held.owes() > most and self._give_up_oldest(held, "bound on count", now):
@@ -412,30 +453,47 @@ class Courier:
 
     def oldest_waiting(self, held: Held) -> float | None:
         """When the oldest that waits was accepted; None when none waits."""
+        oldest = self._oldest(held)
+        return None if oldest is None else oldest[0]
+
+    def _oldest(self, held: Held) -> tuple[float, str] | None:
+        """Its time, and where it waits: in the queue, in our log, or in the log of that name."""
+        found: list[tuple[float, str]] = []
         if held.queue:
-            return held.queue[0].accepted
-        while held.later:
-            entry = self._ledger.entries.get(held.later[0])
-            if entry is not None:
-                return entry.accepted
+            found.append((held.queue[0].accepted, QUEUE))
+        while held.later and held.later[0] not in self._ledger.entries:
             self._ledger.release(held.later.popleft())
-        return None
+        if held.later:
+            found.append((self._ledger.entries[held.later[0]].accepted, self._ledger.log))
+        found += [(lane.later[0].at, lane.log) for lane in held.lanes.values() if lane.later]
+        return min(found, default=None)
 
     def _give_up_oldest(self, held: Held, reason: str, now: float) -> bool:
         """False when all that is owed is in the hands of members."""
-        if held.queue:
+        oldest = self._oldest(held)
+        if oldest is None:
+            return False
+        if oldest[1] == QUEUE:
             self.lose(held, held.queue.popleft(), reason, now)
             return True
-        if not held.later:
-            return False
-        offset = held.later.popleft()
-        held.at = max(held.at, offset + 1)
+        if oldest[1] == self._ledger.log:
+            offset = held.later.popleft()
+            held.at = max(held.at, offset + 1)
+            self._record_given_up(held, offset, reason, now)
+            self._ledger.release(offset)
+        else:
+            self._give_up_elsewhere(held, held.lanes[oldest[1]], reason, now)
         held.lost[reason] += 1
-        self._record_given_up(held, offset, reason, now)
-        self._ledger.release(offset)
         self.tell_losses(held, now)
         self._hooks.touched(held, now)
         return True
+
+    def _give_up_elsewhere(self, held: Held, lane: Lane, reason: str, now: float) -> None:
+        passed = lane.later[0]
+        lane.give_up(passed)
+        if passed.id and self._ports.recording:
+            event = Event(source=passed.source, id=passed.id)
+            self._ports.emit(Record(drop_row(now, self._ports.name, held.id, event, reason)))
 
     def _record_given_up(self, held: Held, offset: int, reason: str, now: float) -> None:
         entry = self._ledger.entries.get(offset)
@@ -447,18 +505,19 @@ class Courier:
 
     def clear(self, held: Held, now: float) -> None:
         """The subscription ends: nothing waits for it any more."""
-        for item in (*held.queue, *held.behind, *held.blocked):
+        for item in (*held.queue, *held.behind, *held.blocked, *held.barred):
             self._unkey(held, item)
             self._release_ticket(item, now)
         if held.durable:
             for offset in (*held.progress.owed, *held.later):
                 self._ledger.release(offset)
-        for waiting in (held.queue, held.behind, held.blocked, held.later, held.unread):
+        for waiting in (held.queue, held.behind, held.blocked, held.barred, held.later, held.unread):
             waiting.clear()
         held.progress.owed.clear()
         for lane in held.lanes.values():
             lane.progress.owed.clear()
             lane.unread.clear()
+            lane.later.clear()
         held.unacked.clear()
 
 

@@ -25,6 +25,8 @@ from tidings.protocol.delivery.held import Held, Member, Phase
 from tidings.protocol.delivery.intake import Intake
 from tidings.protocol.delivery.lanes import Lanes
 from tidings.protocol.delivery.ledger import Ledger
+from tidings.protocol.delivery.moved import HEADER
+from tidings.protocol.delivery.moves import Stays
 from tidings.protocol.delivery.reader import Reader
 from tidings.protocol.delivery.registry import Refusal, Registry
 from tidings.protocol.delivery.scanning import Scanning
@@ -38,12 +40,14 @@ from tidings.protocol.messages import (
     Advertise,
     Advertised,
     AskCommitted,
+    Came,
     CommitStaged,
     Credit,
     Envelope,
     Fence,
     Fenced,
     Hello,
+    Home,
     Message,
     Nack,
     Publish,
@@ -61,12 +65,14 @@ from tidings.protocol.messages import (
 from tidings.protocol.naming import log_name
 from tidings.protocol.slots import Delivery, Ports
 
+MOST_HOMES = 1024  # that wait for their subscribe; more are taken for subscriptions of this broker
 NO_HELLO = "say hello first"
 
 
 class ExactlyOnce(Delivery):
     name = "exactly once"
     messages = CLIENT_MESSAGES
+    headers = frozenset({HEADER})
 
     def __init__(self, matcher: Matcher, settings: DeliverySettings | None = None) -> None:
         self._matcher = matcher
@@ -83,12 +89,13 @@ class ExactlyOnce(Delivery):
         self._ledger = Ledger(ports.name, settings.collect_budget, self._is_pinned)
         self._dead = DeadLetters(settings.dead_letters)
         self._courier = Courier(ports, settings, self._ledger, self._dead, self)
-        self._reader = Reader(ports, settings, self._ledger, self._courier, self.close)
+        self._stays = Stays(self._ledger)
+        self._reader = Reader(ports, settings, self._ledger, self._courier, self._stays, self.close)
         self._lanes = Lanes(ports, settings, self._courier)
         self._registry = Registry(
             ports, settings, self._ledger, self._courier, self._reader, self._lanes, self._dead, self._matcher
         )
-        self._intake = Intake(ports, settings.identities, self._ledger, self._is_kept)
+        self._intake = Intake(ports, settings.identities, self._ledger, self._stays, self._is_kept)
         self._scanning = Scanning(ports, self._ledger)
         self._staging = Staging(
             ports, settings.staging_seconds, settings.staging_bytes, self._intake.publish_all
@@ -103,6 +110,8 @@ class ExactlyOnce(Delivery):
             Advertise: self._on_advertise,
             Unadvertise: self._on_unadvertise,
             Fence: self._on_fence,
+            Came: self._on_came,
+            Home: self._on_home,
             ReadLog: lambda session, message, now: self._scanning.read(session.address, message),
             Stage: lambda session, message, now: self._staging.stage(session, message, now),
             CommitStaged: lambda session, message, now: self._staging.commit(session, message, now),
@@ -114,7 +123,8 @@ class ExactlyOnce(Delivery):
 
     def _is_kept(self, event: Event) -> bool:
         """Must the log hold it, whatever its lifetime?"""
-        return self._registry.is_owed(event) or self.ports.recovery.keeps(event)
+        ports = self.ports
+        return self._registry.is_owed(event) or (bool(ports.overlay.peers()) and ports.recovery.keeps(event))
 
     def _name_log(self, state: Loaded, now: float) -> None:
         """The log keeps its name as long as its disk lives."""
@@ -133,6 +143,7 @@ class ExactlyOnce(Delivery):
             self._name_log(input.state, now)
             self._ledger.load(input.state)
             self._dead.load(input.state)
+            self._stays.load(input.state)
             self._intake.load(input.state)
             self._staging.load(input.state)
             self._registry.load(input.state, now)
@@ -199,7 +210,8 @@ class ExactlyOnce(Delivery):
         expires_at = None if envelope.expires is None else now + envelope.expires
         by_handle = self._registry.by_handle
         helds = [by_handle[handle] for handle in handles]
-        if position is None and expires_at is None and event.key is None and not self._registry.has_durables:
+        is_plain = event.key is None and (arrival is None or arrival.moved is None)
+        if position is None and expires_at is None and is_plain and not self._registry.has_durables:
             self._courier.offer_fleeting(helds, event, accepted, arrival, now)
             return
         for held in helds:
@@ -215,6 +227,7 @@ class ExactlyOnce(Delivery):
         for held in [self._registry.by_handle[handle] for handle in handles]:
             if held.phase is not Phase.ENDED:
                 self._lanes.offer(held, envelope, now)
+                self._age_later(held, now)
         if self._registry.has_durables:
             self._flush_later(now)
 
@@ -231,6 +244,10 @@ class ExactlyOnce(Delivery):
     def holds(self, offset: int) -> bool:
         return offset in self._ledger.entries
 
+    def headers_of(self, source: str, offset: int) -> dict[str, Any]:
+        moved = self._stays.of(source, offset)
+        return {} if moved is None else {HEADER: moved}
+
     def unpinned(self) -> None:
         self._ledger.unpin()
 
@@ -240,6 +257,8 @@ class ExactlyOnce(Delivery):
     def log_found(self, log: str, now: float) -> None:
         for held in list(self._registry.helds.values()):
             self._lanes.open_one(held, log)
+            self._lanes.found_again(held, log, now)
+            self._age_later(held, now)
             self._lanes.read_on(held, now)
 
     def log_gone(self, log: str, now: float) -> None:
@@ -322,6 +341,14 @@ class ExactlyOnce(Delivery):
         if member is not None:
             self._courier.give_back(member, message.tags, counted=message.counted, now=now)
 
+    def _on_came(self, session: Session, message: Came, now: float) -> None:
+        if self._settings.names_log:
+            session.stay, session.places = message.stay, message.places
+
+    def _on_home(self, session: Session, message: Home, now: float) -> None:
+        if len(session.homes) < MOST_HOMES:
+            session.homes[message.ref] = message.log
+
     def _on_fence(self, session: Session, message: Fence, now: float) -> None:
         self.ports.send(session.address, Fenced(message.ref, message.number))
 
@@ -384,6 +411,9 @@ class ExactlyOnce(Delivery):
         at = self._identities_at
         if at is not None and (earliest is None or at < earliest):
             earliest = at
+        at = self._registry.guests_at
+        if at is not None and (earliest is None or at < earliest):
+            earliest = at
         at = self._staging.next_at
         if at is not None and (earliest is None or at < earliest):
             earliest = at
@@ -395,6 +425,7 @@ class ExactlyOnce(Delivery):
     def on_timer(self, now: float) -> None:
         records: list[Record] = [*self._ledger.collect(now), *self._registry.memory.expire(now)]
         records += self._staging.collect(now)
+        records += self._registry.end_guests(now)
         if self._identities_at is not None and self._identities_at <= now:
             records += self._intake.identities.collect(now, self._settings.collect_budget)
             self._identities_at = None
@@ -411,6 +442,7 @@ class ExactlyOnce(Delivery):
     def _flush(self, now: float) -> list[Record]:
         """Persist progress, and tell members what they do not know yet."""
         self._flush_at = None
+        self._release_barred(now)
         touched, self._touched = self._touched, {}
         records: list[Record] = []
         for held in touched:
@@ -425,6 +457,13 @@ class ExactlyOnce(Delivery):
                 self._tell_silence(held)
         self.ports.recovery.progressed(now)
         return records
+
+    def _release_barred(self, now: float) -> None:
+        moves = self._courier.moves
+        for held in list(moves.waiting):
+            self._courier.release(held, now)
+        if moves.waiting:
+            self._flush_later(now)
 
     def _age_out(self, now: float) -> None:
         due: list[float] = []
@@ -498,6 +537,7 @@ class ExactlyOnce(Delivery):
             "waiting": sum(held.in_hand() for held in self._registry.helds.values()),
             "reading": sum(held.is_behind for held in self._registry.helds.values()),
             "entries": len(self._ledger.entries),
+            "order given up": self._courier.moves.given_up,
             "forgotten": self._ledger.forgotten,
             "identities given up": self._intake.identities.given_up,
             "dead letters": len(self._dead),
@@ -519,7 +559,12 @@ class ExactlyOnce(Delivery):
                 "unacknowledged": len(held.unacked),
                 "phase": str(held.phase),
                 "logs": {
-                    log: {"phase": str(lane.phase), "at": lane.at, "known": recovery.known(log), "missed": lane.missed}
+                    log: {
+                        "phase": str(lane.phase),
+                        "at": lane.at,
+                        "known": recovery.known(log),
+                        "missed": lane.missed,
+                    }
                     for log, lane in held.lanes.items()
                 },
             }

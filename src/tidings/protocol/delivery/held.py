@@ -24,6 +24,7 @@ from tidings.availability.told import Told
 from tidings.model.subscription import DeliveryOptions, Subscription, SubscriptionId
 from tidings.protocol.delivery.item import Item
 from tidings.protocol.delivery.lane import Lane
+from tidings.protocol.delivery.moved import Moved
 from tidings.protocol.delivery.right import Right
 from tidings.protocol.messages import Unsubscribe
 
@@ -74,10 +75,15 @@ class Held:
         self.told = Told()
         self.rights: list[Right] = []  # what it was owed under earlier filters
         self.again_below = 0  # offsets below this may have been sent in an earlier life
+        self.is_from_disk = False  # it began in an earlier life
+        self.is_guest = False  # it was resumed here; another broker is its home
+        self.left_at: float | None = None  # when the last listener of a guest left
         self.reading = 0  # the number of the read that is under way; 0: none
         self.queue: deque[Item] = deque()
         self.behind: deque[Item] = deque()
         self.blocked: deque[Item] = deque()
+        self.barred: deque[Item] = deque()  # their publisher moved, and earlier ones are to come
+        self.movers: dict[str, Moved] = {}  # by source: the last stay of a publisher that moved
         self.progress = LogProgress()
         self.lanes: dict[str, Lane] = {}  # by log of another broker
         self.unread: deque[int] = deque()  # handed out in an earlier life, and to be read again
@@ -104,6 +110,11 @@ class Held:
         self.id: SubscriptionId = subscription.id  # these three are asked for at every event
         self.options: DeliveryOptions = subscription.options
         self.durable: bool = subscription.options.durable
+
+    @property
+    def has_bounds(self) -> bool:
+        options = self.subscription.options
+        return options.durable and (options.keep_events is not None or options.keep_seconds is not None)
 
     @property
     def is_full(self) -> bool:
@@ -144,13 +155,14 @@ class Held:
 
     def owes(self) -> int:
         """How many events wait for it, as far as it is known without reading."""
-        owed = sum(len(lane.progress.owed) for lane in self.lanes.values())
+        owed = sum(len(lane.progress.owed) + len(lane.later) for lane in self.lanes.values())
         return len(self.progress.owed) + len(self.later) + owed
 
     def in_hand(self) -> int:
         """How many events wait here for it, or are with its members."""
         pending = sum(len(lane.pending) for lane in self.lanes.values())
-        return len(self.queue) + len(self.behind) + len(self.blocked) + len(self.unacked) + pending
+        waiting = len(self.queue) + len(self.behind) + len(self.blocked) + len(self.barred)
+        return waiting + len(self.unacked) + pending
 
     def remember(self, log: str, log_end: int, known: Callable[[str], int]) -> Told:
         """What it was told so far, under this filter and earlier ones: what it read, less what it owes."""
@@ -182,7 +194,7 @@ class Held:
     def _waiting(self) -> dict[str, list[int]]:
         """By log: the offsets that are in the queue or with members."""
         found: dict[str, list[int]] = {}
-        for item in (*self.queue, *self.blocked, *(item for item, _ in self.unacked.values())):
+        for item in (*self.queue, *self.blocked, *self.barred, *(item for item, _ in self.unacked.values())):
             if item.position is not None:
                 found.setdefault(item.position.log, []).append(item.position.offset)
         return found

@@ -24,6 +24,8 @@ from tidings.model.event import Event
 from tidings.model.subscription import Position
 from tidings.protocol.delivery.arrival import Arrival
 from tidings.protocol.delivery.ledger import Ledger
+from tidings.protocol.delivery.moved import HEADER, STAYED
+from tidings.protocol.delivery.moves import Stays
 from tidings.protocol.delivery.sessions import Session
 from tidings.protocol.effects import Record
 from tidings.protocol.inputs import PersistFailed
@@ -37,11 +39,17 @@ STALE = "this number was passed long ago; nobody can tell whether it was publish
 
 class Intake:
     def __init__(
-        self, ports: Ports, bounds: Bounds, ledger: Ledger, is_owed: Callable[[Event], bool]
+        self,
+        ports: Ports,
+        bounds: Bounds,
+        ledger: Ledger,
+        stays: Stays,
+        is_owed: Callable[[Event], bool],
     ) -> None:
         self._ports = ports
         self._bounds = bounds
         self._ledger = ledger
+        self._stays = stays
         self.identities = Identities(bounds)
         self._is_owed = is_owed  # does some durable subscription accept it?
         self._under_way: dict[tuple[str, str], Arrival] = {}  # by identity
@@ -56,27 +64,43 @@ class Intake:
     def publish(self, session: Session, message: Publish, now: float) -> None:
         event = message.event
         identity = (event.source, event.id)
-        is_own = _is_own(session, event.id, message.sequence)
-        if self._answer_again(session, message, identity, is_own, now):
-            return
-        if self._ports.disk.failed is not None or message.mode is Mode.KEPT:
+        foreign: list[Put] = []
+        if not self._is_next(session, message, identity, now):
+            is_own = _is_own(session, event.id, message.sequence)
+            if self._answer_again(session, message, identity, is_own, now):
+                return
             refusal = self._refusal(message)
             if refusal is not None:
                 self._ports.send(session.address, Refused(message.call, *refusal))
                 return
+            self.identities.take(event.source, session.incarnation, message.sequence, now)
+            if not is_own:
+                foreign = [self.identities.remember(event.source, event.id, None, now)]
         self.number += 1
         self.figures["published"] += 1
         arrival = Arrival(event, self.number, message.sequence, now)
+        arrival.moved = session.moved(event.source)
         arrival.waiters.append((session.address, message.call))
-        self._under_way[identity] = arrival
-        self.identities.take(event.source, session.incarnation, message.sequence, now)
-        foreign = [] if is_own else [self.identities.remember(event.source, event.id, None, now)]
         if event.lifetime > 0 or message.mode is Mode.KEPT or self._is_owed(event):
+            self._under_way[identity] = arrival
             self._keep(arrival, message.mode, [self._row(session, event), *foreign], now)
         elif (earlier := self._last_of.get(event.source)) is not None:
+            self._under_way[identity] = arrival
             earlier.followers.append(arrival)
         else:
             self._tell(arrival, now)
+            if arrival.blocked:
+                self._under_way[identity] = arrival
+
+    def _is_next(self, session: Session, message: Publish, identity: tuple[str, str], now: float) -> bool:
+        """Is it the next one of a client's own, nothing known of it and no refusal due? Then it is taken."""
+        number = message.sequence
+        if identity in self._under_way or not _is_own(session, identity[1], number):
+            return False
+        disk = self._ports.disk
+        if disk.failed is not None or (message.mode is Mode.KEPT and not disk.stable):
+            return False
+        return self.identities.take_next(identity[0], session.incarnation, number, now)
 
     def _answer_again(
         self, session: Session, message: Publish, identity: tuple[str, str], is_own: bool, now: float
@@ -125,6 +149,7 @@ class Intake:
         record = Append(offset, arrival.event, now, arrival.sequence, arrival.expires_at)
         self._last_of[arrival.event.source] = arrival
         records = self._ledger.append(record)
+        records += self._stays.keep(arrival.event.source, arrival.moved or STAYED, offset)
         if self._ports.disk.stable:
             records += rows
         self._ports.disk.persist(records, partial(self._kept, arrival), partial(self._not_kept, arrival))
@@ -207,11 +232,14 @@ class Intake:
     def _envelope(self, arrival: Arrival, now: float) -> Envelope:
         event = arrival.event
         spent = now - arrival.accepted
-        if not event.lifetime and event.expires is None:
+        if not event.lifetime and event.expires is None and arrival.moved is None:
             return Envelope(event, self._ledger.log, arrival.offset, arrival.sequence)
         expires = None if event.expires is None else event.expires - spent
         remaining = max(event.lifetime - spent, 0.0)
-        return Envelope(event, self._ledger.log, arrival.offset, arrival.sequence, remaining, expires)
+        headers = {} if arrival.moved is None else {HEADER: arrival.moved}
+        return Envelope(
+            event, self._ledger.log, arrival.offset, arrival.sequence, remaining, expires, headers
+        )
 
     def unblocked(self, arrival: Arrival, now: float) -> None:
         """Nobody has to wait for room any longer."""

@@ -9,6 +9,7 @@ from tidings.model.subscription import Position
 
 if TYPE_CHECKING:
     from tidings.protocol.delivery.arrival import Arrival
+    from tidings.protocol.delivery.moved import Moved
 
 
 class Item:
@@ -19,9 +20,11 @@ class Item:
         "after",
         "again",
         "attempt",
+        "barred_at",
         "event",
         "expires_at",
         "letter",
+        "moved",
         "position",
         "ticket",
     )
@@ -37,6 +40,8 @@ class Item:
         self.again = False  # it was sent before
         self.after = 0  # while a replay goes on: not before the log was read up to here
         self.ticket: Arrival | None = None  # its publisher waits until there is room for it
+        self.moved: Moved | None = None  # its publisher was elsewhere before
+        self.barred_at = 0.0  # it waits for that since then
         self.letter: int | None = None  # its number, when it is a dead letter
 
     def again_for_one(self) -> Item:

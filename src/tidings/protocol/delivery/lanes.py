@@ -20,7 +20,8 @@ from tidings.model.subscription import Position
 from tidings.protocol.delivery.courier import Courier
 from tidings.protocol.delivery.held import Held
 from tidings.protocol.delivery.item import Item
-from tidings.protocol.delivery.lane import Lane, LanePhase
+from tidings.protocol.delivery.lane import Lane, LanePhase, Passed
+from tidings.protocol.delivery.moved import moved_of
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.messages import Envelope
 from tidings.protocol.slots import Page, Ports, Wanted
@@ -43,6 +44,10 @@ class Lanes:
         if held.handle is None or log in held.lanes:
             return
         known = self._ports.recovery.known(log)
+        if held.is_from_disk:
+            # It began in an earlier life, which did not write down where in this log: nothing of it may go.
+            held.lanes[log] = Lane(log, 0, start=None, hold=0)
+            return
         if held.options.replay:
             held.lanes[log] = Lane(log, 0, start=None, hold=known)
             return
@@ -108,16 +113,31 @@ class Lanes:
             lane.read_to(offset - 1)
             lane.missed = offset
             held.figures["spilled"] += 1
+            self._owe_later(held, lane, envelope, now)
             return
         self._courier.offer_read(held, _item(envelope, now), now)
 
     def _wait(self, held: Held, lane: Lane, envelope: Envelope, now: float) -> None:
         if held.durable:
             lane.wait(envelope, self._settings.chunk)
+            self._owe_later(held, lane, envelope, now)
         elif len(lane.pending) < max(held.options.queue, self._settings.chunk):
             lane.pending.append(envelope)
         else:
             self._courier.count_lost(held, envelope.event, held.options.policy, now)
+
+    def _owe_later(self, held: Held, lane: Lane, envelope: Envelope, now: float) -> None:
+        """Its bounds act on what it has not read, so it must be known how much that is."""
+        if held.has_bounds and envelope.offset is not None:
+            event = envelope.event
+            lane.later.append(Passed(envelope.offset, now, event.source, event.id))
+            self._courier.keep_bound(held, now)
+
+    def found_again(self, held: Held, log: str, now: float) -> None:
+        """After a restart: how much it is owed up to here nobody knows, only that it is no younger."""
+        lane, known = held.lanes.get(log), self._ports.recovery.known(log)
+        if lane is not None and held.has_bounds and not lane.is_live and lane.at < known and not lane.later:
+            lane.later.append(Passed(known, now))
 
     # -- reading -------------------------------------------------------------------------------
 
@@ -161,7 +181,7 @@ class Lanes:
         if self._is_for(held, lane, envelope, offset):
             item = _item(envelope, now)
             item.again = lane.again
-            self._courier.enqueue(held, item)
+            self._courier.take(held, item, now)
         else:
             lane.progress.settle(offset)
         lane.read_to(offset)
@@ -205,4 +225,6 @@ def _item(envelope: Envelope, now: float) -> Item:
     assert offset is not None
     expires_at = None if envelope.expires is None else now + envelope.expires
     accepted = now if event.lifetime in (0.0, float("inf")) else now - (event.lifetime - envelope.remaining)
-    return Item(event, Position(envelope.origin, offset), accepted, expires_at)
+    item = Item(event, Position(envelope.origin, offset), accepted, expires_at)
+    item.moved = moved_of(envelope)
+    return item

@@ -23,6 +23,7 @@ from tidings.protocol.delivery.courier import Courier
 from tidings.protocol.delivery.held import Held, Phase
 from tidings.protocol.delivery.item import Item
 from tidings.protocol.delivery.ledger import Ledger
+from tidings.protocol.delivery.moves import Stays
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.inputs import FetchFailed
 from tidings.protocol.slots import Ports
@@ -35,12 +36,14 @@ class Reader:
         settings: DeliverySettings,
         ledger: Ledger,
         courier: Courier,
+        stays: Stays,
         on_broken: Callable[[Held, str, str, float], None],
     ) -> None:
         self._ports = ports
         self._settings = settings
         self._ledger = ledger
         self._courier = courier
+        self._stays = stays
         self._on_broken = on_broken
         self._replaying: dict[Held, None] = {}
         self._all_from: float = inf  # everything from here on is pinned ...
@@ -165,7 +168,8 @@ class Reader:
         position = Position(self._ledger.log, offset)
         item = Item(record.event, position, record.accepted, record.expires_at)
         item.again = offset < held.again_below
-        self._courier.enqueue(held, item)
+        item.moved = self._stays.of(record.event.source, offset)
+        self._courier.take(held, item, now)
 
     def _is_for(self, held: Held, record: Append, now: float) -> bool:
         """Is the subscription to hear this entry?"""

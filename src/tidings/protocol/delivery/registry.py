@@ -73,6 +73,7 @@ class Registry:
         self.by_handle: dict[int, Held] = {}
         self.sessions: dict[str, Session] = {}
         self._durables = 0
+        self.guests_at: float | None = None  # when the first guest may have to end
         self._last_match: tuple[Event, Sequence[int]] | None = None
         self._dead_listeners: dict[SubscriptionId, list[Held]] = {}
 
@@ -122,8 +123,8 @@ class Registry:
         member = Member(session.address, message.ref, message.credit, held)
         session.members[message.ref] = member
         held.joining.append(member)
-        if held.durable:
-            records.append(self._row(held))
+        if held.durable:  # both: progress under an earlier filter says nothing of this one
+            records += [self._row(held), self.progress(held)]
         return member, is_resumed, records
 
     def _create(
@@ -148,6 +149,7 @@ class Registry:
         self._skip_handled(held, message)
         if held.durable:
             self._resume_from(held, message.after)
+            held.is_guest = session.homes.pop(message.ref, self._ledger.log) != self._ledger.log
         self._want(held, now)
         held.progress = LogProgress(heard=held.told_from)
         self._reader.begin(held, held.told_from, now)
@@ -227,11 +229,12 @@ class Registry:
     def _acknowledge_handled(self, held: Held, message: Subscribe, now: float) -> None:
         """The client's token is ahead of what we know: settle what it handled."""
         after = message.after
-        for item in [item for item in held.queue if item.position is not None]:
-            assert item.position is not None
-            if item.position.offset <= after.get(item.position.log, 0):
-                held.queue.remove(item)
-                self._courier.forget(held, item, now)
+        for line in (held.queue, held.barred):
+            for item in [item for item in line if item.position is not None]:
+                assert item.position is not None
+                if item.position.offset <= after.get(item.position.log, 0):
+                    line.remove(item)
+                    self._courier.forget(held, item, now)
         self._skip_handled(held, message)
 
     def _change_filter(self, held: Held, message: Subscribe, now: float) -> None:
@@ -272,9 +275,33 @@ class Registry:
         held = member.held
         self._remove(member)
         if held.has_members or (held.durable and not end):
+            if held.is_guest and not held.has_members:
+                self._guest_left(held, now)
             self._courier.take_back(member, now)
             return [self.progress(held)] if held.durable else []
         return self.end(held, now, lingers=lingers)
+
+    def _guest_left(self, held: Held, now: float) -> None:
+        held.left_at = now
+        ends_at = now + self._settings.guest_seconds
+        self.guests_at = ends_at if self.guests_at is None else min(self.guests_at, ends_at)
+
+    def end_guests(self, now: float) -> list[Record]:
+        """Guests whose listener did not come back end here; their home keeps all that they are owed. The
+        records to persist."""
+        if self.guests_at is None or self.guests_at > now:
+            return []
+        self.guests_at = None
+        records: list[Record] = []
+        for held in [held for held in self.helds.values() if held.left_at is not None]:
+            assert held.left_at is not None
+            if held.has_members:
+                held.left_at = None
+            elif held.left_at + self._settings.guest_seconds <= now:
+                records += self.end(held, now)
+            else:
+                self._guest_left(held, held.left_at)
+        return records
 
     def end(self, held: Held, now: float, *, lingers: bool = False) -> list[Record]:
         """It is over; what it was told is remembered. The records to persist."""
@@ -309,16 +336,25 @@ class Registry:
 
     def _row(self, held: Held) -> Record:
         row = SubscriptionRow(
-            held.subscription, held.since, held.start, held.told_from, held.told.encode(), held.rights
+            held.subscription,
+            held.since,
+            held.start,
+            held.told_from,
+            held.told.encode(),
+            held.rights,
+            is_guest=held.is_guest,
         )
         return rows.put_for(rows.SUBSCRIPTION, held.id, row)
 
     def progress(self, held: Held) -> Record:
         held.floor(self._ledger.end)
         lanes = {
-            log: rows.LaneRow(lane.progress, lane.told_from, lane.start) for log, lane in held.lanes.items()
+            log: rows.LaneRow(lane.progress, lane.told_from, lane.start, lane.hold, lane.rights)
+            for log, lane in held.lanes.items()
         }
-        return rows.put_for(rows.PROGRESS, held.id, ProgressRow(held.id, held.progress, lanes=lanes))
+        return rows.put_for(
+            rows.PROGRESS, held.id, ProgressRow(held.id, held.progress, lanes=lanes, movers=held.movers)
+        )
 
     def load(self, state: Loaded, now: float) -> None:
         self.memory.load(state)
@@ -329,12 +365,17 @@ class Registry:
             held.start, held.told_from = row.start, row.told_from
             held.told, held.rights = rows.read_told(row.told), row.rights
             held.again_below = self._ledger.end
+            held.is_from_disk = True
+            held.is_guest = row.is_guest
+            if held.is_guest:
+                self._guest_left(held, now)
             held.progress = known[held.id].progress if held.id in known else LogProgress(heard=row.told_from)
             held.unread.extend(held.progress.owed)
             self._want(held, now)
             self._reader.begin(held, held.progress.low_water, now)
             if held.id in known:
                 held.lanes = {log: _lane(log, lane) for log, lane in known[held.id].lanes.items()}
+                held.movers = known[held.id].movers
 
     def check(self) -> None:
         for held in self.helds.values():
@@ -351,7 +392,9 @@ class Registry:
 
 def _lane(log: str, row: rows.LaneRow) -> Lane:
     """It goes on in another life: what was handed out and not settled is read again."""
-    lane = Lane(log, row.progress.low_water - 1, start=row.start, hold=row.progress.low_water - 1)
+    at = row.progress.low_water - 1
+    lane = Lane(log, at, start=row.start, hold=at if row.hold is None else min(at, row.hold))
+    lane.rights = row.rights
     lane.progress, lane.told_from = row.progress, row.told_from
     lane.unread.extend(row.progress.owed)
     lane.again = True

@@ -12,10 +12,11 @@ import msgspec
 
 from tidings.availability.progress import LogProgress
 from tidings.availability.records import Delete, Put
-from tidings.availability.told import Told
+from tidings.availability.told import Span, Told
 from tidings.language import parse_filter
 from tidings.model.event import Event
 from tidings.model.subscription import Position, Subscription, SubscriptionId
+from tidings.protocol.delivery.moved import Moved
 from tidings.protocol.delivery.right import Right
 
 VERSION = 1
@@ -35,12 +36,15 @@ class SubscriptionRow(msgspec.Struct, array_like=True, frozen=True):
     told: bytes  # `Told.encode`
     rights: list[Right]
     version: int = VERSION
+    is_guest: bool = False  # it was resumed here; another broker is its home
 
 
 class LaneRow(msgspec.Struct, array_like=True, frozen=True):
     progress: LogProgress
     told_from: int
     start: int | None
+    hold: int | None = None
+    rights: list[Span] = []
 
 
 class ProgressRow(msgspec.Struct, array_like=True, frozen=True):
@@ -48,6 +52,7 @@ class ProgressRow(msgspec.Struct, array_like=True, frozen=True):
     progress: LogProgress
     version: int = VERSION
     lanes: dict[str, LaneRow] = {}  # by log of another broker
+    movers: dict[str, Moved] = {}  # by source: the last stay of a publisher that moved
 
 
 class LogRow(msgspec.Struct, array_like=True, frozen=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tidings.model.subscription import Advertisement, Policy, SubscriptionId
 from tidings.protocol.delivery.held import Member
+from tidings.protocol.delivery.moved import Moved
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.messages import Subscribe
 
@@ -13,14 +14,21 @@ GROUPS = "*"  # stands for the subscriber in the identity of a group
 class Session:
     """One client's link."""
 
-    __slots__ = ("address", "advertisements", "client", "incarnation", "members")
+    __slots__ = ("address", "advertisements", "client", "homes", "incarnation", "members", "places", "stay")
 
     def __init__(self, address: str, client: str, incarnation: str) -> None:
         self.address = address
         self.client = client
         self.incarnation = incarnation
         self.members: dict[int, Member] = {}  # by ref
+        self.stay = 0  # how often the client moved
+        self.places: dict[str, dict[str, int]] = {}  # by source and log: its last events
+        self.homes: dict[int, str] = {}  # by ref: the log of the broker where it was opened first
         self.advertisements: dict[str, Advertisement] = {}  # by name; they end with the link
+
+    def moved(self, source: str) -> Moved | None:
+        """What an event of the client says of where it was before."""
+        return Moved(self.incarnation, self.stay, self.places.get(source, {})) if self.stay else None
 
 
 def identity(session: Session, message: Subscribe) -> SubscriptionId:

@@ -59,6 +59,7 @@ class LogView:
         self.waiting: dict[int, tuple[Envelope, int]] = {}  # by offset: it, and the one before it
         self.trails: dict[str, Trail] = {}
         self.told: tuple[int, int] | None = None  # what upstream was told: known and acked
+        self.hurried_at = float("-inf")  # when it was last asked for because somebody waits for it
         self.pause = 0.0  # until the next try to fill a gap
 
     def trail(self, link: str) -> Trail:
@@ -88,6 +89,12 @@ class LogView:
             else:
                 return None
         return None
+
+    def filled(self, after: int, upto: int) -> None:
+        """All that there is between these offsets waits: nothing is missing before any of it."""
+        for offset, (envelope, previous) in self.waiting.items():
+            if offset <= upto:
+                self.waiting[offset] = (envelope, min(previous, after))
 
     def gap(self) -> int | None:
         """Up to where something is missing; None: nothing is."""

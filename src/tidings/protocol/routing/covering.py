@@ -291,6 +291,8 @@ class SubscriptionRouting(Routing):
 
     def _wanting(self, event: Event) -> set[str]:
         wanted: set[str] = set()
+        if not self._wanted_over and not self.ports.overlay.peers():
+            return wanted  # most brokers of small networks have no neighbour
         if self._wanted_over:
             for handle in self._matcher.match(event):
                 wanted.update(self._wanted_over[handle])

@@ -1,0 +1,29 @@
+"""What an event says of a publisher that was at other brokers before (see `moves.py`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from tidings.protocol.messages import Envelope
+
+HEADER = "delivery.moved"
+
+
+class Moved(msgspec.Struct, frozen=True, array_like=True):
+    """An event of a publisher that was elsewhere before."""
+
+    mover: str  # the publisher's incarnation
+    stay: int  # grows with each move
+    places: dict[str, int]  # by log: it comes after this offset
+
+
+STAYED = Moved("", 0, {})  # it was nowhere else
+
+
+def moved_of(envelope: Envelope) -> Moved | None:
+    header: Any = envelope.headers.get(HEADER)
+    if header is None or isinstance(header, Moved):
+        return header
+    return msgspec.convert(header, Moved)

@@ -1,0 +1,170 @@
+"""Publishers that move: one source's events in the logs of several brokers, in order.
+
+Rules
+- A publisher that comes to another broker says where the last events of its sources are that were
+  acknowledged (`Came`): by log, an offset. Everything that it publishes there comes after those places, and says
+  so (`Moved`, a header between brokers), as long as it stays; the log remembers it (`Stays`).
+- A subscription is told such an event when it has passed those places: all that it is to hear of
+  those logs up to there is in its queue. Until then the event is *barred*, and so is what comes
+  after it in its log, since a client's token counts on the order of a log.
+- Each stay has a number. What an earlier stay left behind, beyond the places that the publisher named,
+  was never acknowledged; when an event of a later stay was told, it comes too late and is given up.
+- Bounded: so many wait for a subscription at most, and so long. Past that, order is given up, and
+  counted. A publisher that names what does not exist delays its own log's events, and no others.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+import msgspec
+
+from tidings.availability.records import Delete, Loaded, Put, Record
+from tidings.protocol.delivery.held import Held, Phase
+from tidings.protocol.delivery.item import Item
+from tidings.protocol.delivery.ledger import Ledger
+from tidings.protocol.delivery.moved import Moved
+from tidings.protocol.naming import broker_of
+from tidings.protocol.slots import Ports
+
+TABLE = "moved"  # by source: its stays at this broker
+MOST_BARRED = 1024  # events that wait for one subscription
+MOST_SOURCES = 10_000  # that moved, as far as a broker or a subscription remembers
+BARRED_SECONDS = 60.0  # that one waits at most; its log may be at a broker that is gone
+
+
+class _Stay(msgspec.Struct, frozen=True, array_like=True):
+    start: int  # offset in our log
+    moved: Moved
+
+
+class Stays:
+    """Where the publishers at this broker came from: for entries of our log that are read again."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._by_source: OrderedDict[str, list[_Stay]] = OrderedDict()
+
+    def load(self, state: Loaded) -> None:
+        for source, row in sorted(state.tables.get(TABLE, {}).items()):
+            self._by_source[source] = msgspec.msgpack.decode(row, type=list[_Stay])
+
+    def of(self, source: str, offset: int) -> Moved | None:
+        for stay in reversed(self._by_source.get(source, ())):
+            if stay.start <= offset:
+                return stay.moved if stay.moved.stay else None
+        return None
+
+    def keep(self, source: str, moved: Moved, offset: int) -> list[Record]:
+        """An event of that source is appended there; the records to persist with it."""
+        stays = self._by_source.get(source, [])
+        if (stays and stays[-1].moved == moved) or (not stays and not moved.stay):
+            return []
+        first = self._ledger.first_offset
+        ends = [stay.start for stay in stays[1:]] + [offset]
+        kept = [stay for stay, end in zip(stays, ends, strict=False) if end > first]
+        self._by_source[source] = [*kept, _Stay(offset, moved)]
+        self._by_source.move_to_end(source)
+        records: list[Record] = [Put(TABLE, source, msgspec.msgpack.encode(self._by_source[source]))]
+        if len(self._by_source) > MOST_SOURCES:
+            records.append(Delete(TABLE, self._by_source.popitem(last=False)[0]))
+        return records
+
+
+class Moves:
+    """The order of moved publishers, for each subscription of this broker."""
+
+    def __init__(self, ports: Ports, ledger: Ledger) -> None:
+        self._ports = ports
+        self._ledger = ledger
+        self.waiting: dict[Held, None] = {}  # with events that are barred
+        self.given_up = 0  # events that were told before their time
+
+    def is_overtaken(self, held: Held, item: Item) -> bool:
+        """A later stay of its publisher was told, and it was never acknowledged."""
+        told = held.movers.get(item.event.source)
+        if told is None:
+            return False
+        if item.moved is None:
+            stay = 0 if item.event.id.startswith(f"{told.mover}-") else told.stay
+        else:
+            stay = item.moved.stay if item.moved.mover == told.mover else told.stay
+        if stay >= told.stay:
+            return False
+        return item.position is None or item.position.offset > told.places.get(item.position.log, 0)
+
+    def must_wait(self, held: Held, item: Item) -> bool:
+        line = _line(item)
+        if any(_line(other) == line for other in held.barred):
+            return True
+        return item.moved is not None and not self._is_clear(held, item.moved)
+
+    def bar(self, held: Held, item: Item, now: float) -> None:
+        item.barred_at = now
+        held.barred.append(item)
+        self.waiting[held] = None
+
+    def passes(self, held: Held, item: Item) -> None:
+        """It goes to the queue: what its publisher left elsewhere is over."""
+        moved = item.moved
+        if moved is None:
+            return
+        told = held.movers.pop(item.event.source, None)
+        if told is None or told.mover != moved.mover or told.stay < moved.stay:
+            told = moved
+        held.movers[item.event.source] = told
+        if len(held.movers) > MOST_SOURCES:
+            del held.movers[next(iter(held.movers))]
+
+    def released(self, held: Held, now: float) -> list[Item]:
+        """What need not wait any longer, in order: one may wait for another that waits."""
+        free: list[Item] = []
+        while (item := self._next_free(held, now)) is not None:
+            held.barred.remove(item)
+            free.append(item)
+        for item in held.barred:
+            for log, offset in item.moved.places.items() if item.moved is not None else ():
+                self._ports.recovery.hurry(log, offset, now)  # silence may not have reached us
+        if not held.barred:
+            self.waiting.pop(held, None)
+        return free
+
+    def _next_free(self, held: Held, now: float) -> Item | None:
+        heads: dict[str, Item] = {}
+        for item in held.barred:
+            heads.setdefault(_line(item), item)
+        for item in heads.values():
+            if item.moved is None or self._is_clear(held, item.moved):
+                return item
+        oldest = held.barred[0] if held.barred else None
+        if oldest is None or (len(held.barred) <= MOST_BARRED and now < oldest.barred_at + BARRED_SECONDS):
+            return None
+        self.given_up += 1
+        return oldest
+
+    def _is_clear(self, held: Held, moved: Moved) -> bool:
+        return all(self._has_passed(held, log, offset) for log, offset in moved.places.items())
+
+    def _has_passed(self, held: Held, log: str, offset: int) -> bool:
+        """Is all that it is to hear of that log up to there in its queue, or beyond?"""
+        for item in held.barred:
+            if item.position is not None and item.position.log == log and item.position.offset <= offset:
+                return False
+        if log == self._ledger.log:
+            return held.phase is Phase.LIVE or held.at > offset
+        lane = held.lanes.get(log)
+        if lane is None:
+            return self._is_gone(log)
+        return (self._ports.recovery.known(log) if lane.is_live else lane.at) >= offset
+
+    def _is_gone(self, log: str) -> bool:
+        """Has its broker begun another log since?"""
+        broker = broker_of(log)
+        return broker == self._ports.name or any(
+            broker_of(other) == broker and other > log for other in self._ports.recovery.logs()
+        )
+
+
+def _line(item: Item) -> str:
+    """What keeps its order: a log, or the source of what no log holds."""
+    return f"/{item.event.source}" if item.position is None else item.position.log

@@ -1,0 +1,90 @@
+"""Out of band, straight to any broker, perhaps lost: `Channel.DATAGRAM` over UDP.
+
+A datagram is `length of the sender's name (1 byte) | name | one frame`. Rules
+- Addresses of brokers are those that neighbours gave in their handshake, and those that were told
+  (`known`). Whoever has no address here is sent nothing, which is counted.
+- A datagram counts only when it comes from the address of the broker that it names: a weak proof, so
+  nothing that must be right may hang on one. It is opened only for compositions that ask for it.
+- What is larger than a datagram can be, damaged, or no broker's word, is dropped and counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from typing import cast
+
+from tidings.errors import WireError
+from tidings.protocol.messages import Message
+from tidings.runtime.dialling import parse_addresses
+from tidings.wire.codec import Codec
+
+MOST_BYTES = 60_000
+
+Place = tuple[str, int]
+
+
+class Datagrams(asyncio.DatagramProtocol):
+    def __init__(
+        self,
+        name: str,
+        codec: Codec,
+        allowed: frozenset[type[Message]],
+        receive: Callable[[str, list[Message]], None],
+        reached: Callable[[], dict[str, str]],
+    ) -> None:
+        self.known: dict[str, Place] = {}  # addresses that were told
+        self.figures: Counter[str] = Counter()
+        self._head = bytes((len(name.encode()),)) + name.encode()
+        self._codec = codec
+        self._allowed = allowed
+        self._receive = receive
+        self._reached = reached  # by neighbour: where it says that it can be reached
+        self._transport: asyncio.DatagramTransport | None = None
+
+    async def open(self, host: str, port: int) -> None:
+        """Listen beside the listener of that address."""
+        loop = asyncio.get_running_loop()
+        await loop.create_datagram_endpoint(lambda: self, local_addr=(host, port))
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.DatagramTransport, transport)
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    def _places(self) -> dict[str, Place]:
+        places = dict(self.known)
+        for name, text in self._reached().items():
+            if text and name not in places:
+                address = parse_addresses(text)[0]
+                places[name] = (address.host, address.port)
+        return places
+
+    def send(self, to: str, message: Message) -> None:
+        place = self._places().get(to)
+        datagram = self._head + self._codec.encode(message)
+        if place is None or self._transport is None or len(datagram) > MOST_BYTES:
+            self.figures["datagrams not sent"] += 1
+            return
+        self.figures["datagrams sent"] += 1
+        self._transport.sendto(datagram, place)
+
+    def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
+        try:
+            size = data[0]
+            sender = data[1 : 1 + size].decode()
+            message = self._codec.decode(data[1 + size :])
+        except (IndexError, UnicodeDecodeError, WireError):
+            self.figures["datagrams dropped"] += 1
+            return
+        if self._places().get(sender) != addr[:2] or type(message) not in self._allowed:
+            self.figures["datagrams dropped"] += 1
+            return
+        self.figures["datagrams received"] += 1
+        self._receive(sender, [message])
+
+    def error_received(self, exc: Exception) -> None:
+        self.figures["datagrams not sent"] += 1
