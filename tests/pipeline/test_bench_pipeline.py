@@ -55,6 +55,7 @@ def test_engines_that_do_not_agree_end_the_benchmark() -> None:
         list(pipeline.compared("boxes", 1, [right], [wrong], 1))
 
 
+@pytest.mark.soak
 def test_the_other_parts_run(spark: Any, tmp_path: Path) -> None:
     for part in (pipeline.market, pipeline.stream, pipeline.growth):
         rows = list(part(spark, TINY, tmp_path))

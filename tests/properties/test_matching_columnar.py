@@ -202,3 +202,22 @@ def test_integers_and_doubles_compare_exactly(
             population += [Filter("", (Conjunction((form,)),)) for form in forms]
     matcher, oracle = _loaded(kind, population)
     _same(matcher, oracle, [make_event({"n": value}, source="s", id="1") for value in [*values, *pairs[0]]])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_more_attributes_than_entries_can_name(kind: Any) -> None:
+    """Entries name slots by one byte, and some of its values mean something else."""
+    from tidings.model.constraint import Equals, Range
+    from tidings.model.filter import Conjunction
+
+    pairs = [(Range(f"a{n % 290}", n / 7, n / 7 + 0.4), Equals(f"a{(n + 31) % 290}", 3)) for n in range(1200)]
+    alone = [(Range("a0", n / 40, n / 40 + 0.01),) for n in range(6000)]  # more bounds than edges
+    population = [Filter("", (Conjunction(some),)) for some in (*pairs, *alone)]
+    matcher, oracle = _loaded(kind, population)
+    assert len(matcher.slots) > 256
+    probes = []
+    for turn in range(30):
+        held = {f"a{n}": (n * 7 + turn * 13) % 150 + 0.005 for n in range(0, 290, 1 + turn % 3)}
+        probes.append(make_event(held | {f"a{(turn * 40) % 290}": 3}, source="s", id="1"))
+    assert any(oracle.match(event) for event in probes)
+    _same(matcher, oracle, probes)

@@ -34,7 +34,7 @@ from tidings.wire.codec import HEAD, VERSION, Codec, FrameReader
 GOLDEN = sorted((Path(__file__).parents[1] / "golden" / "wire").glob("*/*.bin"))
 FRAMES = [path.read_bytes() for path in GOLDEN]
 CODEC = Codec((*HANDSHAKE, *BESIDE))
-BOUNDED = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+BOUNDED = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def framed(body: bytes) -> bytes:
@@ -200,7 +200,7 @@ def unheard(message: Any) -> None:
     """Nobody listens."""
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.one_of(said, st.sampled_from(["timer", "link"])), max_size=25))
 def test_whatever_a_client_says_the_node_stands(script: list[Any]) -> None:
     node = find_system("tidings").build(Site(name="b1", brokers=("b1",)), Random(1))

@@ -19,6 +19,7 @@ import numpy as np
 
 from tidings.bench.workloads import events, filters, workload
 from tidings.matching.columnar.matcher import ColumnarMatcher
+from tidings.matching.columnar.warm import warm
 
 OPERATIONS = 20_000  # a second: half of them add, half remove
 PAIRS_IN_TURN = 5
@@ -34,7 +35,7 @@ def churn(size: int, seconds: float) -> Iterator[dict[str, Any]]:
     supply = filters(made, size + SPARE)
     matcher.load(islice(supply, size), sample=probes[3_000:])
     spare = list(supply)
-    _warm(matcher, spare)
+    warm()
     gc.collect()
     gc.freeze()  # what is loaded lives long: the collector need not look at it again
     quiet = _quiet(matcher, probes)
@@ -51,17 +52,6 @@ def churn(size: int, seconds: float) -> Iterator[dict[str, Any]]:
     for share in (50, 99, 99.9):
         yield row(work, size, "tidings", run.latency(share), f"ms p{share} latency, cpu", None)
     gc.unfreeze()
-
-
-def _warm(matcher: ColumnarMatcher, spare: list[Any]) -> None:
-    """Load the kernels of changes and merges, so that none is loaded in the run."""
-    small = ColumnarMatcher()
-    small.load(spare[:50])
-    for filter in spare[50:80]:
-        small.add(filter)
-    small.begin_merge()
-    small.maintain(1 << 20)
-    matcher.remove(matcher.add(spare[0]))
 
 
 def _quiet(matcher: ColumnarMatcher, probes: list[Any]) -> float:

@@ -152,7 +152,8 @@ def check(
 def explain(
     file: File,
     set_: Set = None,
-    format: Annotated[str, typer.Option("--as", help="text, mermaid, svg or json.")] = "text",
+    format: Annotated[str, typer.Option("--as", help="text, mermaid or svg.")] = "text",
+    as_json: Json = False,
 ) -> None:
     """Show a flow's graph, its strategies and sizes."""
     from tidings.pipeline import flow_picture
@@ -161,7 +162,7 @@ def explain(
         known = ", ".join(flow_picture.FORMATS)
         raise SettingsError(f"a picture cannot be {format!r}", hint=f"there are: {known}")
     flow = _read(file, set_)
-    if format == "json":
+    if as_json:
         print_json(flow_picture.as_json(flow))
         return
     draw = {"text": flow_picture.as_text, "mermaid": flow_picture.as_mermaid, "svg": flow_picture.as_svg}

@@ -17,7 +17,6 @@ import numpy as np
 
 from tidings.errors import CorruptionError, EventError, TidingsError
 from tidings.matching.matcher import Matches
-from tidings.model.event import LINEAGE
 from tidings.model.topic import check_topic
 
 SLICE = 16_384  # rows matched at once
@@ -181,7 +180,7 @@ def events_of(piece: Any, job: Job) -> Any:
         columns.append(column)
         names.append(name)
     if not columns:  # no filter asks for anything: the number of rows is all that counts
-        columns, names = [pa.nulls(piece.num_rows)], [LINEAGE]
+        columns, names = [pa.nulls(piece.num_rows)], [""]
     return pa.RecordBatch.from_arrays(columns, names=names)
 
 

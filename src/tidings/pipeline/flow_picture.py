@@ -13,7 +13,7 @@ from tidings.pipeline.flow_kinds import KINDS, Size
 from tidings.pipeline.flows import Flow, Part
 from tidings.pipeline.sizing import BYTES_EACH
 
-FORMATS: Final = ("text", "mermaid", "svg", "json")
+FORMATS: Final = ("text", "mermaid", "svg")
 _MB: Final = 2**20
 
 

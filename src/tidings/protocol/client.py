@@ -43,6 +43,7 @@ from tidings.protocol.effects import (
 )
 from tidings.protocol.listening import Listening, Phase, Taken
 from tidings.protocol.places import Places
+from tidings.protocol.publishing import Publishing
 
 IN_FLIGHT = 1024  # unacknowledged publishes at most; more keeps a slow disk busy and costs memory
 OVER = ("closed", "the subscription has ended")
@@ -54,20 +55,6 @@ class Link(StrEnum):
     DOWN = "down"  # none; `LinkUp` ends it
     GREETING = "greeting"  # said hello; the broker's welcome ends it
     UP = "up"  # usable; `LinkDown` ends it
-
-
-class _Publishing:
-    """A publish that is not acknowledged yet."""
-
-    __slots__ = ("call", "event", "issued", "log", "message", "sequence")
-
-    def __init__(self, message: msg.Publish, issued: float) -> None:
-        self.call = message.call
-        self.event = message.event
-        self.sequence = message.sequence
-        self.message = message
-        self.issued = issued
-        self.log = ""  # of the broker that it was sent to
 
 
 class Client:
@@ -93,8 +80,8 @@ class Client:
         self._places = Places()
         self._out: list[Effect] = []
         self._sequences: dict[str, int] = {}  # by source
-        self._in_flight: dict[int, _Publishing] = {}  # by call, in order
-        self._line: deque[_Publishing] = deque()
+        self._in_flight: dict[int, Publishing] = {}  # by call, in order
+        self._line: deque[Publishing] = deque()
         self._listenings: dict[int, Listening] = {}  # by ref
         self._last_ref = 0
         self._advertised_filters: dict[str, Filter] = {}  # by name
@@ -189,7 +176,7 @@ class Client:
         if self._came is not None:
             self._send(self._came)
 
-    def _give_up(self, publishing: _Publishing) -> None:
+    def _give_up(self, publishing: Publishing) -> None:
         """Another broker cannot tell whether it was kept where it was sent; sent again it might be told
         twice. It was recorded as unknown when the link broke."""
         del self._in_flight[publishing.call]
@@ -259,7 +246,7 @@ class Client:
         sequence = self._sequences[event.source] = self._sequences.get(event.source, 0) + 1
         if input.number:
             event = msgspec.structs.replace(event, id=f"{self.incarnation}-{sequence}")
-        self._line.append(_Publishing(msg.Publish(input.call, event, sequence, input.mode), now))
+        self._line.append(Publishing(msg.Publish(input.call, event, sequence, input.mode), now))
         self._send_line()
 
     def _send_line(self) -> None:
@@ -280,7 +267,7 @@ class Client:
         self._out.append(Answer(message.call, Receipt(event.source, event.id, message.position)))
         self._send_line()
 
-    def _record_publish(self, publishing: _Publishing, outcome: Outcome) -> None:
+    def _record_publish(self, publishing: Publishing, outcome: Outcome) -> None:
         if self._recording:
             row = pub_row(
                 publishing.issued,

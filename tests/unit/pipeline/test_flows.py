@@ -236,7 +236,7 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]
 def test_explain_from_the_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = str(written(tmp_path, FLOW))
     assert run(capsys, "pipeline", "explain", path)[:2] == (0, as_text(read_flow(path)) + "\n")
-    code, out, _ = run(capsys, "pipeline", "explain", path, "--as", "json", "--set", "data=/x")
+    code, out, _ = run(capsys, "pipeline", "explain", path, "--json", "--set", "data=/x")
     assert (code, json.loads(out)["parameters"]) == (0, {"data": "/x"})
     code, _, said = run(capsys, "pipeline", "explain", path, "--as", "oil")
     assert (code, "a picture cannot be 'oil'" in said) == (2, True)

@@ -121,3 +121,11 @@ def test_where_nothing_is_rows_are_looked_at_all_the_same() -> None:
     assert [problem is None for problem in found.column(3).to_pylist()] == [True, False, True]
     with pytest.raises(EventError, match="cannot be matched"):
         list(answers(batch, Nothing(job), job._replace(reject=False)))
+
+
+def test_filters_that_ask_for_nothing_still_match(tmp_path: Path) -> None:
+    held = Opened(Place(str(Table(tmp_path / "t").publish(rows("TRUE")).folder)))
+    found = pa.Table.from_batches(
+        answers(pa.record_batch({"odd": [1, 2]}), held, JOB._replace(attributes=()))
+    )
+    assert found.column(1).to_pylist() == [["s0"], ["s0"]]

@@ -26,6 +26,7 @@ from tidings.testing import collect
 @pytest.mark.parametrize(
     ("address", "hint"),
     [
+        ("tidings://localhost:port", "is no broker's address"),
         ("mqtt://localhost", "no broker can be reached by mqtt://"),
         ("data", "connect\\(path='data'\\)"),
     ],

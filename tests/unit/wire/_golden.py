@@ -85,6 +85,7 @@ EXAMPLES: tuple[m.Message, ...] = (
     w.Ask("b0", 3, 9, ("b2", "b1")),
     w.Fill("b0", 3, 9, (ENVELOPE,), ("b2", "b1"), True),
     w.ReplayAsk("b0", 4, FILTER, 3, 5, 2.5, 100, ("b2", "b1")),
+    w.ReplayAsks((w.ReplayAsk("b0", 4, FILTER, 3, 5, 2.5, 100, ("b2", "b1")),)),
     w.ReplayPart("b0", 4, (ENVELOPE,), 9, ("b2", "b1"), True, True),
 )  # fmt: skip
 

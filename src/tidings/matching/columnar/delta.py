@@ -31,7 +31,6 @@ class Delta:
         self.homes: dict[int, int] = {}  # handle -> first row and how many, in one number
         self.removed = 0
         self.linear = 0  # rows that every event looks at
-        self.many = False
         self.edges = edges
         self.grid: Grid | None = None
         self.version = 0
@@ -66,10 +65,10 @@ class Delta:
         return len(self.homes)
 
     @property
-    def shape(self) -> tuple[int, int, int, bool, bool]:
+    def shape(self) -> tuple[int, int, int, bool]:
         """Changes when a walk must look at its addresses again."""
         rows = self.rows
-        return self.version, rows.version, rows.table.questions.version, self.many, len(rows) > 0
+        return self.version, rows.version, rows.table.questions.version, len(rows) > 0
 
     def add(self, rows: list[Row], handle: int, text: NDArray[np.uint8]) -> None:
         first = len(self.rows)
@@ -78,7 +77,6 @@ class Delta:
             if self.grid is not None:
                 self._file(number, text)
         self.homes[handle] = first << ROWS_BITS | len(rows)
-        self.many = self.many or len(rows) > 1
 
     def remove(self, handle: int) -> None:
         home = self.homes.pop(handle)

@@ -149,11 +149,13 @@ def result_of(program: Program, view: Any) -> Value | None:
     if type(value) is not str:
         return program.run(view)
     known = program.remembered
-    if value not in known:
+    found = known.get(value, known)  # other threads may clear it: look once
+    if found is known:
+        found = program.run(view)
         if len(known) >= MOST_REMEMBERED:
             known.clear()
-        known[value] = program.run(view)
-    return known[value]
+        known[value] = found
+    return found  # type: ignore[return-value]
 
 
 __all__ = ["MARK", "Derived", "Program", "result_of", "split"]

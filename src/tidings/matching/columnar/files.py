@@ -143,7 +143,8 @@ def load(path: str | os.PathLike[str], *, verify: bool = True) -> tuple[Table, H
     """Map a table. `verify=False` leaves the sums over the arrays unchecked."""
     target = Path(path)
     try:
-        whole = np.memmap(target, np.uint8, "r")
+        # a private mapping: nobody writes, but read-only arrays would have every kernel compiled again
+        whole = np.memmap(target, np.uint8, "c")
     except (OSError, ValueError) as error:
         raise InputError(f"cannot map the table {target}: {error}") from None
     header, start, total = _read_header(whole, target)

@@ -33,6 +33,12 @@ MOST_AHEAD = 32  # entries of a run that are asked for before they are needed
 
 
 @compiled
+def code_place(s):
+    """Where the code of a slot stands: entries name places below 256, of which some are fine codes'."""
+    return s if s < FINE else s + at.BEYOND
+
+
+@compiled
 def encode(t, row, rest, has_rest):
     """Codes of all slots; the access slots that the event holds. -1: a number needs its rest.
 
@@ -49,9 +55,10 @@ def encode(t, row, rest, has_rest):
     n = 0
     for s in range(slots):
         v = row[s]
+        place = code_place(s)
         if v != v:
-            codes[s] = -1
-            sure[s] = -1
+            codes[place] = -1
+            sure[place] = -1
             continue
         doubt = False
         if text[s]:
@@ -63,8 +70,8 @@ def encode(t, row, rest, has_rest):
                 v = np.nextafter(v, np.inf if rest[s] > 0 else -np.inf)
                 doubt = True
         b = bucket_of(edges, edges_at[s], edges_at[s + 1], v)
-        codes[s] = 2 * b + 2
-        sure[s] = -1 if doubt else 2 * b + 2
+        codes[place] = 2 * b + 2
+        sure[place] = -1 if doubt else 2 * b + 2
         if s < FINE_SLOTS:
             codes[FINE + s], _ = fine_code(edges, edges_at[s], edges_at[s + 1], b, text[s], v)
             sure[FINE + s] = -1 if doubt else codes[FINE + s]
@@ -100,7 +107,7 @@ def runs(t, tier, n):
         s = here[i]
         if s >= known:
             continue
-        doubt = at.DOUBT if sure[s] < 0 else 0
+        doubt = at.DOUBT if sure[code_place(s)] < 0 else 0
         if singles[s] >= 0:
             run_from[m] = (singles[s] + buckets[i]) | doubt
             m += 1

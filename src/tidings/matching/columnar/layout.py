@@ -32,6 +32,7 @@ HAS_REST, ASKED = 0, 1
 EVENTS, CANDIDATES, SURVIVORS, EXACT_CHECKS, MATCHES = 0, 1, 2, 3, 4
 COUNTERS_ROOM = 32
 FOUND_ROOM = 1 << 16
+BEYOND = 256  # codes of slots that entries cannot name stand so much further on
 DOUBT = 1 << 40  # beside the number of an entry: its cell was found through a doubtful value
 EXACT_DOUBLES = 9007199254740992.0  # beyond, an integer may be no double
 NEEDS_REST = -1  # the walk's answer when such a number came without its rest

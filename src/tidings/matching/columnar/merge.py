@@ -35,11 +35,13 @@ def merged_table(table: Table, delta: Delta, text: NDArray[np.uint8]) -> Generat
     fresh = _views(held, _lengths(table), _sizes(delta))
     owners = np.concatenate((rows.owners, delta.rows.owners[:more]))  # as of now: counts must not change
     yield
+    purged = int((owners < 0).sum())
+    unsettled = int((delta.rows.checks[:more] != delta.rows.lasting[:more]).sum())
+    yield
     cell_at, entries, linear = yield from _entries(table, fresh, text, owners, count)
     result = replace(table, rows=fresh, cell_at=cell_at, entries=entries, growing=held, plain=False)
     result.linear, result.merged = table.linear + linear, table.merged + more
-    result.purged = int((owners < 0).sum())
-    result.unsettled = int((fresh.checks != fresh.lasting).sum())
+    result.purged, result.unsettled = purged, table.unsettled + unsettled
     _take_over(result, rows, delta, count)
     return result
 

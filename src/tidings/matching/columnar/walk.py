@@ -56,7 +56,7 @@ class Scratch:
         self.table = np.zeros(at.SIZE, np.int64)
         self.text = slots.is_string()
         present, absent = slots.links()
-        codes = np.full((2, max(count, NO_CONDITION) + 1), -1, np.int64)
+        codes = np.full((2, at.BEYOND + max(count, NO_CONDITION) + 1), -1, np.int64)
         places = np.empty((2, count + 1), np.int64)
         runs = np.empty((2, RUNS_ROOM), np.int64)
         found, open_ = np.empty(at.FOUND_ROOM, np.int64), np.empty(2 * at.FOUND_ROOM + 8, np.int64)

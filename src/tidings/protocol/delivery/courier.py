@@ -24,6 +24,7 @@ from tidings.protocol.delivery.arrival import Arrival
 from tidings.protocol.delivery.dead import DeadLetters, item_of
 from tidings.protocol.delivery.held import Held, Member, Phase
 from tidings.protocol.delivery.item import Item
+from tidings.protocol.delivery.lane import Lane
 from tidings.protocol.delivery.ledger import Ledger
 from tidings.protocol.delivery.moves import Moves
 from tidings.protocol.delivery.settings import DeliverySettings
@@ -32,6 +33,7 @@ from tidings.protocol.messages import Deliver, Lost
 from tidings.protocol.slots import Ports
 
 OVERTAKEN = "overtaken by a move"  # a later stay of its publisher was told
+QUEUE = ""  # no log has this name
 SLOW = "its queue was full and its policy is `disconnect`"
 
 
@@ -143,7 +145,7 @@ class Courier:
         if held.is_full and not self._policies[held.options.policy](held, item, ticket, now):
             return
         self.enqueue(held, item)
-        self._keep_bound(held, now)
+        self.keep_bound(held, now)
         self.pump(held, now)
 
     def take(self, held: Held, item: Item, now: float) -> None:
@@ -186,7 +188,7 @@ class Courier:
             held.figures["spilled"] += 1
         if held.durable:
             held.later.append(offset)
-            self._keep_bound(held, now)
+            self.keep_bound(held, now)
 
     def enqueue(self, held: Held, item: Item) -> None:
         """Put it at the end of the queue, or behind the replay that goes on."""
@@ -435,7 +437,7 @@ class Courier:
 
     # -- a durable subscription's own bounds -----------------------------------------------------
 
-    def _keep_bound(self, held: Held, now: float) -> None:
+    def keep_bound(self, held: Held, now: float) -> None:
         most = held.options.keep_events
         if most is not None and held.durable:
             while held.owes() > most and self._give_up_oldest(held, "bound on count", now):
@@ -451,30 +453,47 @@ class Courier:
 
     def oldest_waiting(self, held: Held) -> float | None:
         """When the oldest that waits was accepted; None when none waits."""
+        oldest = self._oldest(held)
+        return None if oldest is None else oldest[0]
+
+    def _oldest(self, held: Held) -> tuple[float, str] | None:
+        """Its time, and where it waits: in the queue, in our log, or in the log of that name."""
+        found: list[tuple[float, str]] = []
         if held.queue:
-            return held.queue[0].accepted
-        while held.later:
-            entry = self._ledger.entries.get(held.later[0])
-            if entry is not None:
-                return entry.accepted
+            found.append((held.queue[0].accepted, QUEUE))
+        while held.later and held.later[0] not in self._ledger.entries:
             self._ledger.release(held.later.popleft())
-        return None
+        if held.later:
+            found.append((self._ledger.entries[held.later[0]].accepted, self._ledger.log))
+        found += [(lane.later[0].at, lane.log) for lane in held.lanes.values() if lane.later]
+        return min(found, default=None)
 
     def _give_up_oldest(self, held: Held, reason: str, now: float) -> bool:
         """False when all that is owed is in the hands of members."""
-        if held.queue:
+        oldest = self._oldest(held)
+        if oldest is None:
+            return False
+        if oldest[1] == QUEUE:
             self.lose(held, held.queue.popleft(), reason, now)
             return True
-        if not held.later:
-            return False
-        offset = held.later.popleft()
-        held.at = max(held.at, offset + 1)
+        if oldest[1] == self._ledger.log:
+            offset = held.later.popleft()
+            held.at = max(held.at, offset + 1)
+            self._record_given_up(held, offset, reason, now)
+            self._ledger.release(offset)
+        else:
+            self._give_up_elsewhere(held, held.lanes[oldest[1]], reason, now)
         held.lost[reason] += 1
-        self._record_given_up(held, offset, reason, now)
-        self._ledger.release(offset)
         self.tell_losses(held, now)
         self._hooks.touched(held, now)
         return True
+
+    def _give_up_elsewhere(self, held: Held, lane: Lane, reason: str, now: float) -> None:
+        passed = lane.later[0]
+        lane.give_up(passed)
+        if passed.id and self._ports.recording:
+            event = Event(source=passed.source, id=passed.id)
+            self._ports.emit(Record(drop_row(now, self._ports.name, held.id, event, reason)))
 
     def _record_given_up(self, held: Held, offset: int, reason: str, now: float) -> None:
         entry = self._ledger.entries.get(offset)
@@ -498,6 +517,7 @@ class Courier:
         for lane in held.lanes.values():
             lane.progress.owed.clear()
             lane.unread.clear()
+            lane.later.clear()
         held.unacked.clear()
 
 

@@ -227,6 +227,7 @@ class ExactlyOnce(Delivery):
         for held in [self._registry.by_handle[handle] for handle in handles]:
             if held.phase is not Phase.ENDED:
                 self._lanes.offer(held, envelope, now)
+                self._age_later(held, now)
         if self._registry.has_durables:
             self._flush_later(now)
 
@@ -256,6 +257,8 @@ class ExactlyOnce(Delivery):
     def log_found(self, log: str, now: float) -> None:
         for held in list(self._registry.helds.values()):
             self._lanes.open_one(held, log)
+            self._lanes.found_again(held, log, now)
+            self._age_later(held, now)
             self._lanes.read_on(held, now)
 
     def log_gone(self, log: str, now: float) -> None:

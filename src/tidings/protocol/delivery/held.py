@@ -112,6 +112,11 @@ class Held:
         self.durable: bool = subscription.options.durable
 
     @property
+    def has_bounds(self) -> bool:
+        options = self.subscription.options
+        return options.durable and (options.keep_events is not None or options.keep_seconds is not None)
+
+    @property
     def is_full(self) -> bool:
         return len(self.queue) + len(self.behind) >= self.options.queue
 
@@ -150,7 +155,7 @@ class Held:
 
     def owes(self) -> int:
         """How many events wait for it, as far as it is known without reading."""
-        owed = sum(len(lane.progress.owed) for lane in self.lanes.values())
+        owed = sum(len(lane.progress.owed) + len(lane.later) for lane in self.lanes.values())
         return len(self.progress.owed) + len(self.later) + owed
 
     def in_hand(self) -> int:

@@ -7,6 +7,7 @@ Rules
   them, since the log keeps them for it; a transient one loses them by its policy, and counts it.
 - LIVE: it hears the events of that log as they pass. What the last page held already is not heard
   twice: the seam is an offset.
+- `later` is kept for a durable subscription with bounds alone: they act on what it has not read too.
 - It has a right to every event from `start` on. Until the first last page has come `start` is not
   known; a durable subscription then needs what comes after `hold`.
 """
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 from collections import deque
 from enum import StrEnum
+from typing import NamedTuple
 
 from tidings.availability.progress import LogProgress
 from tidings.availability.told import Span, Told
@@ -27,9 +29,18 @@ class LanePhase(StrEnum):
     LIVE = "live"  # a full queue (durable) ends it
 
 
+class Passed(NamedTuple):
+    """An event that passed while the lane was read; without an id: all that there was when we began."""
+
+    offset: int
+    at: float
+    source: str = ""
+    id: str = ""
+
+
 class Lane:
     __slots__ = (
-        "again", "at", "hold", "log", "missed", "pending", "phase", "progress", "reading", "rights",
+        "again", "at", "hold", "later", "log", "missed", "pending", "phase", "progress", "reading", "rights",
         "silent_upto", "start", "told_from", "unread",
     )  # fmt: skip
 
@@ -46,6 +57,7 @@ class Lane:
         self.rights: list[Span] = []  # what it was owed under earlier filters
         self.reading: int | None = None  # the page that is on its way
         self.pending: deque[Envelope] = deque()
+        self.later: deque[Passed] = deque()  # of one with bounds: what it is owed and has not read
         self.missed = 0  # the last live event that is neither in `pending` nor read
         self.silent_upto = -1
 
@@ -67,8 +79,17 @@ class Lane:
         """Everything up to there was read; what was owed there and was not found has ended."""
         while self.unread and self.unread[0] <= upto:
             self.progress.settle(self.unread.popleft())
+        while self.later and self.later[0].offset <= upto:
+            self.later.popleft()
         self.at = max(self.at, upto)
         self.progress.silence(self.at + 1)
+
+    def give_up(self, passed: Passed) -> None:
+        """Pass over it: the log need not keep it for us."""
+        self.hold = max(self.hold, passed.offset)
+        self.read_to(passed.offset)
+        while self.pending and (self.pending[0].offset or 0) <= passed.offset:
+            self.pending.popleft()
 
     def wait(self, envelope: Envelope, most: int) -> None:
         """A live event comes while the log is read."""

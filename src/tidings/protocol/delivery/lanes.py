@@ -20,7 +20,7 @@ from tidings.model.subscription import Position
 from tidings.protocol.delivery.courier import Courier
 from tidings.protocol.delivery.held import Held
 from tidings.protocol.delivery.item import Item
-from tidings.protocol.delivery.lane import Lane, LanePhase
+from tidings.protocol.delivery.lane import Lane, LanePhase, Passed
 from tidings.protocol.delivery.moved import moved_of
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.messages import Envelope
@@ -113,16 +113,31 @@ class Lanes:
             lane.read_to(offset - 1)
             lane.missed = offset
             held.figures["spilled"] += 1
+            self._owe_later(held, lane, envelope, now)
             return
         self._courier.offer_read(held, _item(envelope, now), now)
 
     def _wait(self, held: Held, lane: Lane, envelope: Envelope, now: float) -> None:
         if held.durable:
             lane.wait(envelope, self._settings.chunk)
+            self._owe_later(held, lane, envelope, now)
         elif len(lane.pending) < max(held.options.queue, self._settings.chunk):
             lane.pending.append(envelope)
         else:
             self._courier.count_lost(held, envelope.event, held.options.policy, now)
+
+    def _owe_later(self, held: Held, lane: Lane, envelope: Envelope, now: float) -> None:
+        """Its bounds act on what it has not read, so it must be known how much that is."""
+        if held.has_bounds and envelope.offset is not None:
+            event = envelope.event
+            lane.later.append(Passed(envelope.offset, now, event.source, event.id))
+            self._courier.keep_bound(held, now)
+
+    def found_again(self, held: Held, log: str, now: float) -> None:
+        """After a restart: how much it is owed up to here nobody knows, only that it is no younger."""
+        lane, known = held.lanes.get(log), self._ports.recovery.known(log)
+        if lane is not None and held.has_bounds and not lane.is_live and lane.at < known and not lane.later:
+            lane.later.append(Passed(known, now))
 
     # -- reading -------------------------------------------------------------------------------
 

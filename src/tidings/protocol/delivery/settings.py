@@ -13,14 +13,10 @@ class DeliverySettings(msgspec.Struct, frozen=True, kw_only=True):
     chunk: int = 256  # events that a replay reads at once; more is faster and holds more in memory
     flush_seconds: float = 0.05  # progress is persisted so often; a crash repeats at most this much
     collect_budget: int = 512  # expired events that one step forgets; more delays what waits behind it
-    maintain_budget: int = (
-        4  # steps of the matcher's upkeep at once, a millisecond or two each; the same price
-    )
+    maintain_budget: int = 4  # steps of the matcher's upkeep at once, some milliseconds; the same price
     memory_seconds: float = 7 * DAY  # what an ended named subscription was told is remembered so long
     linger_seconds: float = 60.0  # the same for one without a name whose link broke
-    guest_seconds: float = (
-        DAY  # a durable subscription of another broker's ends so long after its listener left
-    )
+    guest_seconds: float = DAY  # another broker's durable subscription ends so long after its listener left
     staging_seconds: float = 600.0  # what was staged and not committed is forgotten after so long
     staging_bytes: int = 64 << 20  # that may be staged; they are held in memory too
     dead_letters: int = 1_000  # kept for each subscription; then the oldest is dropped and counted

@@ -36,6 +36,7 @@ from tidings.protocol.recovery.words import (
     Known,
     News,
     ReplayAsk,
+    ReplayAsks,
     ReplayPart,
 )
 from tidings.protocol.slots import Page, Ports, Recovery, Wanted
@@ -57,7 +58,7 @@ class AcknowledgedSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 class Acknowledged(Recovery):
     name = "acknowledged"
-    messages = (Known, Have, Ask, Fill, ReplayAsk, ReplayPart)
+    messages = (Known, Have, Ask, Fill, ReplayAsk, ReplayAsks, ReplayPart)
     headers = frozenset({PREVIOUS})
 
     def __init__(self, settings: AcknowledgedSettings | None = None) -> None:
@@ -322,6 +323,7 @@ class Acknowledged(Recovery):
         return self.timers.next()
 
     def on_timer(self, now: float) -> None:
+        readings: list[int] = []
         for what, whom in self.timers.due(now):
             if what == "tell":
                 self._tell(whom, now)
@@ -330,7 +332,8 @@ class Acknowledged(Recovery):
             elif what == "ask":
                 self._ask(self.views[whom], now)
             else:
-                self._relay.retry(int(whom), now)
+                readings.append(int(whom))
+        self._relay.retry(readings, now)
 
     def _tell(self, link: str, now: float) -> None:
         """Say what the far end does not have, as far as we know."""

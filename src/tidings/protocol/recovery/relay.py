@@ -14,7 +14,7 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -24,11 +24,13 @@ from tidings.language.evaluate import accepts
 from tidings.protocol.inputs import FetchFailed
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.naming import broker_of
-from tidings.protocol.recovery.words import Ask, Fill, ReplayAsk, ReplayPart
+from tidings.protocol.recovery.words import Ask, Fill, ReplayAsk, ReplayAsks, ReplayPart
 from tidings.protocol.slots import Page, Ports, Wanted
 
 if TYPE_CHECKING:
     from tidings.protocol.recovery.acknowledged import Acknowledged
+
+TOGETHER = 16  # requests in one message; each carries its filter, and a frame has a bound
 
 Done = Callable[[Page, float], None]
 Scanned = Callable[[tuple[Envelope, ...], int, bool], None]
@@ -77,13 +79,30 @@ class Relay:
 
     def ask(self, message: Ask | ReplayAsk) -> bool:
         """Toward the log, when that is of use; was it?"""
-        upstream = self._recovery.upstream(message.log)
+        link = self._way(message.log)
+        if link is not None:
+            self._ports.send(link, message)
+        return link is not None
+
+    def _way(self, log: str) -> str | None:
+        """The link that a request for this log can take now."""
+        upstream = self._recovery.upstream(log)
         if upstream is None or not self._recovery.is_up(upstream):
-            return False
-        if not self._ports.routing.agreed(upstream):
-            return False
-        self._ports.send(upstream, message)
-        return True
+            return None
+        return upstream if self._ports.routing.agreed(upstream) else None
+
+    def _ask_together(self, asks: Iterable[ReplayAsk]) -> set[int]:
+        """Those that go the same way go together; the numbers of those that could go."""
+        ways: dict[str, list[ReplayAsk]] = {}
+        for ask in asks:
+            link = self._way(ask.log)
+            if link is not None:
+                ways.setdefault(link, []).append(ask)
+        for link, together in ways.items():
+            for first in range(0, len(together), TOGETHER):
+                part = tuple(together[first : first + TOGETHER])
+                self._ports.send(link, part[0] if len(part) == 1 else ReplayAsks(part))
+        return {ask.number for together in ways.values() for ask in together}
 
     def read(self, log: str, wanted: Wanted, then: Done, now: float) -> int:
         self._last_number += 1
@@ -96,18 +115,21 @@ class Relay:
         self._readings.pop(number, None)
         self._recovery.timers.clear(("read", str(number)))
 
-    def retry(self, number: int, now: float) -> None:
-        reading = self._readings[number]
-        wanted = reading.wanted
-        age = now - wanted.since
-        path = (self._ports.name,)
-        is_sent = self.ask(
-            ReplayAsk(reading.log, number, wanted.filter, wanted.after, wanted.start, age, wanted.limit, path)
-        )
+    def retry(self, numbers: Iterable[int], now: float) -> None:
+        due = {number: self._readings[number] for number in numbers}
+        sent = self._ask_together([self._request(number, reading, now) for number, reading in due.items()])
         settings = self._recovery.settings
-        least = settings.answer_seconds if is_sent else settings.patience_seconds
-        reading.pause = min(max(2 * reading.pause, least), settings.slow_seconds)
-        self._recovery.timers.set(("read", str(number)), now + reading.pause)
+        for number, reading in due.items():
+            least = settings.answer_seconds if number in sent else settings.patience_seconds
+            reading.pause = min(max(2 * reading.pause, least), settings.slow_seconds)
+            self._recovery.timers.set(("read", str(number)), now + reading.pause)
+
+    def _request(self, number: int, reading: _Reading, now: float) -> ReplayAsk:
+        wanted, path = reading.wanted, (self._ports.name,)
+        age = now - wanted.since
+        return ReplayAsk(
+            reading.log, number, wanted.filter, wanted.after, wanted.start, age, wanted.limit, path
+        )
 
     def link_up(self, link: str, now: float) -> None:
         for number, reading in self._readings.items():
@@ -129,6 +151,8 @@ class Relay:
                 self._answer(sender, message)
             elif self._recovery.upstream(message.log) != sender:
                 self.ask(_one_further(message, self._ports.name))
+        elif isinstance(message, ReplayAsks):
+            self._pass_together(sender, message)
         elif isinstance(message, Fill | ReplayPart):
             if not message.path or message.path[-1] != self._ports.name:
                 return
@@ -138,6 +162,17 @@ class Relay:
                 self._filled(message, now)
             else:
                 self._read(message, now)
+
+    def _pass_together(self, sender: str, message: ReplayAsks) -> None:
+        onward: list[ReplayAsk] = []
+        for ask in message.asks:
+            if broker_of(ask.log) == self._ports.name:
+                self._answer(sender, ask)
+            elif self._recovery.upstream(ask.log) != sender:
+                further = _one_further(ask, self._ports.name)
+                assert isinstance(further, ReplayAsk)
+                onward.append(further)
+        self._ask_together(onward)
 
     def _pass_back(self, message: Fill | ReplayPart) -> None:
         path = message.path[:-1]

@@ -76,6 +76,12 @@ class ReplayAsk(Message, frozen=True):
     path: tuple[str, ...]
 
 
+class ReplayAsks(Message, frozen=True):
+    """Several of them that go the same way: a new subscription asks every log."""
+
+    asks: tuple[ReplayAsk, ...]
+
+
 class ReplayPart(Message, frozen=True):
     log: str
     number: int

@@ -1,0 +1,19 @@
+"""One publish as its client sees it, until the broker has answered."""
+
+from __future__ import annotations
+
+from tidings.protocol.messages import Publish
+
+
+class Publishing:
+    """A publish that is not acknowledged yet."""
+
+    __slots__ = ("call", "event", "issued", "log", "message", "sequence")
+
+    def __init__(self, message: Publish, issued: float) -> None:
+        self.call = message.call
+        self.event = message.event
+        self.sequence = message.sequence
+        self.message = message
+        self.issued = issued
+        self.log = ""  # of the broker that it was sent to

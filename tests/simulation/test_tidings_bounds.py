@@ -1,0 +1,59 @@
+"""Tidings keeps no more than it must, and asks no more often."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+from tests.simulation.test_tidings_scenes import detach, entries, sequences, three
+
+from tidings.model.event import FOREVER
+from tidings.simulation.topology import random_tree
+from tidings.simulation.world import World
+
+
+@pytest.mark.parametrize("bound", [{"keep_events": 8}, {"keep_seconds": 3.0}], ids=["count", "age"])
+@pytest.mark.parametrize("restarts", [False, True])
+def test_the_bounds_of_a_subscription_act_on_the_log_of_another_broker(
+    bound: dict[str, Any], restarts: bool
+) -> None:
+    """Its client is away; the log of origin keeps what it may still hear, and no more."""
+    world = three()
+    world.subscribe("s", "n", "x > 0", durable=True, queue=3, **bound)
+    world.run(2.0)
+    detach(world, "s", "n")
+    world.run(3.0)
+    for x in range(1, 31):
+        world.publish("p", {"x": x})
+    world.run(5.0)
+    if restarts:
+        world.simulation.crash("b2")
+        world.run(5.5)
+        world.simulation.restart("b2")
+    world.run(12.0)
+    for x in range(31, 41):
+        world.publish("p", {"x": x})
+    world.run(13.5)
+    assert entries(world)["b0"] <= 10
+    world.subscribe("s", "n", "x > 0", durable=True, queue=3, **bound)
+    world.run(30.0)
+    heard = sequences(world, "s")
+    assert heard == list(range(33 if "keep_events" in bound else 31, 41))
+    lost = {row.event for row in world.rows if row.op == "drop"}
+    assert restarts or len(lost) == 40 - len(heard)
+    assert entries(world) == {"b0": 0, "b1": 0, "b2": 0}
+
+
+def test_a_new_subscription_asks_the_logs_that_lie_the_same_way_together() -> None:
+    world = World("tidings", random_tree(40, Random(3), fan_out=4), seed=1)
+    for number, broker in enumerate(world.overlay.brokers):
+        world.add_client(f"c{number}", broker)
+        world.publish(f"c{number}", {"x": number}, lifetime=FOREVER)
+    world.run(8.0)
+    before = world.simulation.sent["ReplayAsk"] + world.simulation.sent["ReplayAsks"]
+    world.subscribe("c7", "n", "x >= 0")
+    world.run(16.0)
+    asked = world.simulation.sent["ReplayAsk"] + world.simulation.sent["ReplayAsks"] - before
+    assert len(world.applications["c7"].heard) == 40
+    assert asked <= 2 * len(world.overlay.links), "not one for each log and each link of its path"
