@@ -68,6 +68,7 @@ log = logging.getLogger("tidings.broker")
 
 LOOPBACK = "127.0.0.1:0"
 Inquiry = Callable[[dict[str, Any], Any], Awaitable[Any] | Any]  # answers what a principal asks about
+PARTS = 16  # steps in which all connections are looked at
 BACKLOG = 1024  # connections that the system holds for us before we take them
 
 
@@ -143,6 +144,8 @@ class Server:
         self._last_client = 0
         self._listeners: list[asyncio.Server] = []
         self._looking: asyncio.TimerHandle | None = None
+        self._unseen: list[Connection] = []  # still to be looked at in this round
+        self._share = 0  # of them in one step
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
         self._is_draining = False
@@ -330,15 +333,23 @@ class Server:
 
     def _look_later(self) -> None:
         loop = asyncio.get_running_loop()
-        self._look_at = loop.time() + self.network.keepalive_seconds / 2
+        self._look_at = loop.time() + self.network.keepalive_seconds / 2 / PARTS
         self._looking = loop.call_at(self._look_at, self._look)
 
     def _look(self) -> None:
+        """At a part of the connections in each step: ten thousand pings at once would stop all else."""
         now = asyncio.get_running_loop().time()
-        late = now - self._look_at  # while we did something else, nobody could be heard
-        for connection in [*self._clients, *self._neighbours.connections]:
-            connection.last_received = min(now, connection.last_received + late)
-            connection.look(now, self.network)
+        late = now - self._look_at
+        if late > self.network.keepalive_seconds:  # while we did something else, nobody could be heard
+            for connection in [*self._clients, *self._neighbours.connections]:
+                connection.last_received = min(now, connection.last_received + late)
+        if not self._unseen:
+            self._unseen = [*self._clients, *self._neighbours.connections]
+            self._share = -(-len(self._unseen) // PARTS)
+        some, self._unseen = self._unseen[: self._share], self._unseen[self._share :]
+        for connection in some:
+            if not connection.is_over:
+                connection.look(now, self.network)
         self._look_later()
 
     def _on_fault(self, sender: str, error: BaseException) -> None:

@@ -44,6 +44,21 @@ class _Told(Message, frozen=True, tag="Deliver"):
     again: bool
 
 
+_DELIVER = b"\x97\xa7Deliver"  # an array of seven, the first the tag of the message
+_FIRST = b"\xc0\x01\xc2"  # in no log, the first attempt, not sent before
+_SMALL = tuple(bytes((number,)) for number in range(128))
+_join = b"".join
+
+
+def _number(number: int) -> bytes:
+    """A whole number as MessagePack has it."""
+    if 0 <= number < 128:
+        return _SMALL[number]
+    if 256 <= number < 1 << 16:
+        return b"\xcd" + number.to_bytes(2, "big")
+    return msgspec.msgpack.encode(number)
+
+
 class Codec:
     """Encodes and decodes the messages of one composition."""
 
@@ -59,9 +74,12 @@ class Codec:
             event: Event = message.event
             raw = event.__dict__.get(WIRE)
             if raw is None:
-                raw = event.__dict__[WIRE] = msgspec.Raw(self._encode(event))
-            told = _Told(message.ref, message.tag, raw, message.position, message.attempt, message.again)
-            body = self._encode(told)
+                raw = event.__dict__[WIRE] = self._encode(event)
+            if message.position is None and message.attempt == 1 and not message.again:
+                body = _join((_DELIVER, _number(message.ref), _number(message.tag), raw, _FIRST))
+            else:
+                told = (message.ref, message.tag, msgspec.Raw(raw), message.position)
+                body = self._encode(_Told(*told, message.attempt, message.again))
         else:
             body = self._encode(message)
         length = len(body) + 5

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import struct
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidings.errors import WireError
-from tidings.model.event import Event
+from tidings.model.event import Event, make_event
 from tidings.model.filter import EVERYTHING
 from tidings.model.subscription import DeliveryOptions, Position
 from tidings.protocol import messages as m
-from tidings.wire.codec import Codec, FrameReader
+from tidings.protocol.messages import Deliver
+from tidings.wire.codec import HEAD, Codec, FrameReader
 
 EVENT = Event("s", "1", {"a": 1, "n": {"b": 2.5}}, topic="x/y", payload=b"\x00\xff", lifetime=60.0)
 MESSAGES: list[m.Message] = [
@@ -111,3 +113,34 @@ def test_junk_is_a_wire_error_and_nothing_else(junk: bytes) -> None:
     except WireError:
         return
     assert isinstance(message, m.Message)
+
+
+@pytest.mark.parametrize("number", [0, 1, 127, 128, 255, 256, 65535, 65536, 2**32 - 1, 2**32, -1])
+def test_a_delivery_is_encoded_as_any_message_whatever_its_numbers(number: int) -> None:
+    event = make_event({"a": 1}, source="s", id="1", payload=b"x" * 300)
+    codec = Codec()
+    for message in (
+        Deliver(number, 7, event),
+        Deliver(7, number, event),
+        Deliver(7, number, event, Position("b", 2)),
+        Deliver(7, number, event, None, 2),
+        Deliver(7, number, event, None, 1, True),
+    ):
+        frame = codec.encode(message)
+        assert frame[HEAD.size :] == msgspec.msgpack.encode(message)
+        assert codec.decode(frame) == message
+
+
+def test_a_frame_that_comes_byte_by_byte_is_looked_at_when_it_is_whole() -> None:
+    codec = Codec()
+    frames = [codec.encode(m.Ack(1, (2,))), codec.encode(m.Credit(1, 3)), codec.encode(m.Ack(4, ()))]
+    reader = FrameReader(codec)
+    heard = [reader.feed(bytes((byte,))) for byte in b"".join(frames)]
+    assert [message for messages in heard for message in messages] == [
+        m.Ack(1, (2,)),
+        m.Credit(1, 3),
+        m.Ack(4, ()),
+    ]
+    ends = [len(frames[0]) - 1, len(frames[0] + frames[1]) - 1, len(b"".join(frames)) - 1]
+    assert [place for place, messages in enumerate(heard) if messages] == ends
+    assert reader.pending == 0

