@@ -9,7 +9,6 @@ import pytest
 from tests.papers import test_bal_5_intermediary as bal
 from tests.properties import test_embedded_crashes as crashes
 
-from tidings.availability.identity import Seen
 from tidings.history.check import check
 from tidings.protocol.delivery.courier import Courier
 from tidings.protocol.delivery.intake import Intake
@@ -42,8 +41,8 @@ def acknowledge_early(keep: Any) -> Any:
     return lambda self, arrival, mode, rows, now: keep(self, arrival, Mode.BEST_EFFORT, rows, now)
 
 
-def know_nobody(look: Any) -> Any:
-    return lambda self, session, message, now: Seen.NEW
+def know_nobody(answer_again: Any) -> Any:
+    return lambda self, session, message, identity, is_own, now: False
 
 
 def forget_what_was_told(look: Any) -> Any:
@@ -64,7 +63,7 @@ def forget_under_a_replay(is_pinned: Any) -> Any:
 
 DEFECTS: list[tuple[type, str, Callable[[Any], Any], Callable[[int], bool]]] = [
     (Intake, "_keep", acknowledge_early, crash),
-    (Intake, "_look", know_nobody, crash),
+    (Intake, "_answer_again", know_nobody, crash),
     (Memory, "look", forget_what_was_told, interleave),
     (Courier, "enqueue", overtake_the_replay, interleave),
     (Reader, "is_pinned", forget_under_a_replay, crash),
