@@ -92,7 +92,7 @@ def polars_engines(events: Any, boxes: Any, *, range_join: bool) -> list[Engine]
     points, areas = pl.from_arrow(events).lazy(), pl.from_arrow(boxes).lazy()  # type: ignore[union-attr]
     c = pl.col
     inside = [c("x") >= c("x0"), c("x") <= c("x1"), c("y") >= c("y0"), c("y") <= c("y1")]
-    sums = [pl.len(), c("eid").sum(), c("sid").sum()]
+    sums = [pl.len(), c("eid").cast(pl.Int64).sum(), c("sid").cast(pl.Int64).sum()]  # wide enough
 
     def cell(name: str) -> Any:
         return (c(name) * GRID).floor().cast(pl.Int64)
