@@ -87,3 +87,4 @@ def test_acknowledged_means_kept_through_many_kills(tmp_path: Path) -> None:
     for seed in range(10):
         total += play(tmp_path / f"store-{seed}", kills=30, seed=seed)
     print(dict(total))
+    assert total["in flight at a kill"] > 0, "some kills hit publishes that were not acknowledged"

@@ -140,6 +140,16 @@ def make_event(
     )
 
 
+def checked_event(event: Event, **changes: Any) -> Event:
+    """A checked copy of an event that somebody else made, with `changes` (of `make_event`'s options)."""
+    options: dict[str, Any] = {
+        "source": event.source, "id": event.id, "topic": event.topic, "type": event.type,
+        "time": event.time, "payload": event.payload, "content_type": event.content_type,
+        "lifetime": event.lifetime, "key": event.key, "expires": event.expires,
+    }  # fmt: skip
+    return make_event(event.attributes, **{**options, **changes})
+
+
 def checked_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """A private, checked copy of the attributes."""
     for name in RESERVED.intersection(attributes):

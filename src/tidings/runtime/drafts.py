@@ -10,7 +10,7 @@ from typing import Any
 from tidings.errors import EventError, FilterError
 from tidings.language.build import Condition, as_filter, is_a, topic
 from tidings.language.parser import parse
-from tidings.model.event import Event, make_event
+from tidings.model.event import Event, checked_event, make_event
 from tidings.model.filter import EVERYTHING, TIDINGS, Filter
 from tidings.model.typed import build_instance, event_fields, is_event_class, is_typed, lineage_of
 from tidings.runtime.telemetry import carried
@@ -45,18 +45,7 @@ def _event_again(event: Event, options: dict[str, Any]) -> Event:
     extra = given.keys() - {"lifetime", "key", "expires"}
     if extra:
         raise EventError(f"an Event has its own {sorted(extra)[0]}", hint="publish its attributes instead")
-    kept = {"lifetime": event.lifetime, "key": event.key, "expires": event.expires, **given}
-    return make_event(
-        event.attributes,
-        source=event.source,
-        id=event.id,
-        topic=event.topic,
-        type=event.type,
-        time=event.time,
-        payload=event.payload,
-        content_type=event.content_type,
-        **kept,
-    )
+    return checked_event(event, **given)
 
 
 def filter_from(

@@ -20,7 +20,7 @@ import msgspec
 
 from tidings.errors import RefusedError, TidingsError, WireError
 from tidings.language import DEFAULT_LIMITS, Limits, parse_filter
-from tidings.model.event import RESERVED, Event, make_event
+from tidings.model.event import RESERVED, Event, checked_event
 from tidings.model.filter import Filter
 from tidings.model.subscription import DeliveryOptions, SubscriptionId
 from tidings.model.topic import check_topic
@@ -44,19 +44,7 @@ def check_event(event: Event) -> Event:
         if event.topic is not None:
             _known_topic(event.topic)
         return event
-    return make_event(
-        event.attributes,
-        source=event.source,
-        id=event.id,
-        topic=event.topic,
-        type=event.type,
-        time=event.time,
-        payload=event.payload,
-        content_type=event.content_type,
-        lifetime=event.lifetime,
-        key=event.key,
-        expires=event.expires,
-    )
+    return checked_event(event)
 
 
 def _is_plain(event: Event) -> bool:
