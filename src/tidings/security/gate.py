@@ -117,6 +117,17 @@ class Gate:
         if not held:
             del self._held[principal.name, client, name]
 
+    def advertise(self, principal: Principal, name: str, filter: Filter, earlier: Filter | None) -> Filter:
+        """What is announced beyond the right to publish would draw filters here that nothing can meet."""
+        with self._refusing(principal, "advertise", name):
+            allowed = self.right(principal, Action.PUBLISH).narrowed(filter)
+            account = self._accounts.of(principal.name, self._clock())
+            account.advertise(_cost(allowed), None if earlier is None else _cost(earlier))
+        return allowed
+
+    def unadvertised(self, principal: Principal, filter: Filter) -> None:
+        self._accounts.of(principal.name, self._clock()).unadvertise(_cost(filter))
+
     def found(self, subscriber: str, name: str, filter: Filter) -> None:
         """The broker's disk holds this durable subscription: it counts for whom it belongs to."""
         owner = self._users.owner_of(subscriber)
