@@ -213,6 +213,9 @@ class Node:
     def advertised(self, advertisement: Advertisement, now: float) -> None:
         self._ports.routing.advertisement_added(advertisement, now)
 
+    def parted(self, parted: Parted, now: float) -> None:
+        self._on_other(parted, now)
+
     def unadvertised(self, advertisement: Advertisement, now: float) -> None:
         self._ports.routing.advertisement_removed(advertisement, now)
 

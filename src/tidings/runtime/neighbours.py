@@ -212,6 +212,7 @@ class Neighbours:
         link = self._joining.pop(effect.peer, None)
         if link is None:
             return  # it went meanwhile; it will dial again
+        self.problems.pop(effect.peer, None)
         connection = link.connection
         if link.farewell is not None:
             connection.use_codec(self._codec)
@@ -230,7 +231,12 @@ class Neighbours:
         log.warning("no link to %s: %s", effect.peer, effect.reason)
         for table in (self._joining, self._links):
             link = table.get(effect.peer)
-            if link is not None:
+            if link is not None and link.is_used:
+                link.connection.receive = self._wait  # whatever is still on its way is not for us
+                link.connection.send(Goodbye(effect.reason))
+                link.connection.finish(effect.reason)  # what the node said before has to arrive
+                self._lost(link.connection, effect.reason)
+            elif link is not None:
                 self._refuse(link, effect.reason)
                 self._lost(link.connection, effect.reason)
 

@@ -167,6 +167,8 @@ class SubscriptionRouting(Routing):
     def on_message(self, sender: str, message: Message, now: float) -> None:
         if isinstance(message, Forward):
             self._event(sender, message.envelope, now)
+        elif sender not in self.ports.overlay.links():
+            return  # a neighbour no longer; it was on its way
         elif isinstance(message, Interest):
             self._hear(sender, message)
             self._flush(now)
