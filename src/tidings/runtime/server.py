@@ -23,6 +23,7 @@ from typing import Any
 
 import msgspec
 
+from tidings.availability.records import Loaded
 from tidings.errors import RefusedError, TidingsError, UnreachableError, WireError
 from tidings.history.recorder import Recorder
 from tidings.language.limits import DEFAULT_LIMITS, Limits
@@ -60,6 +61,7 @@ from tidings.security.doors import (
     NoCredentials,
     Proved,
 )
+from tidings.security.principal import Means
 from tidings.store.store import Store
 from tidings.systems import Site, find_system
 from tidings.wire.codec import Codec
@@ -110,6 +112,8 @@ class Server:
         limits: Limits = DEFAULT_LIMITS,  # of clients' filters
         datagrams: bool = False,  # does the composition send any? (see `datagrams.py`)
         advertise: str = "",  # where others reach it, when that is not where it listens
+        on_loaded: Callable[[Loaded], None] | None = None,  # looks at what the disk holds, at the start
+        is_revoked: Callable[[Any], bool] = lambda certificate: False,
     ) -> None:
         if not name or "#" in name:
             raise RefusedError(f"{name!r} is no name for a broker", hint="use letters, digits and -")
@@ -139,6 +143,8 @@ class Server:
         self._wants_datagrams = datagrams
         self.datagrams: Datagrams | None = None
         self._advertise = advertise
+        self._on_loaded = on_loaded
+        self._is_revoked = is_revoked
         self._gathering = Gathering()
         self._clients: dict[Connection, _Client] = {}
         self._last_client = 0
@@ -158,6 +164,8 @@ class Server:
         self._loop = asyncio.get_running_loop()
         store = self._store or await open_store(self._path)
         state = await asyncio.to_thread(store.load)
+        if self._on_loaded is not None:
+            self._on_loaded(state)
         self._recorder = recorder_of(self._record)
         self.node = self._build()
         record: Callable[[Any], None] = _nothing if self._recorder is None else self._recorder.record
@@ -172,7 +180,7 @@ class Server:
         self._neighbours = Neighbours(
             self.name, self._system.name, self._driver, self._codec, self._gathering, self.network,
             allowed=frozenset(declared) - own, credentials=self._credentials, tls=self._join_tls,
-            rng=self._rng,
+            rng=self._rng, is_revoked=self._is_revoked,
         )  # fmt: skip
         self._reception = Reception(
             self._system.name, self._authenticator, self.network, self._gathering, self._admit
@@ -400,6 +408,16 @@ class Server:
         """End the connections of all clients. They come back, and are asked anew what they may do."""
         for connection in list(self._clients):
             connection.finish(reason)
+
+    def leave_certified(self, is_revoked: Callable[[Any], bool], reason: str) -> None:
+        """End the connections that were let in by certificates which are no longer accepted."""
+        for connection, client in list(self._clients.items()):
+            by_certificate = getattr(client.principal, "means", None) == Means.CERTIFICATE
+            if by_certificate and is_revoked(connection.info("peercert")):
+                connection.finish(reason)
+        for name in self._neighbours.up:
+            if is_revoked(self._neighbours.certificate(name)):
+                self._neighbours.leave(name, reason)
 
     def part(self, neighbour: str) -> None:
         """A neighbour is gone for good: keep nothing for it any more."""

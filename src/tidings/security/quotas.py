@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -157,6 +157,19 @@ class Account:
         self.stored += size
         if not math.isinf(lifetime):
             heapq.heappush(self._stored, (now + lifetime, size))
+
+    def found_stored(self, size: int, ends_at: float) -> None:
+        """The broker's disk holds so much of it until then: counted, whatever the bounds are."""
+        self.stored += size
+        if not math.isinf(ends_at):
+            heapq.heappush(self._stored, (ends_at, size))
+
+    def forget_durables(self, is_held: Callable[[str, str], bool]) -> bool:
+        """Some may have ended elsewhere, or with time; were there such?"""
+        gone = [durable for durable in self._durables if not is_held(*durable)]
+        for durable in gone:
+            self.end(durable)
+        return bool(gone)
 
     def is_idle(self, now: float) -> bool:
         """Nothing is counted that would be forgotten with it, a debt of bytes neither."""

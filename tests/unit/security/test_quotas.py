@@ -39,7 +39,9 @@ def test_time_that_runs_backwards_gives_nothing() -> None:
     assert bucket.take(0, now=100) > 0
 
 
-@pytest.mark.parametrize("what", ["connections", "subscriptions", "constraints", "advertisements", "stored_bytes"])
+@pytest.mark.parametrize(
+    "what", ["connections", "subscriptions", "constraints", "advertisements", "stored_bytes"]
+)
 def test_each_bound_is_exact_and_names_itself(what: str) -> None:
     account = Account("ann", Quota(**{what: 3}), now=0)
     use = {
