@@ -406,8 +406,8 @@ class Delivery(Strategy):
         """Counters for people."""
         return {}
 
-    def describe(self) -> list[dict[str, Any]]:
-        """Each subscription, for people."""
+    def describe(self, limit: int) -> list[dict[str, Any]]:
+        """Subscriptions, for people: those for which most waits, at most so many."""
         return []
 
 

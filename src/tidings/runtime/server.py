@@ -29,7 +29,7 @@ from tidings.history.recorder import Recorder
 from tidings.language.limits import DEFAULT_LIMITS, Limits
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.inputs import Started
-from tidings.protocol.messages import BROKER_MESSAGES, CLIENT_MESSAGES, Message
+from tidings.protocol.messages import BROKER_MESSAGES, CLIENT_MESSAGES, Message, Publish
 from tidings.protocol.node import Node
 from tidings.runtime.broker import open_store, recorder_of
 from tidings.runtime.clock import Clock, RealClock
@@ -38,6 +38,7 @@ from tidings.runtime.datagrams import Datagrams
 from tidings.runtime.dialling import Address, parse_addresses
 from tidings.runtime.driver import Driver, Tap
 from tidings.runtime.gate import Gate
+from tidings.runtime.histogram import Histogram
 from tidings.runtime.neighbours import Neighbours
 from tidings.runtime.reception import Reception
 from tidings.runtime.words import (
@@ -71,19 +72,22 @@ log = logging.getLogger("tidings.broker")
 LOOPBACK = "127.0.0.1:0"
 Inquiry = Callable[[dict[str, Any], Any], Awaitable[Any] | Any]  # answers what a principal asks about
 PARTS = 16  # steps in which all connections are looked at
+DESCRIBED = 1_000  # subscriptions at most that are described at once
 BACKLOG = 1024  # connections that the system holds for us before we take them
 
 
 class _Client:
     """One client's connection."""
 
-    __slots__ = ("address", "connection", "gate", "principal")
+    __slots__ = ("address", "asked", "asked_at", "connection", "gate", "principal")
 
     def __init__(self, address: str, connection: Connection, gate: Gate, principal: Any) -> None:
         self.address = address
         self.connection = connection
         self.gate = gate
         self.principal = principal
+        self.asked = 0  # a publish whose answer is timed; 0: none
+        self.asked_at = 0.0
 
 
 class Server:
@@ -122,7 +126,7 @@ class Server:
         self.addresses: list[Address] = []  # where it listens, once it has started
         self.inquiries: dict[str, Inquiry] = {
             "figures": lambda about, principal: self.figures(),
-            "subscriptions": lambda about, principal: self.node.describe(),
+            "subscriptions": lambda about, principal: self.node.describe(_limit(about)),
         }
         self._listen = [listen] if isinstance(listen, str) else list(listen)
         self._join = [address for text in join for address in parse_addresses(text)]
@@ -156,6 +160,7 @@ class Server:
         self._stopping = asyncio.Event()
         self._is_draining = False
         self._faults = 0
+        self._answer_seconds = Histogram()
 
     # -- beginning ------------------------------------------------------------------------------
 
@@ -273,6 +278,9 @@ class Server:
         least = self.network.unanswered // 2
 
         def answered() -> None:
+            if client.asked and client.asked not in unanswered:
+                self._answer_seconds.observe(self._loop.time() - client.asked_at)
+                client.asked = 0
             if len(unanswered) == least:
                 connection.release("unanswered")
 
@@ -289,6 +297,8 @@ class Server:
         except WireError as error:
             connection.end(str(error))
             return
+        if not client.asked and allowed and type(allowed[-1]) is Publish:  # one of many, at a time
+            client.asked, client.asked_at = allowed[-1].call, self._loop.time()
         if self._guard is not None:
             self._charge(client, self._guard)
         if len(client.gate.unanswered) >= self.network.unanswered:
@@ -384,6 +394,7 @@ class Server:
             "links": self.links_at(),
             "problems": dict(self._neighbours.problems),
             "faults": self._faults,
+            "seconds to acknowledge": self._answer_seconds.figures(),
         }
 
     @property
@@ -473,6 +484,13 @@ class Server:
             connection.end("the broker has stopped")
         if self._recorder is not None:
             self._recorder.close()
+
+
+def _limit(about: dict[str, Any]) -> int:
+    limit = about.get("limit", DESCRIBED)
+    if type(limit) is not int or not 0 < limit <= DESCRIBED:
+        raise RefusedError(f"a limit is a whole number from 1 to {DESCRIBED}")
+    return limit
 
 
 def _nothing(row: Any) -> None:

@@ -24,6 +24,7 @@ from tidings.errors import SettingsError, TidingsError
 from tidings.model.subscription import SubscriptionId
 from tidings.runtime import logs, tls
 from tidings.runtime.clock import RealClock
+from tidings.runtime.histogram import Histogram
 from tidings.runtime.http import Http, Page
 from tidings.runtime.metrics import CONTENT_TYPE, exposition
 from tidings.runtime.process import print_ready, serve
@@ -49,6 +50,7 @@ class Service:
         name = settings.name or default_name(settings)
         logs.set_up(settings.log, name)
         self.ring = Ring(settings.trace.events) if settings.trace.events else None
+        self._deliver_seconds, self._looked_at = Histogram(), self._clock.now()
         self.secured = Secured(settings.security, self._clock.now, self._on_withheld, settings.tls)
         listening = tls.listening(settings.tls)
         self.server = Server(
@@ -147,7 +149,16 @@ class Service:
     # -- what it says of itself --------------------------------------------------------------------
 
     def figures(self) -> dict[str, Any]:
-        return {**self.server.figures(), **self.secured.figures()}
+        return {**self.server.figures(), **self.secured.figures(), **self._delays()}
+
+    def _delays(self) -> dict[str, Any]:
+        """How long events were here before they left, as far as the trace holds them."""
+        if self.ring is None:
+            return {}
+        for seconds in self.ring.delays(self._looked_at):
+            self._deliver_seconds.observe(seconds)
+        self._looked_at = self._clock.now()
+        return {"seconds to deliver": self._deliver_seconds.figures()}
 
     def _on_withheld(self, principal: str, event: Any) -> None:
         if self.ring is not None:

@@ -21,7 +21,7 @@ from tidings.protocol.delivery import rows
 from tidings.protocol.delivery.arrival import Arrival
 from tidings.protocol.delivery.courier import Courier
 from tidings.protocol.delivery.dead import DeadLetters
-from tidings.protocol.delivery.describing import described
+from tidings.protocol.delivery.describing import Sweep, busiest, described
 from tidings.protocol.delivery.farewells import MESSAGES as FAREWELLS
 from tidings.protocol.delivery.farewells import Farewells
 from tidings.protocol.delivery.held import Held, Member, Phase
@@ -85,6 +85,7 @@ class ExactlyOnce(Delivery):
         self._touched: dict[Held, None] = {}
         self._maintain_at: float | None = None
         self._identities_at: float | None = None
+        self._sweep = Sweep()
         self._age_at: float | None = None  # when the oldest that waits for somebody is too old
 
     def bind(self, ports: Ports) -> None:
@@ -546,13 +547,14 @@ class ExactlyOnce(Delivery):
         return tuple(registry.by_handle[handle].id for handle in registry.match(event))
 
     def figures(self) -> dict[str, Any]:
+        waiting, reading = self._sweep.look(self._registry.helds)
         return {
             **self._intake.figures,
             "delivered": self._courier.sent,
             "lost": self._courier.lost,
             "subscriptions": len(self._registry.helds),
-            "waiting": sum(held.in_hand() for held in self._registry.helds.values()),
-            "reading": sum(held.is_behind for held in self._registry.helds.values()),
+            "waiting": waiting,
+            "reading": reading,
             "entries": len(self._ledger.entries),
             "order given up": self._courier.moves.given_up,
             "forgotten": self._ledger.forgotten,
@@ -565,9 +567,9 @@ class ExactlyOnce(Delivery):
             "farewells given up": self._farewells.given_up,
         }
 
-    def describe(self) -> list[dict[str, Any]]:
+    def describe(self, limit: int) -> list[dict[str, Any]]:
         known = self.ports.recovery.known
-        return [described(held, known) for held in self._registry.helds.values()]
+        return [described(held, known) for held in busiest(self._registry.helds, limit)]
 
     def check(self) -> None:
         self._ledger.check()
