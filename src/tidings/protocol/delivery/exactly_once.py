@@ -253,7 +253,7 @@ class ExactlyOnce(Delivery):
         self._ledger.unpin()
 
     def settled(self, log: str) -> int | None:
-        return self._lanes.settled(log, self._registry.helds.values())
+        return self._lanes.settled(log, self._registry.durables.values())
 
     def log_found(self, log: str, now: float) -> None:
         for held in list(self._registry.helds.values()):
@@ -293,8 +293,8 @@ class ExactlyOnce(Delivery):
         held = member.held
         if member not in held.joining:
             return  # it left before it was answered
-        held.joining.remove(member)
-        held.members.append(member)
+        held.leave_out(member)
+        held.members = (*held.members, member)
         member.is_open = True
         self.ports.send(
             member.address, Subscribed(call, member.ref, held.id.subscriber, held.id.name, is_resumed)
@@ -453,8 +453,8 @@ class ExactlyOnce(Delivery):
                 records.append(self._registry.progress(held))
             if held.has_losses:
                 self._courier.tell_losses(held, now)
-        for held in self._registry.helds.values():
-            if held.durable and held.members:
+        for held in self._registry.durables.values():
+            if held.members:
                 self._tell_silence(held)
         self.ports.recovery.progressed(now)
         return records
@@ -468,9 +468,9 @@ class ExactlyOnce(Delivery):
 
     def _age_out(self, now: float) -> None:
         due: list[float] = []
-        for held in list(self._registry.helds.values()):
+        for held in list(self._registry.durables.values()):
             keep = held.options.keep_seconds
-            if keep is not None and held.durable:
+            if keep is not None:
                 self._courier.age_out(held, now)
                 left = (self._reader.skip_older(held, now), self._courier.oldest_waiting(held))
                 due += [oldest + keep for oldest in left if oldest is not None]
@@ -553,7 +553,7 @@ class ExactlyOnce(Delivery):
         return [
             {
                 "subscription": str(held.id),
-                "filter": held.subscription.filter.text,
+                "filter": held.filter.text,
                 "listeners": len(held.members),
                 "credit": sum(member.credit for member in held.members),
                 "waiting": len(held.queue),
