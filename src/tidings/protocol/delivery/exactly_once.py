@@ -84,6 +84,9 @@ class ExactlyOnce(Delivery):
         self._identities_at: float | None = None
         self._age_at: float | None = None  # when the oldest that waits for somebody is too old
 
+    def matchers(self) -> tuple[Matcher, ...]:
+        return (self._matcher,)
+
     def bind(self, ports: Ports) -> None:
         super().bind(ports)
         settings = self._settings
