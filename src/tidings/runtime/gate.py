@@ -214,8 +214,21 @@ class Gate:
                     return
                 if guard.hears_all(principal):
                     free_at = guard.version
+            elif kind is msg.DeliverAll:
+                if guard is None or guard.hears_all(principal):
+                    say(message)
+                else:  # it looks at each event
+                    for deliver in message.one_by_one():  # type: ignore[attr-defined]
+                        out(deliver)
+                return
             elif kind is msg.Published:
                 unanswered.discard(message.call)  # type: ignore[attr-defined]
+                say(message)
+                answered()
+                return
+            elif kind is msg.PublishedAll:
+                first = message.call  # type: ignore[attr-defined]
+                unanswered.difference_update(range(first, first + message.count))  # type: ignore[attr-defined]
                 say(message)
                 answered()
                 return

@@ -265,7 +265,7 @@ class Server:
         least = self.network.unanswered // 2
 
         def answered() -> None:
-            if len(unanswered) == least:
+            if len(unanswered) <= least and connection.is_held:
                 connection.release("unanswered")
 
         return client.gate.outlet(answered)

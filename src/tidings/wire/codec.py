@@ -21,7 +21,7 @@ from crc32c import crc32c
 from tidings.errors import WireError
 from tidings.model.event import Event
 from tidings.model.subscription import Position
-from tidings.protocol.messages import VERSION, Deliver, Message, union
+from tidings.protocol.messages import VERSION, Deliver, DeliverAll, Message, union
 
 HEAD = struct.Struct(">IBI")
 LENGTH = struct.Struct(">I")
@@ -45,6 +45,7 @@ class _Told(Message, frozen=True, tag="Deliver"):
 
 
 _DELIVER = b"\x97\xa7Deliver"  # an array of seven, the first the tag of the message
+_DELIVER_ALL = b"\x94\xaaDeliverAll"  # an array of four
 _FIRST = b"\xc0\x01\xc2"  # in no log, the first attempt, not sent before
 _SMALL = tuple(bytes((number,)) for number in range(128))
 _join = b"".join
@@ -59,6 +60,13 @@ def _number(number: int) -> bytes:
     return msgspec.msgpack.encode(number)
 
 
+def _array(count: int) -> bytes:
+    """The head of an array as MessagePack has it."""
+    if count < 16:
+        return bytes((0x90 | count,))
+    return b"\xdc" + count.to_bytes(2, "big") if count < 1 << 16 else b"\xdd" + count.to_bytes(4, "big")
+
+
 class Codec:
     """Encodes and decodes the messages of one composition."""
 
@@ -67,6 +75,8 @@ class Codec:
         self._encode = msgspec.msgpack.Encoder().encode
         decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(union(declared))
         self._decode = decoder.decode
+        self._last_events: tuple[Event, ...] = ()
+        self._last_raw = _array(0)
 
     def encode(self, message: Message) -> bytes:
         """A whole frame. An event is encoded once, however many it is told to."""
@@ -80,6 +90,10 @@ class Codec:
             else:
                 told = (message.ref, message.tag, msgspec.Raw(raw), message.position)
                 body = self._encode(_Told(*told, message.attempt, message.again))
+        elif type(message) is DeliverAll:
+            body = _join(
+                (_DELIVER_ALL, _number(message.ref), _number(message.tag), self._raw_of(message.events))
+            )
         else:
             body = self._encode(message)
         length = len(body) + 5
@@ -89,6 +103,19 @@ class Codec:
                 hint="put large payloads elsewhere and publish where they are",
             )
         return _head(length, VERSION, crc32c(body, _BEGUN)) + body
+
+    def _raw_of(self, events: tuple[Event, ...]) -> bytes:
+        """These events in bytes. Many are told of the same ones, one after the other."""
+        if events is not self._last_events:
+            encode, raw = self._encode, []
+            for event in events:
+                one = event.__dict__.get(WIRE)
+                if one is None:
+                    one = event.__dict__[WIRE] = encode(event)
+                raw.append(one)
+            self._last_raw = _join((_array(len(events)), *raw))
+            self._last_events = events
+        return self._last_raw
 
     def decode(self, frame: bytes | memoryview) -> Message:
         """The message of one whole frame."""

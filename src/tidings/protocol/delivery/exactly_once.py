@@ -29,6 +29,7 @@ from tidings.protocol.delivery.moved import HEADER
 from tidings.protocol.delivery.moves import Stays
 from tidings.protocol.delivery.reader import Reader
 from tidings.protocol.delivery.registry import Refusal, Registry
+from tidings.protocol.delivery.runs import Runs
 from tidings.protocol.delivery.scanning import Scanning
 from tidings.protocol.delivery.sessions import Session, refusal
 from tidings.protocol.delivery.settings import DeliverySettings
@@ -37,6 +38,7 @@ from tidings.protocol.inputs import Input, LinkDown, PersistFailed, Started
 from tidings.protocol.messages import (
     CLIENT_MESSAGES,
     Ack,
+    AckAll,
     Advertise,
     Advertised,
     AskCommitted,
@@ -97,6 +99,7 @@ class ExactlyOnce(Delivery):
             ports, settings, self._ledger, self._courier, self._reader, self._lanes, self._dead, self._matcher
         )
         self._intake = Intake(ports, settings.identities, self._ledger, self._stays, self._is_kept)
+        self._runs = Runs(ports, self._intake, self._registry, self._courier)
         self._scanning = Scanning(ports, self._ledger)
         self._staging = Staging(
             ports, settings.staging_seconds, settings.staging_bytes, self._intake.publish_all
@@ -107,6 +110,7 @@ class ExactlyOnce(Delivery):
             Unsubscribe: self._on_unsubscribe,
             Credit: self._on_credit,
             Ack: self._on_ack,
+            AckAll: self._on_ack,
             Nack: self._on_nack,
             Advertise: self._on_advertise,
             Unadvertise: self._on_unadvertise,
@@ -162,6 +166,19 @@ class ExactlyOnce(Delivery):
             self._handlers[type(message)](session, message, now)
         elif isinstance(message, Publish | Subscribe | Unsubscribe):
             self.ports.send(sender, Refused(message.call, "refused", NO_HELLO))
+
+    def on_messages(self, sender: str, messages: Sequence[Message], now: float) -> None:
+        place, count = 0, len(messages)
+        while place < count:
+            message = messages[place]
+            session = self._registry.sessions.get(sender) if type(message) is Publish else None
+            if session is None:
+                self.on_message(sender, message, now)
+                place += 1
+            else:
+                place = self._runs.publish(session, messages, place, now)
+                if self._identities_at is None:
+                    self._forget_identities_later(now)
 
     def _greet(self, sender: str, message: Hello, now: float) -> None:
         if sender in self._registry.sessions:
@@ -330,7 +347,7 @@ class ExactlyOnce(Delivery):
         if member is not None and member.last_word is None:
             self._courier.credit(member, message.amount, now)
 
-    def _on_ack(self, session: Session, message: Ack, now: float) -> None:
+    def _on_ack(self, session: Session, message: Ack | AckAll, now: float) -> None:
         member = session.members.get(message.ref)
         if member is not None:
             self._courier.acknowledge(member, message.tags, now)

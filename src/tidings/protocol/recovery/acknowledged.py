@@ -60,6 +60,7 @@ class Acknowledged(Recovery):
     name = "acknowledged"
     messages = (Known, Have, Ask, Fill, ReplayAsk, ReplayAsks, ReplayPart)
     headers = frozenset({PREVIOUS})
+    is_blind = True
 
     def __init__(self, settings: AcknowledgedSettings | None = None) -> None:
         self.settings = settings or AcknowledgedSettings()
