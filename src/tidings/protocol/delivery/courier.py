@@ -132,7 +132,7 @@ class Courier:
     def offer_all(
         self,
         helds: Iterable[Held],
-        events: Sequence[Event],
+        events: tuple[Event, ...],
         ticket: Callable[[int], Arrival],
         now: float,
     ) -> None:
