@@ -65,6 +65,12 @@ class Gathering:
 class Connection(asyncio.Protocol):
     """The near end of a connection. `receive` gets what arrives, `lost` is called once at the end."""
 
+    __slots__ = (
+        "_encode", "_ending", "_gathering", "_holds", "_is_gathered", "_is_over", "_is_paused", "_loop", "_made",
+        "_out", "_reader", "_waiting_bytes", "codec", "last_received", "last_sent", "lost", "most_bytes",
+        "receive", "received_bytes", "transport",
+    )  # fmt: skip
+
     def __init__(
         self,
         codec: Codec,

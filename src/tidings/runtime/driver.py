@@ -185,29 +185,31 @@ class Driver:
                 raise
             self._fault(input.sender, error)  # type: ignore[union-attr]
             return
-        outlets = self._outlets
-        for effect in effects:
-            self._performed += 1
-            if self._performed > BREATH:
-                self._take_breath()
-            if type(effect) is fx.Send:
-                outlet = outlets.get(effect.to)
-                if effect.channel is fx.Channel.DATAGRAM and self.datagram is not None:
-                    self.datagram(effect.to, effect.message)
-                    continue
-                if outlet is None:
-                    self._line.append((effect.to, Received(name, effect.message)))
-                    continue
-                if tap is not None:
-                    tap.went(effect.to, effect.message, now)
-                outlet(effect.message)
-            else:
-                self._perform(name, effect)
+        for begin in range(0, len(effects), BREATH):
+            some = effects[begin : begin + BREATH] if len(effects) > BREATH else effects
+            self._performed += len(some)
+            if self._performed > BREATH and self._breathe is not None:
+                self._performed = 0
+                self._breathe()
+            self._perform_all(name, some, now)
 
-    def _take_breath(self) -> None:
-        self._performed = 0
-        if self._breathe is not None:
-            self._breathe()
+    def _perform_all(self, name: str, effects: list[fx.Effect], now: float) -> None:
+        outlet_to, tap, datagram = self._outlets.get, self._tap, self.datagram
+        for effect in effects:
+            if type(effect) is not fx.Send:
+                self._perform(name, effect)
+                continue
+            to, message = effect.to, effect.message
+            if datagram is not None and effect.channel is fx.Channel.DATAGRAM:
+                datagram(to, message)
+                continue
+            outlet = outlet_to(to)
+            if outlet is None:
+                self._line.append((to, Received(name, message)))
+                continue
+            if tap is not None:
+                tap.went(to, message, now)
+            outlet(message)
 
     def _perform(self, name: str, effect: fx.Effect) -> None:
         perform = self._performers.get(type(effect))

@@ -102,54 +102,27 @@ class Courier:
             item.moved = ticket.moved
         self._take_in(held, item, ticket, now)
 
-    def offer_fleeting(
-        self, helds: Sequence[Held], event: Event, accepted: float, arrival: Arrival | None, now: float
-    ) -> None:
-        """A live event that no log holds, to all who accept it: the way that most events go. Who has room
-        gets it at once; one item stands for all of these until somebody gives it back."""
-        item = Item(event, None, accepted, None)
-        item.after = self._ledger.end
-        send = self._ports.send
-        for held in helds:
-            members = held.members
-            if (
-                held.phase is Phase.LIVE
-                and len(members) == 1
-                and members[0].credit > 0
-                and not (held.queue or held.behind or held.blocked or held.movers or held.barred)
-            ):
-                member = members[0]
-                tag = held.last_tag = held.last_tag + 1
-                held.unacked[tag] = (item, member)
-                member.credit -= 1
-                self.sent += 1
-                send(member.address, Deliver(member.ref, tag, event))
-                if held.lanes and held.is_behind:
-                    self._hooks.read(held, now)
-            elif held.phase is not Phase.ENDED:
-                self.offer(held, event, None, accepted, None, arrival, now)
-
     def offer_all(
         self,
         helds: Iterable[Held],
         events: tuple[Event, ...],
-        ticket: Callable[[int], Arrival],
+        ticket: Callable[[int], Arrival | None],
+        place: int,
         now: float,
     ) -> None:
         """Live events that no log holds and that all of these accept. Who has room gets them at once, in one
-        message; to others each is offered by itself. `ticket` gives the publish of the event in that place."""
-        count, send = len(events), self._ports.send
-        after = self._ledger.end
+        message; to others each is offered by itself. `ticket` gives the publish in a place, the first being
+        in this one."""
+        count, send, live, after = len(events), self._ports.send, Phase.LIVE, self._ledger.end
         items = [Item(event, None, now, None, 1, False, after) for event in events]
         for held in helds:
             members = held.members
             if (
-                held.phase is Phase.LIVE
+                held.phase is live
                 and len(members) == 1
-                and members[0].credit >= count
+                and (member := members[0]).credit >= count
                 and not (held.queue or held.behind or held.blocked or held.movers or held.barred)
             ):
-                member = members[0]
                 tag = held.last_tag + 1
                 held.last_tag += count
                 unacked = held.unacked
@@ -166,9 +139,33 @@ class Courier:
                 if held.lanes and held.is_behind:
                     self._hooks.read(held, now)
             else:
-                for place, event in enumerate(events):
+                for number, event in enumerate(events, place):
                     if held.phase is not Phase.ENDED:
-                        self.offer(held, event, None, now, None, ticket(place), now)
+                        self.offer(held, event, None, now, None, ticket(number), now)
+
+    def offer_one(
+        self, held: Held, event: Event, ticket: Callable[[int], Arrival | None], place: int, now: float
+    ) -> None:
+        """The same for one event and one subscription."""
+        members = held.members
+        if (
+            held.phase is Phase.LIVE
+            and len(members) == 1
+            and (member := members[0]).credit > 0
+            and not (held.queue or held.behind or held.blocked or held.movers or held.barred)
+        ):
+            tag = held.last_tag = held.last_tag + 1
+            unacked = held.unacked
+            if not unacked:
+                unacked = held.unacked = {}
+            unacked[tag] = (Item(event, None, now, None, 1, False, self._ledger.end), member)
+            member.credit -= 1
+            self.sent += 1
+            self._ports.send(member.address, Deliver(member.ref, tag, event))
+            if held.lanes and held.is_behind:
+                self._hooks.read(held, now)
+        elif held.phase is not Phase.ENDED:
+            self.offer(held, event, None, now, None, ticket(place), now)
 
     def offer_read(self, held: Held, item: Item, now: float) -> None:
         """A live event of another broker's log."""

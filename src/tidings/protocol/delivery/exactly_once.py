@@ -230,7 +230,7 @@ class ExactlyOnce(Delivery):
         helds = [by_handle[handle] for handle in handles]
         is_plain = event.key is None and (arrival is None or arrival.moved is None)
         if position is None and expires_at is None and is_plain and not self._registry.has_durables:
-            self._courier.offer_fleeting(helds, event, accepted, arrival, now)
+            self._courier.offer_all(helds, (event,), lambda _: arrival, 0, now)
             return
         for held in helds:
             if position is None and held.durable and arrival is not None and held.number > arrival.number:

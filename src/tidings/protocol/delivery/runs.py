@@ -25,6 +25,28 @@ from tidings.protocol.slots import Ports
 MOST_DELIVERIES = 1 << 14  # that one stretch may make; more make larger messages for many subscribers
 
 
+class Tickets:
+    """The publishes of a run that find no room at once."""
+
+    __slots__ = ("_now", "_number", "_run", "found")
+
+    def __init__(self, number: int, run: list[Publish], now: float) -> None:
+        self._number = number
+        self._run = run
+        self._now = now
+        self.found: dict[int, Arrival] = {}  # by place in the run
+
+    def __call__(self, place: int) -> Arrival:
+        """Of the event in that place."""
+        arrival = self.found.get(place)
+        if arrival is None:
+            publish = self._run[place]
+            arrival = self.found[place] = Arrival(
+                publish.event, self._number + place, publish.sequence, self._now
+            )
+        return arrival
+
+
 class Runs:
     def __init__(self, ports: Ports, intake: Intake, registry: Registry, courier: Courier) -> None:
         self._ports = ports
@@ -76,27 +98,25 @@ class Runs:
         now: float,
     ) -> None:
         number = self._intake.take(session, run, now)
-        tickets: dict[int, Arrival] = {}  # by place: of those that found no room at once
+        tickets = Tickets(number, run, now)
         begin, count = 0, len(run)
-        by_handle = self._registry.by_handle
+        held_by, offer_all = self._registry.by_handle.get, self._courier.offer_all
+        offer_one = self._courier.offer_one
         while begin < count:
             handles, end = matches[begin], begin + 1
-            most = begin + max(1, MOST_DELIVERIES // (len(handles) or 1))
-            while end < count and end < most and matches[end] == handles:
+            while end < count and matches[end] == handles:
                 end += 1
-            if handles:
-                helds = [held for handle in handles if (held := by_handle.get(handle)) is not None]
-                first = begin
-
-                def ticket(place: int, first: int = first) -> Arrival:
-                    place += first
-                    if place not in tickets:
-                        tickets[place] = Arrival(events[place], number + place, run[place].sequence, now)
-                    return tickets[place]
-
-                self._courier.offer_all(helds, tuple(events[begin:end]), ticket, now)
+            if end - begin == 1 and len(handles) == 1:  # by content most are wanted by few
+                held = held_by(handles[0])
+                if held is not None:
+                    offer_one(held, events[begin], tickets, begin, now)
+            elif handles:
+                if (end - begin) * len(handles) > MOST_DELIVERIES:
+                    end = begin + max(1, MOST_DELIVERIES // len(handles))
+                helds = [held for handle in handles if (held := held_by(handle)) is not None]
+                offer_all(helds, tuple(events[begin:end]), tickets, begin, now)
             begin = end
-        self._answer(session, run, tickets)
+        self._answer(session, run, tickets.found)
 
     def _answer(self, session: Session, run: list[Publish], tickets: dict[int, Arrival]) -> None:
         begin = 0
