@@ -12,7 +12,7 @@ Rules
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -169,6 +169,19 @@ class Ring:
 
     def __len__(self) -> int:
         return self._count
+
+    def delays(self, after: float) -> Iterator[float]:
+        """How long each event that left to a subscriber since then had been here. What happens in one step
+        of the broker happens at one moment."""
+        came: dict[tuple[str, str], float] = {}
+        for moment in self._moments:
+            for time, what, *_, some in moment.steps:
+                for event in moment.events if some is None else some:
+                    if what == DELIVERED:
+                        if time > after and event.identity in came:
+                            yield time - came[event.identity]
+                    elif what in (PUBLISHED, RECEIVED):
+                        came.setdefault(event.identity, time)
 
     # -- answering -----------------------------------------------------------------------------
 
