@@ -95,6 +95,7 @@ class Client:
         self._asked: dict[int, msg.Message] = {}  # by call, in order: questions without an answer
         self._handlers: dict[type, Callable[[Any, float], None]] = {
             ins.Received: self._receive,
+            ins.ReceivedAll: self._receive_all,
             ins.LinkUp: self._link_up,
             ins.LinkDown: self._link_down,
             ins.ClientPublish: self._publish,
@@ -112,9 +113,11 @@ class Client:
             msg.Committed: self._answered,
             msg.Welcome: self._welcome,
             msg.Published: self._published,
+            msg.PublishedAll: self._published_all,
             msg.Subscribed: self._subscribed,
             msg.Unsubscribed: self._unsubscribed,
             msg.Deliver: self._deliver,
+            msg.DeliverAll: self._deliver_all,
             msg.Fenced: self._fenced,
             msg.Silence: self._silence,
             msg.Lost: self._lost,
@@ -147,6 +150,10 @@ class Client:
         handler = self._handlers.get(type(input.message))
         if handler is not None and self._link is not Link.DOWN:
             handler(input.message, now)
+
+    def _receive_all(self, input: ins.ReceivedAll, now: float) -> None:
+        for message in input.messages:
+            self._receive(ins.Received(input.sender, message), now)
 
     # -- the link ------------------------------------------------------------------------
 
@@ -262,6 +269,11 @@ class Client:
         self._record_publish(publishing, OK)
         self._out.append(Answer(message.call, Receipt(event.source, event.id, message.position)))
         self._send_line()
+
+    def _published_all(self, message: msg.PublishedAll, now: float) -> None:
+        calls = range(message.call, message.call + message.count)
+        for call in [call for call in self._in_flight if call in calls]:
+            self._published(msg.Published(call), now)
 
     def _record_publish(self, publishing: Publishing, outcome: Outcome) -> None:
         if self._recording:
@@ -390,6 +402,10 @@ class Client:
             else:
                 listening.queue_up(message)
         self._hand_over(listening, now)
+
+    def _deliver_all(self, message: msg.DeliverAll, now: float) -> None:
+        for deliver in message.one_by_one():
+            self._deliver(deliver, now)
 
     def _hand_over(self, listening: Listening, now: float) -> None:
         """Give what arrived to whoever waits, and ask for more."""

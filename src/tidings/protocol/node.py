@@ -7,7 +7,7 @@ the strategy that declared it, and leads events and subscriptions from slot to s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Any
 
@@ -29,6 +29,7 @@ from tidings.protocol.inputs import (
     PersistFailed,
     Probed,
     Received,
+    ReceivedAll,
     Started,
     TimerFired,
 )
@@ -89,6 +90,8 @@ class Node:
         kind = type(input)
         if kind is Received:
             self._receive(input.sender, input.message, now)  # type: ignore[union-attr]
+        elif kind is ReceivedAll:
+            self._receive_all(input.sender, input.messages, now)  # type: ignore[union-attr]
         elif kind is TimerFired:
             self._on_timer(now)
         else:
@@ -160,6 +163,15 @@ class Node:
             return
         owner.on_message(sender, message, now)
 
+    def _receive_all(self, sender: str, messages: list[Message], now: float) -> None:
+        owners = {self._owners.get(kind) for kind in set(map(type, messages))}
+        owner = owners.pop() if len(owners) == 1 else None
+        if owner is not None:
+            owner.on_messages(sender, messages, now)
+            return
+        for message in messages:
+            self._receive(sender, message, now)
+
     def _on_timer(self, now: float) -> None:
         self._disk.on_timer(now)
         for strategy in self._timed:
@@ -201,6 +213,12 @@ class Node:
             ports.delivery.deliver(passing, now)
             at = ports.assignment.resolve(passing.event)
             ports.routing.forward(passing, at, came_from, now)
+
+    def staying(self, events: Sequence[Event], now: float) -> Sequence[bool]:
+        recovery = self._ports.recovery
+        if not (recovery.is_blind or type(recovery).observe is Recovery.observe):
+            return [False] * len(events)
+        return self._ports.routing.staying(events, now)
 
     def interested(self, subscription: Subscription, now: float) -> None:
         at = self._ports.assignment.assign(subscription)

@@ -87,6 +87,10 @@ class Events(Protocol):
     def arrived(self, envelope: Envelope, came_from: str, now: float) -> None:
         """An event came from another broker, for the first time."""
 
+    def staying(self, events: Sequence[Event], now: float) -> Sequence[bool]:
+        """Clients published these, and no durable subscription is asked about. Which of them concern nobody
+        but this broker's own subscriptions? For those this stands for `accepted`, but for telling them here."""
+
     def interested(self, subscription: Subscription, now: float) -> None:
         """A subscription of one of our clients began."""
 
@@ -168,6 +172,11 @@ class Strategy:
     def on_message(self, sender: str, message: Message, now: float) -> None:
         """One of `messages` arrived."""
 
+    def on_messages(self, sender: str, messages: Sequence[Message], now: float) -> None:
+        """Several of them arrived together, in this order."""
+        for message in messages:
+            self.on_message(sender, message, now)
+
     def on_timer(self, now: float) -> None:
         """`next_deadline()` has come."""
 
@@ -217,6 +226,11 @@ class Routing(Strategy):
 
     def advertisement_removed(self, advertisement: Advertisement, now: float) -> None:
         """It will not any more."""
+
+    def staying(self, events: Sequence[Event], now: float) -> Sequence[bool]:
+        """Which of these, that clients of ours published, go nowhere else? For those this stands for `forward`.
+        A strategy that does more at each event than send it on says: none."""
+        return [type(self).forward is Routing.forward] * len(events)
 
     def wanted_elsewhere(self, event: Event) -> bool:
         """Does any other broker want this event, as far as we know?"""
@@ -271,6 +285,7 @@ class Recovery(Strategy):
     """Getting back what was lost on the way."""
 
     kind = "recovery"
+    is_blind: ClassVar[bool] = False  # True: `observe` does nothing at a publish that no log holds
 
     def observe(self, envelope: Envelope, came_from: str | None, now: float) -> Envelope | None:
         """An event passes: note it, and put our headers on it. None: it passed before, and goes no further."""

@@ -283,7 +283,7 @@ class Server:
             if client.asked and client.asked not in unanswered:
                 self._answer_seconds.observe(self._loop.time() - client.asked_at)
                 client.asked = 0
-            if len(unanswered) == least:
+            if len(unanswered) <= least and connection.is_held:
                 connection.release("unanswered")
 
         return client.gate.outlet(answered)

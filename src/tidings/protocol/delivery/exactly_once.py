@@ -32,6 +32,7 @@ from tidings.protocol.delivery.moved import HEADER
 from tidings.protocol.delivery.moves import Stays
 from tidings.protocol.delivery.reader import Reader
 from tidings.protocol.delivery.registry import Refusal, Registry
+from tidings.protocol.delivery.runs import Runs
 from tidings.protocol.delivery.scanning import Scanning
 from tidings.protocol.delivery.sessions import Session, refusal
 from tidings.protocol.delivery.settings import DeliverySettings
@@ -40,6 +41,7 @@ from tidings.protocol.inputs import Input, LinkDown, LinkUp, PersistFailed, Star
 from tidings.protocol.messages import (
     CLIENT_MESSAGES,
     Ack,
+    AckAll,
     Advertise,
     Advertised,
     AskCommitted,
@@ -104,6 +106,7 @@ class ExactlyOnce(Delivery):
             ports, settings, self._ledger, self._courier, self._reader, self._lanes, self._dead, self._matcher
         )
         self._intake = Intake(ports, settings.identities, self._ledger, self._stays, self._is_kept)
+        self._runs = Runs(ports, self._intake, self._registry, self._courier)
         self._scanning = Scanning(ports, self._ledger)
         self._farewells = Farewells(ports, settings.memory_seconds, self._registry.end_away)
         self._staging = Staging(
@@ -115,6 +118,7 @@ class ExactlyOnce(Delivery):
             Unsubscribe: self._on_unsubscribe,
             Credit: self._on_credit,
             Ack: self._on_ack,
+            AckAll: self._on_ack,
             Nack: self._on_nack,
             Advertise: self._on_advertise,
             Unadvertise: self._on_unadvertise,
@@ -176,6 +180,19 @@ class ExactlyOnce(Delivery):
         elif isinstance(message, Publish | Subscribe | Unsubscribe):
             self.ports.send(sender, Refused(message.call, "refused", NO_HELLO))
 
+    def on_messages(self, sender: str, messages: Sequence[Message], now: float) -> None:
+        place, count = 0, len(messages)
+        while place < count:
+            message = messages[place]
+            session = self._registry.sessions.get(sender) if type(message) is Publish else None
+            if session is None:
+                self.on_message(sender, message, now)
+                place += 1
+            else:
+                place = self._runs.publish(session, messages, place, now)
+                if self._identities_at is None:
+                    self._forget_identities_later(now)
+
     def _greet(self, sender: str, message: Hello, now: float) -> None:
         if sender in self._registry.sessions:
             self._end_session(sender, now)
@@ -226,7 +243,7 @@ class ExactlyOnce(Delivery):
         helds = [by_handle[handle] for handle in handles]
         is_plain = event.key is None and (arrival is None or arrival.moved is None)
         if position is None and expires_at is None and is_plain and not self._registry.has_durables:
-            self._courier.offer_fleeting(helds, event, accepted, arrival, now)
+            self._courier.offer_all(helds, (event,), lambda _: arrival, 0, now)
             return
         for held in helds:
             if position is None and held.durable and arrival is not None and held.number > arrival.number:
@@ -346,7 +363,7 @@ class ExactlyOnce(Delivery):
         if member is not None and member.last_word is None:
             self._courier.credit(member, message.amount, now)
 
-    def _on_ack(self, session: Session, message: Ack, now: float) -> None:
+    def _on_ack(self, session: Session, message: Ack | AckAll, now: float) -> None:
         member = session.members.get(message.ref)
         if member is not None:
             self._courier.acknowledge(member, message.tags, now)

@@ -16,6 +16,8 @@ withdrawn, or whose client has gone, lingers, since the client may be back soon.
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Sequence
+from itertools import islice
 
 from tidings.algebra import overlaps
 from tidings.errors import SettingsError
@@ -307,6 +309,17 @@ class SubscriptionRouting(Routing):
                 leaving = ports.recovery.outgoing(envelope, link, now)
                 if leaving is not None and link in up:
                     ports.send(link, Forward(leaving))
+
+    def staying(self, events: Sequence[Event], now: float) -> Sequence[bool]:
+        if self.numbered or (self.hierarchical and self.parent is not None):
+            return [False] * len(events)
+        if self._settles:
+            unsaid = (event for event in events if not self._own.accepts(event))
+            for event in islice(unsaid, 1):  # one says as much as all of them do
+                self._published(event, now)
+        if self._wanted_over or self.ports.overlay.peers():
+            return [not self._wanting(event) for event in events]
+        return [True] * len(events)
 
     def _wanting(self, event: Event) -> set[str]:
         wanted: set[str] = set()
