@@ -30,10 +30,11 @@ def register(app: typer.Typer) -> None:
     shown = examples(
         "tidings top", "tidings top --broker tidings://127.0.0.1:7118", "tidings top --once --json"
     )
-    app.command("top", epilog=shown)(top)
+    app.command("top", epilog=shown, context_settings=_remote.NO_WORDS)(top)
 
 
 def top(
+    context: typer.Context,
     once: Annotated[bool, typer.Option("--once", help="Look once and end.")] = False,
     every: Annotated[float, typer.Option("--every", metavar="SECONDS", help="How often to look.")] = 1.0,
     broker: _remote.Broker = _remote.HOME,
@@ -46,6 +47,9 @@ def top(
     prints {"brokers": [figures of each]} each time. A broker that does not answer is shown with its
     problem, and the exit code of --once is then 1.
     """
+    _remote.refuse_words(
+        context.args, otherwise="it watches a whole network; options: --once, --every, --broker"
+    )
     if once:
         found = _remote.run(_remote.walk(broker, "figures", timeout=timeout))
         _print(found, as_json)
