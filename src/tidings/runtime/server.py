@@ -41,6 +41,7 @@ from tidings.runtime.dialling import Address, parse_addresses
 from tidings.runtime.driver import Driver, Tap
 from tidings.runtime.gate import Gate
 from tidings.runtime.histogram import Histogram
+from tidings.runtime.kernels import prepare_in_background
 from tidings.runtime.neighbours import Neighbours
 from tidings.runtime.reception import Reception
 from tidings.runtime.words import (
@@ -181,6 +182,7 @@ class Server:
             self._on_loaded(state)
         self._recorder = recorder_of(self._record)
         self.node = self._build()
+        prepare_in_background(self.node)
         record: Callable[[Any], None] = _nothing if self._recorder is None else self._recorder.record
         self._driver = Driver(
             self.name, self.node, self._clock, record=record, fault=self._on_fault, tap=self._tap

@@ -29,6 +29,7 @@ from tidings.protocol.delivery.ledger import Ledger
 from tidings.protocol.delivery.moves import Moves
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.effects import Record
+from tidings.protocol.lines import EMPTY, NOTHING, own
 from tidings.protocol.messages import Deliver, Lost
 from tidings.protocol.slots import Ports
 
@@ -119,7 +120,10 @@ class Courier:
             ):
                 member = members[0]
                 tag = held.last_tag = held.last_tag + 1
-                held.unacked[tag] = (item, member)
+                unacked = held.unacked
+                if unacked is NOTHING:
+                    unacked = held.unacked = {}
+                unacked[tag] = (item, member)
                 member.credit -= 1
                 self.sent += 1
                 send(member.address, Deliver(member.ref, tag, event))
@@ -186,17 +190,16 @@ class Courier:
         if held.phase is Phase.LIVE:
             held.step("read on")
             held.at = held.seam = offset
-            held.figures["spilled"] += 1
         if held.durable:
-            held.later.append(offset)
+            own(held, "later").append(offset)
             self.keep_bound(held, now)
 
     def enqueue(self, held: Held, item: Item) -> None:
         """Put it at the end of the queue, or behind the replay that goes on."""
         if held.phase is Phase.REPLAYING and item.position is None:
-            held.behind.append(item)
+            own(held, "behind").append(item)
         else:
-            held.queue.append(item)
+            own(held, "queue").append(item)
         self._note(held, item)
 
     def _note(self, held: Held, item: Item) -> None:
@@ -215,8 +218,7 @@ class Courier:
         return None if lane is None else lane.progress
 
     def _block(self, held: Held, item: Item, ticket: Arrival | None, now: float) -> bool:
-        held.blocked.append(item)
-        held.figures["blocked"] += 1
+        own(held, "blocked").append(item)
         self._note(held, item)
         if ticket is not None:
             item.ticket = ticket
@@ -253,11 +255,15 @@ class Courier:
                 self._send(held, member, item)
             if held.blocked:
                 self._unblock(held, now)
+        if not held.queue:
+            held.queue = EMPTY
         if held.is_behind:
             self._hooks.read(held, now)
 
     def _send(self, held: Held, member: Member, item: Item) -> None:
         held.last_tag += 1  # so the last tag counts what was sent
+        if held.unacked is NOTHING:
+            held.unacked = {}
         held.unacked[held.last_tag] = (item, member)
         member.credit -= 1
         self.sent += 1
@@ -270,7 +276,7 @@ class Courier:
         while held.blocked and not held.is_full:
             item = held.blocked.popleft()
             is_behind = held.phase is Phase.REPLAYING and item.position is None
-            (held.behind if is_behind else held.queue).append(item)
+            own(held, "behind" if is_behind else "queue").append(item)
             self._release_ticket(item, now)
 
     def _release_ticket(self, item: Item, now: float) -> None:
@@ -290,7 +296,6 @@ class Courier:
     def acknowledge(self, member: Member, tags: tuple[int, ...], now: float) -> None:
         held = member.held
         unacked = held.unacked
-        count = len(unacked)
         for tag in tags:
             found = unacked.get(tag)
             if found is not None and found[1] is member:
@@ -298,7 +303,8 @@ class Courier:
                 item = found[0]
                 if item.position is not None or item.letter is not None:
                     self.settle(held, item, now)
-        held.figures["acknowledged"] += count - len(unacked)
+        if not unacked:
+            held.unacked = NOTHING
 
     def has_some(self, member: Member) -> bool:
         """Has it something that it did not acknowledge?"""
@@ -319,7 +325,6 @@ class Courier:
                 continue
             item = item.again_for_one()
             item.attempt += counted
-            held.figures["redelivered"] += 1
             self._put_back(held, item, now)
         self.pump(held, now)
 
@@ -332,14 +337,13 @@ class Courier:
         if key is not None and held in self._keyed.get(key, {}):
             self.lose(held, item, "superseded", now)
             return
-        held.queue.appendleft(item)
+        own(held, "queue").appendleft(item)
         if key is not None:
             self._keyed.setdefault(key, {})[held] = item
 
     def _bury(self, held: Held, item: Item, now: float) -> None:
         if item.letter is not None:
             return  # given back too often by who hears dead letters: it stays in its box
-        held.figures["dead"] += 1
         letter, records = self._dead.add(held.id, item, now)
         if self._ports.recording:
             reason = f"given back {item.attempt} times"
@@ -384,7 +388,7 @@ class Courier:
 
     def count_lost(self, held: Held, event: Event, reason: str, now: float) -> None:
         """It was lost, by the policy or bound of that name, before it waited here or after."""
-        held.lost[str(reason)] += 1
+        held.count_lost(str(reason))
         self.lost += 1
         if self._ports.recording:
             self._ports.emit(Record(drop_row(now, self._ports.name, held.id, event, str(reason))))
@@ -392,7 +396,7 @@ class Courier:
 
     def count_gone(self, held: Held, now: float) -> None:
         """It was owed, and ended for everybody before it could be read from the log."""
-        held.lost["superseded or expired"] += 1
+        held.count_lost("superseded or expired")
         self.tell_losses(held, now)
 
     def tell_losses(self, held: Held, now: float) -> None:
@@ -484,7 +488,7 @@ class Courier:
             self._ledger.release(offset)
         else:
             self._give_up_elsewhere(held, held.lanes[oldest[1]], reason, now)
-        held.lost[reason] += 1
+        held.count_lost(reason)
         self.tell_losses(held, now)
         self._hooks.touched(held, now)
         return True
@@ -512,21 +516,23 @@ class Courier:
         if held.durable:
             for offset in (*held.progress.owed, *held.later):
                 self._ledger.release(offset)
-        for waiting in (held.queue, held.behind, held.blocked, held.barred, held.later, held.unread):
-            waiting.clear()
+        for line in ("queue", "behind", "blocked", "barred", "later", "unread"):
+            if getattr(held, line):
+                setattr(held, line, EMPTY)
         held.progress.owed.clear()
         for lane in held.lanes.values():
             lane.progress.owed.clear()
             lane.unread.clear()
             lane.later.clear()
-        held.unacked.clear()
+        held.unacked = NOTHING
 
 
 def _next_member(held: Held) -> Member | None:
+    """The next member that has credit; who was served, or had none, goes to the end of the line."""
     members = held.members
-    for _ in range(len(members)):
-        member = members[0]
-        members.rotate(-1)
+    for place, member in enumerate(members):
         if member.credit > 0:
+            if len(members) > 1:
+                held.members = members[place + 1 :] + members[: place + 1]
             return member
     return None
