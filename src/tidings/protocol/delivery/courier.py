@@ -34,6 +34,7 @@ from tidings.protocol.lines import EMPTY, NOTHING, own
 from tidings.protocol.messages import Deliver, DeliverAll, Lost
 from tidings.protocol.slots import Ports
 
+ON_COUNT = "bound on count"
 OVERTAKEN = "overtaken by a move"  # a later stay of its publisher was told
 QUEUE = ""  # no log has this name
 SLOW = "its queue was full and its policy is `disconnect`"
@@ -483,8 +484,26 @@ class Courier:
     def keep_bound(self, held: Held, now: float) -> None:
         most = held.options.keep_events
         if most is not None and held.durable:
-            while held.owes() > most and self._give_up_oldest(held, "bound on count", now):
-                pass
+            while held.owes() + self._has_unknown(held) > most:
+                if not self._give_up_unknown(held, now) and not self._give_up_oldest(held, ON_COUNT, now):
+                    break
+
+    def _has_unknown(self, held: Held) -> bool:
+        """After a restart: is there perhaps something before the seam that nobody has counted?"""
+        start = max(held.at, held.progress.heard)
+        return held.phase is Phase.REPLAYING and self._ledger.may_hold(start, held.seam)
+
+    def _give_up_unknown(self, held: Held, now: float) -> bool:
+        """As many as it may have are newer than that."""
+        is_oldest = not held.queue and (not held.later or held.later[0] >= held.seam)
+        if not is_oldest or not self._has_unknown(held):
+            return False
+        held.at = max(held.at, held.seam)
+        held.silence(held.at)
+        held.count_lost(ON_COUNT)
+        self.tell_losses(held, now)
+        self._hooks.touched(held, now)
+        return True
 
     def age_out(self, held: Held, now: float) -> None:
         """Give up what waits longer than the subscription wants."""
@@ -505,7 +524,7 @@ class Courier:
         if held.queue:
             found.append((held.queue[0].accepted, QUEUE))
         while held.later and held.later[0] not in self._ledger.entries:
-            self._ledger.release(held.later.popleft())
+            self._pass_over(held)
         if held.later:
             found.append((self._ledger.entries[held.later[0]].accepted, self._ledger.log))
         found += [(lane.later[0].at, lane.log) for lane in held.lanes.values() if lane.later]
@@ -520,16 +539,23 @@ class Courier:
             self.lose(held, held.queue.popleft(), reason, now)
             return True
         if oldest[1] == self._ledger.log:
-            offset = held.later.popleft()
-            held.at = max(held.at, offset + 1)
-            self._record_given_up(held, offset, reason, now)
-            self._ledger.release(offset)
+            self._record_given_up(held, held.later[0], reason, now)
+            held.at = max(held.at, held.later[0] + 1)
+            self._pass_over(held)
         else:
             self._give_up_elsewhere(held, held.lanes[oldest[1]], reason, now)
         held.count_lost(reason)
         self.tell_losses(held, now)
         self._hooks.touched(held, now)
         return True
+
+    def _pass_over(self, held: Held) -> None:
+        """It will not read what it is owed first."""
+        offset = held.later.popleft()
+        if held.unread and held.unread[0] == offset:
+            held.unread.popleft()
+            held.progress.settle(offset)
+        self._ledger.release(offset)
 
     def _give_up_elsewhere(self, held: Held, lane: Lane, reason: str, now: float) -> None:
         passed = lane.later[0]
@@ -552,7 +578,8 @@ class Courier:
             self._unkey(held, item)
             self._release_ticket(item, now)
         if held.durable:
-            for offset in (*held.progress.owed, *held.later):
+            unread = set(held.unread)  # of these the ledger knows by `later`, if at all
+            for offset in (*(offset for offset in held.progress.owed if offset not in unread), *held.later):
                 self._ledger.release(offset)
         for line in ("queue", "behind", "blocked", "barred", "later", "unread"):
             if getattr(held, line):

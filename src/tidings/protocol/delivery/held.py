@@ -207,9 +207,11 @@ class Held:
         return heard if type(heard) is int else self.progress.low_water
 
     def owes(self) -> int:
-        """How many events wait for it, as far as it is known without reading."""
-        owed = sum(len(lane.progress.owed) + len(lane.later) for lane in self.lanes.values())
-        return len(self.progress.owed) + len(self.later) + owed
+        """How many events wait for one with bounds, as far as it is known without reading. (What it has
+        still to read again is in `later`.)"""
+        known = [(self.progress.owed, self.unread, self.later)]
+        known += [(lane.progress.owed, lane.unread, lane.later) for lane in self.lanes.values()]
+        return sum(len(owed) - len(unread) + len(later) for owed, unread, later in known)
 
     def in_hand(self) -> int:
         """How many events wait here for it, or are with its members."""

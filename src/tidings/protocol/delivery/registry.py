@@ -434,11 +434,19 @@ class Registry:
             held.progress = known[held.id].progress if held.id in known else LogProgress(heard=row.told_from)
             if held.progress.owed:
                 held.unread = deque(held.progress.owed)
+                self._owe_again(held)
             self._want(held, row.subscription, now)
             self._reader.begin(held, held.progress.low_water, now)
             if held.id in known:
                 held.lanes = {log: _lane(log, lane) for log, lane in known[held.id].lanes.items()}
                 held.movers = known[held.id].movers
+
+    def _owe_again(self, held: Held) -> None:
+        """Its bounds act on what it was handed in an earlier life, and has not settled, too."""
+        if held.has_bounds:
+            held.later = deque(offset for offset in held.unread if offset in self._ledger.entries)
+            for offset in held.later:
+                self._ledger.owe(offset)
 
     def check(self) -> None:
         for held in self.helds.values():
