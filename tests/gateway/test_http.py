@@ -12,9 +12,9 @@ from typing import Any
 import httpx
 import pytest
 import websockets
+from tests.gateway.conftest import broker
 
 import tidings
-from tests.gateway.conftest import broker
 from tidings.gateway.webhooks import signature
 
 EVENT = {"specversion": "1.0", "id": "1", "source": "/quotes", "type": "quote", "subject": "quotes/ibm"}
@@ -52,28 +52,30 @@ def ce(body: Any) -> dict[str, Any]:
 def test_every_mode_of_publishing_reaches_a_subscriber_once() -> None:
     async def test() -> None:
         async with at() as (http, service):
-            async with tidings.connect(service.server.address, name="ann") as bus:
-                async with bus.subscribe("change < 0") as news:
-                    structured = await http.post("/events", **ce(event("1", change=-1)))
-                    batch = await http.post("/events", **ce([event("2", change=-2), event("3", change=5)]))
-                    binary = await http.post(
-                        "/events",
-                        content=b'{"change": -4}',
-                        headers={
-                            "ce-specversion": "1.0", "ce-id": "4", "ce-source": "/quotes", "ce-type": "quote",
-                            "content-type": "application/json",
-                        },
-                    )  # fmt: skip
-                    plain = await http.post(
-                        "/events",
-                        json={"change": -5},
-                        params={"topic": "quotes/ibm", "id": "5", "source": "me"},
-                    )
-                    again = await http.post("/events", **ce(event("1", change=-1)))
-                    heard = [await news.get(10) for _ in range(4)]
-                    assert [each.id for each in heard] == ["1", "2", "4", "5"]
-                    with pytest.raises(TimeoutError):
-                        await news.get(0.05)
+            async with (
+                tidings.connect(service.server.address, name="ann") as bus,
+                bus.subscribe("change < 0") as news,
+            ):
+                structured = await http.post("/events", **ce(event("1", change=-1)))
+                batch = await http.post("/events", **ce([event("2", change=-2), event("3", change=5)]))
+                binary = await http.post(
+                    "/events",
+                    content=b'{"change": -4}',
+                    headers={
+                        "ce-specversion": "1.0", "ce-id": "4", "ce-source": "/quotes", "ce-type": "quote",
+                        "content-type": "application/json",
+                    },
+                )  # fmt: skip
+                plain = await http.post(
+                    "/events",
+                    json={"change": -5},
+                    params={"topic": "quotes/ibm", "id": "5", "source": "me"},
+                )
+                again = await http.post("/events", **ce(event("1", change=-1)))
+                heard = [await news.get(10) for _ in range(4)]
+                assert [each.id for each in heard] == ["1", "2", "4", "5"]
+                with pytest.raises(TimeoutError):
+                    await news.get(0.05)
             answers = [structured, batch, binary, plain, again]
             assert [answer.status_code for answer in answers] == [200] * 5
             assert [one["id"] for one in batch.json()["events"]] == ["2", "3"]

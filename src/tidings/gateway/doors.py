@@ -59,6 +59,10 @@ class Gateways:
             chosen.append(
                 ("http", HttpDoor(server, self._prover, settings.gateway.http, folder, allowed, listening))
             )
+        if settings.gateway.mqtt:
+            from tidings.gateway.mqtt.door import MqttDoor
+
+            chosen.append(("mqtt", MqttDoor(server, self._prover, settings.gateway.mqtt, folder, listening)))
         return chosen
 
     async def close(self) -> None:

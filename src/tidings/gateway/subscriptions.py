@@ -209,7 +209,7 @@ class Subscriptions:
             return
         async with self._writing:
             written = msgspec.json.encode(list(self._kept.values()))
-            await asyncio.to_thread(_replace, self._file, written)
+            await asyncio.to_thread(replace_file, self._file, written)
 
 
 def filter_of(kept: Kept) -> Filter:
@@ -247,7 +247,7 @@ def _check_settings(settings: dict[str, Any]) -> None:
         raise InputError(f"max_deliveries is {deliveries!r}", hint="1 to 1000")
 
 
-def _replace(file: Path, written: bytes) -> None:
+def replace_file(file: Path, written: bytes) -> None:
     """All of it or nothing, and on the disk; readable by its owner alone."""
     file.parent.mkdir(parents=True, exist_ok=True)
     new = file.with_suffix(".new")

@@ -367,7 +367,8 @@ class Client:
             ending = listening.ending if listening is not None and listening.ending else OVER
             self._out.append(Failed(input.call, *ending))
             return
-        self._commit(listening, None)
+        if input.commits:
+            self._commit(listening, None)
         listening.waiting.append(input.call)
         self._hand_over(listening, now)
 
