@@ -15,9 +15,9 @@ from aiomqtt import ProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
+from tests.gateway.conftest import broker
 
 import tidings
-from tests.gateway.conftest import broker
 
 V311, V5 = ProtocolVersion.V311, ProtocolVersion.V5
 both = pytest.mark.parametrize("version", [V311, V5], ids=["v311", "v5"])
@@ -77,10 +77,8 @@ def test_a_content_filter_and_user_properties() -> None:
     async def test() -> None:
         async with at() as (port, service), client(port, "s") as s, client(port, "p") as p:
             await s.subscribe("quotes/#", properties=user(PacketTypes.SUBSCRIBE, ("filter", "change < -3")))
-            with pytest.raises(aiomqtt.MqttError):
-                wrong = user(PacketTypes.SUBSCRIBE, ("filter", "change <"))
-                reasons = await s.subscribe("other/#", properties=wrong)
-                raise aiomqtt.MqttError(str(reasons)) if reasons[0].is_failure else AssertionError(reasons)
+            wrong = user(PacketTypes.SUBSCRIBE, ("filter", "change <"))
+            assert [reason.value for reason in await s.subscribe("other/#", properties=wrong)] == [0x8F]
             async with (
                 tidings.connect(service.server.address, name="ann") as bus,
                 bus.subscribe("venue = 'XETR'") as news,
@@ -233,13 +231,12 @@ def test_options_of_version_5() -> None:
 
 def test_who_connects_under_the_same_id_takes_over() -> None:
     async def test() -> None:
-        async with at() as (port, _), client(port, "same") as first:
-            async with client(port, "same") as second:
-                await second.subscribe("t", qos=1)
-                with pytest.raises(aiomqtt.MqttError):
-                    await heard(first, 1)
-                await second.publish("t", "x", qos=1)
-                assert [m.payload for m in await heard(second, 1)] == [b"x"]
+        async with at() as (port, _), client(port, "same") as first, client(port, "same") as second:
+            await second.subscribe("t", qos=1)
+            with pytest.raises(aiomqtt.MqttError):
+                await heard(first, 1)
+            await second.publish("t", "x", qos=1)
+            assert [m.payload for m in await heard(second, 1)] == [b"x"]
 
     run(test)
 

@@ -95,7 +95,7 @@ def attributes_of(publish: Publish) -> dict[str, Any]:
             publish.payload.decode()
         except UnicodeDecodeError:
             raise Malformed("the payload is said to be UTF-8", Reason.PAYLOAD_FORMAT) from None
-    attributes = _members(publish.payload, properties.get("content_type"))
+    attributes = members_of(publish.payload, properties.get("content_type"))
     for name in ("response_topic", "payload_format"):
         if name in properties:
             attributes[name] = properties[name]
@@ -107,7 +107,8 @@ def attributes_of(publish: Publish) -> dict[str, Any]:
     return attributes
 
 
-def _members(payload: bytes, content_type: str | None) -> dict[str, Any]:
+def members_of(payload: bytes, content_type: str | None = None) -> dict[str, Any]:
+    """The members of a JSON object that can be attributes."""
     if not payload.startswith(b"{") or content_type not in (None, JSON_TYPE):
         return {}
     try:
@@ -156,7 +157,7 @@ def _properties(event: Event, payload: bytes) -> Properties:
     if isinstance(attributes.get("correlation"), str):
         with contextlib.suppress(ValueError):  # it came by another way, and is no correlation of MQTT
             properties["correlation_data"] = bytes.fromhex(attributes["correlation"])
-    members = _members(payload, event.content_type)
+    members = members_of(payload, event.content_type)
     user = [
         (name, value)
         for name, value in attributes.items()
