@@ -306,3 +306,18 @@ def test_what_is_no_mqtt_is_answered_as_the_standard_says_and_left(number: int) 
             assert service.server.is_open
 
     run(test)
+
+
+def test_a_browser_comes_by_websocket() -> None:
+    async def test() -> None:
+        async with broker(mqtt_websocket="127.0.0.1:0") as service:
+            assert service.doors is not None
+            port = int(service.doors.addresses["mqtt over websocket"].rpartition(":")[2])
+            web = {"transport": "websockets", "websocket_path": "/mqtt"}
+            async with client(port, "s", **web) as s, client(port, "p", **web) as p:
+                await s.subscribe("t/#", qos=1)
+                for number in range(20):
+                    await p.publish("t/x", str(number), qos=1)
+                assert [m.payload for m in await heard(s, 20)] == [str(n).encode() for n in range(20)]
+
+    run(test)

@@ -38,7 +38,8 @@ class Gateways:
             for name, gateway in self._chosen():
                 await gateway.start()
                 self._open.append((name, gateway))
-                self.addresses[name] = gateway.address
+                if gateway.address:
+                    self.addresses[name] = gateway.address
         except BaseException:
             await self.close()
             raise
@@ -59,10 +60,16 @@ class Gateways:
             chosen.append(
                 ("http", HttpDoor(server, self._prover, settings.gateway.http, folder, allowed, listening))
             )
-        if settings.gateway.mqtt:
+        if settings.gateway.mqtt or settings.gateway.mqtt_websocket:
             from tidings.gateway.mqtt.door import MqttDoor
 
-            chosen.append(("mqtt", MqttDoor(server, self._prover, settings.gateway.mqtt, folder, listening)))
+            door = MqttDoor(server, self._prover, settings.gateway.mqtt, folder, listening)
+            chosen.append(("mqtt", door))
+            if settings.gateway.mqtt_websocket:
+                from tidings.gateway.mqtt.websocket import MqttSocketDoor
+
+                where = settings.gateway.mqtt_websocket
+                chosen.append(("mqtt over websocket", MqttSocketDoor(door, where, listening)))
         return chosen
 
     async def close(self) -> None:

@@ -78,11 +78,13 @@ class MqttDoor:
 
     async def start(self) -> None:
         self._load()
+        self._sweeping = asyncio.create_task(self._sweep())
+        if not self._listen:
+            return  # connections come by WebSocket alone
         bound = bind(self._listen, "gateway.mqtt")
         self._server = await asyncio.start_server(self.serve, sock=bound, ssl=self._tls, limit=2**16)
         host, port = bound.getsockname()[:2]
         self.address = f"{'mqtt' if self._tls is None else 'mqtts'}://{host}:{port}"
-        self._sweeping = asyncio.create_task(self._sweep())
 
     async def close(self) -> None:
         if self._server is not None:
