@@ -30,7 +30,7 @@ class Member(NamedTuple):
     http: str | None
     process: asyncio.subprocess.Process
     joined: str | None  # the name of the broker that it was told to join
-    gateways: dict[str, str] = {}  # by protocol
+    gateways: dict[str, str]  # by protocol
 
 
 class Cluster:
