@@ -29,6 +29,7 @@ COMMANDS = {
     "sub": "Subscribe, and print each event as it comes.",
     "top": "Watch the brokers of a network at work.",
     "trace": "Tell what happened to an event, broker by broker, and why somebody did not hear it.",
+    "bridge": "Carry events between a broker and NATS, Redis or MQTT.",
     "cluster": "Run a network of brokers on this machine, for development.",
     "settings": "Print the settings of a broker, with their documentation.",
     "users": "Make and check what stands in a users file.",

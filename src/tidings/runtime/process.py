@@ -46,6 +46,7 @@ async def serve(
     ready: Callable[[Server], None] | None = None,
     reload: Callable[[], Any] | None = None,
     started: Callable[[], Awaitable[None]] | None = None,
+    stopping: Callable[[], Awaitable[None]] | None = None,
 ) -> bool:
     """Serve until a signal comes, then drain. True: nothing was left unanswered."""
     await server.start()
@@ -63,6 +64,8 @@ async def serve(
         loop.add_signal_handler(signal.SIGHUP, reload)
     (ready or print_ready)(server)
     await server.serve_forever()
+    if stopping is not None:
+        await stopping()
     return await server.drain(drain_seconds)
 
 

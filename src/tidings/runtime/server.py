@@ -40,6 +40,7 @@ from tidings.runtime.datagrams import Datagrams
 from tidings.runtime.dialling import Address, parse_addresses
 from tidings.runtime.driver import Driver, Tap
 from tidings.runtime.gate import Gate
+from tidings.runtime.guests import Guest
 from tidings.runtime.histogram import Histogram
 from tidings.runtime.kernels import prepare_in_background
 from tidings.runtime.neighbours import Neighbours
@@ -154,6 +155,7 @@ class Server:
         self._is_revoked = is_revoked
         self._gathering = Gathering()
         self._clients: dict[Connection, _Client] = {}
+        self._guests: set[Guest] = set()
         self._last_client = 0
         self._listeners: list[asyncio.Server] = []
         self._looking: asyncio.TimerHandle | None = None
@@ -302,6 +304,34 @@ class Server:
 
         return client.gate.outlet(answered)
 
+    # -- guests ---------------------------------------------------------------------------------
+
+    @property
+    def clock(self) -> Clock:
+        return self._clock
+
+    def admit_guest(
+        self, name: str, principal: Any, say: Callable[[Message], None], sent_away: Callable[[], None]
+    ) -> Guest:
+        """Let in a client that a gateway brings (see `guests.py`)."""
+        if self._is_draining:
+            raise UnreachableError("this broker is about to stop", hint="connect to another one")
+        if self._guard is not None:
+            self._guard.connected(principal, name)
+        self._last_client += 1
+        guest = Guest(f"{name}#{self._last_client}", principal, self._driver, self._guard, sent_away)
+        gate = Gate(
+            name,
+            principal,
+            self._guard,
+            say=say,
+            hand_in=lambda message: self._driver.receive(guest.address, [message]),
+            holds=lambda id: self.node.subscription(id) is not None,
+            limits=self._limits,
+        )
+        guest.open(gate, self._guests)
+        return guest
+
     # -- clients --------------------------------------------------------------------------------
 
     def _receive(self, connection: Connection, messages: list[Message]) -> None:
@@ -351,17 +381,20 @@ class Server:
 
     async def _inform(self, client: _Client, inquire: Inquire) -> None:
         try:
-            inquiry = self.inquiries.get(inquire.what)
-            if inquiry is None:
-                raise RefusedError(f"this broker knows nothing of {inquire.what!r}")
-            if self._guard is not None:
-                self._guard.observe(client.principal, inquire.what)
-            value = inquiry(inquire.about, client.principal)
-            if isinstance(value, Awaitable):
-                value = await value
+            value = await self.informed(client.principal, inquire.what, inquire.about)
             client.connection.send(Informed(inquire.call, value))
         except TidingsError as error:
             client.connection.send(NotInformed(inquire.call, error.code, str(error)))
+
+    async def informed(self, principal: Any, what: str, about: dict[str, Any]) -> Any:
+        """Answer what a principal asks about this broker. Raises."""
+        inquiry = self.inquiries.get(what)
+        if inquiry is None:
+            raise RefusedError(f"this broker knows nothing of {what!r}")
+        if self._guard is not None:
+            self._guard.observe(principal, what)
+        value = inquiry(about, principal)
+        return await value if isinstance(value, Awaitable) else value
 
     # -- looking after it -----------------------------------------------------------------------
 
@@ -406,6 +439,7 @@ class Server:
             "broker": self.name,
             "address": self.address,
             "connections": len(self._clients),
+            "guests": len(self._guests),
             "handshakes": len(self._reception),
             "links": self.links_at(),
             "problems": dict(self._neighbours.problems),
@@ -435,6 +469,9 @@ class Server:
         """End the connections of all clients. They come back, and are asked anew what they may do."""
         for connection in list(self._clients):
             connection.finish(reason)
+        for guest in list(self._guests):
+            guest.close()
+            guest.sent_away()
 
     def leave_certified(self, is_revoked: Callable[[Any], bool], reason: str) -> None:
         """End the connections that were let in by certificates which are no longer accepted."""

@@ -17,7 +17,7 @@ import socket
 from collections.abc import Callable
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from tidings.availability.records import Loaded
 from tidings.errors import SettingsError, TidingsError, UnreachableError
@@ -40,11 +40,28 @@ from tidings.security.rules import Action
 log = logging.getLogger("tidings.broker")
 
 
-class Service:
-    """One broker process. `again` reads the settings anew, for a reload."""
+class Doors(Protocol):
+    """The gateways of a broker; they are in a room above this one."""
 
-    def __init__(self, settings: BrokerSettings, again: Callable[[], BrokerSettings] | None = None) -> None:
+    addresses: dict[str, str]  # by protocol, when they are open
+
+    async def start(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+class Service:
+    """One broker process. `again` reads the settings anew, for a reload; `doors` makes its gateways."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        again: Callable[[], BrokerSettings] | None = None,
+        doors: Callable[[Service], Doors] | None = None,
+    ) -> None:
         self.settings = settings
+        self._make_doors = doors
+        self.doors: Doors | None = None
         self._again = again
         self._clock = RealClock()
         name = settings.name or default_name(settings)
@@ -83,14 +100,24 @@ class Service:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        await self._close_doors()
         await self.server.drain(self.settings.drain_seconds)
         await self._close()
 
     async def _on_start(self) -> None:
         self._count_durables()
         await self.start_http()
+        if self._make_doors is not None:
+            self.doors = self._make_doors(self)
+            await self.doors.start()
+
+    async def _close_doors(self) -> None:
+        if self.doors is not None:
+            doors, self.doors = self.doors, None
+            await doors.close()
 
     async def _close(self) -> None:
+        await self._close_doors()
         if self.http is not None:
             await self.http.close()
         self.secured.close()
@@ -104,6 +131,7 @@ class Service:
                 ready=ready,
                 reload=self.reload,
                 started=self._on_start,
+                stopping=self._close_doors,
             )
         finally:
             await self._close()

@@ -69,6 +69,15 @@ class TraceSettings(msgspec.Struct, frozen=True, kw_only=True):
     events: int = 10_000  # entries, one or two for each event; 0: none; one costs about 500 bytes
 
 
+class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Doors for other protocols; empty: closed."""
+
+    http: str = ""  # host:port for publishing and hearing by HTTP, CloudEvents and WebSocket
+    webhooks: tuple[str, ...] = ()  # hosts that subscriptions may send to, * is a wildcard; none: nowhere
+    mqtt: str = ""  # host:port for MQTT 3.1.1 and 5
+    mqtt_websocket: str = ""  # host:port for MQTT over WebSocket
+
+
 class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that `tidings broker` can be told."""
 
@@ -86,6 +95,7 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     tls: TlsSettings = TlsSettings()
     log: LogSettings = LogSettings()
     trace: TraceSettings = TraceSettings()
+    gateway: GatewaySettings = GatewaySettings()
 
 
 class Setting(NamedTuple):
@@ -285,7 +295,8 @@ def _check_doors(settings: BrokerSettings) -> None:
             "tls.revoked takes certificates back, and there is no tls.authority that gives any",
             hint="name the authority's certificate in tls.authority",
         )
-    outside = not is_loopback(host_of(settings.listen))
+    doors = (settings.listen, settings.gateway.http, settings.gateway.mqtt, settings.gateway.mqtt_websocket)
+    outside = any(not is_loopback(host_of(door)) for door in doors if door)
     if outside and security.anonymous:
         raise SettingsError(
             f"security.anonymous lets anybody in, and {settings.listen} is open to others",
