@@ -127,7 +127,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         begin, end = self.groups[self.published]
         draw = chances_of(rows_of(_key(seed, "publisher"), 0, np.zeros(1, np.int64)), 0)[0]
         place = begin + int(draw * (end - begin))
-        return int(np.flatnonzero(self.places == self.published)[place - begin]) if self.places is not None else place
+        return (
+            int(np.flatnonzero(self.places == self.published)[place - begin])
+            if self.places is not None
+            else place
+        )
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True):
@@ -225,7 +229,9 @@ def publisher_groups(hierarchy: Hierarchy, *, c: float = 5.0, published: int = -
     size = starts[wanted[-1] + 1] - starts[wanted[0]]
     own = Section(start=starts[wanted[0]], size=size, fan=fan_out(size, c))
     sections = [[own] if place in wanted else [] for place in range(len(hierarchy))]
-    joined = [[g for g in range(len(hierarchy)) if place in above(hierarchy, g)] for place in range(len(hierarchy))]
+    joined = [
+        [g for g in range(len(hierarchy)) if place in above(hierarchy, g)] for place in range(len(hierarchy))
+    ]
     members = [sum(hierarchy[up].size for up in above(hierarchy, g)) for g in range(len(hierarchy))]
     return Plan(
         algorithm="gossip multicast, publisher groups", arena=arena_of(starts, sections), published=published,
@@ -263,7 +269,7 @@ def hierarchical_broadcast(
     starts = _starts(hierarchy)
     count = starts[-1]
     bounds = [count * place // clusters for place in range(clusters + 1)]
-    places = _scattered(hierarchy)
+    places = scattered(hierarchy)
     across = max(1, math.floor(math.log(clusters) + c2)) if clusters > 1 else 0
     sections = []
     for begin, end in _ranges(bounds):
@@ -278,7 +284,7 @@ def hierarchical_broadcast(
     )  # fmt: skip
 
 
-def _scattered(hierarchy: Hierarchy) -> Ints:
+def scattered(hierarchy: Hierarchy) -> Ints:
     """By process: its topic group, spread over all processes with no regard to where they stand."""
     groups = np.repeat(np.arange(len(hierarchy)), [group.size for group in hierarchy])
     order = np.argsort(rows_of(_key(0, "scatter"), 0, np.arange(groups.size, dtype=np.int64)), kind="stable")

@@ -130,7 +130,11 @@ def fill_table(row, process, start, size, fan, is_direct, members, chosen):
 @compiled
 def table(arena, key, section, process, chosen):
     """The process's table for a section; how many entries it has."""
-    start, size, fan = arena.sections[section, START], arena.sections[section, SIZE], arena.sections[section, FAN]
+    start, size, fan = (
+        arena.sections[section, START],
+        arena.sections[section, SIZE],
+        arena.sections[section, FAN],
+    )
     row = row_of(key, section, process)
     return fill_table(row, process, start, size, fan, arena.direct[section], arena.members, chosen)
 

@@ -179,9 +179,7 @@ def _acted(
     if draws.reach < 1.0:
         arrived &= chances_of(wide, 3 + 4 * entries) < draws.reach
     at, entry = np.nonzero(arrived)
-    brands = (
-        state.brands[processes[at]].astype(np.int64) if state.brands.size and kind != ACROSS else 0 * at
-    )
+    brands = state.brands[processes[at]].astype(np.int64) if state.brands.size and kind != ACROSS else 0 * at
     return places[at], np.full(at.size, s, np.int64), entry, chosen[at, entry], brands
 
 
@@ -204,7 +202,9 @@ def _act_as_link(arena: Arena, state: State, draws: Draws, k: int, turn: int, si
     return size
 
 
-def _acting(arena: Arena, draws: Draws, processes: Ints, leaders: Ints, s: int, cls: int) -> NDArray[np.bool_]:
+def _acting(
+    arena: Arena, draws: Draws, processes: Ints, leaders: Ints, s: int, cls: int
+) -> NDArray[np.bool_]:
     role = arena.sections[s, ROLE]
     if role == PUBLISHER:
         found: NDArray[np.bool_] = processes == draws.publisher
