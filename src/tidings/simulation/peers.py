@@ -21,7 +21,7 @@ import msgspec
 from tidings.protocol.inputs import Received
 from tidings.protocol.membership.topics import StaticTables
 from tidings.protocol.messages import Publish
-from tidings.protocol.routing.topic_gossip import Gossip
+from tidings.protocol.routing.topic_gossip import Rumour
 from tidings.protocol.topic_graph import TopicGraph, over
 from tidings.simulation.faults import FaultPlan, Rates
 from tidings.simulation.simulator import SimulationSettings
@@ -155,7 +155,7 @@ class Peers:
         times: dict[str, float] = {}
 
         def handled(name: str, item: Any, now: float) -> None:
-            if type(item) is Received and isinstance(item.message, Gossip | Publish):
+            if type(item) is Received and isinstance(item.message, Rumour | Publish):
                 times.setdefault(name, now)
 
         simulation.on_handled = handled

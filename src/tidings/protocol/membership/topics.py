@@ -27,15 +27,15 @@ from tidings.protocol.membership.quests import Quests, QuestSettings
 from tidings.protocol.membership.sketch import Sketch
 from tidings.protocol.membership.tables import Known, SuperTable, Told, View
 from tidings.protocol.membership.words import (
-    Arriving,
-    Found,
-    Fresh,
-    Leaving,
-    Ping,
-    PingFor,
-    Pong,
-    Search,
-    Shuffle,
+    PeerArriving,
+    PeerFound,
+    PeerFresh,
+    PeerLeaving,
+    PeerPing,
+    PeerPingFor,
+    PeerPong,
+    PeerSearch,
+    PeerShuffle,
 )
 from tidings.protocol.messages import Message
 from tidings.protocol.slots import Membership, Ports
@@ -60,7 +60,7 @@ class TableSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 class TopicTables(Membership):
     name = "topic tables"
-    messages = (Arriving, Shuffle, Search, Found, Fresh, Ping, Pong, PingFor, Leaving)
+    messages = (PeerArriving, PeerShuffle, PeerSearch, PeerFound, PeerFresh, PeerPing, PeerPong, PeerPingFor, PeerLeaving)
 
     def __init__(
         self,
@@ -89,9 +89,9 @@ class TopicTables(Membership):
         self.quests = Quests(settings.quest)
         self.prober = Prober(
             settings.probe,
-            ping=lambda to, number: self._send(to, Ping(number, self.prober.take_news())),
-            ask=lambda to, number, target: self._send(to, PingFor(number, target)),
-            pong=lambda to, number: self._send(to, Pong(number, self._me(), self.prober.take_news())),
+            ping=lambda to, number: self._send(to, PeerPing(number, self.prober.take_news())),
+            ask=lambda to, number, target: self._send(to, PeerPingFor(number, target)),
+            pong=lambda to, number: self._send(to, PeerPong(number, self._me(), self.prober.take_news())),
             helpers=self._helpers, lost=self._lost, incarnation_of=self._incarnation_of,
             is_known=lambda name: name in self.known,
         )  # fmt: skip
@@ -114,6 +114,7 @@ class TopicTables(Membership):
         if scope in self.topics:
             return
         self.topics[scope] = None
+        self.prober.incarnation += 1  # what others know of our topics is old
         self.views[scope] = View(self._limit(1))
         self._sketches[scope] = Sketch(self.ports.rng, self.settings.epoch_seconds)
         for up in self.graph.supers(scope):
@@ -126,7 +127,7 @@ class TopicTables(Membership):
         if scope not in self.topics:
             return
         for name in self.view(scope):
-            self._send(name, Leaving(self.prober.incarnation, (scope,)))
+            self._send(name, PeerLeaving(self.prober.incarnation, (scope,)))
         del self.topics[scope], self.views[scope], self._sketches[scope]
         self.quests.end(scope)
         for up in self.graph.supers(scope):
@@ -137,7 +138,7 @@ class TopicTables(Membership):
     def leave_all(self, now: float) -> None:
         """We go for good: say so to all whom we know."""
         for name in self.known:
-            self._send(name, Leaving(self.prober.incarnation))
+            self._send(name, PeerLeaving(self.prober.incarnation))
         self._is_left = True
 
     def seek(self, scope: str, now: float) -> None:
@@ -161,7 +162,7 @@ class TopicTables(Membership):
     def _arrive(self) -> None:
         for contact in self._contacts:
             if contact != self.ports.name:
-                self._send(contact, Arriving(self._me()))
+                self._send(contact, PeerArriving(self._me()))
 
     def next_deadline(self) -> float | None:
         if self._is_left or self._tick is None:
@@ -174,7 +175,7 @@ class TopicTables(Membership):
             return
         self.prober.on_timer(now)
         for number, topics in self.quests.due(now):
-            self._pass_on(Search(self._me(), number, topics, self.settings.quest.ttl))
+            self._pass_on(PeerSearch(self._me(), number, topics, self.settings.quest.ttl))
         assert self._tick is not None
         if now >= self._tick:
             self._tick = now + self.settings.period
@@ -220,33 +221,33 @@ class TopicTables(Membership):
         if sender in self.known:
             self.known[sender].heard = now
         match message:
-            case Arriving():
+            case PeerArriving():
                 self._learn([message.me], now)
-                self._send(sender, Found((self._me(), *self._told(self._some(EVERYBODY, 8), now))))
-            case Found():
+                self._send(sender, PeerFound((self._me(), *self._told(self._some(EVERYBODY, 8), now))))
+            case PeerFound():
                 self._learn(message.members, now)
                 self._review_quests(now)
-            case Shuffle():
+            case PeerShuffle():
                 self._on_shuffle(sender, message, now)
-            case Search():
+            case PeerSearch():
                 self._on_search(message, now)
-            case Fresh():
+            case PeerFresh():
                 names = [n for n in self.known if n != sender and set(self.known[n].topics) & {*message.topics}]
                 chosen = self.ports.rng.sample(names, min(message.count, len(names)))
-                self._send(sender, Found((self._me(), *self._told(chosen, now))))
-            case Ping():
+                self._send(sender, PeerFound((self._me(), *self._told(chosen, now))))
+            case PeerPing():
                 self.prober.hear(self.ports.name, message.news, now)
-                self._send(sender, Pong(message.number, self._me(), self.prober.take_news()))
-            case Pong():
+                self._send(sender, PeerPong(message.number, self._me(), self.prober.take_news()))
+            case PeerPong():
                 self.prober.hear(self.ports.name, message.news, now)
                 self._learn([message.me], now)
                 self.prober.answered(message.number, now)
-            case PingFor():
+            case PeerPingFor():
                 self.prober.probe(message.target, now, (sender, message.number))
-            case Leaving():
+            case PeerLeaving():
                 self._on_leaving(sender, message, now)
 
-    def _on_leaving(self, sender: str, message: Leaving, now: float) -> None:
+    def _on_leaving(self, sender: str, message: PeerLeaving, now: float) -> None:
         if not message.topics:
             self.prober.bury(sender, message.incarnation, now)
             return
@@ -266,9 +267,9 @@ class TopicTables(Membership):
         epoch, least = self._sketches[scope].told()
         members = (self._me(), *self._told(names, now))
         supers = self._told(dict.fromkeys(above), now)
-        self._send(partner, Shuffle(scope, members, supers, epoch, least, is_answer, self.prober.take_news()))
+        self._send(partner, PeerShuffle(scope, members, supers, epoch, least, is_answer, self.prober.take_news()))
 
-    def _on_shuffle(self, sender: str, message: Shuffle, now: float) -> None:
+    def _on_shuffle(self, sender: str, message: PeerShuffle, now: float) -> None:
         self.prober.hear(self.ports.name, message.news, now)
         if message.scope in self.views:
             self._sketches[message.scope].hear(message.epoch, message.least, now)
@@ -290,7 +291,10 @@ class TopicTables(Membership):
 
     def _learn(self, members: Iterable[Told], now: float) -> None:
         for name, topics, incarnation, age in members:
-            if name == self.ports.name or age > 10 * self.settings.period:
+            if name == self.ports.name:
+                self._hear_of_ourselves(topics, incarnation)
+                continue
+            if age > 10 * self.settings.period:
                 continue  # nobody has heard from it for long
             self.prober.refuted(name, incarnation, now=now, heard=now - age)
             if self.prober.is_gone(name):
@@ -302,6 +306,12 @@ class TopicTables(Membership):
                 known.topics, known.incarnation = topics, incarnation
             known.heard = max(known.heard, now - age)
             self._file(name, known)
+
+    def _hear_of_ourselves(self, topics: tuple[str, ...], incarnation: int) -> None:
+        """What others know may be of an earlier life, or of other topics: ours is the last word."""
+        old = set(topics) != self.topics.keys()
+        if incarnation > self.prober.incarnation or (incarnation == self.prober.incarnation and old):
+            self.prober.incarnation = incarnation + 1
 
     def _file(self, name: str, known: Known) -> None:
         """Into each table that it belongs in."""
@@ -344,9 +354,9 @@ class TopicTables(Membership):
                 self.prober.probe(name, now)
             if len(alive) < settings.tau:
                 for name in alive:
-                    self._send(name, Fresh(table.wanted, settings.z - settings.tau + 1))
+                    self._send(name, PeerFresh(table.wanted, settings.z - settings.tau + 1))
             elif alive and self.ports.rng.random() < settings.swap:
-                self._send(self.ports.rng.choice(alive), Fresh(table.wanted, 1))
+                self._send(self.ports.rng.choice(alive), PeerFresh(table.wanted, 1))
 
     def _review_quests(self, now: float) -> None:
         """Begin searches for what is missing, end those that are over."""
@@ -361,13 +371,13 @@ class TopicTables(Membership):
             else:
                 self.quests.begin(scope, table.wanted, now)
 
-    def _pass_on(self, search: Search) -> None:
+    def _pass_on(self, search: PeerSearch) -> None:
         others = [name for name in self.known if name != search.seeker[0]]
         count = min(self.settings.quest.fan_out, len(others))
         for name in self.ports.rng.sample(others, count):
             self._send(name, search)
 
-    def _on_search(self, message: Search, now: float) -> None:
+    def _on_search(self, message: PeerSearch, now: float) -> None:
         seeker = message.seeker[0]
         if seeker == self.ports.name or not self.quests.is_new(seeker, message.number):
             return
@@ -378,9 +388,9 @@ class TopicTables(Membership):
             found = (self._me(), *found)
         self._learn([message.seeker], now)
         if found:
-            self._send(seeker, Found(found))
+            self._send(seeker, PeerFound(found))
         elif message.ttl > 1:
-            self._pass_on(Search(message.seeker, message.number, message.topics, message.ttl - 1))
+            self._pass_on(PeerSearch(message.seeker, message.number, message.topics, message.ttl - 1))
 
     def check(self) -> None:
         for scope, view in self.views.items():

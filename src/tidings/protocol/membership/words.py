@@ -7,13 +7,13 @@ from tidings.protocol.membership.tables import Told
 from tidings.protocol.messages import Message
 
 
-class Arriving(Message, frozen=True):
-    """A newcomer to one whom it was told of; answered by `Found`."""
+class PeerArriving(Message, frozen=True):
+    """A newcomer to one whom it was told of; answered by `PeerFound`."""
 
     me: Told
 
 
-class Shuffle(Message, frozen=True):
+class PeerShuffle(Message, frozen=True):
     """A part of the view of a scope, and with it what a group shares: its supertopic tables, its size."""
 
     scope: str
@@ -25,7 +25,7 @@ class Shuffle(Message, frozen=True):
     news: tuple[News, ...] = ()
 
 
-class Search(Message, frozen=True):
+class PeerSearch(Message, frozen=True):
     """Who belongs to one of these topics?"""
 
     seeker: Told
@@ -34,35 +34,35 @@ class Search(Message, frozen=True):
     ttl: int
 
 
-class Found(Message, frozen=True):
+class PeerFound(Message, frozen=True):
     members: tuple[Told, ...]
 
 
-class Fresh(Message, frozen=True):
-    """Name some others of your group; answered by `Found`."""
+class PeerFresh(Message, frozen=True):
+    """Name some others of your group; answered by `PeerFound`."""
 
     topics: tuple[str, ...]
     count: int
 
 
-class Ping(Message, frozen=True):
+class PeerPing(Message, frozen=True):
     number: int
     news: tuple[News, ...] = ()
 
 
-class Pong(Message, frozen=True):
+class PeerPong(Message, frozen=True):
     number: int
     me: Told
     news: tuple[News, ...] = ()
 
 
-class PingFor(Message, frozen=True):
-    """Ping a member for us; answered by `Pong` with our number."""
+class PeerPingFor(Message, frozen=True):
+    """Ping a member for us; answered by `PeerPong` with our number."""
 
     number: int
     target: str
 
 
-class Leaving(Message, frozen=True):
+class PeerLeaving(Message, frozen=True):
     incarnation: int
     topics: tuple[str, ...] = ()  # the groups that are left; none: all

@@ -8,12 +8,14 @@ Rules
 - `named`: whoever brings the event into a group names itself and g-1 of its table as links, in an order; each
   sends to exactly a entries, the n-th one n `stagger` later, so that most of the later ones find the group above
   reached, and no second naming follows.
-- `lazy`: inside a group the event itself goes only to those who ask; see `Have`. The first steps from the
+- `lazy`: inside a group the event itself goes only to those who ask; see `RumourHave`. The first steps from the
   publisher push it at once.
 - An event of a topic that is not ours is handed to members of its group, or of the nearest one above. As long
   as nobody is known it waits, and membership looks for somebody.
 - Nothing is sent to anybody whose topics do not include the event's; what comes to us so all the same is
-  counted (`parasites`) and goes no further.
+  counted (`parasites`) and goes no further. After we left a group, or began again
+  after a crash, those who have not heard of it yet may still send (`late`).
+- In a history a peer that belongs to a group is subscribed to its topic and all below.
 """
 
 from __future__ import annotations
@@ -22,11 +24,12 @@ import math
 
 import msgspec
 
-from tidings.history.schema import recv_row
+from tidings.history.schema import recv_row, sub_row, usub_row
 from tidings.model.event import Event
 from tidings.model.subscription import Subscription
 from tidings.model.topic import ROOT
 from tidings.protocol.effects import Channel, Record
+from tidings.protocol.inputs import Input, Started
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.slots import Routing
 from tidings.protocol.topic_graph import TopicGraph, groups_of, into, over
@@ -48,6 +51,7 @@ class GossipSettings(msgspec.Struct, frozen=True, kw_only=True):
     patience: float = 0.1  # seconds until the next one is asked
     tries: int = 12
     wait: float = 30.0  # seconds that an event waits for somebody to be found
+    stale: float = 60.0  # seconds for which others may know us by our last life
     remembered: int = 100_000  # events that are known again
     kept: int = 2_000  # events that can be sent to those who ask
 
@@ -57,7 +61,7 @@ class GossipSettings(msgspec.Struct, frozen=True, kw_only=True):
         return max(0, min(count, size - 1))
 
 
-class Gossip(Message, frozen=True):
+class Rumour(Message, frozen=True):
     """The event itself. `links` are those whom the one who brought it into this group has named, in order."""
 
     envelope: Envelope
@@ -66,7 +70,7 @@ class Gossip(Message, frozen=True):
     is_entry: bool = False  # it comes from below, or from its publisher
 
 
-class Have(Message, frozen=True):
+class RumourHave(Message, frozen=True):
     """We have this event: ask for it if you do not."""
 
     source: str
@@ -75,7 +79,7 @@ class Have(Message, frozen=True):
     links: tuple[str, ...] = ()
 
 
-class Ask(Message, frozen=True):
+class RumourAsk(Message, frozen=True):
     source: str
     id: str
 
@@ -90,7 +94,7 @@ class _Missing(msgspec.Struct):
 
 class TopicGossip(Routing):
     name = "topic gossip"
-    messages = (Gossip, Have, Ask)
+    messages = (Rumour, RumourHave, RumourAsk)
 
     def __init__(
         self, topics: tuple[str, ...] = (), *, graph: TopicGraph | None = None, settings: GossipSettings | None = None
@@ -106,18 +110,28 @@ class TopicGossip(Routing):
         self._linked: dict[tuple[Identity, str], None] = {}
         self._waiting: list[tuple[float, Envelope]] = []  # for somebody to be found: until when
         self._retry_at: float | None = None
-        self._now_entry: tuple[str, Gossip] | None = None
-        self.received = self.parasites = self.payloads = self.handed_up = 0
+        self._now_entry: tuple[str, Rumour] | None = None
+        self._began = 0.0
+        self._left: dict[str, float] = {}  # groups that we left: when
+        self.received = self.parasites = self.late = self.payloads = self.handed_up = 0
 
     # -- interest --------------------------------------------------------------------------------
 
     def topics(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys((*self._given, *self._wanted)))
 
+    def on_input(self, input: Input, now: float) -> None:
+        if isinstance(input, Started):
+            self._began = now
+            for topic in self._given:
+                self._record(topic, now)
+
     def interest_added(self, subscription: Subscription, at: tuple[str, ...], now: float) -> None:
         for topic in groups_of(subscription.filter):
+            if topic not in self.topics():
+                self._record(topic, now)
+                self.ports.membership.join(topic, now)
             self._wanted[topic] = self._wanted.get(topic, 0) + 1
-            self.ports.membership.join(topic, now)
 
     def interest_removed(self, subscription: Subscription, at: tuple[str, ...], now: float) -> None:
         for topic in groups_of(subscription.filter):
@@ -125,7 +139,17 @@ class TopicGossip(Routing):
             if not self._wanted[topic]:
                 del self._wanted[topic]
                 if topic not in self._given:
+                    self._left[topic] = now
+                    self._record(topic, now, left=True)
                     self.ports.membership.leave(topic, now)
+
+    def _record(self, topic: str, now: float, *, left: bool = False) -> None:
+        if not self.ports.recording:
+            return
+        name, peer = f"{self.ports.name}:{topic}", self.ports.name
+        below = "TRUE" if topic == ROOT else f"topic MATCHES '{topic}/#'"
+        row = usub_row(now, peer, name) if left else sub_row(now, peer, name, below)
+        self.ports.emit(Record(row))
 
     def wanted_elsewhere(self, event: Event) -> bool:
         return True
@@ -133,20 +157,24 @@ class TopicGossip(Routing):
     # -- the way of an event ---------------------------------------------------------------------
 
     def on_message(self, sender: str, message: Message, now: float) -> None:
-        if isinstance(message, Gossip):
+        if isinstance(message, Rumour):
             self._on_gossip(sender, message, now)
-        elif isinstance(message, Have):
+        elif isinstance(message, RumourHave):
             self._on_have(sender, message, now)
-        elif isinstance(message, Ask):
+        elif isinstance(message, RumourAsk):
             kept = self._kept.get((message.source, message.id))
             if kept is not None:
-                self._push(sender, Gossip(kept[0], kept[1], kept[2]))
+                self._push(sender, Rumour(kept[0], kept[1], kept[2]))
 
-    def _on_gossip(self, sender: str, message: Gossip, now: float) -> None:
+    def _on_gossip(self, sender: str, message: Rumour, now: float) -> None:
         event = message.envelope.event
         self.received += 1
         if not self._groups(event):
-            self.parasites += 1
+            left = any(self.graph.includes(topic, event.topic or ROOT) for topic in self._left)
+            if left or now < self._began + self.settings.stale:
+                self.late += 1
+            else:
+                self.parasites += 1
             return
         if self.ports.recording:
             self.ports.emit(Record(recv_row(now, self.ports.name, event, sender)))
@@ -177,7 +205,7 @@ class TopicGossip(Routing):
         """Those of our groups that the event is for."""
         return [topic for topic in self.topics() if self.graph.includes(topic, event.topic or ROOT)]
 
-    def _in_group(self, topic: str, envelope: Envelope, came: Gossip | None, now: float) -> None:
+    def _in_group(self, topic: str, envelope: Envelope, came: Rumour | None, now: float) -> None:
         settings, rng = self.settings, self.ports.rng
         size = self.ports.membership.size(topic)
         members = self.ports.membership.sample(settings.fan_out(size), topic)
@@ -202,12 +230,12 @@ class TopicGossip(Routing):
                 del self._kept[next(iter(self._kept))]
         if self.settings.lazy and step >= self.settings.eager:
             for name in members:
-                self.ports.send(name, Have(event.source, event.id, step, links), Channel.DATAGRAM)
+                self.ports.send(name, RumourHave(event.source, event.id, step, links), Channel.DATAGRAM)
             return
         for name in members:
-            self._push(name, Gossip(envelope, step, links))
+            self._push(name, Rumour(envelope, step, links))
 
-    def _push(self, to: str, message: Gossip) -> None:
+    def _push(self, to: str, message: Rumour) -> None:
         self.payloads += 1
         self.ports.send(to, message, Channel.DATAGRAM)
 
@@ -225,7 +253,7 @@ class TopicGossip(Routing):
 
     def _hand_up(self, to: str, envelope: Envelope) -> None:
         self.handed_up += 1
-        self._push(to, Gossip(envelope, 0, (), is_entry=True))
+        self._push(to, Rumour(envelope, 0, (), is_entry=True))
 
     def _note_links(self, envelope: Envelope, links: tuple[str, ...], now: float) -> None:
         """Are we among those who were named?"""
@@ -262,7 +290,7 @@ class TopicGossip(Routing):
 
     # -- lazy push ---------------------------------------------------------------------------------
 
-    def _on_have(self, sender: str, message: Have, now: float) -> None:
+    def _on_have(self, sender: str, message: RumourHave, now: float) -> None:
         identity = (message.source, message.id)
         if identity in self._seen:
             return
@@ -280,7 +308,7 @@ class TopicGossip(Routing):
         teller = missing.tellers[missing.asked % len(missing.tellers)]
         missing.asked += 1
         missing.at = now + self.settings.patience
-        self.ports.send(teller, Ask(*identity), Channel.DATAGRAM)
+        self.ports.send(teller, RumourAsk(*identity), Channel.DATAGRAM)
 
     # -- time --------------------------------------------------------------------------------------
 
