@@ -311,13 +311,13 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         return self.inside + self.across
 
     def reached(self) -> list[float]:
-        """By topic group: the part of its live processes that heard; 1 where none lives."""
+        """By topic group: the part of its live processes that heard; not a number where none lives."""
         return [self.reached_of(group) for group in range(len(self.plan.groups))]
 
     def reached_of(self, group: int) -> float:
         heard = self.heard[self.plan.in_group(group)]
         alive = int((heard != CRASHED).sum())
-        return float((heard < CRASHED).sum() / alive) if alive else 1.0
+        return float((heard < CRASHED).sum() / alive) if alive else math.nan
 
     def last_round(self, group: int) -> int | None:
         """When the last of the group's processes that heard did so; None when none did."""

@@ -71,12 +71,14 @@ def measured(
         deliveries = int((run.heard < 254).sum()) - 1
         sums[number] = (run.inside, run.across, run.parasites(), deliveries, run.arrived)
     seen = ~np.isnan(last)
+    alive = ~np.isnan(reached)  # a group of which nobody lives has no part in a mean
+    whole = (reached == 1) | ~alive
     means = sums.mean(axis=0)
     return {
-        "reached": reached.mean(axis=0).tolist(),  # by group: the part of the live that heard
-        "entered": (reached > 0).mean(axis=0).tolist(),  # by group: somebody heard
-        "whole": (reached == 1).mean(axis=0).tolist(),  # by group: everybody heard
-        "all": float((reached[:, list(plan.wanted)] == 1).all(axis=1).mean()),
+        "reached": np.nanmean(reached, axis=0).tolist(),  # by group: the part of the live that heard
+        "entered": [float((reached[alive[:, g], g] > 0).mean()) for g in groups],  # somebody heard
+        "whole": [float((reached[alive[:, g], g] == 1).mean()) for g in groups],  # everybody heard
+        "all": float(whole[:, list(plan.wanted)].all(axis=1).mean()),
         "validity": float((sums[:, 3] > 0).mean()),
         "last": [float(last[seen[:, group], group].mean()) if seen[:, group].any() else None for group in groups],
         "rounds": float(np.nanmax(last, axis=1).mean()),
