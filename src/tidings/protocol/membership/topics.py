@@ -21,7 +21,7 @@ from collections.abc import Iterable
 import msgspec
 
 from tidings.protocol.effects import Channel
-from tidings.protocol.inputs import Input, Started
+from tidings.protocol.inputs import Input, Parted, Started
 from tidings.protocol.membership.probing import Prober, ProbeSettings
 from tidings.protocol.membership.quests import Quests, QuestSettings
 from tidings.protocol.membership.sketch import Sketch
@@ -135,12 +135,6 @@ class TopicTables(Membership):
             self.quests.end(over(scope, up))
         self.prober.incarnation += 1  # what others know of our topics is old
 
-    def leave_all(self, now: float) -> None:
-        """We go for good: say so to all whom we know."""
-        for name in self.known:
-            self._send(name, PeerLeaving(self.prober.incarnation))
-        self._is_left = True
-
     def seek(self, scope: str, now: float) -> None:
         """`into(topic)`: whom a stranger hands an event of that topic."""
         if scope not in self.supers:
@@ -158,11 +152,19 @@ class TopicTables(Membership):
                 self.join(topic, now)
             self._tick = now + self.settings.period * self.ports.rng.random()
             self._arrive()
+        elif isinstance(input, Parted) and input.peer == self.ports.name:
+            self._leave_all()
 
     def _arrive(self) -> None:
         for contact in self._contacts:
             if contact != self.ports.name:
                 self._send(contact, PeerArriving(self._me()))
+
+    def _leave_all(self) -> None:
+        """We go for good: say so to all whom we know."""
+        for name in self.known:
+            self._send(name, PeerLeaving(self.prober.incarnation))
+        self._is_left = True
 
     def next_deadline(self) -> float | None:
         if self._is_left or self._tick is None:
