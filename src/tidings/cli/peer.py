@@ -46,9 +46,10 @@ def peer(
     wait: Annotated[
         float | None, typer.Option("--wait", help="End with 1 when no event came for so many seconds.")
     ] = None,
-    loss: Annotated[
-        float, typer.Option("--loss", help="The loss to make up for: part of the messages, 0 to 0.9.")
-    ] = 0.0,
+    wanted: Annotated[
+        float,
+        typer.Option("--reliability", help="The chance that everybody hears; sets the fan-out by the loss it sees."),
+    ] = 0.999,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
     """Run a peer: gossip over topics, without brokers.
@@ -59,9 +60,9 @@ def peer(
     from tidings.runtime.bus import Bus
     from tidings.runtime.peer import PeerBroker
 
-    if not 0.0 <= loss <= 0.9:
-        raise typer.BadParameter(f"--loss is {loss}: give a part from 0 to 0.9")
-    options = {"gossip": {"success": 1 - loss, "named": True}, "tables": {"success": 1 - loss}}
+    if not 0.0 < wanted < 1.0:
+        raise typer.BadParameter(f"--reliability is {wanted}: give a number between 0 and 1")
+    options = {"gossip": {"wanted": wanted}, "tables": {"wanted": wanted}}
     broker = PeerBroker(listen=listen, join=join or [], options=options)
     run = _Run(broker, tuple(topic or ()), publish, count, wait, as_json=as_json)
     if not asyncio.run(run.go(Bus(broker, "peer"))):

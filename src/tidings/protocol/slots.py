@@ -339,6 +339,10 @@ class Membership(Strategy):
     def leave(self, scope: str, now: float) -> None:
         """We do not any more."""
 
+    def loss(self) -> float:
+        """The part of messages to members that do not arrive, as far as we can tell."""
+        return 0.0
+
     def seek(self, scope: str, now: float) -> None:
         """Somebody here needs members of this scope, though we do not belong to it."""
 

@@ -31,6 +31,7 @@ class ProbeSettings(msgspec.Struct, frozen=True, kw_only=True):
     news_times: int = 8  # how often each piece of news is told
     news_at_once: int = 8
     graves: int = 1000  # members that are remembered as gone
+    smoothing: float = 0.05  # weight of one probe in the observed share of answers
 
 
 class _Doubt(msgspec.Struct, frozen=True):
@@ -67,6 +68,7 @@ class Prober:
         self.settings = settings
         self.incarnation = 0
         self.health = 0  # 0 is best
+        self.answers = 1.0  # the share of direct probes that were answered in time, smoothed
         self.suspects: dict[str, _Doubt] = {}
         self.graves: dict[str, _Doubt] = {}
         self._probes: dict[int, _Probe] = {}
@@ -95,6 +97,15 @@ class Prober:
             self._pong(*probe.asked_by)
             return
         self.health = max(0, self.health - 1)
+        if not probe.is_indirect:
+            self._observe(1.0)
+
+    def _observe(self, answer: float) -> None:
+        self.answers += self.settings.smoothing * (answer - self.answers)
+
+    def loss(self) -> float:
+        """A probe is two messages; those to the dead count as lost, as they do for gossip."""
+        return float(1.0 - max(0.0, self.answers) ** 0.5)
 
     def probe_suspects(self, now: float) -> None:
         for name in self.suspects:
@@ -118,6 +129,7 @@ class Prober:
             del self._probes[number]
         elif not probe.is_indirect:
             probe.is_indirect = True
+            self._observe(0.0)
             probe.until = self._patience(now, 2 * self.settings.timeout)
             for helper in self._helpers(self.settings.helpers, probe.target):
                 self._ask(helper, number, probe.target)

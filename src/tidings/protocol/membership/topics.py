@@ -20,6 +20,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from tidings.analysis.gossip import constants_for
 from tidings.protocol.effects import Channel
 from tidings.protocol.inputs import Input, Parted, Started
 from tidings.protocol.membership.probing import Prober, ProbeSettings
@@ -42,6 +43,7 @@ from tidings.protocol.slots import Membership, Ports
 from tidings.protocol.topic_graph import TopicGraph, over
 
 EVERYBODY = ""
+MOST_LEVELS = 5  # of a hierarchy, as far as the automatic choice cares
 
 
 class TableSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,6 +53,7 @@ class TableSettings(msgspec.Struct, frozen=True, kw_only=True):
     z: int = 3
     tau: int = 2  # fewer that live, and others are asked for
     success: float = 1.0  # chance that a message arrives, when tables are to make up for loss
+    wanted: float = 0.0  # above 0: choose c, and what to make up for, for this reliability at the observed loss
     swap: float = 0.1  # chance to swap one entry of a sound supertopic table, each time it is looked at
     sought_seconds: float = 60.0  # how long those for whom strangers have events are kept
     epoch_seconds: float = 20.0
@@ -135,6 +138,9 @@ class TopicTables(Membership):
             self.quests.end(over(scope, up))
         self.prober.incarnation += 1  # what others know of our topics is old
 
+    def loss(self) -> float:
+        return self.prober.loss()
+
     def seek(self, scope: str, now: float) -> None:
         """`into(topic)`: whom a stranger hands an event of that topic."""
         if scope not in self.supers:
@@ -206,7 +212,11 @@ class TopicTables(Membership):
         self._review_quests(now)
 
     def _limit(self, size: int) -> int:
-        return math.ceil((math.log(max(2, size)) + self.settings.c) / self.settings.success)
+        c, success = self.settings.c, self.settings.success
+        if self.settings.wanted:
+            found = constants_for(self.settings.wanted, MOST_LEVELS, loss=min(0.9, self.loss()))
+            c, success = found.c, found.success
+        return math.ceil((math.log(max(2, size)) + c) / success)
 
     # -- messages ------------------------------------------------------------------------------
 

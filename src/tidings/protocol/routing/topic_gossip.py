@@ -24,6 +24,7 @@ import math
 
 import msgspec
 
+from tidings.analysis.gossip import constants_for
 from tidings.history.schema import recv_row, sub_row, usub_row
 from tidings.model.event import Event
 from tidings.model.subscription import Subscription
@@ -43,6 +44,7 @@ class GossipSettings(msgspec.Struct, frozen=True, kw_only=True):
     a: float = 1.0
     z: int = 3
     success: float = 1.0  # below 1: the fan-out makes up for loss
+    wanted: float = 0.0  # above 0: choose c, g, a for this reliability at the observed loss; links are named
     forced: bool = False  # the publisher is always a link
     named: bool = False
     stagger: float = 0.03  # seconds between one named link and the next; three rounds of the network
@@ -54,6 +56,13 @@ class GossipSettings(msgspec.Struct, frozen=True, kw_only=True):
     stale: float = 60.0  # seconds for which others may know us by our last life
     remembered: int = 100_000  # events that are known again
     kept: int = 2_000  # events that can be sent to those who ask
+
+    def at_loss(self, loss: float, levels: int) -> GossipSettings:
+        """The same with the constants that reach what is wanted."""
+        found = constants_for(self.wanted, levels, loss=min(0.9, round(loss, 2)))
+        return msgspec.structs.replace(
+            self, c=found.c, g=found.g, a=found.a, success=found.success, named=True, wanted=0.0
+        )
 
     def fan_out(self, size: int) -> int:
         wanted = math.log(max(1, size)) + self.c
@@ -207,6 +216,9 @@ class TopicGossip(Routing):
 
     def _in_group(self, topic: str, envelope: Envelope, came: Rumour | None, now: float) -> None:
         settings, rng = self.settings, self.ports.rng
+        if settings.wanted:
+            levels = len(self.graph.above(envelope.event.topic or ROOT))
+            settings = settings.at_loss(self.ports.membership.loss(), levels)
         size = self.ports.membership.size(topic)
         members = self.ports.membership.sample(settings.fan_out(size), topic)
         is_entry = came is None or came.is_entry
