@@ -25,6 +25,7 @@ COMMANDS = {
     "filter": "Check, evaluate, explain and compare filters.",
     "match": "Find the events that a filter, or a file of subscriptions, accepts.",
     "broker": "Run a broker.",
+    "peer": "Run a peer: gossip over topics, without brokers.",
     "pub": "Publish events.",
     "sub": "Subscribe, and print each event as it comes.",
     "top": "Watch the brokers of a network at work.",

@@ -362,6 +362,23 @@ class Membership(Strategy):
         others = [member for member in self.view(scope) if member != self.ports.name]
         return tuple(self.ports.rng.sample(others, min(k, len(others))))
 
+    def size(self, scope: str = "") -> int:
+        """How many members there are, as far as we can tell."""
+        return len(self.view(scope))
+
+    def join(self, scope: str, now: float) -> None:
+        """We belong to this scope from now on."""
+
+    def leave(self, scope: str, now: float) -> None:
+        """We do not any more."""
+
+    def loss(self) -> float:
+        """The part of messages to members that do not arrive, as far as we can tell."""
+        return 0.0
+
+    def seek(self, scope: str, now: float) -> None:
+        """Somebody here needs members of this scope, though we do not belong to it."""
+
 
 class Delivery(Strategy):
     """To the clients of this broker: once, in order, with or without gaps.
