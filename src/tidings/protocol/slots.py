@@ -230,6 +230,18 @@ class Routing(Strategy):
         """The links that lead to whoever wants this filter, or to this key."""
         return ()
 
+    def matching(self, event: Event) -> tuple[int, ...]:
+        """The signatures of the filters that are wanted over some link and accept an event."""
+        return ()
+
+    def links_wanting(self, signature: int) -> tuple[str, ...]:
+        """The links over which exactly this filter is wanted, in a fixed order."""
+        return ()
+
+    def wanted_here(self, signature: int) -> float | None:
+        """Since when some client here has wanted exactly this filter; None: none does."""
+        return None
+
     def swap(self, old: str, new: str, now: float) -> None:
         """The overlay replaces a link: move what was wanted over `old` to `new`."""
 
@@ -313,6 +325,10 @@ class Recovery(Strategy):
     def lookup(self, ids: Iterable[tuple[str, str]]) -> tuple[Envelope, ...]:
         """What the cache holds of these identities; disk only through `ports.disk`."""
         return ()
+
+    def figures(self) -> dict[str, int]:
+        """Counters for people."""
+        return {}
 
 
 class Membership(Strategy):

@@ -100,6 +100,10 @@ class Diffusion:
             del self._local[filter.digest]
             self._source_removed(filter.digest, LOCAL)
 
+    def is_local(self, digest: str) -> bool:
+        """Does a client here want it?"""
+        return digest in self._local
+
     def behind(self, link: str) -> tuple[Filter, ...]:
         """What was heard over a link."""
         return tuple(self.filters[digest] for digest, sources in self.sources.items() if link in sources)

@@ -1,0 +1,66 @@
+"""Who is believed: peers that waste others' work are ignored for a while.
+
+Rules
+- A strike is: a peer offered what it does not give when asked; asked again for what it was given often
+  enough already; asked a source for an event that this source never published; sent a digest that
+  is over the bound. So many strikes in a row and the peer is ignored; then it may try again.
+- An offer that was kept clears its peer. Losses happen to honest peers too, so one unanswered request
+  is one strike however many events it named.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from tidings.protocol.recovery.epidemic.words import Id
+
+MOST_PEERS = 10_000
+MOST_GIVEN = 20_000  # that are remembered
+OFTEN = 3  # times that one peer is given one event before it is too often; replies are lost too
+
+
+class Standing:
+    def __init__(self, strikes: int, ignore_seconds: float) -> None:
+        self._most = strikes
+        self._seconds = ignore_seconds
+        self._strikes: OrderedDict[str, int] = OrderedDict()
+        self._ignored: OrderedDict[str, float] = OrderedDict()  # until when
+        self._given: OrderedDict[tuple[str, Id], int] = OrderedDict()
+        self.ignored = 0  # messages that were not listened to
+        self.banned = 0  # times that a peer was
+
+    def is_ignored(self, peer: str, now: float) -> bool:
+        until = self._ignored.get(peer)
+        if until is None:
+            return False
+        if until <= now:
+            del self._ignored[peer]
+            return False
+        self.ignored += 1
+        return True
+
+    def strike(self, peer: str, now: float) -> None:
+        count = self._strikes.pop(peer, 0) + 1
+        if count >= self._most:
+            self.banned += 1
+            self._ignored[peer] = now + self._seconds
+        else:
+            self._strikes[peer] = count
+        for table in (self._strikes, self._ignored):
+            if len(table) > MOST_PEERS:
+                table.popitem(last=False)
+
+    def clear(self, peer: str) -> None:
+        self._strikes.pop(peer, None)
+
+    def give(self, peer: str, id: Id, now: float) -> bool:
+        """May this peer have this event, again? False: it was given often enough."""
+        key = (peer, id)
+        count = self._given[key] = self._given.pop(key, 0) + 1
+        if len(self._given) > MOST_GIVEN:
+            self._given.popitem(last=False)
+        return count <= OFTEN
+
+    def offenders(self, now: float) -> set[str]:
+        """Who is ignored now."""
+        return {peer for peer, until in self._ignored.items() if until > now}

@@ -1,0 +1,75 @@
+"""Epidemic recovery on subscription forwarding (Costa et al. 2003): one system for each style.
+
+The option `gossip` is a table of the knobs in `EpidemicSettings`. With `datagrams` among them events
+travel by datagram too, as over UDP; tables always take the links, and are acknowledged there.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from tidings.errors import SettingsError
+from tidings.protocol.effects import Channel
+from tidings.protocol.recovery.epidemic import settings as styles
+from tidings.protocol.recovery.epidemic.base import Epidemic
+from tidings.protocol.recovery.epidemic.lazy import LazyPush
+from tidings.protocol.recovery.epidemic.pull import CombinedPull, PublisherPull, RandomPull, SubscriberPull
+from tidings.protocol.recovery.epidemic.push import Push
+from tidings.protocol.recovery.epidemic.settings import EpidemicSettings
+from tidings.protocol.routing.covering import SubscriptionForwarding
+from tidings.systems.brokers import broker_slots
+from tidings.systems.system import TREE, Site, System
+
+STYLES: dict[str, type[Epidemic]] = {
+    styles.COMBINED: CombinedPull,
+    styles.PUSH: Push,
+    styles.SUBSCRIBER: SubscriberPull,
+    styles.PUBLISHER: PublisherPull,
+    styles.RANDOM: RandomPull,
+    styles.LAZY: LazyPush,
+}
+
+
+def gossip_settings(style: str, options: dict[str, Any]) -> EpidemicSettings:
+    """The knobs that a site gives, over the defaults."""
+    try:
+        return msgspec.convert({**options, "style": style}, EpidemicSettings)
+    except msgspec.ValidationError as error:
+        raise SettingsError(f"gossip: {error}") from None
+
+
+def _epidemic(style: str, site: Site) -> dict[str, Any]:
+    options = site.options.get("gossip", {})
+    known = set(EpidemicSettings.__struct_fields__) - {"style"}
+    for name in options:
+        if name not in known:
+            raise SettingsError(f"gossip has no knob {name!r}", hint=f"there are: {', '.join(sorted(known))}")
+    settings = gossip_settings(style, options)
+    channel = Channel.DATAGRAM if settings.datagrams else Channel.LINK
+    routing = SubscriptionForwarding(acknowledged=True, numbered=False, channel=channel)
+    return {**broker_slots(site, routing), "recovery": STYLES[style](settings)}
+
+
+def _system(name: str, style: str, promise: str) -> System:
+    return System(
+        name=name,
+        contract="Epidemic",
+        model="content",
+        promise=promise,
+        graph=TREE,
+        strategies=partial(_epidemic, style),
+        options=("gossip",),
+    )
+
+
+SYSTEMS: tuple[System, ...] = (
+    _system("epidemic", styles.COMBINED, "at most once; what is lost comes back with high probability"),
+    _system("epidemic-push", styles.PUSH, "the same, also for the last event before silence"),
+    _system("epidemic-subscriber-pull", styles.SUBSCRIBER, "the same where several brokers share a pattern"),
+    _system("epidemic-publisher-pull", styles.PUBLISHER, "the same while the way to the publisher holds it"),
+    _system("epidemic-random-pull", styles.RANDOM, "the same by chance: the baseline"),
+    _system("epidemic-lazy-push", styles.LAZY, "the same, repaired link by link"),
+)
