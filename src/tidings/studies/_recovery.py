@@ -2,8 +2,9 @@
 
 Brokers in a tree of degree at most four, each with a client that wants some patterns; a few brokers
 publish. Losses begin when every subscription is known and go on until the end, so that gossip
-and replies are lost too. Judged are the events of the middle of the run: those published last have no
-later event that would reveal their loss.
+and replies are lost too. Judged are the events of the middle of the run: the first of a source give
+everybody a beginning to count from, and those published last have no later event that would reveal
+their loss.
 """
 
 from __future__ import annotations
@@ -20,8 +21,7 @@ from tidings.simulation.topology import Overlay, hops_from, random_tree
 from tidings.simulation.world import World
 
 SETTLE = 6.0  # seconds in which subscriptions spread, before anything is lost
-TAIL = 0.15  # share of the run whose events are not judged
-CALM = 6.0  # seconds after the last event
+HEAD, TAIL = 0.25, 0.15  # shares of the run, at its ends, whose events are not judged
 EVENTS = frozenset({"Forward"})
 TABLES = frozenset({"Interest", "InterestSeen"})
 
@@ -43,6 +43,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     lossy_until: float = 1.0  # share of the run in which messages are lost
     breaks: float = 0.0  # seconds between reconfigurations: a random link is replaced; 0: none
     crash: bool = False  # one broker after another restarts
+    calm: float = 8.0  # seconds after the last event
     seed: int = 1
 
     @property
@@ -64,7 +65,7 @@ class Deliveries:
         if row.op == "avail":  # taken in by its broker
             self.published.setdefault(key, row.time)
         elif row.op == "ntfy":
-            who = (*key, row.process)
+            who = (*key, f"{row.process} {row.subscription}")
             self.twice += who in self._who
             self._who.add(who)
             self.told.setdefault(key, []).append(row.time - self.published[key])
@@ -94,22 +95,24 @@ class Run:
             self.world.add_client(f"at-{broker}", broker)
             for pattern in sorted(patterns):
                 self.world.subscribe(f"at-{broker}", f"n{pattern}", names[pattern])
-        self.owed: dict[tuple[str, int], int] = {}  # publisher and its number -> how many are to be told
         self._schedule(rng)
 
     def _schedule(self, rng: Random) -> None:
         case, simulation = self.case, self.world.simulation
         brokers = self.overlay.brokers
         publishers = rng.sample(brokers, min(case.publishers, len(brokers)))
-        self.takers: list[tuple[str, float, tuple[str, ...]]] = []
+        self.owed: dict[tuple[str, int], int] = {}  # of the events that are judged: subscriptions that want it
+        numbers = dict.fromkeys(publishers, 0)
         at = SETTLE
-        for _ in range(case.events):
+        for number in range(case.events):
             at += rng.expovariate(case.rate)
             publisher = rng.choice(publishers)
             chosen = sorted(rng.sample(range(case.patterns), case.per_event))
-            takers = tuple(b for b in brokers if self.wanted[b].intersection(chosen))
-            self.takers.append((publisher, at, takers))
-            event = {f"p{number}": True for number in chosen}
+            numbers[publisher] += 1
+            if HEAD <= number / case.events <= 1 - TAIL:
+                owed = sum(len(self.wanted[broker].intersection(chosen)) for broker in brokers)
+                self.owed[f"at-{publisher}", numbers[publisher]] = owed
+            event = {f"p{pattern}": True for pattern in chosen}
             simulation.call_at(at, _publishing(self.world, f"at-{publisher}", event))
         self.end = at
         rates = Rates(loss=case.loss)
@@ -130,7 +133,7 @@ class Run:
         case, world = self.case, self.world
         world.run(SETTLE - 0.2)
         before = world.simulation.sent
-        world.run(self.end + CALM)
+        world.run(self.end + case.calm)
         sent = world.simulation.sent
         sent.subtract(before)
         events = sum(sent[name] for name in EVENTS)
@@ -145,17 +148,15 @@ class Run:
         }
 
     def _delivery(self) -> dict[str, float]:
-        judged_until = SETTLE + (self.end - SETTLE) * (1 - TAIL)
-        owed = sum(len(takers) for _, at, takers in self.takers if at <= judged_until)
         told: list[float] = []
-        for key, at in self.log.published.items():
-            if at <= judged_until + 1e-9:
-                told += self.log.told.get(key, ())
+        for (source, id), delays in self.log.told.items():
+            if (source, int(id.rpartition("-")[2])) in self.owed:
+                told += delays
         late = sorted(told)
         usual = len(late) // 2
         recovered = [seconds for seconds in late if seconds > 0.3]
         return {
-            "delivery": len(told) / owed,
+            "delivery": len(told) / sum(self.owed.values()),
             "twice": self.log.twice,
             "latency": late[usual] if late else 0.0,
             "recovery latency": sum(recovered) / len(recovered) if recovered else 0.0,
