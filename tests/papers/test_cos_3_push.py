@@ -15,7 +15,7 @@ from tidings.protocol.messages import Envelope
 from tidings.protocol.recovery.epidemic.cache import Cache
 from tidings.protocol.recovery.epidemic.pace import Pace
 from tidings.protocol.recovery.epidemic.settings import EpidemicSettings
-from tidings.protocol.recovery.epidemic.words import Announce, Here, Mark, Offer, Want
+from tidings.protocol.recovery.epidemic.words import LazyAnnounce, Recovered, Mark, PushOffer, PushWant
 from tidings.simulation.topology import Overlay, line
 from tidings.systems import Site, find_system
 
@@ -33,9 +33,9 @@ def test_cos_3_what_was_missed_is_noticed_in_an_offer_and_asked_of_the_initiator
     stage = missed()
     stage.run(5.0)
     assert stage.heard("b2") == ["e1", "e2"]  # also the last event before silence
-    [want] = stage.heard_messages(Want)
+    [want] = stage.heard_messages(PushWant)
     assert [len(numbers) for numbers in want.ids.values()] == [1]
-    assert len(stage.heard_messages(Here)) == 1
+    assert len(stage.heard_messages(Recovered)) == 1
 
 
 def test_cos_3_who_does_not_want_the_pattern_asks_for_nothing() -> None:
@@ -46,8 +46,8 @@ def test_cos_3_who_does_not_want_the_pattern_asks_for_nothing() -> None:
     stage.lose(("S", "M"), "S", "e2", x=1)
     stage.run(5.0)
     assert stage.heard("B") == ["e1", "e2"]
-    assert {sender for _, sender, m in stage.handled if isinstance(m, Want)} == {"B"}
-    assert {name for name, _, m in stage.handled if isinstance(m, Offer)} == {"M", "A", "B"}
+    assert {sender for _, sender, m in stage.handled if isinstance(m, PushWant)} == {"B"}
+    assert {name for name, _, m in stage.handled if isinstance(m, PushOffer)} == {"M", "A", "B"}
 
 
 def test_cos_3_offers_go_on_by_chance() -> None:
@@ -57,7 +57,7 @@ def test_cos_3_offers_go_on_by_chance() -> None:
         stage.wants(("b4", "x > 0"))
         stage.publish("b0", "e1", x=1)
         stage.run(10.0)
-        offers = [m for m in stage.heard_messages(Offer, at="b4") if m.initiator == "b0"]
+        offers = [m for m in stage.heard_messages(PushOffer, at="b4") if m.initiator == "b0"]
         far[forward] = len(offers)
     assert far[0.0] == 0
     assert far[1.0] >= 45
@@ -73,8 +73,8 @@ def test_cos_3_a_new_subscriber_does_not_pull_in_what_was_published_before_it() 
     stage.publish("b0", "new", x=1)
     stage.run(5.0)
     assert stage.heard("b2") == ["new"]
-    assert stage.heard_messages(Offer, at="b2")
-    assert not stage.heard_messages(Want)
+    assert stage.heard_messages(PushOffer, at="b2")
+    assert not stage.heard_messages(PushWant)
 
 
 def test_lazy_push_repairs_the_link_and_the_event_goes_on() -> None:
@@ -85,7 +85,7 @@ def test_lazy_push_repairs_the_link_and_the_event_goes_on() -> None:
     assert stage.heard("b3") == ["e1"]
     assert [stage.recovery(name).count["recovered"] for name in ("b1", "b2", "b3")] == [1, 0, 0]
     assert all(stage.recovery(name).next_deadline() is None for name in stage.nodes)
-    announced = [m for m in stage.heard_messages(Announce)]
+    announced = [m for m in stage.heard_messages(LazyAnnounce)]
     assert len(announced) == 3 * 3  # three links, three times each, then silence
 
 
@@ -173,7 +173,7 @@ def test_cos_9_push_that_adapts_sends_less_than_half_when_losses_have_ceased() -
             stage.lose(("b2", "b3"), "b1", f"a{number}", x=1)
             stage.run(0.5)
         stage.run(60.0)
-        sent[longest] = stage.simulation.sent["Offer"]
+        sent[longest] = stage.simulation.sent["PushOffer"]
         heard[longest] = len(stage.heard("b5"))
     assert heard == {0.0: 10, 5.0: 10}
     assert sent[5.0] <= 0.5 * sent[0.0]

@@ -6,7 +6,7 @@ import pytest
 from tests.papers._epidemic import Epidemics
 
 from tidings.protocol.inputs import Received
-from tidings.protocol.recovery.epidemic.words import Here, PatternPull, SourcePull
+from tidings.protocol.recovery.epidemic.words import Recovered, PatternPull, SourcePull
 from tidings.protocol.routing.seen import Forward
 from tidings.simulation.topology import Overlay, line, star
 
@@ -30,10 +30,10 @@ def test_cos_2_push_offers_once_in_every_interval_at_every_broker_that_has_somet
     stage.wants(("b1", "x > 0"), ("b2", "x > 0"))
     stage.publish("b0", "e1", x=1)
     stage.run(0.5)
-    before = stage.simulation.sent["Offer"]
+    before = stage.simulation.sent["PushOffer"]
     stage.run(20.0)
     # b0 reaches both subscribers, and each of them the other; b3 has no part in it
-    assert stage.simulation.sent["Offer"] - before == 3 * 40
+    assert stage.simulation.sent["PushOffer"] - before == 3 * 40
     assert stage.recovery("b3").count["gossip"] == 0
 
 
@@ -124,7 +124,7 @@ def test_a_heartbeat_reveals_the_loss_of_the_last_event() -> None:
         stage.run(5.0)
         assert stage.heard("b3") == ["e1", "e2"], style
         stage.run(60.0)
-        assert stage.simulation.sent["Heartbeat"] == 9  # three times, over three links
+        assert stage.simulation.sent["CounterBeat"] == 9  # three times, over three links
         assert stage.recovery("b0").next_deadline() is None
 
 
@@ -171,7 +171,7 @@ def test_an_event_that_nobody_asked_for_is_not_taken() -> None:
         stage.publish("b0", "e1", x=1)
         stage.lose(("b1", "b2"), "b0", "e2", x=1)
         held = next(each for each in stage.recovery("b0").cache.all() if each.envelope.event.id == "e2")
-        stage.simulation.input("b2", Received("b0", Here(held.envelope)))
+        stage.simulation.input("b2", Received("b0", Recovered(held.envelope)))
         stage.simulation.run(stage.simulation.now)
         assert stage.heard("b2") == ["e1"], style
         assert stage.recovery("b2").count["unasked"] == 1

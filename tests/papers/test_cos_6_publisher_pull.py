@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.papers._epidemic import Epidemics
 
-from tidings.protocol.recovery.epidemic.words import Here, PatternPull, SourcePull
+from tidings.protocol.recovery.epidemic.words import Recovered, PatternPull, SourcePull
 from tidings.simulation.topology import Overlay, line
 
 
@@ -30,7 +30,7 @@ def test_cos_6_the_nearest_cache_on_the_route_answers_and_nobody_else() -> None:
     assert stage.heard("b3") == ["e1", "e3", "e2"]
     assert [stage.recovery(name).count["given"] for name in ("b0", "b1", "b2")] == [0, 0, 1]
     assert stage.heard_messages(SourcePull, at="b1") == []  # E-C2
-    assert len(stage.heard_messages(Here)) == 1
+    assert len(stage.heard_messages(Recovered)) == 1
 
 
 def test_cos_6_with_caches_only_where_it_is_wanted_the_source_answers() -> None:

@@ -25,10 +25,10 @@ from tidings.protocol.recovery.epidemic.words import (
     HEADERS,
     MESSAGES,
     ROUTE,
-    Here,
+    Recovered,
     Id,
     Mark,
-    Want,
+    PushWant,
     id_of,
     read_mark,
 )
@@ -141,10 +141,10 @@ class Epidemic(Recovery):
         if not self.standing.give(peer, held.mark.id, now):
             return False
         self.count["given"] += 1
-        self.ports.send(peer, Here(held.envelope, max(0.0, now - held.since)), Channel.DATAGRAM)
+        self.ports.send(peer, Recovered(held.envelope, max(0.0, now - held.since)), Channel.DATAGRAM)
         return True
 
-    def give_wanted(self, sender: str, want: Want, now: float) -> bool:
+    def give_wanted(self, sender: str, want: PushWant, now: float) -> bool:
         """Send what is held of this; False: the request made no sense."""
         ids = [(source, number) for source, numbers in want.ids.items() for number in numbers]
         if len(ids) > self.settings.most_entries or not any(id in self.received for id in ids):
@@ -156,7 +156,7 @@ class Epidemic(Recovery):
             self.standing.strike(sender, now)
         return True
 
-    def take(self, sender: str, here: Here, now: float) -> None:
+    def take(self, sender: str, here: Recovered, now: float) -> None:
         """An event that was asked for, perhaps."""
         mark = read_mark(here.envelope.headers)
         if mark is None:

@@ -11,7 +11,7 @@ from heapq import heappop, heappush
 
 from tidings.protocol.effects import Channel
 from tidings.protocol.recovery.epidemic.marks import Counters
-from tidings.protocol.recovery.epidemic.words import Heartbeat
+from tidings.protocol.recovery.epidemic.words import CounterBeat
 from tidings.protocol.slots import Ports
 
 TIMES = 3  # that each counter is told
@@ -53,9 +53,9 @@ class Heartbeats:
             else:
                 del self._told[pattern]
         if silent:
-            self.pass_on(Heartbeat(self._counters.source, silent, self._route), None, channel)
+            self.pass_on(CounterBeat(self._counters.source, silent, self._route), None, channel)
 
-    def pass_on(self, beat: Heartbeat, came_from: str | None, channel: Channel) -> None:
+    def pass_on(self, beat: CounterBeat, came_from: str | None, channel: Channel) -> None:
         """To every link but one, each with the patterns that are wanted over it."""
         by_link: dict[str, dict[int, int]] = {}
         for pattern, counter in beat.counters.items():
@@ -63,4 +63,4 @@ class Heartbeats:
                 if link != came_from:
                     by_link.setdefault(link, {})[pattern] = counter
         for link, counters in by_link.items():
-            self._ports.send(link, Heartbeat(beat.source, counters, beat.route), channel)
+            self._ports.send(link, CounterBeat(beat.source, counters, beat.route), channel)

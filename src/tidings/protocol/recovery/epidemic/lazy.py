@@ -14,7 +14,7 @@ from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.recovery.epidemic.base import Epidemic
 from tidings.protocol.recovery.epidemic.push import by_source
 from tidings.protocol.recovery.epidemic.requests import Requests
-from tidings.protocol.recovery.epidemic.words import Announce, Here, Id, Mark, Want, id_of
+from tidings.protocol.recovery.epidemic.words import LazyAnnounce, Recovered, Id, Mark, PushWant, id_of
 from tidings.protocol.slots import Ports
 
 
@@ -32,7 +32,7 @@ class LazyPush(Epidemic):
 
     def outgoing(self, envelope: Envelope, link: str, now: float) -> Envelope | None:
         id = id_of(envelope.headers)
-        if id is not None:
+        if id is not None and self.settings.announcements:
             self._to_tell.setdefault(link, {})[id] = self.settings.announcements
             self.pace.begin(now)
         return envelope
@@ -47,7 +47,7 @@ class LazyPush(Epidemic):
             held = [each for id in waiting if (each := self.cache.get(id)) is not None]
             if held and link in self.ports.overlay.links():
                 self.count["gossip"] += 1
-                self.ports.send(link, Announce(by_source(held, now)), self.channel)
+                self.ports.send(link, LazyAnnounce(by_source(held, now)), self.channel)
         if self._to_tell:
             self.pace.next(now)
         else:
@@ -56,14 +56,14 @@ class LazyPush(Epidemic):
     def on_message(self, sender: str, message: Message, now: float) -> None:
         if not self.may_speak(sender, now):
             return
-        if isinstance(message, Announce):
+        if isinstance(message, LazyAnnounce):
             self._on_announce(sender, message, now)
-        elif isinstance(message, Want):
+        elif isinstance(message, PushWant):
             self.give_wanted(sender, message, now)
-        elif isinstance(message, Here):
+        elif isinstance(message, Recovered):
             self.take(sender, message, now)
 
-    def _on_announce(self, sender: str, message: Announce, now: float) -> None:
+    def _on_announce(self, sender: str, message: LazyAnnounce, now: float) -> None:
         self.requests.review(now)
         wanted: dict[str, tuple[int, ...]] = {}
         for source, numbers in message.held.items():
@@ -75,7 +75,7 @@ class LazyPush(Epidemic):
             ids = [(source, number) for source, numbers in wanted.items() for number in numbers]
             self.count["asked"] += len(ids)
             self.requests.note(sender, ids, now)
-            self.ports.send(sender, Want(wanted), Channel.DATAGRAM)
+            self.ports.send(sender, PushWant(wanted), Channel.DATAGRAM)
 
     def was_asked_for(self, mark: Mark) -> bool:
         return mark.id in self.requests

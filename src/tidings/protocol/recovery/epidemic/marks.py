@@ -127,14 +127,10 @@ class Losses:
     def __contains__(self, loss: Loss) -> bool:
         return loss[2] in self._lost.get(loss[:2], ())
 
-    def is_plausible(self, loss: Loss, slack: int) -> bool | None:
-        """Can somebody have lost this? None: we do not want the pattern ourselves, so who are we to say."""
-        source, pattern, counter = loss
-        since = self._wanted_here(pattern)
-        if since is None:
-            return None
+    def expected(self, source: str, pattern: int) -> int | None:
+        """The next counter; None: nothing of it was seen since somebody here wants it."""
         expected, interest = self._expected.get((source, pattern), (0, -1.0))
-        return interest == since and counter < expected + slack
+        return expected if interest == self._wanted_here(pattern) else None
 
     def all(self) -> set[Loss]:
         return {(*key, counter) for key, lost in self._lost.items() for counter in lost}
@@ -202,6 +198,10 @@ class Received:
             self._numbers[source] = set(kept)
             self._floor[source] = kept[0] - 1
         return True
+
+    def knows(self, source: str) -> bool:
+        """Was anything of this source here?"""
+        return source in self._numbers
 
     def __contains__(self, id: Id) -> bool:
         source, number = id

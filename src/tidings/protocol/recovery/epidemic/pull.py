@@ -19,8 +19,8 @@ from tidings.protocol.recovery.epidemic.words import (
     ID,
     ROUTE,
     Bloom,
-    Heartbeat,
-    Here,
+    CounterBeat,
+    Recovered,
     Loss,
     Mark,
     PatternPull,
@@ -113,9 +113,9 @@ class _Pull(Epidemic):
             self._on_pattern_pull(sender, message, now)
         elif isinstance(message, SourcePull):
             self._on_source_pull(message, now)
-        elif isinstance(message, Here):
+        elif isinstance(message, Recovered):
             self.take(sender, message, now)
-        elif isinstance(message, Heartbeat):
+        elif isinstance(message, CounterBeat):
             self._on_heartbeat(sender, message, now)
 
     def _on_pattern_pull(self, sender: str, pull: PatternPull, now: float) -> None:
@@ -189,27 +189,33 @@ class _Pull(Epidemic):
     def _may_pull(self, initiator: str, losses: list[Loss], now: float) -> bool:
         if not self.may_speak(initiator, now):
             return False
-        if len(losses) > 2 * self.settings.most_entries or any(self._is_false(loss) for loss in losses):
+        verdicts = {self._is_false(loss) for loss in losses[: 2 * self.settings.most_entries]}
+        if len(losses) > 2 * self.settings.most_entries or verdicts == {True}:
             self.standing.strike(initiator, now)
             return False
         return True
 
-    def _is_false(self, loss: Loss) -> bool:
-        """Nobody can have lost this, as far as we can tell."""
+    def _is_false(self, loss: Loss) -> bool | None:
+        """Can nobody have lost this, as far as we can tell? None: we cannot."""
         source, pattern, counter = loss
         if source == self.counters.source:
             return counter > self.counters.last(pattern)
-        return self.losses.is_plausible(loss, SLACK) is False
+        if self.ports.routing.wanted_here(pattern) is None:
+            return None  # what becomes of this pattern is not our affair
+        expected = self.losses.expected(source, pattern)
+        if expected is None:
+            return not self.received.knows(source)
+        return counter >= expected + SLACK
 
     # -- heartbeats --------------------------------------------------------------------------
 
-    def _on_heartbeat(self, sender: str, beat: Heartbeat, now: float) -> None:
+    def _on_heartbeat(self, sender: str, beat: CounterBeat, now: float) -> None:
         route = (*beat.route, self.ports.name)
         if self.uses_routes:
             self.learn_route(beat.source, route)
         if self.losses.hear(beat.source, beat.counters.items()):
             self.noticed_loss(now)
-        self.beats.pass_on(Heartbeat(beat.source, beat.counters, route), sender, self.channel)
+        self.beats.pass_on(CounterBeat(beat.source, beat.counters, route), sender, self.channel)
 
     def next_deadline(self) -> float | None:
         due, beat = self.pace.due, self.beats.due

@@ -13,7 +13,7 @@ from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.recovery.epidemic.base import Epidemic
 from tidings.protocol.recovery.epidemic.cache import Held
 from tidings.protocol.recovery.epidemic.requests import Requests
-from tidings.protocol.recovery.epidemic.words import Here, Id, Mark, Offer, Want
+from tidings.protocol.recovery.epidemic.words import Recovered, Id, Mark, PushOffer, PushWant
 from tidings.protocol.slots import Ports
 
 
@@ -43,19 +43,19 @@ class Push(Epidemic):
         pattern = self.ports.rng.choice(patterns)
         held = self.cache.matching(pattern)[-self.settings.most_entries :]
         self.count["rounds"] += 1
-        self.gossip(links_wanting(pattern), Offer(self.ports.name, pattern, by_source(held, now)))
+        self.gossip(links_wanting(pattern), PushOffer(self.ports.name, pattern, by_source(held, now)))
         self.pace.next(now)
 
     def on_message(self, sender: str, message: Message, now: float) -> None:
-        if isinstance(message, Offer):
+        if isinstance(message, PushOffer):
             self._on_offer(sender, message, now)
-        elif isinstance(message, Want):
+        elif isinstance(message, PushWant):
             if self.may_speak(sender, now) and self.give_wanted(sender, message, now):
                 self.pace.learned(now)
-        elif isinstance(message, Here):
+        elif isinstance(message, Recovered):
             self.take(sender, message, now)
 
-    def _on_offer(self, sender: str, offer: Offer, now: float) -> None:
+    def _on_offer(self, sender: str, offer: PushOffer, now: float) -> None:
         self.requests.review(now)
         if not self.may_speak(offer.initiator, now):
             return
@@ -85,7 +85,7 @@ class Push(Epidemic):
         wanted: dict[str, tuple[int, ...]] = {}
         for source, number in ids:
             wanted[source] = (*wanted.get(source, ()), number)
-        self.ports.send(initiator, Want(wanted), Channel.DATAGRAM)
+        self.ports.send(initiator, PushWant(wanted), Channel.DATAGRAM)
 
     def was_asked_for(self, mark: Mark) -> bool:
         return mark.id in self.requests

@@ -2,10 +2,10 @@
 
 Rules
 - A strike is: a peer offered what it does not give when asked; asked again for what it was given often
-  enough already; asked a source for an event that this source never published; sent a digest that
-  is over the bound. So many strikes in a row and the peer is ignored; then it may try again.
-- An offer that was kept clears its peer. Losses happen to honest peers too, so one unanswered request
-  is one strike however many events it named.
+  enough already; asked for nothing but events that nobody can have lost; sent a digest that is over
+  the bound. So many strikes and the peer is ignored for a while; then it may try again.
+- An offer that was kept clears its peer, and so does time. Losses happen to honest peers too, so one
+  unanswered request is one strike however many events it named.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Standing:
     def __init__(self, strikes: int, ignore_seconds: float) -> None:
         self._most = strikes
         self._seconds = ignore_seconds
-        self._strikes: OrderedDict[str, int] = OrderedDict()
+        self._strikes: OrderedDict[str, tuple[int, float]] = OrderedDict()  # how many, and when the last was
         self._ignored: OrderedDict[str, float] = OrderedDict()  # until when
         self._given: OrderedDict[tuple[str, Id], int] = OrderedDict()
         self.ignored = 0  # messages that were not listened to
@@ -40,12 +40,13 @@ class Standing:
         return True
 
     def strike(self, peer: str, now: float) -> None:
-        count = self._strikes.pop(peer, 0) + 1
+        count, last = self._strikes.pop(peer, (0, now))
+        count = count + 1 if now - last <= self._seconds else 1
         if count >= self._most:
             self.banned += 1
             self._ignored[peer] = now + self._seconds
         else:
-            self._strikes[peer] = count
+            self._strikes[peer] = (count, now)
         for table in (self._strikes, self._ignored):
             if len(table) > MOST_PEERS:
                 table.popitem(last=False)

@@ -76,7 +76,7 @@ class Bloom(msgspec.Struct, frozen=True, array_like=True):
     given: tuple[tuple[Any, int], ...] = ()  # those of them that somebody has answered
 
 
-class Offer(Message, frozen=True):
+class PushOffer(Message, frozen=True):
     """Push: the initiator holds these events of a pattern; each with its age there, in milliseconds."""
 
     initiator: str
@@ -84,13 +84,13 @@ class Offer(Message, frozen=True):
     held: dict[str, tuple[tuple[int, int], ...]]
 
 
-class Want(Message, frozen=True):
+class PushWant(Message, frozen=True):
     """Push: the sender misses these of what was offered to it."""
 
     ids: dict[str, tuple[int, ...]]
 
 
-class Here(Message, frozen=True):
+class Recovered(Message, frozen=True):
     """One event that was asked for, and how long it has been held, in seconds."""
 
     envelope: Envelope
@@ -116,13 +116,13 @@ class SourcePull(Message, frozen=True):
     bloom: Bloom | None = None
 
 
-class Announce(Message, frozen=True):
+class LazyAnnounce(Message, frozen=True):
     """Lazy push: these went over the link lately; each with its age, in milliseconds."""
 
     held: dict[str, tuple[tuple[int, int], ...]]
 
 
-class Heartbeat(Message, frozen=True):
+class CounterBeat(Message, frozen=True):
     """The last counter of each of these patterns at a source that has been silent for a while."""
 
     source: str
@@ -131,5 +131,5 @@ class Heartbeat(Message, frozen=True):
 
 
 MESSAGES: tuple[type[Message], ...] = (
-    Offer, Want, Here, PatternPull, SourcePull, Announce, Heartbeat,
+    PushOffer, PushWant, Recovered, PatternPull, SourcePull, LazyAnnounce, CounterBeat,
 )  # fmt: skip
