@@ -20,7 +20,7 @@ from tidings.protocol.recovery.epidemic.cache import Cache, Held
 from tidings.protocol.recovery.epidemic.marks import Counters, Losses, Received
 from tidings.protocol.recovery.epidemic.pace import Pace
 from tidings.protocol.recovery.epidemic.settings import FOREIGN, INTEREST, EpidemicSettings
-from tidings.protocol.recovery.epidemic.standing import Standing
+from tidings.protocol.recovery.epidemic.standing import REQUEST, Standing
 from tidings.protocol.recovery.epidemic.words import (
     HEADERS,
     MESSAGES,
@@ -59,7 +59,9 @@ class Epidemic(Recovery):
         self.received = Received(settings.window)
         self.cache = Cache(settings.cache, settings.evicts, ports.rng)
         self.pace = Pace(settings.interval_seconds, settings.longest_seconds, ports.rng)
-        self.standing = Standing(settings.strikes, settings.ignore_seconds)
+        self.standing = Standing(
+            settings.strikes, settings.ignore_seconds, settings.longest_ignore_seconds
+        )
         self._ahead: OrderedDict[Id, None] = OrderedDict()  # recovered, and not yet seen on a link
         self._sorts_interest = settings.caches == INTEREST or settings.evicts == FOREIGN
 
@@ -148,12 +150,12 @@ class Epidemic(Recovery):
         """Send what is held of this; False: the request made no sense."""
         ids = [(source, number) for source, numbers in want.ids.items() for number in numbers]
         if len(ids) > self.settings.most_entries or not any(id in self.received for id in ids):
-            self.standing.strike(sender, now)  # nobody offered that
+            self.standing.strike(sender, REQUEST, now)  # nobody offered that
             return False
         held = [each for id in ids if (each := self.cache.get(id)) is not None]
         given = [self.give(sender, each, now) for each in held]
         if given and not any(given):
-            self.standing.strike(sender, now)
+            self.standing.strike(sender, REQUEST, now)
         return True
 
     def take(self, sender: str, here: Recovered, now: float) -> None:

@@ -15,6 +15,7 @@ from tidings.protocol.recovery.epidemic.base import Epidemic
 from tidings.protocol.recovery.epidemic.cache import Held
 from tidings.protocol.recovery.epidemic.digests import Entry, is_in, smaller, with_given, without
 from tidings.protocol.recovery.epidemic.heartbeats import Heartbeats
+from tidings.protocol.recovery.epidemic.standing import REQUEST
 from tidings.protocol.recovery.epidemic.words import (
     ID,
     ROUTE,
@@ -178,7 +179,7 @@ class _Pull(Epidemic):
             if sent[id(held)]:
                 given.add(entry)
         if sent and not given:
-            self.standing.strike(peer, now)
+            self.standing.strike(peer, REQUEST, now)
         return given
 
     def _give_perhaps(
@@ -191,7 +192,7 @@ class _Pull(Epidemic):
             return False
         verdicts = {self._is_false(loss) for loss in losses[: 2 * self.settings.most_entries]}
         if len(losses) > 2 * self.settings.most_entries or verdicts == {True}:
-            self.standing.strike(initiator, now)
+            self.standing.strike(initiator, REQUEST, now)
             return False
         return True
 

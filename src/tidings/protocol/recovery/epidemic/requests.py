@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from tidings.protocol.recovery.epidemic.marks import Received
-from tidings.protocol.recovery.epidemic.standing import Standing
+from tidings.protocol.recovery.epidemic.standing import OFFER, Standing
 from tidings.protocol.recovery.epidemic.words import Id
 
 
@@ -36,7 +36,7 @@ class Requests:
                 if not self._asked[id]:
                     del self._asked[id]
             if not any(id in self._received for id in ids):
-                self._standing.strike(peer, now)
+                self._standing.strike(peer, OFFER, now)
 
     def __len__(self) -> int:
         return len(self._asked)
