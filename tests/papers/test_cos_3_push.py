@@ -15,7 +15,7 @@ from tidings.protocol.messages import Envelope
 from tidings.protocol.recovery.epidemic.cache import Cache
 from tidings.protocol.recovery.epidemic.pace import Pace
 from tidings.protocol.recovery.epidemic.settings import EpidemicSettings
-from tidings.protocol.recovery.epidemic.words import LazyAnnounce, Recovered, Mark, PushOffer, PushWant
+from tidings.protocol.recovery.epidemic.words import LazyAnnounce, Mark, PushOffer, PushWant, Recovered
 from tidings.simulation.topology import Overlay, line
 from tidings.systems import Site, find_system
 
@@ -85,7 +85,7 @@ def test_lazy_push_repairs_the_link_and_the_event_goes_on() -> None:
     assert stage.heard("b3") == ["e1"]
     assert [stage.recovery(name).count["recovered"] for name in ("b1", "b2", "b3")] == [1, 0, 0]
     assert all(stage.recovery(name).next_deadline() is None for name in stage.nodes)
-    announced = [m for m in stage.heard_messages(LazyAnnounce)]
+    announced = list(stage.heard_messages(LazyAnnounce))
     assert len(announced) == 3 * 3  # three links, three times each, then silence
 
 
@@ -125,7 +125,11 @@ def test_cos_8_any_may_go_so_that_copies_do_not_vanish_everywhere_at_once() -> N
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.sampled_from(["oldest", "foreign", "any"]), st.lists(st.integers(0, 30), max_size=60), st.integers(1, 9))
+@given(
+    st.sampled_from(["oldest", "foreign", "any"]),
+    st.lists(st.integers(0, 30), max_size=60),
+    st.integers(1, 9),
+)
 def test_cos_8_the_indexes_of_the_cache_agree(evicts: str, added: list[int], size: int) -> None:
     cache = Cache(size, evicts, Random(7))
     for number in added:

@@ -6,7 +6,7 @@ import pytest
 from tests.papers._epidemic import Epidemics
 
 from tidings.protocol.inputs import Received
-from tidings.protocol.recovery.epidemic.words import Recovered, PatternPull, SourcePull
+from tidings.protocol.recovery.epidemic.words import PatternPull, Recovered, SourcePull
 from tidings.protocol.routing.seen import Forward
 from tidings.simulation.topology import Overlay, line, star
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.papers._epidemic import Epidemics
 
-from tidings.protocol.recovery.epidemic.words import Recovered, PatternPull, SourcePull
+from tidings.protocol.recovery.epidemic.words import PatternPull, Recovered, SourcePull
 from tidings.simulation.topology import Overlay, line
 
 
@@ -95,7 +95,7 @@ def test_cos_7_where_nobody_shares_a_pattern_only_the_publisher_can_help() -> No
 def test_cos_10_only_the_publisher_matches_for_recovery() -> None:
     stage = Epidemics(line(4), "combined pull")
     stage.wants(("b1", "x > 0"), ("b3", "x > 1"), ("b3", "y = 1"))
-    asked = {name: 0 for name in stage.nodes}
+    asked = dict.fromkeys(stage.nodes, 0)
     for name, node in stage.nodes.items():
         routing = node.slots["routing"]
 

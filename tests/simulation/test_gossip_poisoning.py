@@ -47,7 +47,7 @@ def false_messages(style: str, rogue: str, source: str, rng: Random) -> list[Mes
     signatures = [each.signature for each in PATTERNS]
     return [
         *(PatternPull(rogue, each, {source: made_up}) for each in signatures),
-        SourcePull(rogue, source, {each: made_up for each in signatures}, ()),
+        SourcePull(rogue, source, dict.fromkeys(signatures, made_up), ()),
     ]
 
 
@@ -62,7 +62,9 @@ class Poisoned:
             self.world.add_client(f"at-{broker}", broker)
             self.world.subscribe(f"at-{broker}", "n", PATTERNS[number].text)
         self.world.run(4.0)
-        self.rounds: dict[tuple[str, str], int] = {}  # by victim and rogue: rounds of lies that were listened to
+        self.rounds: dict[
+            tuple[str, str], int
+        ] = {}  # by victim and rogue: rounds of lies that were listened to
         self.ignored: set[tuple[str, str]] = set()
         publisher = self.honest[0]
         self.owed = 0
@@ -72,7 +74,9 @@ class Poisoned:
             number = rng.randrange(3)
             self.owed += sum(wanted[broker] == number for broker in self.honest)
             self.world.publish(f"at-{publisher}", {f"p{number}": True})
-            if poison and step >= 40 and step % 10 == 0:  # who has heard nothing yet cannot tell what is false
+            if (
+                poison and step >= 40 and step % 10 == 0
+            ):  # who has heard nothing yet cannot tell what is false
                 self.lie(style, rng)
             self.world.run(self.world.simulation.now + ROUND / 10)
         self.world.run(self.world.simulation.now + 20.0)
@@ -127,7 +131,7 @@ def test_who_asks_again_and_again_for_what_it_was_given_is_ignored() -> None:
     for _ in range(20):
         stage.simulation.input("b1", Received("b2", PatternPull("b2", pattern, {source: (1,)})))
         stage.run(0.2)
-    assert len([m for m in stage.heard_messages(Recovered, at="b2")]) == 3
+    assert len(list(stage.heard_messages(Recovered, at="b2"))) == 3
     assert stage.recovery("b1").standing.offenders(stage.simulation.now) == {"b2"}
     assert stage.recovery("b1").standing.ignored == 20 - 6
 

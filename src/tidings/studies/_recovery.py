@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from tidings.history.schema import Row
-from tidings.simulation.faults import FaultPlan, Incident, Rates
+from tidings.simulation.faults import FaultPlan, Rates
 from tidings.simulation.topology import Overlay, hops_from, random_tree
 from tidings.simulation.world import World
 
@@ -88,9 +88,7 @@ class Run:
         }
         self.log = Deliveries()
         options = {"gossip": case.gossip} if case.system.startswith("epidemic") else {}
-        self.world = World(
-            case.system, self.overlay, seed=case.seed, options=options, on_row=self.log.note
-        )
+        self.world = World(case.system, self.overlay, seed=case.seed, options=options, on_row=self.log.note)
         for broker, patterns in self.wanted.items():
             self.world.add_client(f"at-{broker}", broker)
             for pattern in sorted(patterns):
@@ -101,7 +99,9 @@ class Run:
         case, simulation = self.case, self.world.simulation
         brokers = self.overlay.brokers
         publishers = rng.sample(brokers, min(case.publishers, len(brokers)))
-        self.owed: dict[tuple[str, int], int] = {}  # of the events that are judged: subscriptions that want it
+        self.owed: dict[
+            tuple[str, int], int
+        ] = {}  # of the events that are judged: subscriptions that want it
         numbers = dict.fromkeys(publishers, 0)
         at = SETTLE
         for number in range(case.events):
@@ -192,9 +192,7 @@ def floor(case: Case) -> float:
 
 
 def pairs_floor(overlay: Overlay, loss: float) -> float:
-    chances = [
-        (1 - loss) ** hops for hops in pair_hops(overlay)
-    ]
+    chances = [(1 - loss) ** hops for hops in pair_hops(overlay)]
     return sum(chances) / len(chances)
 
 

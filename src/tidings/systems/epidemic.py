@@ -1,7 +1,7 @@
 """Epidemic recovery on subscription forwarding (Costa et al. 2003): one system for each style.
 
-The option `gossip` is a table of the knobs in `EpidemicSettings`. With `datagrams` among them events
-travel by datagram too, as over UDP; tables always take the links, and are acknowledged there.
+The option `gossip` is a table of the knobs in `EpidemicSettings`. With the option `datagrams` events and
+gossip travel by datagram, as replies always do; tables take the links, and are acknowledged there.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import msgspec
 
 from tidings.errors import SettingsError
 from tidings.protocol.effects import Channel
+from tidings.protocol.overlay.joined import JoinedOverlay
 from tidings.protocol.recovery.epidemic import settings as styles
 from tidings.protocol.recovery.epidemic.base import Epidemic
 from tidings.protocol.recovery.epidemic.lazy import LazyPush
@@ -20,7 +21,7 @@ from tidings.protocol.recovery.epidemic.pull import CombinedPull, PublisherPull,
 from tidings.protocol.recovery.epidemic.push import Push
 from tidings.protocol.recovery.epidemic.settings import EpidemicSettings
 from tidings.protocol.routing.covering import SubscriptionForwarding
-from tidings.systems.brokers import broker_slots
+from tidings.systems.brokers import broker_slots, event_channel, plain_delivery
 from tidings.systems.system import TREE, Site, System
 
 STYLES: dict[str, type[Epidemic]] = {
@@ -43,14 +44,19 @@ def gossip_settings(style: str, options: dict[str, Any]) -> EpidemicSettings:
 
 def _epidemic(style: str, site: Site) -> dict[str, Any]:
     options = site.options.get("gossip", {})
-    known = set(EpidemicSettings.__struct_fields__) - {"style"}
+    known = set(EpidemicSettings.__struct_fields__) - {"style", "datagrams"}
     for name in options:
         if name not in known:
             raise SettingsError(f"gossip has no knob {name!r}", hint=f"there are: {', '.join(sorted(known))}")
-    settings = gossip_settings(style, options)
-    channel = Channel.DATAGRAM if settings.datagrams else Channel.LINK
+    channel = event_channel(site)
+    settings = gossip_settings(style, {**options, "datagrams": channel is Channel.DATAGRAM})
     routing = SubscriptionForwarding(acknowledged=True, numbered=False, channel=channel)
-    return {**broker_slots(site, routing), "recovery": STYLES[style](settings)}
+    return {
+        **broker_slots(site, routing),
+        "overlay": JoinedOverlay(site.neighbours, site.parent()),
+        "delivery": plain_delivery(**{**site.options.get("delivery", {}), "allow_block": False}),
+        "recovery": STYLES[style](settings),
+    }
 
 
 def _system(name: str, style: str, promise: str) -> System:
@@ -61,7 +67,9 @@ def _system(name: str, style: str, promise: str) -> System:
         promise=promise,
         graph=TREE,
         strategies=partial(_epidemic, style),
-        options=("gossip",),
+        options=("gossip", "delivery", "datagrams"),
+        networked=True,
+        datagrams=True,
     )
 
 

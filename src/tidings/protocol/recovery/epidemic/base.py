@@ -25,10 +25,10 @@ from tidings.protocol.recovery.epidemic.words import (
     HEADERS,
     MESSAGES,
     ROUTE,
-    Recovered,
     Id,
     Mark,
     PushWant,
+    Recovered,
     id_of,
     read_mark,
 )
@@ -59,9 +59,7 @@ class Epidemic(Recovery):
         self.received = Received(settings.window)
         self.cache = Cache(settings.cache, settings.evicts, ports.rng)
         self.pace = Pace(settings.interval_seconds, settings.longest_seconds, ports.rng)
-        self.standing = Standing(
-            settings.strikes, settings.ignore_seconds, settings.longest_ignore_seconds
-        )
+        self.standing = Standing(settings.strikes, settings.ignore_seconds, settings.longest_ignore_seconds)
         self._ahead: OrderedDict[Id, None] = OrderedDict()  # recovered, and not yet seen on a link
         self._sorts_interest = settings.caches == INTEREST or settings.evicts == FOREIGN
 

@@ -14,7 +14,7 @@ from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.recovery.epidemic.base import Epidemic
 from tidings.protocol.recovery.epidemic.push import by_source
 from tidings.protocol.recovery.epidemic.requests import Requests
-from tidings.protocol.recovery.epidemic.words import LazyAnnounce, Recovered, Id, Mark, PushWant, id_of
+from tidings.protocol.recovery.epidemic.words import Id, LazyAnnounce, Mark, PushWant, Recovered, id_of
 from tidings.protocol.slots import Ports
 
 

@@ -21,10 +21,10 @@ from tidings.protocol.recovery.epidemic.words import (
     ROUTE,
     Bloom,
     CounterBeat,
-    Recovered,
     Loss,
     Mark,
     PatternPull,
+    Recovered,
     SourcePull,
 )
 from tidings.protocol.slots import Ports

@@ -13,7 +13,7 @@ from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.recovery.epidemic.base import Epidemic
 from tidings.protocol.recovery.epidemic.cache import Held
 from tidings.protocol.recovery.epidemic.requests import Requests
-from tidings.protocol.recovery.epidemic.words import Recovered, Id, Mark, PushOffer, PushWant
+from tidings.protocol.recovery.epidemic.words import Id, Mark, PushOffer, PushWant, Recovered
 from tidings.protocol.slots import Ports
 
 

@@ -36,7 +36,7 @@ class EpidemicSettings(msgspec.Struct, frozen=True, kw_only=True):
     window: int = 8192  # numbers of each source for which a broker knows what it received
     strikes: int = 3  # in a row, and a peer is ignored; fewer punishes bad luck
     ignore_seconds: float = 2.0  # the first time; twice as long each time after
-    longest_ignore_seconds: float = 60.0
+    longest_ignore_seconds: float = 60.0  # that a peer is ignored, and that strikes are remembered
     datagrams: bool = False  # gossip leaves the links for datagrams, as replies always do
 
     def __post_init__(self) -> None:

@@ -28,7 +28,9 @@ class Standing:
         self._first = ignore_seconds
         self._longest = longest_seconds  # also the time after which strikes are forgotten
         self._times: OrderedDict[str, int] = OrderedDict()  # that each was ignored, since it was cleared
-        self._strikes: OrderedDict[tuple[str, str], tuple[int, float]] = OrderedDict()  # how many, the last when
+        self._strikes: OrderedDict[tuple[str, str], tuple[int, float]] = (
+            OrderedDict()
+        )  # how many, the last when
         self._ignored: OrderedDict[str, float] = OrderedDict()  # until when
         self._given: OrderedDict[tuple[str, Id], int] = OrderedDict()
         self.ignored = 0  # messages that were not listened to
@@ -55,7 +57,7 @@ class Standing:
             self._strikes[peer, what] = (count, now)
         for table in (self._strikes, self._ignored, self._times):
             if len(table) > MOST_PEERS:
-                table.popitem(last=False)  # type: ignore[attr-defined]
+                table.popitem(last=False)
 
     def clear(self, peer: str) -> None:
         """It kept what it offered."""
