@@ -9,20 +9,25 @@ their loss.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from random import Random
 from typing import Any
 
 import msgspec
 
 from tidings.history.schema import Row
-from tidings.simulation.faults import FaultPlan, Rates
+from tidings.protocol.inputs import Received
+from tidings.protocol.recovery.epidemic.words import PatternPull, PushWant, SourcePull
+from tidings.simulation.faults import CRASH, FaultPlan, Incident, Rates
 from tidings.simulation.topology import Overlay, hops_from, random_tree
 from tidings.simulation.world import World
 
 SETTLE = 6.0  # seconds in which subscriptions spread, before anything is lost
 HEAD, TAIL = 0.25, 0.15  # shares of the run, at its ends, whose events are not judged
 EVENTS = frozenset({"Forward"})
+REQUESTS = (PushWant, PatternPull, SourcePull)
 TABLES = frozenset({"Interest", "InterestSeen"})
 
 
@@ -41,8 +46,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     rate: float = 100.0  # events a second, all publishers together
     loss: float = 0.1
     lossy_until: float = 1.0  # share of the run in which messages are lost
-    breaks: float = 0.0  # seconds between reconfigurations: a random link is replaced; 0: none
-    crash: bool = False  # one broker after another restarts
+    breaks: float = 0.0  # seconds between reconfigurations, each a link that is gone for a while; 0: none
+    crash: bool = False  # brokers that do not publish crash and restart, one after another
     calm: float = 8.0  # seconds after the last event
     seed: int = 1
 
@@ -99,10 +104,13 @@ class Run:
         case, simulation = self.case, self.world.simulation
         brokers = self.overlay.brokers
         publishers = rng.sample(brokers, min(case.publishers, len(brokers)))
-        self.owed: dict[
-            tuple[str, int], int
-        ] = {}  # of the events that are judged: subscriptions that want it
+        self.publishing = {f"at-{publisher}" for publisher in publishers}
+        # of the events that are judged: how many subscriptions want each
+        self.owed: dict[tuple[str, int], int] = {}
+        self.likely = 0.0  # deliveries to expect without recovery
+        self.requests: Counter[tuple[str, int]] = Counter()  # by broker and interval
         numbers = dict.fromkeys(publishers, 0)
+        far = {publisher: hops_from(self.overlay.neighbours(), publisher) for publisher in publishers}
         at = SETTLE
         for number in range(case.events):
             at += rng.expovariate(case.rate)
@@ -112,8 +120,12 @@ class Run:
             if HEAD <= number / case.events <= 1 - TAIL:
                 owed = sum(len(self.wanted[broker].intersection(chosen)) for broker in brokers)
                 self.owed[f"at-{publisher}", numbers[publisher]] = owed
+                self.likely += sum(
+                    len(self.wanted[broker].intersection(chosen)) * (1 - case.loss) ** hops
+                    for broker, hops in far[publisher].items()
+                )
             event = {f"p{pattern}": True for pattern in chosen}
-            simulation.call_at(at, _publishing(self.world, f"at-{publisher}", event))
+            simulation.call_at(at, partial(self.world.publish, f"at-{publisher}", event))
         self.end = at
         rates = Rates(loss=case.loss)
         until = SETTLE + (self.end - SETTLE) * case.lossy_until if case.lossy_until < 1.0 else float("inf")
@@ -125,13 +137,21 @@ class Run:
         at = SETTLE + case.breaks
         while case.breaks and at < self.end:
             a, b = rng.choice(self.overlay.links)
-            for when, act in ((at, simulation.disconnect), (at + 0.3, simulation.connect)):
-                simulation.call_at(when, _linking(act, a, b))
+            simulation.call_at(at, partial(simulation.disconnect, a, b))
+            simulation.call_at(at + 0.3, partial(simulation.connect, a, b))
             at += case.breaks
+        quiet = [broker for broker in self.overlay.brokers if f"at-{broker}" not in self.publishing]
+        at = SETTLE + 1.0
+        while case.crash and at < self.end:
+            crash = Incident(kind=CRASH, at=at, until=at + 0.5, nodes=(rng.choice(quiet),))
+            simulation.call_at(crash.at, partial(simulation.begin, crash))
+            simulation.call_at(crash.until, partial(simulation.end, crash))
+            at += 2.0
 
     def result(self) -> dict[str, float]:
         case, world = self.case, self.world
         world.run(SETTLE - 0.2)
+        world.simulation.on_handled = self._count_request
         before = world.simulation.sent
         world.run(self.end + case.calm)
         sent = world.simulation.sent
@@ -157,10 +177,15 @@ class Run:
         recovered = [seconds for seconds in late if seconds > 0.3]
         return {
             "delivery": len(told) / sum(self.owed.values()),
+            "floor": self.likely / sum(self.owed.values()),
             "twice": self.log.twice,
             "latency": late[usual] if late else 0.0,
             "recovery latency": sum(recovered) / len(recovered) if recovered else 0.0,
         }
+
+    def _count_request(self, name: str, item: Any, now: float) -> None:
+        if type(item) is Received and type(item.message) in REQUESTS:
+            self.requests[name, int(now / self.case.gossip.get("interval_seconds", 0.2))] += 1
 
     def _figures(self) -> dict[str, float]:
         nodes = [node for _, node in self.world.nodes()]
@@ -171,27 +196,18 @@ class Run:
         loads = [getattr(node.slots["recovery"], "count", {}).get("gossip", 0) for node in nodes]
         mean = sum(loads) / len(loads)
         figures["highest load"] = max(loads) / mean if mean else 0.0
+        rounds = [getattr(node.slots["recovery"], "count", {}).get("rounds", 0) for node in nodes]
+        begun = [count for count in rounds if count]
+        figures["most rounds"] = max(begun) * len(begun) / sum(begun) if begun else 0.0
+        figures["requests at once"] = max(self.requests.values(), default=0)
         recovered = figures.get("events recovered", 0)
         figures["copies"] = 1 + figures.get("recovered twice", 0) / recovered if recovered else 0.0
         return figures
 
 
-def _publishing(world: World, client: str, event: dict[str, bool]) -> Any:
-    return lambda: world.publish(client, event)
-
-
-def _linking(act: Any, a: str, b: str) -> Any:
-    return lambda: act(a, b)
-
-
-def floor(case: Case) -> float:
+def pairs_floor(overlay: Overlay, loss: float) -> float:
     """Delivery without recovery, exactly (COS-12): the mean over all pairs of (1 - loss) to the power of
     the links between them."""
-    table = random_tree(case.brokers, Random(f"{case.seed}/overlay"), case.degree)
-    return pairs_floor(table, case.loss)
-
-
-def pairs_floor(overlay: Overlay, loss: float) -> float:
     chances = [(1 - loss) ** hops for hops in pair_hops(overlay)]
     return sum(chances) / len(chances)
 
