@@ -52,6 +52,7 @@ PROFILES = (
 )
 ELSEWHERE = {  # have their own seeds, in test_tidings_*.py and test_epidemic.py
     "tidings",
+    "subscription-replication",
     *(name for name in system_names() if name.startswith("epidemic")),
 }
 

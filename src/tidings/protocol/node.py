@@ -206,10 +206,12 @@ class Node:
     def interested(self, subscription: Subscription, now: float) -> None:
         at = self._ports.assignment.assign(subscription)
         self._ports.routing.interest_added(subscription, at, now)
+        self._ports.recovery.interested(subscription, now)
 
     def uninterested(self, subscription: Subscription, now: float) -> None:
         at = self._ports.assignment.assign(subscription)
         self._ports.routing.interest_removed(subscription, at, now)
+        self._ports.recovery.uninterested(subscription, now)
 
     def advertised(self, advertisement: Advertisement, now: float) -> None:
         self._ports.routing.advertisement_added(advertisement, now)

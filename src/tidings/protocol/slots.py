@@ -17,7 +17,7 @@ The way of an event through a node:
   from another broker -> the strategy that received it  -> `ports.events.arrived`
   both: `recovery.observe` -> `delivery.deliver` -> `routing.forward`.
 The way of a subscription: a client's subscribe -> `delivery` -> `ports.events.interested`
-  -> `assignment.assign` -> `routing.interest_added`; `uninterested` the other way round.
+  -> `assignment.assign` -> `routing.interest_added` -> `recovery.interested`; `uninterested` for its end.
 """
 
 from __future__ import annotations
@@ -273,6 +273,12 @@ class Recovery(Strategy):
 
     kind = "recovery"
 
+    def interested(self, subscription: Subscription, now: float) -> None:
+        """A subscription of one of our clients began."""
+
+    def uninterested(self, subscription: Subscription, now: float) -> None:
+        """It ended."""
+
     def observe(self, envelope: Envelope, came_from: str | None, now: float) -> Envelope | None:
         """An event passes: note it, and put our headers on it. None: it passed before, and goes no further."""
         return envelope
@@ -388,6 +394,9 @@ class Delivery(Strategy):
 
     def deliver(self, envelope: Envelope, now: float) -> None:
         """Hand an event to every subscription of ours that accepts it."""
+
+    def deliver_to(self, id: SubscriptionId, envelope: Envelope, now: float) -> None:
+        """Hand an event to one subscription of ours that was owed it while it was elsewhere."""
 
     def client_of(self, address: str) -> str | None:
         """Who is behind the address of a link; None: no client, or one that has not said hello."""

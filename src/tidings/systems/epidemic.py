@@ -1,4 +1,5 @@
-"""Epidemic recovery on subscription forwarding (Costa et al. 2003): one system for each style.
+"""Epidemic recovery on subscription forwarding (Costa et al. 2003): one system for each style; and beside them
+Gryphon's replication of subscriptions, for brokers that are away rather than links that lose.
 
 The option `gossip` is a table of the knobs in `EpidemicSettings`. With the option `datagrams` events and
 gossip travel by datagram, as replies always do; tables take the links, and are acknowledged there.
@@ -20,6 +21,7 @@ from tidings.protocol.recovery.epidemic.lazy import LazyPush
 from tidings.protocol.recovery.epidemic.pull import CombinedPull, PublisherPull, RandomPull, SubscriberPull
 from tidings.protocol.recovery.epidemic.push import Push
 from tidings.protocol.recovery.epidemic.settings import EpidemicSettings
+from tidings.protocol.recovery.replicated import ReplicationSettings, SubscriptionReplication
 from tidings.protocol.routing.covering import SubscriptionForwarding
 from tidings.systems.brokers import broker_slots, event_channel, plain_delivery
 from tidings.systems.system import TREE, Site, System
@@ -59,6 +61,16 @@ def _epidemic(style: str, site: Site) -> dict[str, Any]:
     }
 
 
+def _replicated(site: Site) -> dict[str, Any]:
+    settings = msgspec.convert(site.options.get("replication", {}), ReplicationSettings)
+    routing = SubscriptionForwarding(acknowledged=True)
+    return {
+        **broker_slots(site, routing),
+        "overlay": JoinedOverlay(site.neighbours, site.parent()),
+        "recovery": SubscriptionReplication(settings),
+    }
+
+
 def _system(name: str, style: str, promise: str) -> System:
     return System(
         name=name,
@@ -80,4 +92,14 @@ SYSTEMS: tuple[System, ...] = (
     _system("epidemic-publisher-pull", styles.PUBLISHER, "the same while the way to the publisher holds it"),
     _system("epidemic-random-pull", styles.RANDOM, "the same by chance: the baseline"),
     _system("epidemic-lazy-push", styles.LAZY, "the same, repaired link by link"),
+    System(
+        name="subscription-replication",
+        contract="Epidemic",
+        model="content",
+        promise="at most once; neighbours keep a broker's events while it is away",
+        graph=TREE,
+        strategies=_replicated,
+        options=("replication",),
+        networked=True,
+    ),
 )
