@@ -17,7 +17,7 @@ The way of an event through a node:
   from another broker -> the strategy that received it  -> `ports.events.arrived`
   both: `recovery.observe` -> `delivery.deliver` -> `routing.forward`.
 The way of a subscription: a client's subscribe -> `delivery` -> `ports.events.interested`
-  -> `assignment.assign` -> `routing.interest_added`; `uninterested` the other way round.
+  -> `assignment.assign` -> `routing.interest_added` -> `recovery.interested`; `uninterested` for its end.
 """
 
 from __future__ import annotations
@@ -252,6 +252,18 @@ class Routing(Strategy):
         """The links that lead to whoever wants this filter, or to this key."""
         return ()
 
+    def matching(self, event: Event) -> tuple[int, ...]:
+        """The signatures of the filters that are wanted over some link and accept an event."""
+        return ()
+
+    def links_wanting(self, signature: int) -> tuple[str, ...]:
+        """The links over which exactly this filter is wanted, in a fixed order."""
+        return ()
+
+    def wanted_here(self, signature: int) -> float | None:
+        """Since when some client here has wanted exactly this filter; None: none does."""
+        return None
+
     def swap(self, old: str, new: str, now: float) -> None:
         """The overlay replaces a link: move what was wanted over `old` to `new`."""
 
@@ -286,6 +298,12 @@ class Recovery(Strategy):
 
     kind = "recovery"
     is_blind: ClassVar[bool] = False  # True: `observe` does nothing at a publish that no log holds
+
+    def interested(self, subscription: Subscription, now: float) -> None:
+        """A subscription of one of our clients began."""
+
+    def uninterested(self, subscription: Subscription, now: float) -> None:
+        """It ended."""
 
     def observe(self, envelope: Envelope, came_from: str | None, now: float) -> Envelope | None:
         """An event passes: note it, and put our headers on it. None: it passed before, and goes no further."""
@@ -346,6 +364,10 @@ class Recovery(Strategy):
     def lookup(self, ids: Iterable[tuple[str, str]]) -> tuple[Envelope, ...]:
         """What the cache holds of these identities; disk only through `ports.disk`."""
         return ()
+
+    def figures(self) -> dict[str, int]:
+        """Counters for people."""
+        return {}
 
 
 class Membership(Strategy):
@@ -422,6 +444,9 @@ class Delivery(Strategy):
 
     def deliver(self, envelope: Envelope, now: float) -> None:
         """Hand an event to every subscription of ours that accepts it."""
+
+    def deliver_to(self, id: SubscriptionId, envelope: Envelope, now: float) -> None:
+        """Hand an event to one subscription of ours that was owed it while it was elsewhere."""
 
     def client_of(self, address: str) -> str | None:
         """Who is behind the address of a link; None: no client, or one that has not said hello."""

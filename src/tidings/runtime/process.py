@@ -90,12 +90,19 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--join", action="append", default=[])
     parser.add_argument("--store")
     parser.add_argument("--record")
+    parser.add_argument("--system", default="tidings")
+    parser.add_argument("--datagrams", action="store_true")
+    parser.add_argument("--advertise", default="")
+    parser.add_argument("--peer", action="append", default=[], help="name=host:port")
+    parser.add_argument("--options", type=json.loads, default={}, help="knobs of the system, as JSON")
     given = parser.parse_args(argv)
 
     async def broker() -> bool:
         server = Server(
-            given.name, listen=given.listen, join=given.join, path=given.store, record=given.record
-        )
+            given.name, listen=given.listen, join=given.join, path=given.store, record=given.record,
+            system=given.system, datagrams=given.datagrams, advertise=given.advertise,
+            peers=dict(text.split("=", 1) for text in given.peer), options=given.options,
+        )  # fmt: skip
         return await serve(server)
 
     try:

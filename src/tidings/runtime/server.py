@@ -16,7 +16,7 @@ import asyncio
 import logging
 import os
 import ssl
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from random import Random, SystemRandom
 from typing import Any
@@ -118,7 +118,9 @@ class Server:
         clock: Clock | None = None,
         tap: Tap | None = None,
         limits: Limits = DEFAULT_LIMITS,  # of clients' filters
-        datagrams: bool = False,  # does the composition send any? (see `datagrams.py`)
+        datagrams: bool = False,  # do events travel by datagram? (see `datagrams.py`)
+        peers: Mapping[str, str] | None = None,  # by name: where brokers that are no neighbours are reached
+        options: Mapping[str, Any] | None = None,  # knobs of the system
         advertise: str = "",  # where others reach it, when that is not where it listens
         on_loaded: Callable[[Loaded], None] | None = None,  # looks at what the disk holds, at the start
         is_revoked: Callable[[Any], bool] = lambda certificate: False,
@@ -149,6 +151,8 @@ class Server:
         self._tap = tap
         self._limits = limits
         self._wants_datagrams = datagrams
+        self._peers = {name: parse_addresses(text)[0] for name, text in (peers or {}).items()}
+        self._options = dict(options or {})
         self.datagrams: Datagrams | None = None
         self._advertise = advertise
         self._on_loaded = on_loaded
@@ -207,7 +211,7 @@ class Server:
             for address in parse_addresses(text):
                 await self._listen_at(address)
         self._neighbours.listens = self._advertise or self.address
-        if self._wants_datagrams:
+        if self._wants_datagrams or self._system.datagrams:
             await self._open_datagrams(frozenset(declared) - own)
         self._neighbours.join(self._join)
         self._look_later()
@@ -217,7 +221,11 @@ class Server:
         return self._path is not None or self._store is not None
 
     def _build(self) -> Node:
-        options = {"delivery": msgspec.structs.asdict(self._delivery)}
+        options = {
+            "delivery": msgspec.structs.asdict(self._delivery),
+            "datagrams": self._wants_datagrams,
+            **self._options,
+        }
         known = {name: value for name, value in options.items() if name in self._system.options}
         site = Site(
             name=self.name,
@@ -250,6 +258,7 @@ class Server:
         self.datagrams = Datagrams(
             self.name, self._codec, allowed, self._driver.receive, neighbours.addresses
         )
+        self.datagrams.tell({name: (place.host, place.port) for name, place in self._peers.items()})
         await self.datagrams.open(where.host, where.port)
         self._driver.datagram = self.datagrams.send
 

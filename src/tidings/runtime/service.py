@@ -19,6 +19,8 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Protocol
 
+import msgspec
+
 from tidings.availability.records import Loaded
 from tidings.errors import SettingsError, TidingsError, UnreachableError
 from tidings.model.subscription import SubscriptionId
@@ -30,7 +32,7 @@ from tidings.runtime.metrics import CONTENT_TYPE, exposition
 from tidings.runtime.process import print_ready, serve
 from tidings.runtime.secured import Secured
 from tidings.runtime.server import Server
-from tidings.runtime.settings import LIVE, BrokerSettings, changed
+from tidings.runtime.settings import LIVE, BrokerSettings, changed, peers_of
 from tidings.runtime.trace import Ring
 from tidings.security.credentials import CertificateCredentials
 from tidings.security.doors import NoCredentials
@@ -88,6 +90,10 @@ class Service:
             limits=settings.limits,
             on_loaded=self._count_stored,
             is_revoked=lambda certificate: self.secured.revoked.holds(certificate),
+            system=settings.system,
+            datagrams=settings.datagrams,
+            peers=peers_of(settings),
+            options={"gossip": _said(settings)},
         )
         self.server.inquiries["figures"] = lambda about, principal: self.figures()
         self.server.inquiries["trace"] = self._trace
@@ -240,6 +246,12 @@ def _page(value: dict[str, Any]) -> Page:
 def _with_scheme(address: str, has_tls: bool) -> str:
     """A broker with TLS joins, and is reached, by TLS, unless the address says otherwise."""
     return f"tidings+tls://{address}" if address and has_tls and "://" not in address else address
+
+
+def _said(settings: BrokerSettings) -> dict[str, Any]:
+    """The knobs of gossip that are for people to turn."""
+    knobs = msgspec.structs.asdict(settings.gossip)
+    return {name: value for name, value in knobs.items() if name not in ("style", "datagrams")}
 
 
 def _joining(settings: BrokerSettings) -> Any:

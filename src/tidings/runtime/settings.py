@@ -22,8 +22,10 @@ import msgspec
 from tidings.errors import SettingsError
 from tidings.language.limits import Limits
 from tidings.protocol.delivery.settings import DeliverySettings
+from tidings.protocol.recovery.epidemic.settings import EpidemicSettings
 from tidings.runtime.connection import NetworkSettings
 from tidings.security.reading import checked_table, parse_toml, refuse_unknown
+from tidings.systems import SYSTEMS, find_system
 
 PREFIX = "TIDINGS_"
 DRAIN_MOST = 10.0  # seconds; whoever stops a broker waits no longer
@@ -86,8 +88,12 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     advertise: str = ""  # host:port where others reach it, when that is not `listen` (0.0.0.0, say)
     join: tuple[str, ...] = ()  # addresses of brokers to link with; the links must make a tree
     store: str = ""  # a directory for what is to survive a crash; empty: in memory, `kept` is refused
+    system: str = "tidings"  # how events travel and come back when lost; the same at all brokers
+    datagrams: bool = False  # events travel between brokers by UDP, in the clear, and recovery brings back
+    peers: tuple[str, ...] = ()  # name=host:port of brokers to reach by datagram that are no neighbours
     http: str = ""  # host:port for /metrics, /healthz and /readyz; empty: none
     drain_seconds: float = 5.0  # to finish after SIGTERM; at most 10
+    gossip: EpidemicSettings = EpidemicSettings()
     network: NetworkSettings = NetworkSettings()
     delivery: DeliverySettings = DeliverySettings(allow_block=False, names_log=True)
     limits: Limits = Limits()
@@ -113,6 +119,8 @@ HIDDEN = {
     ("delivery", "names_log"),
     ("delivery", "allow_block"),
     ("delivery", "identities"),
+    ("gossip", "style"),
+    ("gossip", "datagrams"),
     ("security", "anonymous"),  # said by `tidings cluster up` alone
 }
 
@@ -255,6 +263,7 @@ def check_settings(settings: BrokerSettings) -> None:
     _check_choices(settings)
     _check_http(settings)
     _check_doors(settings)
+    _check_system(settings)
     network = settings.network
     if network.keepalive_seconds * 2 > network.dead_seconds:
         raise SettingsError(
@@ -313,6 +322,32 @@ def _check_doors(settings: BrokerSettings) -> None:
             hint="write one (see docs/security.md) and name it in security.users; "
             "for development use `tidings cluster up 1`",
         )
+
+
+def _check_system(settings: BrokerSettings) -> None:
+    system = find_system(settings.system)
+    if not system.networked:
+        names = ", ".join(each.name for each in SYSTEMS if each.networked)
+        raise SettingsError(f"{system.name} runs in simulations alone", hint=f"brokers can be: {names}")
+    sends = settings.datagrams or system.datagrams
+    if sends and not is_loopback(host_of(settings.listen)) and not settings.security.plain:
+        raise SettingsError(
+            f"datagrams are neither encrypted nor signed, and {settings.listen} is open to others",
+            hint="use links alone (system = tidings, datagrams = false); or run the brokers in a network that "
+            "is closed to others, and say so with security.plain",
+        )
+    peers_of(settings)
+
+
+def peers_of(settings: BrokerSettings) -> dict[str, str]:
+    """By name, the address of each broker in `peers`."""
+    found = {}
+    for text in settings.peers:
+        name, equals, address = text.partition("=")
+        if not (name and equals and address.rpartition(":")[2].isdigit()):
+            raise SettingsError(f"peers has {text!r}", hint="write name=host:port")
+        found[name] = address
+    return found
 
 
 def host_of(address: str) -> str:

@@ -311,7 +311,7 @@ def spread(arena, state, draws):
                 )
         for k in range(state.counts[LINKS]):
             link = state.links[k]
-            if not link[DONE] and 0 <= link[HEARD] and link[HEARD] + link[ORDER] * draws.stagger <= turn:
+            if not link[DONE] and link[HEARD] >= 0 and link[HEARD] + link[ORDER] * draws.stagger <= turn:
                 link[DONE] = 1
                 size = act_as_link(arena, state, draws, k, turn, size, chosen, spare)
         turn += 1

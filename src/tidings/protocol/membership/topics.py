@@ -53,7 +53,9 @@ class TableSettings(msgspec.Struct, frozen=True, kw_only=True):
     z: int = 3
     tau: int = 2  # fewer that live, and others are asked for
     success: float = 1.0  # chance that a message arrives, when tables are to make up for loss
-    wanted: float = 0.0  # above 0: choose c, and what to make up for, for this reliability at the observed loss
+    wanted: float = (
+        0.0  # above 0: choose c, and what to make up for, for this reliability at the observed loss
+    )
     swap: float = 0.1  # chance to swap one entry of a sound supertopic table, each time it is looked at
     sought_seconds: float = 60.0  # how long those for whom strangers have events are kept
     epoch_seconds: float = 20.0
@@ -63,7 +65,17 @@ class TableSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 class TopicTables(Membership):
     name = "topic tables"
-    messages = (PeerArriving, PeerShuffle, PeerSearch, PeerFound, PeerFresh, PeerPing, PeerPong, PeerPingFor, PeerLeaving)
+    messages = (
+        PeerArriving,
+        PeerShuffle,
+        PeerSearch,
+        PeerFound,
+        PeerFresh,
+        PeerPing,
+        PeerPong,
+        PeerPingFor,
+        PeerLeaving,
+    )
 
     def __init__(
         self,
@@ -244,7 +256,9 @@ class TopicTables(Membership):
             case PeerSearch():
                 self._on_search(message, now)
             case PeerFresh():
-                names = [n for n in self.known if n != sender and set(self.known[n].topics) & {*message.topics}]
+                names = [
+                    n for n in self.known if n != sender and set(self.known[n].topics) & {*message.topics}
+                ]
                 chosen = self.ports.rng.sample(names, min(message.count, len(names)))
                 self._send(sender, PeerFound((self._me(), *self._told(chosen, now))))
             case PeerPing():
@@ -275,11 +289,15 @@ class TopicTables(Membership):
 
     def _shuffle(self, scope: str, partner: str, *, is_answer: bool, now: float) -> None:
         names = [name for name in self._some(scope, len(self.views[scope]) // 2 + 1) if name != partner]
-        above = [name for up in self.graph.supers(scope) for name in self.view(over(scope, up))] if scope else []
+        above = (
+            [name for up in self.graph.supers(scope) for name in self.view(over(scope, up))] if scope else []
+        )
         epoch, least = self._sketches[scope].told()
         members = (self._me(), *self._told(names, now))
         supers = self._told(dict.fromkeys(above), now)
-        self._send(partner, PeerShuffle(scope, members, supers, epoch, least, is_answer, self.prober.take_news()))
+        self._send(
+            partner, PeerShuffle(scope, members, supers, epoch, least, is_answer, self.prober.take_news())
+        )
 
     def _on_shuffle(self, sender: str, message: PeerShuffle, now: float) -> None:
         self.prober.hear(self.ports.name, message.news, now)
@@ -430,4 +448,3 @@ class StaticTables(Membership):
 
     def size(self, scope: str = "") -> int:
         return self._sizes.get(scope, 0)
-

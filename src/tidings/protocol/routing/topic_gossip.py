@@ -349,7 +349,9 @@ class TopicGossip(Routing):
         groups = self._groups(envelope.event)  # we may have joined meanwhile
         for topic in groups:
             self._in_group(topic, envelope, None, now)
-        table = self.ports.membership.sample(max(2, round(self.settings.a)), into(envelope.event.topic or ROOT))
+        table = self.ports.membership.sample(
+            max(2, round(self.settings.a)), into(envelope.event.topic or ROOT)
+        )
         for name in table if not groups else ():
             self._hand_up(name, envelope)
         if not table and not groups:
