@@ -23,7 +23,7 @@ from tests.unit.history.test_mutations import TABLE, good
 from tidings.history.check import check, check_tables
 from tidings.history.contracts import Contract, contract_of
 from tidings.history.facts import Loss, Notice, Operation, Publishing, facts_of
-from tidings.history.intervals import Interval, intervals_of
+from tidings.history.intervals import intervals_of
 from tidings.history.owed import Claim
 from tidings.history.parquet import arrow_schema
 from tidings.history.plain import PlainEngine, grouped
@@ -58,7 +58,9 @@ def narrow(rows: list[Row]) -> pa.Table:
             for name, values in columns.items():
                 values.append(getattr(row, name))
             held = {name: getattr(row, name) for name in packed}
-            held["attributes"] = None if row.attributes is None else msgspec.json.encode(row.attributes).decode()
+            held["attributes"] = (
+                None if row.attributes is None else msgspec.json.encode(row.attributes).decode()
+            )
             more.append(held if row.op == "pub" else None)
             places.append(hash((row.run, row.source or "", row.event)))
     kind = pa.struct([schema.field(name).with_nullable(True) for name in packed])
@@ -100,9 +102,7 @@ def sieved(rows: list[Row], asked: Asked) -> history_sieve.Sieved:
     if asked.streams and first:
         whole = pa.Table.from_batches(first)
         keys = list(zip(whole.column("hearer").to_pylist(), whole.column("source").to_pylist(), strict=True))
-        first = [
-            batch for bucket in in_two(whole, keys) for batch in history_sieving.streamed(asked, bucket)
-        ]
+        first = [batch for bucket in in_two(whole, keys) for batch in history_sieving.streamed(asked, bucket)]
     found = [
         msgspec.msgpack.decode(data, type=Findings)
         for batch in first

@@ -21,6 +21,7 @@ import msgspec
 import numpy as np
 
 from tidings.history.facts import Loss, Notice, Publishing
+from tidings.history.properties import PROPERTIES
 from tidings.history.tables import EVENT
 from tidings.pipeline import history_sieving as sieving
 from tidings.pipeline.history_lanes import Claims, Lane, Lanes
@@ -30,10 +31,7 @@ from tidings.pipeline.history_sieving import Asked, Doubt, Findings, Suspect
 MOST_SUSPECTS = 3_000
 BUCKET_ROWS = 400_000  # rows that a worker sieves at once; some 500 bytes each
 
-COVERED = frozenset(
-    ("legality", "validity", "lp1", "lp2", "lp3", "lp4", "minimality", "liveness", "completeness")
-    + ("fifo", "gap_freedom", "view_agreement")
-)
+COVERED = frozenset(PROPERTIES) - {"no_parasites"}  # which asks for all publications
 
 
 class Sieved(NamedTuple):
@@ -92,10 +90,13 @@ def _debtors(doubts: list[Doubt], seen: dict[str, float], lanes: Lanes, asked: A
 
 def _claims(doubts: list[Doubt], lanes: Lanes) -> Claims:
     interval = np.array([doubt[0] for doubt in doubts], np.int64)
-    times = [np.array([doubt[n] for doubt in doubts], np.float64) for n in range(2, 6)]
-    return Claims(
-        interval, interval, *times, lanes.start[interval], lanes.sure_end[interval], lanes.since[interval]
+    published, lifetime, ends, available = (
+        np.array([doubt[n] for doubt in doubts], np.float64) for n in range(2, 6)
     )
+    return Claims(
+        interval, interval, published, lifetime, ends, available,
+        lanes.start[interval], lanes.sure_end[interval], lanes.since[interval],
+    )  # fmt: skip
 
 
 def spread_out(suspects: Iterable[Suspect], lanes: Iterable[Lane]) -> set[Suspect]:
@@ -118,9 +119,7 @@ def spread_out(suspects: Iterable[Suspect], lanes: Iterable[Lane]) -> set[Suspec
     if not suspected:
         return set()
     return {
-        (*name, source)
-        for name in names
-        for source in suspected.get(find(("process", name[0], name[1])), ())
+        (*name, source) for name in names for source in suspected.get(find(("process", name[0], name[1])), ())
     }
 
 

@@ -144,7 +144,7 @@ class Bucket:
             matches = lanes.matcher.match_batch(contents)
             event = np.repeat(np.arange(start, start + len(contents)), np.diff(matches.offsets))
             found.append(event * lanes.filters + np.asarray(matches.handles, np.int64))
-        return np.concatenate(found)  # type: ignore[no-any-return]
+        return np.concatenate(found)
 
     def _told(self) -> Told:
         """The notifications with which nothing is wrong by themselves; the others are suspects."""
@@ -186,7 +186,9 @@ class Bucket:
 
         if len(rows):
             some = self.told.select(["run", "process", "subscription", "source"]).take(pa.array(rows))
-            for run, process, subscription, source in zip(*(c.to_pylist() for c in some.columns), strict=True):
+            for run, process, subscription, source in zip(
+                *(c.to_pylist() for c in some.columns), strict=True
+            ):
                 own = process if subscription is None else subscription
                 self.found.suspects.append((run or "", process, own, source or ""))
 
@@ -218,7 +220,7 @@ class Bucket:
             [self.lanes.owners.get((run or "", own), -1) for run, own in zip(runs, owners, strict=True)]
         )
         both = known & (owner >= 0)
-        return np.sort(event[both] * max(1, len(self.lanes.owners)) + owner[both])  # type: ignore[no-any-return]
+        return np.sort(event[both] * max(1, len(self.lanes.owners)) + owner[both])
 
     def _delivery(self, claims: Claims) -> Iterator[Any]:
         asked, lanes = self.asked, self.lanes
@@ -415,7 +417,9 @@ def _words(*words: str) -> Any:
     return pa.array(words)
 
 
-def _rows(kind: Any, hearer: Any, source: Any, interval: Any, time: Any, published: Any, sequence: Any) -> Any:
+def _rows(
+    kind: Any, hearer: Any, source: Any, interval: Any, time: Any, published: Any, sequence: Any
+) -> Any:
     import pyarrow as pa
 
     columns = [
@@ -493,7 +497,13 @@ def _left_out(lanes: Lanes, source: Any, held: dict[str, Any]) -> Flags:
         return found
     part = (held["kind"] == OPEN) | (held["published"] > since)
     rows = np.flatnonzero(part)
-    columns = [held["sequence"][rows], held["published"][rows], since[rows], source[rows], held["hearer"][rows]]
+    columns = [
+        held["sequence"][rows],
+        held["published"][rows],
+        since[rows],
+        source[rows],
+        held["hearer"][rows],
+    ]
     order = np.lexsort(columns)
     keys = [column[order] for column in columns[2:]]
     begins = np.r_[True, np.any([key[1:] != key[:-1] for key in keys], axis=0)]
