@@ -105,6 +105,7 @@ class Client:
             msg.LogRead: self._answered,
             msg.Staged: self._answered,
             msg.Committed: self._answered,
+            msg.LogHeld: self._answered,
             msg.Welcome: self._welcome,
             msg.Published: self._published,
             msg.Subscribed: self._subscribed,
@@ -227,7 +228,7 @@ class Client:
         self._asked[input.call] = input.message
         self._send(input.message)
 
-    def _answered(self, message: msg.LogRead | msg.Staged | msg.Committed, now: float) -> None:
+    def _answered(self, message: msg.LogRead | msg.Staged | msg.Committed | msg.LogHeld, now: float) -> None:
         if self._asked.pop(message.call, None) is not None:
             self._out.append(Answer(message.call, message))
 

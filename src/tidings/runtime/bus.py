@@ -30,6 +30,7 @@ T = TypeVar("T")
 _PUBLISH = ("topic", "type", "id", "source", "time", "payload", "content_type", "lifetime", "key", "expires")
 _SUBSCRIBE = ("name", "topic", "type", "since", "dialect", *DeliveryOptions.__struct_fields__)
 CLOSED = "the bus is closed"
+HOLD_SECONDS = 7 * 86_400.0
 
 
 class Bus:
@@ -226,6 +227,40 @@ class Bus:
         """The last batch of this query that was committed here; -1: none."""
         done = await self._question(lambda call: msg.AskCommitted(call, query))
         return int(done.batch)
+
+    async def commit_parts(self, query: str, batch: int, numbers: Iterable[int], *, log: str = "") -> bool:
+        """As `commit_staged`, of these very parts in this order; other parts of the batch are dropped."""
+        parts = tuple(numbers)
+        done = await self._question(lambda call: msg.CommitParts(call, query, batch, parts, log))
+        return bool(done.is_new)
+
+    async def hold_log(
+        self,
+        name: str,
+        wanted: Any = None,
+        /,
+        *,
+        upto: int = 0,
+        seconds: float = HOLD_SECONDS,
+        releases: bool = False,
+        log: str = "",
+        dialect: str = TIDINGS,
+    ) -> msg.LogHeld:
+        """Have the broker keep in its log what the filter accepts, and forget nothing beyond `upto`.
+
+        For whoever reads the log: call it again under the same name to move the place on. It ends by
+        itself when nobody called it for `seconds`; its answer then says that it is new.
+        """
+        filter, _ = filter_from((wanted,), dialect=dialect)
+        held = await self._question(
+            lambda call: msg.HoldLog(call, name, filter, upto, seconds, releases, log)
+        )
+        assert isinstance(held, msg.LogHeld)
+        return held
+
+    async def end_hold(self, name: str) -> None:
+        """Let the log forget again."""
+        await self._question(lambda call: msg.EndHold(call, name))
 
     async def _question(self, make: Callable[[int], msg.Message]) -> Any:
         return await self._ask(lambda call: ClientAsk(call, make(call)))

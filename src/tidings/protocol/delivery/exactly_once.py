@@ -22,6 +22,7 @@ from tidings.protocol.delivery.arrival import Arrival
 from tidings.protocol.delivery.courier import Courier
 from tidings.protocol.delivery.dead import DeadLetters
 from tidings.protocol.delivery.held import Held, Member, Phase
+from tidings.protocol.delivery.holding import Holding
 from tidings.protocol.delivery.intake import Intake
 from tidings.protocol.delivery.lanes import Lanes
 from tidings.protocol.delivery.ledger import Ledger
@@ -41,12 +42,15 @@ from tidings.protocol.messages import (
     Advertised,
     AskCommitted,
     Came,
+    CommitParts,
     CommitStaged,
     Credit,
+    EndHold,
     Envelope,
     Fence,
     Fenced,
     Hello,
+    HoldLog,
     Home,
     Message,
     Nack,
@@ -98,6 +102,7 @@ class ExactlyOnce(Delivery):
         )
         self._intake = Intake(ports, settings.identities, self._ledger, self._stays, self._is_kept)
         self._scanning = Scanning(ports, self._ledger)
+        self._holding = Holding(ports, self._ledger)
         self._staging = Staging(
             ports, settings.staging_seconds, settings.staging_bytes, self._intake.publish_all
         )
@@ -116,16 +121,25 @@ class ExactlyOnce(Delivery):
             ReadLog: lambda session, message, now: self._scanning.read(session.address, message),
             Stage: lambda session, message, now: self._staging.stage(session, message, now),
             CommitStaged: lambda session, message, now: self._staging.commit(session, message, now),
+            CommitParts: lambda session, message, now: self._staging.commit(session, message, now),
+            HoldLog: lambda session, message, now: self._holding.hold(session, message, now),
+            EndHold: lambda session, message, now: self._holding.end(session, message, now),
             AskCommitted: lambda session, message, now: self._staging.ask(session, message),
         }
 
     def _is_pinned(self, offset: int) -> bool:
-        return self._reader.is_pinned(offset) or self.ports.recovery.is_pinned(offset)
+        return (
+            self._reader.is_pinned(offset)
+            or self._holding.is_pinned(offset)
+            or self.ports.recovery.is_pinned(offset)
+        )
 
     def _is_kept(self, event: Event) -> bool:
         """Must the log hold it, whatever its lifetime?"""
         ports = self.ports
-        return self._registry.is_owed(event) or (bool(ports.overlay.peers()) and ports.recovery.keeps(event))
+        if self._registry.is_owed(event) or self._holding.wants(event):
+            return True
+        return (bool(ports.overlay.peers()) and ports.recovery.keeps(event))
 
     def _name_log(self, state: Loaded, now: float) -> None:
         """The log keeps its name as long as its disk lives."""
@@ -147,6 +161,7 @@ class ExactlyOnce(Delivery):
             self._stays.load(input.state)
             self._intake.load(input.state)
             self._staging.load(input.state)
+            self._holding.load(input.state)
             self._registry.load(input.state, now)
             self._age_at = now
             self._forget_identities_later(now)
@@ -418,6 +433,9 @@ class ExactlyOnce(Delivery):
         at = self._staging.next_at
         if at is not None and (earliest is None or at < earliest):
             earliest = at
+        at = self._holding.next_at
+        if at is not None and (earliest is None or at < earliest):
+            earliest = at
         at = self._registry.memory.next_deadline()
         if at is not None and (earliest is None or at < earliest):
             earliest = at
@@ -426,6 +444,7 @@ class ExactlyOnce(Delivery):
     def on_timer(self, now: float) -> None:
         records: list[Record] = [*self._ledger.collect(now), *self._registry.memory.expire(now)]
         records += self._staging.collect(now)
+        records += self._holding.collect(now)
         records += self._registry.end_guests(now)
         if self._identities_at is not None and self._identities_at <= now:
             records += self._intake.identities.collect(now, self._settings.collect_budget)
