@@ -38,6 +38,7 @@ from tidings.runtime.dialling import Address, parse_addresses
 from tidings.runtime.driver import Driver, Tap
 from tidings.runtime.gate import Gate
 from tidings.runtime.neighbours import Neighbours
+from tidings.runtime.pages import LogPages
 from tidings.runtime.reception import Reception
 from tidings.runtime.words import (
     BESIDE,
@@ -120,6 +121,7 @@ class Server:
             "figures": lambda about, principal: self.figures(),
             "subscriptions": lambda about, principal: self.node.describe(),
         }
+        self.own_checks = {"log"}  # inquiries that ask the guard themselves, by the right to subscribe
         self._listen = [listen] if isinstance(listen, str) else list(listen)
         self._join = [address for text in join for address in parse_addresses(text)]
         self._path = path
@@ -158,6 +160,8 @@ class Server:
         self._loop = asyncio.get_running_loop()
         store = self._store or await open_store(self._path)
         state = await asyncio.to_thread(store.load)
+        pages = LogPages(store, self._guard, lambda: self.node.log, self._clock.now, self._limits)
+        self.inquiries["log"] = pages.answer
         self._recorder = recorder_of(self._record)
         self.node = self._build()
         record: Callable[[Any], None] = _nothing if self._recorder is None else self._recorder.record
@@ -320,7 +324,7 @@ class Server:
             inquiry = self.inquiries.get(inquire.what)
             if inquiry is None:
                 raise RefusedError(f"this broker knows nothing of {inquire.what!r}")
-            if self._guard is not None:
+            if self._guard is not None and inquire.what not in self.own_checks:
                 self._guard.observe(client.principal, inquire.what)
             value = inquiry(inquire.about, client.principal)
             if isinstance(value, Awaitable):

@@ -139,7 +139,7 @@ class ExactlyOnce(Delivery):
         ports = self.ports
         if self._registry.is_owed(event) or self._holding.wants(event):
             return True
-        return (bool(ports.overlay.peers()) and ports.recovery.keeps(event))
+        return bool(ports.overlay.peers()) and ports.recovery.keeps(event)
 
     def _name_log(self, state: Loaded, now: float) -> None:
         """The log keeps its name as long as its disk lives."""

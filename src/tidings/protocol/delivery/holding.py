@@ -147,6 +147,5 @@ class Holding:
 def _is_same(before: HoldRow, row: HoldRow) -> bool:
     """Would writing it again change next to nothing?"""
     return (
-        before.filter.digest == row.filter.digest
-        and (before.upto, before.seconds) == (row.upto, row.seconds)
+        before.filter.digest == row.filter.digest and (before.upto, before.seconds) == (row.upto, row.seconds)
     ) and row.ends_at - before.ends_at < TOUCH * row.seconds

@@ -22,7 +22,15 @@ from tidings.availability.records import Delete, Loaded, Put, Record
 from tidings.model.event import Event
 from tidings.protocol.delivery.sessions import Session
 from tidings.protocol.inputs import PersistFailed
-from tidings.protocol.messages import AskCommitted, CommitParts, CommitStaged, Committed, Refused, Stage, Staged
+from tidings.protocol.messages import (
+    AskCommitted,
+    CommitParts,
+    CommitStaged,
+    Committed,
+    Refused,
+    Stage,
+    Staged,
+)
 from tidings.protocol.slots import Ports
 
 STAGED = "staged"  # table: one row for each part
