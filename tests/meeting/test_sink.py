@@ -143,7 +143,7 @@ def test_rows_say_what_events_are(one: Brokers, context: Context) -> None:
                     none=None,
                     _log="l",
                     _offset=7,
-                )  # fmt: skip
+                )
             )
         ],
         0,

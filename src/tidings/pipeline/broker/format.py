@@ -18,7 +18,7 @@ from tidings.pipeline.broker.columns import inferred
 from tidings.pipeline.broker.reading import Span, pages, state_of
 
 
-class Tidings(DataSource):
+class Tidings(DataSource):  # type: ignore[misc]
     """What Spark knows the format by."""
 
     @classmethod

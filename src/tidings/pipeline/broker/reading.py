@@ -11,15 +11,14 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from tidings.errors import InputError, RefusedError
-from tidings.pipeline.broker.lines import Line, line_to
+from tidings.pipeline.broker.lines import Ask, Line, line_to
 from tidings.pipeline.broker.options import Where
-from tidings.protocol.messages import LogEntry
-from tidings.runtime.bus import Bus
+from tidings.protocol.messages import LogEntry, LogRead
 from tidings.runtime.pages import Stored
 
 BEYOND = 2**62  # a place beyond every log: asks how the log stands
@@ -71,7 +70,11 @@ class _NotForUs(Exception):
 
 def _packed(line: Line, span: Span) -> Iterator[Entries]:
     about = {"upto": span.upto, "filter": span.filter, "dialect": span.dialect}
-    future = line.ask_ahead(lambda bus: bus.inquire("log", after=span.after, **about))
+
+    def ask(after: int) -> Ask[Any]:
+        return lambda bus: bus.inquire("log", after=after, **about)
+
+    future = line.ask_ahead(ask(span.after))
     is_first = True
     while True:
         try:
@@ -85,7 +88,7 @@ def _packed(line: Line, span: Span) -> Iterator[Entries]:
             raise _other_log(span, answer["log"])
         read = int(answer["upto"])
         if read < span.upto:
-            future = line.ask_ahead(lambda bus, read=read: bus.inquire("log", after=read, **about))
+            future = line.ask_ahead(ask(read))
         entries = _decode(answer["entries"])
         if entries:
             yield entries
@@ -94,13 +97,10 @@ def _packed(line: Line, span: Span) -> Iterator[Entries]:
 
 
 def _through_node(line: Line, span: Span) -> Iterator[Entries]:
-    def ask(after: int):  # type: ignore[no-untyped-def]
-        async def page(bus: Bus):  # type: ignore[no-untyped-def]
-            return await bus.read_log(
-                span.filter, after=after, limit=NODE_PAGE, log=span.log, dialect=span.dialect
-            )
-
-        return page
+    def ask(after: int) -> Ask[LogRead]:
+        return lambda bus: bus.read_log(
+            span.filter, after=after, limit=NODE_PAGE, log=span.log, dialect=span.dialect
+        )
 
     read = span.after
     while read < span.upto:

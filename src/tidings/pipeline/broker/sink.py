@@ -23,7 +23,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from tidings.errors import EventError, InputError, SettingsError, TidingsError
 from tidings.model.event import Event
 from tidings.pipeline.broker.columns import event_of
-from tidings.pipeline.broker.lines import Line, line_to
+from tidings.pipeline.broker.lines import Ask, Line, line_to
 from tidings.pipeline.broker.options import GO_ON, Writing
 
 QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
@@ -32,7 +32,7 @@ PARTITION_BITS, ATTEMPT_BITS = 36, 20  # of a part's number: partition, attempt,
 PART_BYTES = 4 << 20  # of payloads in one part, at most
 
 
-class Staged(WriterCommitMessage):
+class Staged(WriterCommitMessage):  # type: ignore[misc]
     """What a task has staged."""
 
     def __init__(self, query: str, parts: Sequence[int], events: int) -> None:
@@ -56,10 +56,13 @@ class _Stager:
         rows = 0
         for part in _parts(self._events(batches), self._writing.part_events):
             number = self._number(len(numbers))
-            self._line.ask(lambda bus, n=number, part=part: bus.stage(self._query, self._batch, n, part))
+            self._line.ask(self._staging(number, part))
             numbers.append(number)
             rows += len(part)
         return Staged(self._query, numbers, rows)
+
+    def _staging(self, number: int, part: list[Event]) -> Ask[None]:
+        return lambda bus: bus.stage(self._query, self._batch, number, part)
 
     def _number(self, chunk: int) -> int:
         return self._partition << PARTITION_BITS | self._attempt << ATTEMPT_BITS | chunk
@@ -99,7 +102,7 @@ def _numbers(messages: Sequence[Any]) -> list[int]:
     return sorted(number for message in messages if message is not None for number in message.parts)
 
 
-class StreamWriter(DataSourceStreamArrowWriter):
+class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
     def __init__(self, writing: Writing) -> None:
         if not writing.writer:
             raise SettingsError(
@@ -131,7 +134,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """Nothing was published; the batch comes again, and what is staged is replaced or forgotten."""
 
 
-class BatchWriter(DataSourceArrowWriter):
+class BatchWriter(DataSourceArrowWriter):  # type: ignore[misc]
     """One job is one batch. With the option `job` the same job, run again, publishes nothing twice."""
 
     def __init__(self, writing: Writing) -> None:

@@ -13,6 +13,7 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -36,7 +37,7 @@ MOST_TASKS = 8  # that read one log, unless the option partitions says otherwise
 BEGUN = "reader:"  # before a reader's name: the note at the broker that it has begun
 
 
-class Part(InputPartition):
+class Part(InputPartition):  # type: ignore[misc]
     def __init__(self, span: Span) -> None:
         self.span = span
 
@@ -47,7 +48,7 @@ def read_part(schema: Any, part: Any) -> Iterator[Any]:
         yield columns.batch(part.span.log, entries)
 
 
-class BatchReader(DataSourceReader):
+class BatchReader(DataSourceReader):  # type: ignore[misc]
     """What the logs hold now, or between two sets of offsets."""
 
     def __init__(self, reading: Reading, schema: Any) -> None:
@@ -74,7 +75,7 @@ class BatchReader(DataSourceReader):
         return read_part(self._schema, partition)
 
 
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
     def __init__(self, reading: Reading, schema: Any) -> None:
         if not reading.reader:
             raise SettingsError(
@@ -285,5 +286,5 @@ def _spans(reading: Reading, where: Where, log: str, after: int, upto: int) -> l
     cuts = [after + size * number // count for number in range(count + 1)]
     return [
         Span(where, log, first, last, reading.filter, reading.dialect)
-        for first, last in zip(cuts[:-1], cuts[1:], strict=True)
+        for first, last in pairwise(cuts)
     ]
