@@ -79,6 +79,43 @@ def events(
                     yield Found(piece.log, offset, accepted.timestamp(), event)
 
 
+class Page(NamedTuple):
+    """A part of what a filter accepts, and where to go on."""
+
+    found: list[Found]
+    after: dict[str, int]
+    is_last: bool
+
+
+def page(
+    archive: Archive,
+    state: State,
+    filter: Filter,
+    *,
+    after: Mapping[str, int],
+    upto: Mapping[str, int],
+    limit: int,
+    most_rows: int,
+) -> Page:
+    """At most so many events, from at most so many rows (and the rest of a row group)."""
+    place, found, looked = dict(after), [], 0
+    for piece in pieces(archive, state, [filter], after=place):
+        begin, end = place.get(piece.log, 0), upto.get(piece.log, 0)
+        for batch in batches(piece, ["_offset", "_accepted", "_event"]):
+            if len(found) >= limit or looked >= most_rows:
+                return Page(found, place, False)
+            looked += len(batch)
+            for offset, accepted, raw in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                if offset > end:
+                    break
+                if offset > begin and accepts(filter, event := _decode(raw)):
+                    found.append(Found(piece.log, offset, accepted.timestamp(), event))
+                    if len(found) >= limit:
+                        return Page(found, {**place, piece.log: offset}, False)
+                place[piece.log] = max(place.get(piece.log, 0), offset)
+    return Page(found, {**place, **upto}, True)
+
+
 def batches(piece: Piece, columns: list[str] | None = None) -> Iterator[Any]:
     """The rows of a piece as Arrow batches."""
     import pyarrow.parquet as parquet

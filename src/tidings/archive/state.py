@@ -1,7 +1,7 @@
 """What an archive holds: its files, how far each log is in it, and the columns of attributes.
 
     ARCHIVE/_state/00000042.json                      the truth: a whole state; the highest number counts
-    ARCHIVE/log=b1%2300ff/date=2026-01-02/FIRST-LAST-42.parquet
+    ARCHIVE/log=b1%2300ff/date=2026-01-02/FIRST-LAST-42-MARK.parquet
     ARCHIVE/_staged/                                  what is being written
 
 Rules

@@ -20,8 +20,10 @@ Rules
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -248,7 +250,8 @@ def write_table(archive: Archive, table: Any, log: str, day: str, number: int) -
 
     offsets = table.column("_offset")
     first, last = offsets[0].as_py(), offsets[len(table) - 1].as_py()
-    name = f"{first:016d}-{last:016d}-{number}.parquet"
+    mark = blake2b(f"{log} {day}".encode(), digest_size=4).hexdigest()  # other logs have the same offsets
+    name = f"{first:016d}-{last:016d}-{number}-{mark}.parquet"
     place = archive.path / STAGED / name
     plain = ["_event", "_offset", "_accepted", "id"]  # hardly ever the same twice
     others = [column for column in table.column_names if column not in plain]
@@ -261,8 +264,6 @@ def write_table(archive: Archive, table: Any, log: str, day: str, number: int) -
         write_statistics=True,
     )
     with place.open("rb") as written:
-        import os
-
         os.fsync(written.fileno())
     return File(
         path=f"log={quote(log, safe='')}/date={day}/{name}",

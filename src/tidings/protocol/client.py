@@ -98,6 +98,7 @@ class Client:
             ins.ClientCancel: self._cancel,
             ins.ClientAck: self._ack,
             ins.ClientNack: self._nack,
+            ins.ClientSkip: self._skip,
             ins.ClientLeave: self._leave,
             ins.ClientAdvertise: self._advertise,
             ins.ClientUnadvertise: self._unadvertise,
@@ -387,12 +388,25 @@ class Client:
         """Give what arrived to whoever waits, and ask for more."""
         if listening.phase is not Phase.OPENING and not listening.is_fenced:
             while listening.buffer and (listening.waiting or listening.auto):
+                if listening.skips(listening.buffer[0]):
+                    self._pass_over(listening, listening.buffer.popleft())
+                    continue
                 call = None if listening.auto else listening.waiting.popleft()
                 self._notify(listening, listening.buffer.popleft(), call, now)
         amount = listening.shortage() if listening.phase is not Phase.LEAVING else 0
         if amount and (listening.window == 0 or listening.granted < max(1, listening.window // 2)):
             listening.granted += amount
             self._send(msg.Credit(listening.ref, amount))
+
+    def _skip(self, input: ins.ClientSkip, now: float) -> None:
+        listening = self._listenings.get(input.ref)
+        if listening is not None:
+            listening.skipped, listening.policy = input.upto, input.policy
+
+    def _pass_over(self, listening: Listening, deliver: msg.Deliver) -> None:
+        if deliver.position is not None:
+            listening.advance(deliver.position)
+        self._send(msg.Ack(listening.ref, (deliver.tag,)))
 
     def _notify(self, listening: Listening, deliver: msg.Deliver, call: int | None, now: float) -> None:
         commits = listening.auto and not listening.taken

@@ -17,6 +17,8 @@ from enum import StrEnum
 
 import msgspec
 
+from tidings.language.evaluate import accepts
+from tidings.model.event import FOREVER
 from tidings.model.filter import Filter
 from tidings.model.subscription import DeliveryOptions, Notification, Position, SubscriptionId
 from tidings.protocol.messages import Deliver
@@ -64,7 +66,7 @@ class Listening:
     __slots__ = (
         "after", "auto", "buffer", "call", "ending", "fence", "filter", "given_back", "granted", "home", "id",
         "is_fenced", "is_on", "leaving_calls",
-        "must_end", "named", "options", "phase", "ref", "taken", "waiting", "waits", "window",
+        "must_end", "named", "options", "phase", "policy", "ref", "skipped", "taken", "waiting", "waits", "window",
     )  # fmt: skip
 
     def __init__(
@@ -92,6 +94,8 @@ class Listening:
         self.auto = auto
         self.after = dict(after)  # token: by log, everything up to this offset was committed
         self.given_back: set[Position] = set()  # `nack`ed and not committed since: the token waits
+        self.skipped: dict[str, int] = {}  # by log: up to here the application has it from elsewhere ...
+        self.policy: Filter | None = None  # ... what lives forever, and what this accepts
         self.phase = Phase.OPENING
         self.waiting: deque[int] = deque()  # takes
         self.buffer: deque[Deliver] = deque()
@@ -103,6 +107,13 @@ class Listening:
         self.home = ""  # the log of the broker where it was opened first
         self.fence = 0  # the last one that was asked for
         self.is_fenced = False  # what was given back comes first: nothing is handed over until it is here
+
+    def skips(self, deliver: Deliver) -> bool:
+        """Does the application have it from elsewhere?"""
+        position, event = deliver.position, deliver.event
+        if not self.skipped or position is None or position.offset > self.skipped.get(position.log, 0):
+            return False
+        return event.lifetime == FOREVER or (self.policy is not None and accepts(self.policy, event))
 
     def step(self, happening: str) -> bool:
         """Move to the next phase; False when this cannot happen in this phase."""

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, overload
 from tidings.errors import ClosedError, SettingsError, TidingsError
 from tidings.model.event import Event
 from tidings.model.filter import TIDINGS
-from tidings.model.subscription import DeliveryOptions, Policy, Position
+from tidings.model.subscription import DeliveryOptions, Policy, Position, SubscriptionId
 from tidings.protocol import effects as fx
 from tidings.protocol import messages as msg
 from tidings.protocol.inputs import ClientAsk, ClientCancel, ClientPublish, Input
@@ -150,7 +150,8 @@ class Bus:
         """Subscribe to all that is wanted at once: a filter text, a condition, a Filter, an EventBridge
         pattern (a mapping), a class whose instances are events.
 
-        Options: name, topic (a pattern), type, durable, group, queue, policy, replay, since (a position),
+        Options: name, topic (a pattern), type, durable, group, queue, policy, replay, since (a position, or
+        "forever": begin with the broker's archive, if it has one),
         max_deliveries, keep_seconds, keep_events, dead_letters_of, dialect.
         """
         refuse_unknown({name: 1 for name in options if name not in _SUBSCRIBE}, _SUBSCRIBE, "subscribe")
@@ -161,6 +162,11 @@ class Bus:
             dialect=options.pop("dialect", TIDINGS),
         )
         name, since = options.pop("name", None), options.pop("since", None)
+        kind: type[Listener[Any]] = Listener
+        if since == "forever":
+            from tidings.runtime.late import LateListener
+
+            kind, since = LateListener, None
         if "policy" in options:
             options["policy"] = _chosen(Policy, options["policy"], "policy")
         given = {field: value for field, value in options.items() if value is not None}
@@ -168,7 +174,7 @@ class Bus:
             given.setdefault("policy", self._broker.policy)
         delivery = DeliveryOptions(**given)
         fields = {"filter": filter, "name": name, "options": delivery, "after": _token(since)}
-        return Listener(self, fields, read, delivery.durable)
+        return kind(self, fields, read, delivery.durable)
 
     @overload
     def on(self, wanted: type[T], callback: Callback[T], /, **options: Any) -> Calling[T]: ...
@@ -285,6 +291,10 @@ class Bus:
             raise
         finally:
             del self._waiting[call]
+
+    def _note(self, subscription: SubscriptionId, event: Event, position: Position) -> None:
+        """Record what came from an archive, as the client machine records what came from the broker."""
+        self._broker.note(self._address, subscription, event, position)
 
     def _next_call(self) -> int:
         self._last_call += 1

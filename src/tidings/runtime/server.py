@@ -30,6 +30,7 @@ from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.inputs import Started
 from tidings.protocol.messages import BROKER_MESSAGES, CLIENT_MESSAGES, Message
 from tidings.protocol.node import Node
+from tidings.runtime.archives import ServedArchive
 from tidings.runtime.broker import open_store, recorder_of
 from tidings.runtime.clock import Clock, RealClock
 from tidings.runtime.connection import Connection, Gathering, NetworkSettings
@@ -230,6 +231,12 @@ class Server:
     def address(self) -> str:
         """Where clients and brokers reach this one."""
         return str(self.addresses[0])
+
+    def serve_archive(self, path: str | os.PathLike[str]) -> None:
+        """Let late subscribers be caught up from the archive in this directory."""
+        archive = ServedArchive(path, self._guard, self._limits)
+        self.inquiries["archive"] = archive.answer
+        self.own_checks.add("archive")
 
     # -- letting in -----------------------------------------------------------------------------
 

@@ -75,6 +75,7 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     advertise: str = ""  # host:port where others reach it, when that is not `listen` (0.0.0.0, say)
     join: tuple[str, ...] = ()  # addresses of brokers to link with; the links must make a tree
     store: str = ""  # a directory for what is to survive a crash; empty: in memory, `kept` is refused
+    archive: str = ""  # a directory of archived events, for subscriptions `since="forever"`; empty: none
     http: str = ""  # host:port for /metrics, /healthz and /readyz; empty: none
     drain_seconds: float = 5.0  # to finish after SIGTERM; at most 10
     network: NetworkSettings = NetworkSettings()

@@ -31,7 +31,9 @@ LOG = "b1#00ff"
 def entry(offset: int, attributes: dict[str, Any] | None = None, **more: Any) -> Entry:
     options = {"lifetime": FOREVER, **more}
     at = options.pop("at", DAY + offset)
-    event = make_event({"n": offset} if attributes is None else attributes, source="s", id=f"e{offset}", **options)
+    event = make_event(
+        {"n": offset} if attributes is None else attributes, source="s", id=f"e{offset}", **options
+    )
     return Entry(offset, at, event)
 
 
@@ -84,7 +86,9 @@ def test_any_tool_reads_it(tmp_path: Path) -> None:
     assert {str(row["date"]) for row in rows} == {"2026-01-02", "2026-01-03"}
     import duckdb
 
-    found = duckdb.sql(f"select count(*) from read_parquet('{tmp_path}/log=*/*/*.parquet', union_by_name=true)")
+    found = duckdb.sql(
+        f"select count(*) from read_parquet('{tmp_path}/log=*/*/*.parquet', union_by_name=true)"
+    )
     assert found.fetchall() == [(3,)]
 
 
@@ -226,7 +230,7 @@ FILTERS = [
 ]  # fmt: skip
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(
     rows=st.lists(
         st.tuples(st.dictionaries(st.sampled_from(["x", "y"]), VALUES), st.sampled_from([None, "a/b", "c"])),

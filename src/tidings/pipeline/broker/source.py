@@ -284,7 +284,4 @@ def _spans(reading: Reading, where: Where, log: str, after: int, upto: int) -> l
     count = reading.partitions or min(MOST_TASKS, -(-size // SPAN_EVENTS))
     count = min(count, size)
     cuts = [after + size * number // count for number in range(count + 1)]
-    return [
-        Span(where, log, first, last, reading.filter, reading.dialect)
-        for first, last in pairwise(cuts)
-    ]
+    return [Span(where, log, first, last, reading.filter, reading.dialect) for first, last in pairwise(cuts)]
