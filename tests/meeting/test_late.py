@@ -14,7 +14,7 @@ from tests.meeting._brokers import Brokers
 
 from tidings.archive.reading import events
 from tidings.archive.state import Archive
-from tidings.errors import InputError
+from tidings.errors import CorruptionError, InputError
 from tidings.model.event import FOREVER
 from tidings.model.filter import EVERYTHING
 from tidings.pipeline.broker import options
@@ -143,6 +143,6 @@ def test_a_damaged_archive_is_told_to_the_subscriber(two: Brokers, tmp_path: Pat
     Archiver(tmp_path / "archive", two.all).run_once()
     (file,) = (tmp_path / "archive").glob("log=*/**/*.parquet")
     file.write_bytes(file.read_bytes()[:-1])
-    with two.bus(0, "late").subscribe("n > 0", since="forever") as news:
-        with pytest.raises(Exception, match="it is torn or was changed"):
-            news.get(timeout=5)
+    late = two.bus(0, "late").subscribe("n > 0", since="forever")
+    with late as news, pytest.raises(CorruptionError, match="it is torn or was changed"):
+        news.get(timeout=5)

@@ -98,7 +98,8 @@ def page(
     most_rows: int,
 ) -> Page:
     """At most so many events, from at most so many rows (and the rest of a row group)."""
-    place, found, looked = dict(after), [], 0
+    place, looked = dict(after), 0
+    found: list[Found] = []
     for piece in pieces(archive, state, [filter], after=place):
         begin, end = place.get(piece.log, 0), upto.get(piece.log, 0)
         for batch in batches(piece, ["_offset", "_accepted", "_event"]):

@@ -146,9 +146,9 @@ def test_a_crash_leaves_the_old_or_the_new_state(
 
     with monkeypatch.context() as patched:
         patched.setattr(Archive, "publish" if step == "before the state" else "_finish", crash)
-        with pytest.raises(_Crash):
-            with archive.locked() if step == "before the state" else _unlocked(archive):
-                Writer(archive).append(LOG, [entry(2)], 2)
+        lock = archive.locked() if step == "before the state" else _unlocked(archive)
+        with pytest.raises(_Crash), lock:
+            Writer(archive).append(LOG, [entry(2)], 2)
     expected = [1] if step == "before the state" else [1, 2]
     assert read(archive) == expected, "a reader sees it whole, though nobody has tidied up yet"
     fill(tmp_path, [entry(2), entry(3)])

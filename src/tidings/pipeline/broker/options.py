@@ -65,6 +65,7 @@ class Writing(msgspec.Struct, frozen=True):
     broker: Where
     writer: str
     job: str
+    batch: int
     topic: str | None
     lifetime: float
     part_events: int
@@ -76,7 +77,7 @@ _READING = (
     "filter", "dialect", "reader", "startingOffsets", "endingOffsets", "maxEventsPerBatch", "partitions",
     "samples", "keepSeconds", "onTrimmed", "onMissingLog", "onLostCheckpoint",
 )  # fmt: skip
-_WRITING = ("writer", "job", "topic", "lifetime", "partEvents", "onLostCheckpoint")
+_WRITING = ("writer", "job", "batch", "topic", "lifetime", "partEvents", "onLostCheckpoint")
 
 
 def reading(options: Mapping[str, str]) -> Reading:
@@ -112,6 +113,7 @@ def writing(options: Mapping[str, str]) -> Writing:
         broker=brokers[0],
         writer=given.get("writer") or given.get("checkpointlocation", ""),
         job=given.get("job", ""),
+        batch=_number(given, "batch", 0, least=0),
         topic=given.get("topic"),
         lifetime=_lifetime(given.get("lifetime", "0")),
         part_events=_number(given, "partEvents", 2_000),

@@ -127,25 +127,28 @@ class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
             return
         (query,) = queries
         line = line_to(self._writing.broker)
-        log = _register(self._writing, line, query, batchId)
-        line.ask(lambda bus: bus.commit_parts(query, batchId, _numbers(messages), log=log))
+        register_query(self._writing, line, query, batchId, query)
+        line.ask(lambda bus: bus.commit_parts(query, batchId, _numbers(messages)))
 
     def abort(self, messages: list[Any], batchId: int) -> None:  # noqa: N803
         """Nothing was published; the batch comes again, and what is staged is replaced or forgotten."""
 
 
 class BatchWriter(DataSourceArrowWriter):  # type: ignore[misc]
-    """One job is one batch. With the option `job` the same job, run again, publishes nothing twice."""
+    """One job is one batch. With the option `job` the same job, run again, publishes nothing twice; a job of
+    many batches numbers them (`batch`)."""
 
     def __init__(self, writing: Writing) -> None:
         self._writing = writing
         self._query = JOB + (writing.job or str(uuid4()))
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        return _Stager(self._writing, self._query, 0).stage(iterator)
+        return _Stager(self._writing, self._query, self._writing.batch).stage(iterator)
 
     def commit(self, messages: list[Any]) -> None:
-        line_to(self._writing.broker).ask(lambda bus: bus.commit_parts(self._query, 0, _numbers(messages)))
+        line_to(self._writing.broker).ask(
+            lambda bus: bus.commit_parts(self._query, self._writing.batch, _numbers(messages))
+        )
 
     def abort(self, messages: list[Any]) -> None:
         """Nothing was published; what is staged is forgotten after a time."""
@@ -156,14 +159,14 @@ class BatchWriter(DataSourceArrowWriter):  # type: ignore[misc]
 _TURN = 1 << 32  # a writer's number: how often it was taken over, then a hash of its query
 
 
-def _register(writing: Writing, line: Line, query: str, batch: int) -> str:
-    """Make sure that this query is the writer's; the name of the log that it is bound to."""
+def register_query(writing: Writing, line: Line, query: str, batch: int, committed_as: str) -> None:
+    """Make sure that this query is the writer's, and that the broker knows its earlier batches."""
     name = WRITER + blake2b(writing.writer.encode(), digest_size=16).hexdigest()
     mine = int.from_bytes(blake2b(query.encode(), digest_size=4).digest(), "big")
     known = line.ask(lambda bus: bus.committed(name))
     if known >= 0 and known % _TURN == mine:
-        return ""
-    if known < 0 and batch > 0 and line.ask(lambda bus: bus.committed(query)) < 0:
+        return
+    if known < 0 and batch > 0 and line.ask(lambda bus: bus.committed(committed_as)) < 0:
         _refuse(
             writing,
             f"the broker at {writing.broker.address} knows nothing of the writer {writing.writer!r}, whose batches "
@@ -182,7 +185,6 @@ def _register(writing: Writing, line: Line, query: str, batch: int) -> str:
     line.ask(lambda bus: bus.commit_parts(name, taken, ()))
     if line.ask(lambda bus: bus.committed(name)) != taken:
         raise TidingsError(f"two queries are the writer {writing.writer!r} at once")
-    return ""
 
 
 def _refuse(writing: Writing, problem: str, hint: str) -> None:
