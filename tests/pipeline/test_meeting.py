@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,16 @@ from tests.meeting._brokers import Brokers
 
 from tidings.archive.state import Archive
 from tidings.archive.writing import Entry, Writer
+from tidings.errors import InputError
 from tidings.language import accepts, parse_filter
 from tidings.model.event import FOREVER, make_event
 from tidings.pipeline.broker import register
 from tidings.pipeline.broker.catching import catch_up
+from tidings.pipeline.flow_run import Running
+from tidings.pipeline.flows import read_flow
 
 pytestmark = pytest.mark.spark
+ROOT = Path(__file__).resolve().parents[2]
 SLOW_START = (
     "failed to connect back"  # Spark gives its Python ten seconds to start, which a busy machine may miss
 )
@@ -29,6 +34,15 @@ SLOW_START = (
 def two(tmp_path: Path) -> Iterator[Brokers]:
     with Brokers(tmp_path / "brokers", 2) as brokers:
         yield brokers
+
+
+def example(folder: str, name: str) -> Any:
+    spec = spec_from_file_location(name, ROOT / "examples" / folder / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def run(start: Any) -> None:
@@ -132,3 +146,40 @@ def test_catching_up_gives_every_new_subscription_what_its_filter_accepts(spark:
     few = catch_up(spark, tmp_path, table.where("id = 'low'"), whole=False)
     assert (few.files, few.rows) == (6, 300)
     assert {row["_offset"] for row in few.result.collect()} == set(range(1, 40))
+
+
+def test_alerts_that_users_state_at_brokers_are_matched_on_spark_and_delivered_by_brokers(
+    spark: Any, two: Brokers, tmp_path: Path
+) -> None:
+    people = example("broker_alerts", "people")
+    users, ticks = list(people.wishes(60, 1)), list(people.prices(120, 1))
+    one = two.bus(0, "people")
+    one.stage("u", 0, 0, users)
+    one.commit_staged("u", 0, 1)
+    two.bus(1, "market").stage("p", 0, 0, ticks)
+    two._buses[-1].commit_staged("p", 0, 1)
+    flow = read_flow(
+        ROOT / "examples/broker_alerts/flow.toml",
+        {"data": str(tmp_path / "data"), "brokers": two.all, "sink": two.addresses[0]},
+    )
+    expected = {
+        (user.source, tick.id)
+        for user in users
+        for tick in ticks
+        if accepts(parse_filter(user["filter"]), tick)
+    }
+    assert len(expected) > 20
+    for again in range(3):
+        try:
+            Running(flow, spark).start(once=True).wait()
+        except InputError as error:
+            if SLOW_START not in str(error):
+                raise
+        else:
+            if again:
+                break  # run a second time it finds nothing new
+    with two.bus(1, "judge").subscribe("topic = 'alerts/#'") as alerts:
+        got = [alerts.get(timeout=30) for _ in range(len(expected))]
+        with pytest.raises(TimeoutError):
+            alerts.get(timeout=0.5)
+    assert {(event.topic.removeprefix("alerts/"), event["event"]) for event in got} == expected
