@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tidings.archive.pruning import file_may_hold, row_groups
-from tidings.archive.state import Archive, State
+from tidings.archive.state import Archive, State, opened
 from tidings.errors import CorruptionError
 from tidings.language.evaluate import accepts
 from tidings.model.event import Event
@@ -132,7 +132,7 @@ def _sound(place: Any, read: Any) -> Any:
     import pyarrow as pa
 
     try:
-        return read(place)
+        return opened(place, read)
     except (pa.ArrowException, OSError) as error:
         raise CorruptionError(
             f"{place} cannot be read: {error}", hint="restore it from a copy; nothing of it is served"

@@ -3,10 +3,11 @@
     ARCHIVE/_state/00000042.json                      the truth: a whole state; the highest number counts
     ARCHIVE/log=b1%2300ff/date=2026-01-02/FIRST-LAST-42-MARK.parquet
     ARCHIVE/_staged/                                  what is being written
+    ARCHIVE/_gone/                                    what was replaced, for readers that still want it
 
 Rules
 - A change is written aside, then a new state names it, in one atomic rename; then files move into place, and
-  those that it replaces are deleted. After a crash the newest state says what is left to do; doing it again
+  those that it replaces move away, to be deleted an hour later. After a crash the newest state says what is left to do; doing it again
   changes nothing. So every event of a log up to its place is in exactly one file of a state.
 - Whoever reads goes by the state. A file that it names and that is not there, or not whole, is an error; so
   is a Parquet file beside them that it does not name.
@@ -18,6 +19,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,7 +29,8 @@ import msgspec
 from tidings.errors import CorruptionError, InputError, StoreLockedError
 
 VERSION = 1
-STATES, STAGED, LOCK = "_state", "_staged", "_lock"
+STATES, STAGED, GONE, LOCK = "_state", "_staged", "_gone", "_lock"
+GRACE = 3600.0  # seconds for which a replaced file stays readable for those who began with an older state
 KEPT = 3  # states that stay, for readers that began with an older one
 
 
@@ -113,6 +116,10 @@ class Archive:
         places = [self.path / file.path]
         if file.path in state.added:
             places.append(self.path / STAGED / Path(file.path).name)
+        places += [
+            self.path / GONE / Path(file.path).name,
+            self.path / file.path,
+        ]  # it may have moved just now
         for place in places:
             try:
                 size = place.stat().st_size
@@ -166,7 +173,15 @@ class Archive:
                 (self.path / own).parent.mkdir(parents=True, exist_ok=True)
                 staged.rename(self.path / own)
         for own in state.removed:
-            (self.path / own).unlink(missing_ok=True)
+            if (self.path / own).exists():
+                (self.path / GONE).mkdir(exist_ok=True)
+                gone = self.path / GONE / Path(own).name
+                (self.path / own).rename(gone)
+                os.utime(gone)
+        if (self.path / GONE).is_dir():
+            for gone in (self.path / GONE).iterdir():
+                if gone.stat().st_mtime < time.time() - GRACE:
+                    gone.unlink()
 
     def _numbers(self) -> list[int]:
         if not self.exists:
@@ -175,6 +190,15 @@ class Archive:
 
     def _place(self, number: int) -> Path:
         return self.path / STATES / f"{number:08d}.json"
+
+
+def opened(place: str | os.PathLike[str], read: Any) -> Any:
+    """Read a file of an archive that may be replaced at this very moment."""
+    try:
+        return read(place)
+    except FileNotFoundError:
+        path = Path(place)
+        return read(path.parents[2] / GONE / path.name)
 
 
 def _sync(path: Path) -> None:

@@ -15,6 +15,7 @@ pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 import pyarrow.dataset as dataset
 import pyarrow.parquet as parquet
 
+from tidings.archive import state as state_module
 from tidings.archive import writing
 from tidings.archive.reading import batches, events, pieces
 from tidings.archive.state import Archive
@@ -126,6 +127,21 @@ def test_compaction_keeps_every_event_and_leaves_one_file_a_day(tmp_path: Path) 
     assert len(folders) == len(set(folders)) == 4
     assert len(list(tmp_path.glob("log=*/**/*.parquet"))) == 4
     archive.checked()
+
+
+def test_a_reader_that_began_before_a_compaction_reads_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = fill(tmp_path, [entry(1)], [entry(2)], [entry(3)])
+    began = events(archive, archive.state(), EVERYTHING)
+    assert next(began).offset == 1
+    with archive.locked():
+        Writer(archive).compact()
+    assert [found.offset for found in began] == [2, 3]
+    assert read(archive) == [1, 2, 3]
+    monkeypatch.setattr(state_module, "GRACE", -1.0)
+    fill(tmp_path, [entry(4)])
+    assert list((tmp_path / "_gone").iterdir()) == []
 
 
 # -- crashes and damage ------------------------------------------------------------------------------
