@@ -14,13 +14,13 @@ from tidings.pipeline import session
 
 
 class Loud(StreamingQueryListener):  # type: ignore[misc]
-    def onQueryStarted(self, event: Any) -> None:  # noqa: N802
+    def onQueryStarted(self, event: Any) -> None:
         print("started", flush=True)
 
-    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+    def onQueryProgress(self, event: Any) -> None:
         print("batch", event.progress.batchId, event.progress.numInputRows, flush=True)
 
-    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+    def onQueryTerminated(self, event: Any) -> None:
         """The end is said below."""
 
 

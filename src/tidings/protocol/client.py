@@ -41,6 +41,7 @@ from tidings.protocol.effects import (
     Record,
     Send,
 )
+from tidings.protocol.lines import EMPTY, own
 from tidings.protocol.listening import Listening, Phase, Taken
 from tidings.protocol.places import Places
 from tidings.protocol.publishing import Publishing
@@ -82,14 +83,19 @@ class Client:
         self._in_flight: dict[int, Publishing] = {}  # by call, in order
         self._line: deque[Publishing] = deque()
         self._listenings: dict[int, Listening] = {}  # by ref
+        self._leaving: dict[
+            int, Listening
+        ] = {}  # by ref: those that wait for the answer to their leaving ...
+        self._held_back: dict[int, Listening] = {}  # ... and those that wait for one of their name
         self._last_ref = 0
         self._advertised_filters: dict[str, Filter] = {}  # by name
         self._tokens: dict[str, tuple[str, dict[str, int]]] = {}  # by name: filter and token when we left
         self._homes: dict[str, str] = {}  # by name of a durable subscription: where it was opened first
-        self._advertising: set[int] = set()  # calls that the broker has not answered
+        self._advertising: dict[int, str] = {}  # by call that the broker has not answered: the name
         self._asked: dict[int, msg.Message] = {}  # by call, in order: questions without an answer
         self._handlers: dict[type, Callable[[Any, float], None]] = {
             ins.Received: self._receive,
+            ins.ReceivedAll: self._receive_all,
             ins.LinkUp: self._link_up,
             ins.LinkDown: self._link_down,
             ins.ClientPublish: self._publish,
@@ -109,9 +115,11 @@ class Client:
             msg.LogHeld: self._answered,
             msg.Welcome: self._welcome,
             msg.Published: self._published,
+            msg.PublishedAll: self._published_all,
             msg.Subscribed: self._subscribed,
             msg.Unsubscribed: self._unsubscribed,
             msg.Deliver: self._deliver,
+            msg.DeliverAll: self._deliver_all,
             msg.Fenced: self._fenced,
             msg.Silence: self._silence,
             msg.Lost: self._lost,
@@ -144,6 +152,10 @@ class Client:
         handler = self._handlers.get(type(input.message))
         if handler is not None and self._link is not Link.DOWN:
             handler(input.message, now)
+
+    def _receive_all(self, input: ins.ReceivedAll, now: float) -> None:
+        for message in input.messages:
+            self._receive(ins.Received(input.sender, message), now)
 
     # -- the link ------------------------------------------------------------------------
 
@@ -200,19 +212,18 @@ class Client:
 
     def _advertise(self, input: ins.ClientAdvertise, now: float) -> None:
         self._advertised_filters[input.name] = input.filter
-        self._advertising.add(input.call)
+        self._advertising[input.call] = input.name
         self._send(msg.Advertise(input.call, input.name, input.filter))
 
     def _unadvertise(self, input: ins.ClientUnadvertise, now: float) -> None:
         if self._advertised_filters.pop(input.name, None) is None or self._link is not Link.UP:
             self._out.append(Answer(input.call))
             return
-        self._advertising.add(input.call)
+        self._advertising[input.call] = input.name
         self._send(msg.Unadvertise(input.call, input.name))
 
     def _advertised(self, message: msg.Advertised, now: float) -> None:
-        if message.call in self._advertising:
-            self._advertising.remove(message.call)
+        if self._advertising.pop(message.call, None) is not None:
             self._out.append(Answer(message.call))
 
     def _advertise_again(self) -> None:
@@ -261,6 +272,11 @@ class Client:
         self._out.append(Answer(message.call, Receipt(event.source, event.id, message.position)))
         self._send_line()
 
+    def _published_all(self, message: msg.PublishedAll, now: float) -> None:
+        calls = range(message.call, message.call + message.count)
+        for call in [call for call in self._in_flight if call in calls]:
+            self._published(msg.Published(call), now)
+
     def _record_publish(self, publishing: Publishing, outcome: Outcome) -> None:
         if self._recording:
             row = pub_row(
@@ -304,7 +320,9 @@ class Client:
             return
         listening.waits = self._is_being_left(listening)
         if listening.waits:
+            self._held_back[listening.ref] = listening
             return
+        self._held_back.pop(listening.ref, None)
         listening.granted = (
             0 if listening.phase is Phase.LEAVING else listening.window + len(listening.waiting)
         )
@@ -319,7 +337,7 @@ class Client:
                 listening.filter,
                 listening.options,
                 listening.named,
-                listening.after,
+                dict(listening.after),
                 listening.granted,
             )
         )
@@ -330,12 +348,12 @@ class Client:
         """Does an earlier one of its name wait for the answer to its leaving?"""
         return any(
             other.phase is Phase.LEAVING and other.ref < listening.ref and other.is_namesake(listening)
-            for other in self._listenings.values()
+            for other in self._leaving.values()
         )
 
     def _open_waiting(self, left: Listening) -> None:
         """Its name is free: ask for the next one that waits for it."""
-        for listening in list(self._listenings.values()):
+        for listening in list(self._held_back.values()):
             if listening.waits and listening.is_namesake(left):
                 listening.after = listening.after or dict(self._token_of(left.id.name, listening.filter))
                 self._open(listening)
@@ -370,7 +388,7 @@ class Client:
             self._out.append(Failed(input.call, *ending))
             return
         self._commit(listening, None)
-        listening.waiting.append(input.call)
+        listening.waiting += (input.call,)
         self._hand_over(listening, now)
 
     def _deliver(self, message: msg.Deliver, now: float) -> None:
@@ -381,8 +399,15 @@ class Client:
         if listening.was_committed(message):
             self._send(msg.Ack(message.ref, (message.tag,)))
         elif not listening.held_again(message):
-            listening.queue_up(message)
+            if listening.is_awaited:
+                self._notify(listening, message, None if listening.auto else listening.next_waiting(), now)
+            else:
+                listening.queue_up(message)
         self._hand_over(listening, now)
+
+    def _deliver_all(self, message: msg.DeliverAll, now: float) -> None:
+        for deliver in message.one_by_one():
+            self._deliver(deliver, now)
 
     def _hand_over(self, listening: Listening, now: float) -> None:
         """Give what arrived to whoever waits, and ask for more."""
@@ -391,8 +416,10 @@ class Client:
                 if listening.skips(listening.buffer[0]):
                     self._pass_over(listening, listening.buffer.popleft())
                     continue
-                call = None if listening.auto else listening.waiting.popleft()
+                call = None if listening.auto else listening.next_waiting()
                 self._notify(listening, listening.buffer.popleft(), call, now)
+            if not listening.buffer:
+                listening.buffer = EMPTY
         amount = listening.shortage() if listening.phase is not Phase.LEAVING else 0
         if amount and (listening.window == 0 or listening.granted < max(1, listening.window // 2)):
             listening.granted += amount
@@ -411,7 +438,7 @@ class Client:
     def _notify(self, listening: Listening, deliver: msg.Deliver, call: int | None, now: float) -> None:
         commits = listening.auto and not listening.taken
         if not commits:
-            listening.taken.append(Taken(deliver, call))
+            listening.taken += (Taken(deliver, call),)
         notification = listening.notification(deliver)
         self._out.append(Notify(listening.ref, notification, deliver.tag, call))
         if self._recording:
@@ -449,7 +476,7 @@ class Client:
         if listening is None:
             return
         if input.call in listening.waiting:
-            listening.waiting.remove(input.call)
+            listening.waiting = tuple(call for call in listening.waiting if call != input.call)
         elif listening.phase is Phase.OPEN:
             self._put_back(listening, input.call)
         if listening.phase is Phase.OPEN:
@@ -461,7 +488,7 @@ class Client:
         if deliver is None:
             return
         if listening.options.group is None:
-            listening.buffer.appendleft(msgspec.structs.replace(deliver, again=True))
+            own(listening, "buffer").appendleft(msgspec.structs.replace(deliver, again=True))
         else:  # another member may be waiting for it
             self._send(msg.Nack(listening.ref, (deliver.tag,), counted=False))
 
@@ -509,7 +536,7 @@ class Client:
             return
         if input.commit:
             self._commit(listening, None)
-        listening.leaving_calls.append(input.call)
+        listening.leaving_calls += (input.call,)
         self._stop(listening, input.call, end=input.end, now=now)
 
     def _stop(self, listening: Listening, call: int, *, end: bool, now: float) -> None:
@@ -517,6 +544,7 @@ class Client:
         if listening.phase is Phase.LEAVING:
             return
         listening.step("leave")
+        self._leaving[listening.ref] = listening
         listening.must_end = end and listening.options.durable
         self._fail_waiting(listening, OVER)
         if listening.waits:  # the broker never heard of it
@@ -543,6 +571,8 @@ class Client:
             self._homes.pop(listening.id.name, None)  # the next one of this name begins anew
         self._record_leave(listening, now)
         del self._listenings[listening.ref]
+        self._leaving.pop(listening.ref, None)
+        self._held_back.pop(listening.ref, None)
         for call in listening.leaving_calls:
             self._out.append(Answer(call))
         self._open_waiting(listening)
@@ -558,6 +588,10 @@ class Client:
 
     def _refused(self, message: msg.Refused, now: float) -> None:
         if self._asked.pop(message.call, None) is not None:
+            self._out.append(Failed(message.call, message.code, message.reason))
+            return
+        if (name := self._advertising.pop(message.call, None)) is not None:
+            self._advertised_filters.pop(name, None)
             self._out.append(Failed(message.call, message.code, message.reason))
             return
         publishing = self._in_flight.pop(message.call, None)
@@ -582,14 +616,14 @@ class Client:
     def _broken(self, listening: Listening, code: str, reason: str, now: float) -> None:
         """The broker ended it; whoever takes from it is told why."""
         listening.ending = (code, reason)
-        listening.buffer.clear()
+        listening.buffer = EMPTY
         self._record_leave(listening, now)
         self._fail_waiting(listening, listening.ending)
         self._out.append(Ended(listening.ref, code, reason))
 
     def _fail_waiting(self, listening: Listening, ending: tuple[str, str]) -> None:
         while listening.waiting:
-            self._out.append(Failed(listening.waiting.popleft(), *ending))
+            self._out.append(Failed(listening.next_waiting(), *ending))
 
     def _record_leave(self, listening: Listening, now: float) -> None:
         was_on, listening.is_on = listening.is_on, False

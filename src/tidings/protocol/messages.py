@@ -12,7 +12,7 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import Any, Union
 
@@ -23,6 +23,7 @@ from tidings.model.filter import Filter
 from tidings.model.subscription import DeliveryOptions, Position
 
 VERSION = 1
+MOST_TAGS = 1 << 32  # of one message; nobody has so many in hand
 
 
 class Mode(StrEnum):
@@ -113,6 +114,18 @@ class Ack(Message, frozen=True):
 
     ref: int
     tags: tuple[int, ...]
+
+
+class AckAll(Message, frozen=True):
+    """`Ack` for so many deliveries whose tags follow one another."""
+
+    ref: int
+    tag: int  # the first
+    count: int
+
+    @property
+    def tags(self) -> range:
+        return range(self.tag, self.tag + min(self.count, MOST_TAGS))
 
 
 class Nack(Message, frozen=True):
@@ -225,6 +238,13 @@ class Published(Message, frozen=True):
     position: Position | None = None
 
 
+class PublishedAll(Message, frozen=True):
+    """`Published` for each of so many calls, one after the other, that no log holds."""
+
+    call: int  # the first
+    count: int
+
+
 class Advertised(Message, frozen=True):
     """The answer to `Advertise` and to `Unadvertise`."""
 
@@ -251,6 +271,18 @@ class Deliver(Message, frozen=True):
     position: Position | None = None
     attempt: int = 1  # grows when the application gives it back
     again: bool = False  # it was sent before, and nobody said that it was handled
+
+
+class DeliverAll(Message, frozen=True):
+    """`Deliver` for each of these events, one after the other, that no log holds and nobody had before."""
+
+    ref: int
+    tag: int  # of the first; those of the others follow
+    events: tuple[Event, ...]
+
+    def one_by_one(self) -> Iterator[Deliver]:
+        """The same in single messages."""
+        return (Deliver(self.ref, tag, event) for tag, event in enumerate(self.events, self.tag))
 
 
 class Fenced(Message, frozen=True):
@@ -351,6 +383,7 @@ CLIENT_MESSAGES: tuple[type[Message], ...] = (
     CommitParts,
     HoldLog,
     EndHold,
+    AckAll,
 )
 BROKER_MESSAGES: tuple[type[Message], ...] = (
     Welcome,
@@ -368,6 +401,8 @@ BROKER_MESSAGES: tuple[type[Message], ...] = (
     Staged,
     Committed,
     LogHeld,
+    DeliverAll,
+    PublishedAll,
 )
 
 

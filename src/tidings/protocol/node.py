@@ -7,7 +7,7 @@ the strategy that declared it, and leads events and subscriptions from slot to s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Any
 
@@ -29,6 +29,7 @@ from tidings.protocol.inputs import (
     PersistFailed,
     Probed,
     Received,
+    ReceivedAll,
     Started,
     TimerFired,
 )
@@ -89,6 +90,8 @@ class Node:
         kind = type(input)
         if kind is Received:
             self._receive(input.sender, input.message, now)  # type: ignore[union-attr]
+        elif kind is ReceivedAll:
+            self._receive_all(input.sender, input.messages, now)  # type: ignore[union-attr]
         elif kind is TimerFired:
             self._on_timer(now)
         else:
@@ -154,9 +157,9 @@ class Node:
         failed = self._disk.failed
         return None if failed is None else failed.reason
 
-    def describe(self) -> list[dict[str, Any]]:
-        """Each subscription that this broker holds, for people."""
-        return self._ports.delivery.describe()
+    def describe(self, limit: int) -> list[dict[str, Any]]:
+        """Subscriptions that this broker holds, for people: those for which most waits, at most so many."""
+        return self._ports.delivery.describe(limit)
 
     def _receive(self, sender: str, message: Message, now: float) -> None:
         owner = self._owners.get(type(message))
@@ -164,6 +167,15 @@ class Node:
             self.strange += 1
             return
         owner.on_message(sender, message, now)
+
+    def _receive_all(self, sender: str, messages: list[Message], now: float) -> None:
+        owners = {self._owners.get(kind) for kind in set(map(type, messages))}
+        owner = owners.pop() if len(owners) == 1 else None
+        if owner is not None:
+            owner.on_messages(sender, messages, now)
+            return
+        for message in messages:
+            self._receive(sender, message, now)
 
     def _on_timer(self, now: float) -> None:
         self._disk.on_timer(now)
@@ -207,6 +219,12 @@ class Node:
             at = ports.assignment.resolve(passing.event)
             ports.routing.forward(passing, at, came_from, now)
 
+    def staying(self, events: Sequence[Event], now: float) -> Sequence[bool]:
+        recovery = self._ports.recovery
+        if not (recovery.is_blind or type(recovery).observe is Recovery.observe):
+            return [False] * len(events)
+        return self._ports.routing.staying(events, now)
+
     def interested(self, subscription: Subscription, now: float) -> None:
         at = self._ports.assignment.assign(subscription)
         self._ports.routing.interest_added(subscription, at, now)
@@ -217,6 +235,9 @@ class Node:
 
     def advertised(self, advertisement: Advertisement, now: float) -> None:
         self._ports.routing.advertisement_added(advertisement, now)
+
+    def parted(self, parted: Parted, now: float) -> None:
+        self._on_other(parted, now)
 
     def unadvertised(self, advertisement: Advertisement, now: float) -> None:
         self._ports.routing.advertisement_removed(advertisement, now)

@@ -27,6 +27,7 @@ from tidings.security.reading import checked_table, parse_toml, refuse_unknown
 
 PREFIX = "TIDINGS_"
 DRAIN_MOST = 10.0  # seconds; whoever stops a broker waits no longer
+MOST_PORT = 65_535
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 # Variables that begin like ours and are no settings of a broker: other commands read them, and
@@ -43,6 +44,7 @@ class TlsSettings(msgspec.Struct, frozen=True, kw_only=True):
     certificate: str = ""  # of this broker, with its chain
     key: str = ""  # its private key
     authority: str = ""  # whom to trust: the authority of the other brokers' and of clients' certificates
+    revoked: str = ""  # certificates that were taken back: serial numbers, one a line, or the authority's CRL
 
 
 class SecuritySettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,7 +108,7 @@ HIDDEN = {
 }
 
 # What takes effect without a restart.
-LIVE = ("security.users", "log.level")
+LIVE = ("security.users", "tls.revoked", "log.level")
 
 
 def read_settings(
@@ -242,6 +244,7 @@ def _typed(value: Any, hint: Any, name: str) -> Any:
 def check_settings(settings: BrokerSettings) -> None:
     """Refuse what contradicts itself; each message says what to do."""
     _check_choices(settings)
+    _check_http(settings)
     _check_doors(settings)
     network = settings.network
     if network.keepalive_seconds * 2 > network.dead_seconds:
@@ -266,10 +269,23 @@ def _check_choices(settings: BrokerSettings) -> None:
             raise SettingsError(f"{name} is {value!r}", hint=f"one of {', '.join(choices)}")
 
 
+def _check_http(settings: BrokerSettings) -> None:
+    port = settings.http.rpartition(":")[2]
+    if settings.http and not (port.isdigit() and int(port) <= MOST_PORT):
+        raise SettingsError(
+            f"http is {settings.http!r}", hint=f"write host:port, with a port from 0 to {MOST_PORT}"
+        )
+
+
 def _check_doors(settings: BrokerSettings) -> None:
     tls, security = settings.tls, settings.security
     if bool(tls.certificate) != bool(tls.key):
         raise SettingsError("tls has a certificate or a key, not both", hint="make them with `tidings certs`")
+    if tls.revoked and not tls.authority:
+        raise SettingsError(
+            "tls.revoked takes certificates back, and there is no tls.authority that gives any",
+            hint="name the authority's certificate in tls.authority",
+        )
     outside = not is_loopback(host_of(settings.listen))
     if outside and security.anonymous:
         raise SettingsError(
@@ -311,7 +327,10 @@ def _resolved(settings: BrokerSettings, folder: Path | None) -> BrokerSettings:
         settings,
         store=absolute(settings.store),
         tls=TlsSettings(
-            certificate=absolute(tls.certificate), key=absolute(tls.key), authority=absolute(tls.authority)
+            certificate=absolute(tls.certificate),
+            key=absolute(tls.key),
+            authority=absolute(tls.authority),
+            revoked=absolute(tls.revoked),
         ),
         security=msgspec.structs.replace(
             security, users=absolute(security.users), audit=absolute(security.audit)

@@ -111,6 +111,13 @@ class Guard(Protocol[P_contra]):
     def releases(self, principal: P_contra) -> None:
         """It wants the log to forget what lives forever and rests in an archive. Raises."""
 
+    def advertise(self, principal: P_contra, name: str, filter: Filter, earlier: Filter | None) -> Filter:
+        """The filter that is advertised instead: no more than may be published. `earlier` is what was
+        advertised under this name on this connection, and counted. Raises; then `earlier` stays."""
+
+    def unadvertised(self, principal: P_contra, filter: Filter) -> None:
+        """An advertisement ended, or its connection did; called with what `advertise` gave."""
+
     def scopes(self, principal: P_contra) -> tuple[str, str]:
         """What is put before the names of its groups, and of its queries, so that they meet nobody's
         that they should not meet."""

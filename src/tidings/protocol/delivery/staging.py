@@ -7,6 +7,7 @@ driver commits). Rules
   with the note that this batch of this query is done. A batch that is done, or an earlier one, is
   answered as done and changes nothing.
 - A commit names how many parts there are, or which ones. When one is missing, nothing is published.
+- Whoever commits and was at other brokers before says so by these events, as by any others (`moves.py`).
 - Staging ends after a time, and holds a bounded number of bytes.
 - All of it is bound to this broker's log. Whoever staged at another one is told so.
 """
@@ -38,7 +39,7 @@ DONE = "staged.done"  # table: one row for each query
 
 Done = Callable[[float], None]
 NotDone = Callable[[PersistFailed, float], None]
-Publish = Callable[[list[Event], list[Record], Done, NotDone, float], None]
+Publish = Callable[[Session, list[Event], list[Record], Done, NotDone, float], None]
 
 
 class PartRow(msgspec.Struct, array_like=True, frozen=True):
@@ -137,11 +138,12 @@ class Staging:
             self._committing[name].append((address, call))
         else:
             numbers = message.numbers if isinstance(message, CommitParts) else range(message.parts)
-            self._commit(address, call, name, numbers, now)
+            self._commit(session, call, name, numbers, now)
 
     def _commit(
-        self, address: str, call: int, name: tuple[str, int], numbers: Sequence[int], now: float
+        self, session: Session, call: int, name: tuple[str, int], numbers: Sequence[int], now: float
     ) -> None:
+        address = session.address
         parts = self._parts.get(name, {})
         missing = [part for part in numbers if part not in parts]
         if missing:
@@ -154,7 +156,7 @@ class Staging:
         records: list[Record] = [Put(DONE, query, msgspec.msgpack.encode(DoneRow(query, batch)))]
         records += [Delete(STAGED, _key(row)) for row in self._upto(name)]
         done, not_done = partial(self._committed, name), partial(self._not_committed, name)
-        self._publish(events, records, done, not_done, now)
+        self._publish(session, events, records, done, not_done, now)
 
     def _upto(self, name: tuple[str, int]) -> list[PartRow]:
         """What is staged for this batch and for earlier ones of the query."""
