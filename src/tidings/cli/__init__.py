@@ -35,6 +35,7 @@ COMMANDS = {
     "settings": "Print the settings of a broker, with their documentation.",
     "users": "Make and check what stands in a users file.",
     "certs": "Make certificates for brokers and clients.",
+    "archive": "Keep events that live forever as Parquet files, and look at them.",
     "check": "Check a recorded history by the formal properties.",
     "simulate": "Run a system on a simulated network, with faults, and judge what happened.",
     "systems": "List the systems: what each is composed of, and what it promises.",

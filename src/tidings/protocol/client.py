@@ -104,6 +104,7 @@ class Client:
             ins.ClientCancel: self._cancel,
             ins.ClientAck: self._ack,
             ins.ClientNack: self._nack,
+            ins.ClientSkip: self._skip,
             ins.ClientLeave: self._leave,
             ins.ClientAdvertise: self._advertise,
             ins.ClientUnadvertise: self._unadvertise,
@@ -111,6 +112,7 @@ class Client:
             msg.LogRead: self._answered,
             msg.Staged: self._answered,
             msg.Committed: self._answered,
+            msg.LogHeld: self._answered,
             msg.Welcome: self._welcome,
             msg.Published: self._published,
             msg.PublishedAll: self._published_all,
@@ -230,7 +232,7 @@ class Client:
         self._asked[input.call] = input.message
         self._send(input.message)
 
-    def _answered(self, message: msg.LogRead | msg.Staged | msg.Committed, now: float) -> None:
+    def _answered(self, message: msg.LogRead | msg.Staged | msg.Committed | msg.LogHeld, now: float) -> None:
         if self._asked.pop(message.call, None) is not None:
             self._out.append(Answer(message.call, message))
 
@@ -396,6 +398,9 @@ class Client:
         """Give what arrived to whoever waits, and ask for more."""
         if listening.phase is not Phase.OPENING and not listening.is_fenced:
             while listening.buffer and (listening.waiting or listening.auto):
+                if listening.skips(listening.buffer[0]):
+                    self._pass_over(listening, listening.buffer.popleft())
+                    continue
                 call = None if listening.auto else listening.next_waiting()
                 self._notify(listening, listening.buffer.popleft(), call, now)
             if not listening.buffer:
@@ -404,6 +409,16 @@ class Client:
         if amount and (listening.window == 0 or listening.granted < max(1, listening.window // 2)):
             listening.granted += amount
             self._send(msg.Credit(listening.ref, amount))
+
+    def _skip(self, input: ins.ClientSkip, now: float) -> None:
+        listening = self._listenings.get(input.ref)
+        if listening is not None:
+            listening.skipped, listening.policy = input.upto, input.policy
+
+    def _pass_over(self, listening: Listening, deliver: msg.Deliver) -> None:
+        if deliver.position is not None:
+            listening.advance(deliver.position)
+        self._send(msg.Ack(listening.ref, (deliver.tag,)))
 
     def _notify(self, listening: Listening, deliver: msg.Deliver, call: int | None, now: float) -> None:
         commits = listening.auto and not listening.taken

@@ -188,6 +188,15 @@ class ClientLeave(_Input, frozen=True):
     end: bool = False  # True: ends a durable subscription too
 
 
+class ClientSkip(_Input, frozen=True):
+    """The application has from elsewhere what lives forever, and what `policy` accepts, up to these offsets by
+    log: it is not handed over, and counts as handled."""
+
+    ref: int
+    upto: dict[str, int]
+    policy: Filter | None = None
+
+
 class ClientAdvertise(_Input, frozen=True):
     """The application may publish what the filter accepts. Answered with None."""
 
@@ -231,6 +240,7 @@ Input: TypeAlias = (
     | ClientCancel
     | ClientAck
     | ClientNack
+    | ClientSkip
     | ClientLeave
     | ClientAdvertise
     | ClientUnadvertise

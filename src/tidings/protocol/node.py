@@ -148,6 +148,11 @@ class Node:
                 yield id, held[0].filter
 
     @property
+    def log(self) -> str:
+        """The name that positions in this broker's log carry."""
+        return self._ports.delivery.log
+
+    @property
     def disk_problem(self) -> str | None:
         """For people: why the disk has failed for good."""
         failed = self._disk.failed

@@ -49,6 +49,7 @@ class Cluster:
         log: str = "warning",
         program: str = "tidings.runtime.development",
         gateways: Mapping[str, str] | None = None,
+        archive: Path | None = None,
     ) -> None:
         if count < 1:
             raise SettingsError(f"a cluster of {count} brokers", hint="1 or more")
@@ -59,6 +60,7 @@ class Cluster:
         self._log = log
         self._program = program  # the module that runs one broker
         self._gateways = dict(gateways or {})  # of the first broker: settings of `gateway`
+        self._archive = archive
         self.members: list[Member] = []
 
     async def __aenter__(self) -> Cluster:
@@ -91,6 +93,7 @@ class Cluster:
             "http": f"{HOST}:0" if self._http else "",
             "log.level": self._log,
             **({} if number else {f"gateway.{name}": where for name, where in self._gateways.items()}),
+            "archive": str(self._archive) if self._archive is not None else "",
         }
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", self._program, json.dumps(said),

@@ -33,6 +33,7 @@ from tidings.protocol.inputs import Started
 from tidings.protocol.messages import BROKER_MESSAGES, CLIENT_MESSAGES, Message, Publish
 from tidings.protocol.naming import broker_of
 from tidings.protocol.node import Node
+from tidings.runtime.archives import ServedArchive
 from tidings.runtime.broker import open_store, recorder_of
 from tidings.runtime.clock import Clock, RealClock
 from tidings.runtime.connection import Connection, Gathering, NetworkSettings
@@ -44,6 +45,7 @@ from tidings.runtime.guests import Guest
 from tidings.runtime.histogram import Histogram
 from tidings.runtime.kernels import prepare_in_background
 from tidings.runtime.neighbours import Neighbours
+from tidings.runtime.pages import LogPages
 from tidings.runtime.reception import Reception
 from tidings.runtime.words import (
     BESIDE,
@@ -134,6 +136,7 @@ class Server:
             "figures": lambda about, principal: self.figures(),
             "subscriptions": lambda about, principal: self.node.describe(_limit(about)),
         }
+        self.own_checks = {"log"}  # inquiries that ask the guard themselves, by the right to subscribe
         self._listen = [listen] if isinstance(listen, str) else list(listen)
         self._join = [address for text in join for address in parse_addresses(text)]
         self._path = path
@@ -186,6 +189,8 @@ class Server:
             )
         if self._on_loaded is not None:
             self._on_loaded(state)
+        pages = LogPages(store, self._guard, lambda: self.node.log, self._clock.now, self._limits)
+        self.inquiries["log"] = pages.answer
         self._recorder = recorder_of(self._record)
         self.node = self._build()
         prepare_in_background(self.node)
@@ -266,6 +271,12 @@ class Server:
     def address(self) -> str:
         """Where clients and brokers reach this one."""
         return str(self.addresses[0])
+
+    def serve_archive(self, path: str | os.PathLike[str]) -> None:
+        """Let late subscribers be caught up from the archive in this directory."""
+        archive = ServedArchive(path, self._guard, self._limits)
+        self.inquiries["archive"] = archive.answer
+        self.own_checks.add("archive")
 
     # -- letting in -----------------------------------------------------------------------------
 
@@ -400,7 +411,7 @@ class Server:
         inquiry = self.inquiries.get(what)
         if inquiry is None:
             raise RefusedError(f"this broker knows nothing of {what!r}")
-        if self._guard is not None:
+        if self._guard is not None and what not in self.own_checks:
             self._guard.observe(principal, what)
         value = inquiry(about, principal)
         return await value if isinstance(value, Awaitable) else value

@@ -97,6 +97,8 @@ class Service:
         )
         self.server.inquiries["figures"] = lambda about, principal: self.figures()
         self.server.inquiries["trace"] = self._trace
+        if settings.archive:
+            self.server.serve_archive(settings.archive)
         self.http: Http | None = None
 
     async def __aenter__(self) -> Service:

@@ -91,6 +91,7 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     system: str = "tidings"  # how events travel and come back when lost; the same at all brokers
     datagrams: bool = False  # events travel between brokers by UDP, in the clear, and recovery brings back
     peers: tuple[str, ...] = ()  # name=host:port of brokers to reach by datagram that are no neighbours
+    archive: str = ""  # a directory of archived events, for subscriptions `since="forever"`; empty: none
     http: str = ""  # host:port for /metrics, /healthz and /readyz; empty: none
     drain_seconds: float = 5.0  # to finish after SIGTERM; at most 10
     gossip: EpidemicSettings = EpidemicSettings()
