@@ -59,6 +59,7 @@ class Connect(_Effect, frozen=True):
     """Open a link; `LinkUp` follows when it stands."""
 
     peer: str
+    address: str = ""  # where it is, for who has to dial; empty: it is there already, or the driver knows
 
 
 class Disconnect(_Effect, frozen=True):

@@ -135,6 +135,10 @@ class Node:
         """For people: a subscription that is held here, and when it began."""
         return self._ports.delivery.subscription(id)
 
+    def reached_at(self, address: str) -> None:
+        """Where others reach this broker: the driver listens there."""
+        self._ports.address = address
+
     def durables(self) -> Iterator[tuple[SubscriptionId, Filter]]:
         """For people: the durable subscriptions that are held here."""
         delivery = self._ports.delivery
@@ -198,6 +202,7 @@ class Node:
         ports = self._ports
         passing = ports.recovery.observe(envelope, came_from, now)
         if passing is not None:
+            ports.overlay.event_seen(passing, came_from)
             ports.delivery.deliver(passing, now)
             at = ports.assignment.resolve(passing.event)
             ports.routing.forward(passing, at, came_from, now)
@@ -205,10 +210,12 @@ class Node:
     def interested(self, subscription: Subscription, now: float) -> None:
         at = self._ports.assignment.assign(subscription)
         self._ports.routing.interest_added(subscription, at, now)
+        self._ports.overlay.interest_added(subscription.filter, now)
 
     def uninterested(self, subscription: Subscription, now: float) -> None:
         at = self._ports.assignment.assign(subscription)
         self._ports.routing.interest_removed(subscription, at, now)
+        self._ports.overlay.interest_removed(subscription.filter, now)
 
     def advertised(self, advertisement: Advertisement, now: float) -> None:
         self._ports.routing.advertisement_added(advertisement, now)

@@ -128,6 +128,7 @@ class Ports:
     """What a strategy is given when the node is put together."""
 
     name: str  # of this node
+    address: str = ""  # where others reach it, once the driver knows
     rng: Random
     recording: bool  # emit `Record` effects?
     send: Sender
@@ -254,6 +255,15 @@ class Overlay(Strategy):
     def distance(self, peer: str) -> float | None:
         """Seconds to a peer, when known."""
         return None
+
+    def interest_added(self, filter: Filter, now: float) -> None:
+        """A client of ours wants this from now on; routing knows it already."""
+
+    def interest_removed(self, filter: Filter, now: float) -> None:
+        """It does not any more."""
+
+    def event_seen(self, envelope: Envelope, came_from: str | None) -> None:
+        """An event passes here; `came_from` is None at the broker that accepted it."""
 
 
 class Recovery(Strategy):
