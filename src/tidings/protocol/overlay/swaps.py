@@ -118,7 +118,7 @@ class Links(Protocol):
 
     def drop(self, link: str) -> list[Record]: ...
 
-    def links(self) -> tuple[str, ...]: ...
+    def peers(self) -> tuple[str, ...]: ...
 
     def is_up(self, link: str) -> bool: ...
 
@@ -384,8 +384,8 @@ class Swaps:
                 self._ask(words.AskVerdict(held.swap, held.path[held.cut - 1], (self._overlay.ports.name,)))
 
     def _ask(self, question: words.AskVerdict) -> None:
-        for link in self._overlay.links():
-            if link not in question.path:
+        for link in self._overlay.peers():  # the link that was to go may be the only one that is left
+            if self._overlay.is_up(link) and link not in question.path:
                 self._overlay.ports.send(link, question)
 
     def _on_question(self, sender: str, question: words.AskVerdict, now: float) -> None:
