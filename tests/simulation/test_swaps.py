@@ -90,8 +90,14 @@ def test_vir4_7_without_locks_the_judge_finds_broken_trees() -> None:
 
 
 @pytest.mark.soak
-def test_vir4_7_a_hundred_thousand_swaps() -> None:
+@pytest.mark.timeout(7200)
+def test_vir4_7_fifty_thousand_swaps() -> None:
     counts, most = calm(range(1000, 1400), 125)
     assert counts["begun"] == 50_000 and most >= 3 and counts["nack"] >= 0.2 * counts["begun"]
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7200)
+def test_vir4_7_fifty_thousand_swaps_with_a_crash_in_every_tenth() -> None:
     counts = rough(range(10_000, 15_000), 10)
     assert counts["begun"] == 50_000 and counts["crashes"] >= 5_000
