@@ -27,6 +27,7 @@ FAN_OUTS = (10, 4)
 RATIOS = (1, 2, 5, 10, 12, 20, 50, 100)
 TTLS = (1, 2, 4, 8)
 STEP = 10  # subscriptions between two looks
+BOUND_STEP = 50  # and between two looks at the best tree, which takes longer to find
 WINDOW = 50  # subscriptions that a figure is the mean of
 CBR, SOCBR, FEWER = "CBR", "SOCBR", "by hops"
 
@@ -49,11 +50,13 @@ def run_of(seed: int, name: str, widest: float, fan_out: int, subscriptions: int
     """One run: what was seen after every so many subscriptions."""
     network = FastNetwork(start(seed, fan_out=fan_out), way_named(name, fan_out))
     rows: list[list[float]] = []
+    bounds = (0.0, 0.0)
     for number, (broker, filter) in enumerate(drawn(seed, subscriptions, widest, network.brokers), 1):
         network.subscribe(broker, filter)
+        if number % BOUND_STEP == STEP:
+            bounds = (network.most_associativity(), network.best_tree_hops())
         if number % STEP == 0:
-            looks = (number, network.hops(), network.ideal(), network.associativity(),
-                     network.most_associativity(), network.best_tree_hops(), network.told,
+            looks = (number, network.hops(), network.ideal(), network.associativity(), *bounds, network.told,
                      network.organising_messages(), network.discovery_messages())  # fmt: skip
             rows.append([float(look) for look in looks])
     return {"rows": rows, "diameter": start(seed, fan_out=fan_out).diameter()}

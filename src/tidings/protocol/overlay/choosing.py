@@ -23,7 +23,7 @@ import msgspec
 from tidings.protocol.overlay.measures import Measure, Z, associativity
 
 NEVER_ENDS = 1 << 30  # a TTL without effect
-BREAK_EVEN = 12.0  # events for each change of a subscription; below, looking far costs more than it saves
+BREAK_EVEN = 5.0  # events for each change of a subscription: from here on looking everywhere pays (E-V9c: 1 to 5)
 
 
 class Hop(msgspec.Struct, frozen=True, array_like=True):
@@ -147,8 +147,11 @@ def saving_cut(
 
 def adaptive_ttl(events_per_change: float, diameter: int) -> int:
     """How far to look (4.5.3 leaves the rule open; this one is ours): the whole network when there are
-    many events for each change of a subscription, and less of it in proportion when there are fewer."""
-    return max(1, math.ceil(diameter * min(1.0, events_per_change / BREAK_EVEN)))
+    many events for each change of a subscription, and less of it in proportion when there are fewer. The
+    diameter is that of what was looked at so far, so no bound on looking may hang on it alone."""
+    if events_per_change >= BREAK_EVEN:
+        return NEVER_ENDS
+    return max(1, math.ceil(diameter * events_per_change / BREAK_EVEN))
 
 
 def slows_diffusion(hops: Sequence[Hop], new_seconds: float, cut: int) -> bool:
