@@ -90,14 +90,24 @@ def _table(found: list[dict[str, Any]], before: dict[str, dict[str, Any]], secon
         table.add_column(heading, no_wrap=True)
     for heading in COLUMNS:
         table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("ack p99", justify="right", no_wrap=True)
     table.add_column("links")
     troubles: list[str] = []
     for one in found:
         name, problems = one["broker"], one.get("problems", {})
         troubles += [f"{name}: {why}" for why in (*problems.values(), *filter(None, [one.get("problem")]))]
         cells = [_cell(one, before.get(name), figure, rate, seconds) for figure, rate in COLUMNS.values()]
+        cells.append(_slowest(one))
         table.add_row(name, one["address"], *cells, ", ".join(sorted(one.get("links", ()))))
     return Group(table, *(Text(trouble, style="red") for trouble in troubles))
+
+
+def _slowest(one: dict[str, Any]) -> str:
+    """Within what time 99 of 100 publishes were acknowledged, since the broker runs."""
+    from tidings.runtime.histogram import quantile
+
+    seconds = quantile(one.get("seconds to acknowledge", {}).get("buckets", []), 0.99)
+    return "-" if seconds is None else f"<={1000 * seconds:g} ms" if seconds < float("inf") else ">10 s"
 
 
 def _cell(one: dict[str, Any], before: dict[str, Any] | None, figure: str, rate: bool, seconds: float) -> str:

@@ -86,7 +86,7 @@ class Client:
         self._advertised_filters: dict[str, Filter] = {}  # by name
         self._tokens: dict[str, tuple[str, dict[str, int]]] = {}  # by name: filter and token when we left
         self._homes: dict[str, str] = {}  # by name of a durable subscription: where it was opened first
-        self._advertising: set[int] = set()  # calls that the broker has not answered
+        self._advertising: dict[int, str] = {}  # by call that the broker has not answered: the name
         self._asked: dict[int, msg.Message] = {}  # by call, in order: questions without an answer
         self._handlers: dict[type, Callable[[Any, float], None]] = {
             ins.Received: self._receive,
@@ -198,19 +198,18 @@ class Client:
 
     def _advertise(self, input: ins.ClientAdvertise, now: float) -> None:
         self._advertised_filters[input.name] = input.filter
-        self._advertising.add(input.call)
+        self._advertising[input.call] = input.name
         self._send(msg.Advertise(input.call, input.name, input.filter))
 
     def _unadvertise(self, input: ins.ClientUnadvertise, now: float) -> None:
         if self._advertised_filters.pop(input.name, None) is None or self._link is not Link.UP:
             self._out.append(Answer(input.call))
             return
-        self._advertising.add(input.call)
+        self._advertising[input.call] = input.name
         self._send(msg.Unadvertise(input.call, input.name))
 
     def _advertised(self, message: msg.Advertised, now: float) -> None:
-        if message.call in self._advertising:
-            self._advertising.remove(message.call)
+        if self._advertising.pop(message.call, None) is not None:
             self._out.append(Answer(message.call))
 
     def _advertise_again(self) -> None:
@@ -543,6 +542,10 @@ class Client:
 
     def _refused(self, message: msg.Refused, now: float) -> None:
         if self._asked.pop(message.call, None) is not None:
+            self._out.append(Failed(message.call, message.code, message.reason))
+            return
+        if (name := self._advertising.pop(message.call, None)) is not None:
+            self._advertised_filters.pop(name, None)
             self._out.append(Failed(message.call, message.code, message.reason))
             return
         publishing = self._in_flight.pop(message.call, None)

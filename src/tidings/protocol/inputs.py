@@ -74,6 +74,8 @@ class Parted(_Input, frozen=True):
     """A neighbour is gone for good: nothing is kept for it any more."""
 
     peer: str
+    reason: str = "it was parted from this network"  # for people
+    is_elsewhere: bool = False  # it is still there, and its logs are heard by another way
 
 
 class Persisted(_Input, frozen=True):

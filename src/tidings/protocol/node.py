@@ -153,9 +153,9 @@ class Node:
         failed = self._disk.failed
         return None if failed is None else failed.reason
 
-    def describe(self) -> list[dict[str, Any]]:
-        """Each subscription that this broker holds, for people."""
-        return self._ports.delivery.describe()
+    def describe(self, limit: int) -> list[dict[str, Any]]:
+        """Subscriptions that this broker holds, for people: those for which most waits, at most so many."""
+        return self._ports.delivery.describe(limit)
 
     def _receive(self, sender: str, message: Message, now: float) -> None:
         owner = self._owners.get(type(message))
@@ -219,6 +219,9 @@ class Node:
 
     def advertised(self, advertisement: Advertisement, now: float) -> None:
         self._ports.routing.advertisement_added(advertisement, now)
+
+    def parted(self, parted: Parted, now: float) -> None:
+        self._on_other(parted, now)
 
     def unadvertised(self, advertisement: Advertisement, now: float) -> None:
         self._ports.routing.advertisement_removed(advertisement, now)

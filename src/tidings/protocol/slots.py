@@ -33,7 +33,7 @@ from tidings.model.event import Event
 from tidings.model.filter import Filter
 from tidings.model.subscription import Advertisement, Subscription, SubscriptionId
 from tidings.protocol.effects import Channel, Effect
-from tidings.protocol.inputs import FetchFailed, Input, PersistFailed
+from tidings.protocol.inputs import FetchFailed, Input, Parted, PersistFailed
 from tidings.protocol.messages import Envelope, Message
 
 
@@ -97,6 +97,9 @@ class Events(Protocol):
 
     def unadvertised(self, advertisement: Advertisement, now: float) -> None:
         """It will not any more."""
+
+    def parted(self, parted: Parted, now: float) -> None:
+        """The overlay itself gives up a neighbour: every slot hears of it."""
 
 
 class Sender(Protocol):
@@ -265,6 +268,9 @@ class Overlay(Strategy):
     def event_seen(self, envelope: Envelope, came_from: str | None) -> None:
         """An event passes here; `came_from` is None at the broker that accepted it."""
 
+    def heard_from_two(self, log: str, upstream: str, other: str, now: float) -> None:
+        """A log that comes over the link `upstream` is told over another one too: in a tree it cannot be."""
+
 
 class Recovery(Strategy):
     """Getting back what was lost on the way."""
@@ -300,6 +306,13 @@ class Recovery(Strategy):
     def has_log(self, log: str) -> bool:
         """Is it one of those?"""
         return False
+
+    def upstream(self, log: str) -> str | None:
+        """The link toward the broker of a log; None when it is not known, or ours."""
+        return None
+
+    def disclaim(self, log: str, link: str) -> None:
+        """Say to a neighbour that it cannot hear this log from us."""
 
     def known(self, log: str) -> int:
         """Every event of this log up to here that is wanted at this broker has been here."""
@@ -403,8 +416,8 @@ class Delivery(Strategy):
         """Counters for people."""
         return {}
 
-    def describe(self) -> list[dict[str, Any]]:
-        """Each subscription, for people."""
+    def describe(self, limit: int) -> list[dict[str, Any]]:
+        """Subscriptions, for people: those for which most waits, at most so many."""
         return []
 
 

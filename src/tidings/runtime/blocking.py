@@ -217,6 +217,13 @@ class BlockingBus:
         self._loop.call(calling.start)
         return BlockingCalling(self._loop, calling)
 
+    def advertise(self, name: str, *wanted: Any, **options: Any) -> None:
+        """As `Bus.advertise`."""
+        self._loop.call(lambda: self._bus.advertise(name, *wanted, **options))
+
+    def unadvertise(self, name: str) -> None:
+        self._loop.call(lambda: self._bus.unadvertise(name))
+
     def read_log(self, wanted: Any = None, /, **options: Any) -> LogRead:
         """As `Bus.read_log`."""
         return self._loop.call(lambda: self._bus.read_log(wanted, **options))

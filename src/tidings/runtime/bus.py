@@ -17,7 +17,14 @@ from tidings.model.filter import TIDINGS
 from tidings.model.subscription import DeliveryOptions, Policy, Position
 from tidings.protocol import effects as fx
 from tidings.protocol import messages as msg
-from tidings.protocol.inputs import ClientAsk, ClientCancel, ClientPublish, Input
+from tidings.protocol.inputs import (
+    ClientAdvertise,
+    ClientAsk,
+    ClientCancel,
+    ClientPublish,
+    ClientUnadvertise,
+    Input,
+)
 from tidings.protocol.messages import Mode
 from tidings.runtime.broker import Broker
 from tidings.runtime.callbacks import Callback, Calling
@@ -137,6 +144,16 @@ class Bus:
         assert isinstance(receipt, fx.Receipt)
         await asyncio.sleep(0)  # let those who were told run: a loop that publishes starves nobody
         return receipt
+
+    async def advertise(self, name: str, *wanted: Any, dialect: str = TIDINGS) -> None:
+        """Say what this client may publish, under a name; the same name again replaces it. Nobody has to:
+        it spares brokers far away the filters that nothing here can meet. It ends with the connection."""
+        filter, _ = filter_from(wanted, dialect=dialect)
+        await self._ask(lambda call: ClientAdvertise(call, name, filter))
+
+    async def unadvertise(self, name: str) -> None:
+        """Take it back."""
+        await self._ask(lambda call: ClientUnadvertise(call, name))
 
     # -- subscribing -------------------------------------------------------------------------
 

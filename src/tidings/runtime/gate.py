@@ -4,7 +4,7 @@ Rules
 - Only a client's messages come in, and they are checked as if nobody had checked them before: an
   event by the rules of events, a filter by parsing its text here. What the client says of its normal
   form counts for nothing.
-- The guard is asked about each publish, each subscribe and each delivery, unless it said that there is
+- The guard is asked about each publish, each subscribe, each advertisement and each delivery, unless it said that there is
   nothing which it could refuse or change; that holds until its rules change. A delivery that it
   withholds is acknowledged in the client's place.
 - Publishes that are not answered are counted, so that the connection can be read from less.
@@ -94,11 +94,13 @@ class Gate:
         self._holds = holds  # does the node hold this subscription?
         self._group_scope, self._query_scope = guard.scopes(principal) if guard is not None else ("", "")
         self._opening: dict[int, int] = {}  # by call of a subscribe: its ref
+        self._advertised: dict[str, Filter] = {}  # by name: what the guard counts
         self._checks: dict[type, Callable[[Any], msg.Message]] = {
             msg.Hello: self._hello,
             msg.Publish: self._publish,
             msg.Subscribe: self._subscribe,
             msg.Advertise: self._advertise,
+            msg.Unadvertise: self._unadvertise,
             msg.Stage: self._stage,
             msg.ReadLog: self._read_log,
             msg.CommitStaged: self._scoped,
@@ -181,7 +183,20 @@ class Gate:
         return msgspec.structs.replace(message, query=self._query_scope + message.query)
 
     def _advertise(self, advertise: msg.Advertise) -> msg.Advertise:
-        return msgspec.structs.replace(advertise, filter=_parsed(advertise.filter, self._limits))
+        if len(advertise.name) > MOST_CHARACTERS:
+            raise RefusedError(f"a name of {len(advertise.name)} characters; {MOST_CHARACTERS} at most")
+        filter = _parsed(advertise.filter, self._limits)
+        if self._guard is not None:
+            earlier = self._advertised.get(advertise.name)
+            filter = self._guard.advertise(self._principal, advertise.name, filter, earlier)
+            self._advertised[advertise.name] = filter
+        return msgspec.structs.replace(advertise, filter=filter)
+
+    def _unadvertise(self, unadvertise: msg.Unadvertise) -> msg.Unadvertise:
+        filter = self._advertised.pop(unadvertise.name, None)
+        if filter is not None and self._guard is not None:
+            self._guard.unadvertised(self._principal, filter)
+        return unadvertise
 
     def _stage(self, stage: msg.Stage) -> msg.Stage:
         if len(stage.query) > MOST_CHARACTERS or stage.batch < 0 or stage.part < 0:
@@ -283,6 +298,10 @@ class Gate:
         """The connection is gone."""
         for ref in list(self._known):
             self._forget(ref)
+        advertised, self._advertised = self._advertised, {}
+        for filter in advertised.values():
+            if self._guard is not None:
+                self._guard.unadvertised(self._principal, filter)
 
 
 def _identity(client: str, name: str, options: DeliveryOptions) -> SubscriptionId:

@@ -14,7 +14,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+from collections.abc import Callable
 from random import Random
+from typing import Any
 
 from tidings.errors import RefusedError, TidingsError, WireError
 from tidings.protocol.effects import Connect, Disconnect
@@ -24,6 +26,7 @@ from tidings.runtime.connection import Connection, Gathering, NetworkSettings
 from tidings.runtime.dialling import Address, Dialled, Pauses, dial
 from tidings.runtime.driver import Driver
 from tidings.runtime.words import Denied, Goodbye, Open, Opened
+from tidings.security.certificates import principal_of
 from tidings.security.doors import BROKER, Credentials
 from tidings.wire.codec import Codec
 
@@ -61,6 +64,7 @@ class Neighbours:
         credentials: Credentials,
         tls: ssl.SSLContext | None,
         rng: Random,
+        is_revoked: Callable[[Any], bool] = lambda certificate: False,
     ) -> None:
         self._name = name
         self._composition = composition
@@ -72,6 +76,7 @@ class Neighbours:
         self._credentials = credentials
         self._tls = tls
         self._rng = rng
+        self._is_revoked = is_revoked
         self._links: dict[str, Neighbour] = {}
         self._joining: dict[str, Neighbour] = {}  # the node has not answered yet
         self._tasks: list[asyncio.Task[None]] = []
@@ -103,6 +108,11 @@ class Neighbours:
         link = self._links.get(name)
         if link is not None:
             link.connection.end(reason)
+
+    def certificate(self, name: str) -> Any:
+        """That the far end of a link has shown; None: none."""
+        link = self._links.get(name)
+        return None if link is None else link.connection.info("peercert") or None
 
     @property
     def connections(self) -> list[Connection]:
@@ -166,6 +176,7 @@ class Neighbours:
         if opened.name == self._name or not opened.name:
             connection.end("it is this broker")
             raise RefusedError(f"the broker to join has this broker's own name, {opened.name!r}")
+        self._check_certificate(connection, opened.name)
         freed = self._freed[connection] = asyncio.Event()
         neighbour = Neighbour(opened.name, connection, self._name, None)
         neighbour.early = early
@@ -175,6 +186,22 @@ class Neighbours:
             await freed.wait()
         finally:
             self._freed.pop(connection, None)
+
+    def _check_certificate(self, connection: Connection, name: str) -> None:
+        """TLS is mutual: whom we dialled has to be the broker that it says, with a certificate that counts."""
+        certificate = connection.info("peercert")
+        if not certificate:
+            return
+        problem = None
+        if self._is_revoked(certificate):
+            problem = "its certificate was revoked"
+        elif not (principal := principal_of(certificate)).is_broker or principal.name != name:
+            problem = f"its certificate is that of {principal.name!r}"
+        if problem is not None:
+            connection.end(problem)
+            raise RefusedError(
+                f"{name} is not joined: {problem}", hint="make one with `tidings certs broker`"
+            )
 
     # -- one link for each pair -----------------------------------------------------------------
 
@@ -212,6 +239,7 @@ class Neighbours:
         link = self._joining.pop(effect.peer, None)
         if link is None:
             return  # it went meanwhile; it will dial again
+        self.problems.pop(effect.peer, None)
         connection = link.connection
         if link.farewell is not None:
             connection.use_codec(self._codec)
@@ -230,7 +258,12 @@ class Neighbours:
         log.warning("no link to %s: %s", effect.peer, effect.reason)
         for table in (self._joining, self._links):
             link = table.get(effect.peer)
-            if link is not None:
+            if link is not None and link.is_used:
+                link.connection.receive = self._wait  # whatever is still on its way is not for us
+                link.connection.send(Goodbye(effect.reason))
+                link.connection.finish(effect.reason)  # what the node said before has to arrive
+                self._lost(link.connection, effect.reason)
+            elif link is not None:
                 self._refuse(link, effect.reason)
                 self._lost(link.connection, effect.reason)
 

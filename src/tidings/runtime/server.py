@@ -23,12 +23,13 @@ from typing import Any
 
 import msgspec
 
+from tidings.availability.records import Loaded
 from tidings.errors import RefusedError, TidingsError, UnreachableError, WireError
 from tidings.history.recorder import Recorder
 from tidings.language.limits import DEFAULT_LIMITS, Limits
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.inputs import Started
-from tidings.protocol.messages import BROKER_MESSAGES, CLIENT_MESSAGES, Message
+from tidings.protocol.messages import BROKER_MESSAGES, CLIENT_MESSAGES, Message, Publish
 from tidings.protocol.node import Node
 from tidings.runtime.broker import open_store, recorder_of
 from tidings.runtime.clock import Clock, RealClock
@@ -37,6 +38,7 @@ from tidings.runtime.datagrams import Datagrams
 from tidings.runtime.dialling import Address, parse_addresses
 from tidings.runtime.driver import Driver, Tap
 from tidings.runtime.gate import Gate
+from tidings.runtime.histogram import Histogram
 from tidings.runtime.neighbours import Neighbours
 from tidings.runtime.reception import Reception
 from tidings.runtime.words import (
@@ -60,6 +62,7 @@ from tidings.security.doors import (
     NoCredentials,
     Proved,
 )
+from tidings.security.principal import Means
 from tidings.store.store import Store
 from tidings.systems import Site, find_system
 from tidings.wire.codec import Codec
@@ -69,19 +72,22 @@ log = logging.getLogger("tidings.broker")
 LOOPBACK = "127.0.0.1:0"
 Inquiry = Callable[[dict[str, Any], Any], Awaitable[Any] | Any]  # answers what a principal asks about
 PARTS = 16  # steps in which all connections are looked at
+DESCRIBED = 1_000  # subscriptions at most that are described at once
 BACKLOG = 1024  # connections that the system holds for us before we take them
 
 
 class _Client:
     """One client's connection."""
 
-    __slots__ = ("address", "connection", "gate", "principal")
+    __slots__ = ("address", "asked", "asked_at", "connection", "gate", "principal")
 
     def __init__(self, address: str, connection: Connection, gate: Gate, principal: Any) -> None:
         self.address = address
         self.connection = connection
         self.gate = gate
         self.principal = principal
+        self.asked = 0  # a publish whose answer is timed; 0: none
+        self.asked_at = 0.0
 
 
 class Server:
@@ -110,6 +116,8 @@ class Server:
         limits: Limits = DEFAULT_LIMITS,  # of clients' filters
         datagrams: bool = False,  # does the composition send any? (see `datagrams.py`)
         advertise: str = "",  # where others reach it, when that is not where it listens
+        on_loaded: Callable[[Loaded], None] | None = None,  # looks at what the disk holds, at the start
+        is_revoked: Callable[[Any], bool] = lambda certificate: False,
     ) -> None:
         if not name or "#" in name:
             raise RefusedError(f"{name!r} is no name for a broker", hint="use letters, digits and -")
@@ -118,7 +126,7 @@ class Server:
         self.addresses: list[Address] = []  # where it listens, once it has started
         self.inquiries: dict[str, Inquiry] = {
             "figures": lambda about, principal: self.figures(),
-            "subscriptions": lambda about, principal: self.node.describe(),
+            "subscriptions": lambda about, principal: self.node.describe(_limit(about)),
         }
         self._listen = [listen] if isinstance(listen, str) else list(listen)
         self._join = [address for text in join for address in parse_addresses(text)]
@@ -139,6 +147,8 @@ class Server:
         self._wants_datagrams = datagrams
         self.datagrams: Datagrams | None = None
         self._advertise = advertise
+        self._on_loaded = on_loaded
+        self._is_revoked = is_revoked
         self._gathering = Gathering()
         self._clients: dict[Connection, _Client] = {}
         self._last_client = 0
@@ -150,6 +160,7 @@ class Server:
         self._stopping = asyncio.Event()
         self._is_draining = False
         self._faults = 0
+        self._answer_seconds = Histogram()
 
     # -- beginning ------------------------------------------------------------------------------
 
@@ -158,6 +169,8 @@ class Server:
         self._loop = asyncio.get_running_loop()
         store = self._store or await open_store(self._path)
         state = await asyncio.to_thread(store.load)
+        if self._on_loaded is not None:
+            self._on_loaded(state)
         self._recorder = recorder_of(self._record)
         self.node = self._build()
         record: Callable[[Any], None] = _nothing if self._recorder is None else self._recorder.record
@@ -172,7 +185,7 @@ class Server:
         self._neighbours = Neighbours(
             self.name, self._system.name, self._driver, self._codec, self._gathering, self.network,
             allowed=frozenset(declared) - own, credentials=self._credentials, tls=self._join_tls,
-            rng=self._rng,
+            rng=self._rng, is_revoked=self._is_revoked,
         )  # fmt: skip
         self._reception = Reception(
             self._system.name, self._authenticator, self.network, self._gathering, self._admit
@@ -265,6 +278,9 @@ class Server:
         least = self.network.unanswered // 2
 
         def answered() -> None:
+            if client.asked and client.asked not in unanswered:
+                self._answer_seconds.observe(self._loop.time() - client.asked_at)
+                client.asked = 0
             if len(unanswered) == least:
                 connection.release("unanswered")
 
@@ -281,6 +297,8 @@ class Server:
         except WireError as error:
             connection.end(str(error))
             return
+        if not client.asked and allowed and type(allowed[-1]) is Publish:  # one of many, at a time
+            client.asked, client.asked_at = allowed[-1].call, self._loop.time()
         if self._guard is not None:
             self._charge(client, self._guard)
         if len(client.gate.unanswered) >= self.network.unanswered:
@@ -376,6 +394,7 @@ class Server:
             "links": self.links_at(),
             "problems": dict(self._neighbours.problems),
             "faults": self._faults,
+            "seconds to acknowledge": self._answer_seconds.figures(),
         }
 
     @property
@@ -400,6 +419,16 @@ class Server:
         """End the connections of all clients. They come back, and are asked anew what they may do."""
         for connection in list(self._clients):
             connection.finish(reason)
+
+    def leave_certified(self, is_revoked: Callable[[Any], bool], reason: str) -> None:
+        """End the connections that were let in by certificates which are no longer accepted."""
+        for connection, client in list(self._clients.items()):
+            by_certificate = getattr(client.principal, "means", None) == Means.CERTIFICATE
+            if by_certificate and is_revoked(connection.info("peercert")):
+                connection.finish(reason)
+        for name in self._neighbours.up:
+            if is_revoked(self._neighbours.certificate(name)):
+                self._neighbours.leave(name, reason)
 
     def part(self, neighbour: str) -> None:
         """A neighbour is gone for good: keep nothing for it any more."""
@@ -455,6 +484,13 @@ class Server:
             connection.end("the broker has stopped")
         if self._recorder is not None:
             self._recorder.close()
+
+
+def _limit(about: dict[str, Any]) -> int:
+    limit = about.get("limit", DESCRIBED)
+    if type(limit) is not int or not 0 < limit <= DESCRIBED:
+        raise RefusedError(f"a limit is a whole number from 1 to {DESCRIBED}")
+    return limit
 
 
 def _nothing(row: Any) -> None:

@@ -19,9 +19,12 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
+from tidings.availability.records import Loaded
 from tidings.errors import SettingsError, TidingsError
+from tidings.model.subscription import SubscriptionId
 from tidings.runtime import logs, tls
 from tidings.runtime.clock import RealClock
+from tidings.runtime.histogram import Histogram
 from tidings.runtime.http import Http, Page
 from tidings.runtime.metrics import CONTENT_TYPE, exposition
 from tidings.runtime.process import print_ready, serve
@@ -47,7 +50,8 @@ class Service:
         name = settings.name or default_name(settings)
         logs.set_up(settings.log, name)
         self.ring = Ring(settings.trace.events) if settings.trace.events else None
-        self.secured = Secured(settings.security, self._clock.now, self._on_withheld)
+        self._deliver_seconds, self._looked_at = Histogram(), self._clock.now()
+        self.secured = Secured(settings.security, self._clock.now, self._on_withheld, settings.tls)
         listening = tls.listening(settings.tls)
         self.server = Server(
             name,
@@ -65,6 +69,8 @@ class Service:
             clock=self._clock,
             tap=self.ring,
             limits=settings.limits,
+            on_loaded=self._count_stored,
+            is_revoked=lambda certificate: self.secured.revoked.holds(certificate),
         )
         self.server.inquiries["figures"] = lambda about, principal: self.figures()
         self.server.inquiries["trace"] = self._trace
@@ -102,8 +108,19 @@ class Service:
         finally:
             await self._close()
 
-    def _count_durables(self) -> None:
+    def _count_stored(self, state: Loaded) -> None:
         """What the disk holds counts for the quotas of whom it belongs to."""
+        now = self._clock.now()
+        for entry, size in zip(state.entries, state.sizes, strict=False):
+            if entry.ends_at > now:
+                self.secured.guard.found_stored(entry.source, size, entry.ends_at)
+
+    def _count_durables(self) -> None:
+        """Durable subscriptions too."""
+        node = self.server.node
+        self.secured.guard.is_held = lambda client, name: (
+            node.subscription(SubscriptionId(client, name)) is not None
+        )
         for id, filter in self.server.node.durables():
             self.secured.guard.found(id.subscriber, id.name, filter)
 
@@ -113,13 +130,14 @@ class Service:
         """Take new settings over; False: they are wrong, and the old ones stay."""
         try:
             new = self._again() if self._again is not None else self.settings
-            self.secured.reload(new.security)
+            self.secured.reload(new.security, new.tls)
         except (TidingsError, OSError) as error:
             log.error("the settings were not reloaded, the old ones stay: %s", error)
             return False
         differs = changed(self.settings, new)
         if self.secured.has_changed:
             self.server.send_away("the rules have changed")  # they come back, and are narrowed anew
+        self.server.leave_certified(self.secured.revoked.holds, "its certificate was revoked")
         logs.set_up(new.log, self.server.name)
         waiting = [name for name in differs if name not in LIVE and not name.startswith("log.")]
         self.settings = new
@@ -131,7 +149,16 @@ class Service:
     # -- what it says of itself --------------------------------------------------------------------
 
     def figures(self) -> dict[str, Any]:
-        return {**self.server.figures(), **self.secured.figures()}
+        return {**self.server.figures(), **self.secured.figures(), **self._delays()}
+
+    def _delays(self) -> dict[str, Any]:
+        """How long events were here before they left, as far as the trace holds them."""
+        if self.ring is None:
+            return {}
+        for seconds in self.ring.delays(self._looked_at):
+            self._deliver_seconds.observe(seconds)
+        self._looked_at = self._clock.now()
+        return {"seconds to deliver": self._deliver_seconds.figures()}
 
     def _on_withheld(self, principal: str, event: Any) -> None:
         if self.ring is not None:

@@ -43,6 +43,7 @@ class TlsSettings(msgspec.Struct, frozen=True, kw_only=True):
     certificate: str = ""  # of this broker, with its chain
     key: str = ""  # its private key
     authority: str = ""  # whom to trust: the authority of the other brokers' and of clients' certificates
+    revoked: str = ""  # certificates that were taken back: serial numbers, one a line, or the authority's CRL
 
 
 class SecuritySettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,7 +106,7 @@ HIDDEN = {
 }
 
 # What takes effect without a restart.
-LIVE = ("security.users", "log.level")
+LIVE = ("security.users", "tls.revoked", "log.level")
 
 
 def read_settings(
@@ -269,6 +270,11 @@ def _check_doors(settings: BrokerSettings) -> None:
     tls, security = settings.tls, settings.security
     if bool(tls.certificate) != bool(tls.key):
         raise SettingsError("tls has a certificate or a key, not both", hint="make them with `tidings certs`")
+    if tls.revoked and not tls.authority:
+        raise SettingsError(
+            "tls.revoked takes certificates back, and there is no tls.authority that gives any",
+            hint="name the authority's certificate in tls.authority",
+        )
     outside = not is_loopback(host_of(settings.listen))
     if outside and security.anonymous:
         raise SettingsError(
@@ -310,7 +316,10 @@ def _resolved(settings: BrokerSettings, folder: Path | None) -> BrokerSettings:
         settings,
         store=absolute(settings.store),
         tls=TlsSettings(
-            certificate=absolute(tls.certificate), key=absolute(tls.key), authority=absolute(tls.authority)
+            certificate=absolute(tls.certificate),
+            key=absolute(tls.key),
+            authority=absolute(tls.authority),
+            revoked=absolute(tls.revoked),
         ),
         security=msgspec.structs.replace(
             security, users=absolute(security.users), audit=absolute(security.audit)

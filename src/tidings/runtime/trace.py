@@ -12,7 +12,7 @@ Rules
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import msgspec
@@ -144,6 +144,19 @@ class Ring:
 
     def __len__(self) -> int:
         return len(self._moments)
+
+    def delays(self, after: float) -> Iterator[float]:
+        """How long each event that left to a subscriber since then had been here. What happens in one step
+        of the broker happens at one moment."""
+        came: dict[tuple[str, str], float] = {}
+        for moment in self._moments:
+            identity = moment.event.identity
+            for time, what, *_ in moment.steps:
+                if what == DELIVERED:
+                    if time > after and identity in came:
+                        yield time - came[identity]
+                elif what in (PUBLISHED, RECEIVED):
+                    came.setdefault(identity, time)
 
     # -- answering -----------------------------------------------------------------------------
 

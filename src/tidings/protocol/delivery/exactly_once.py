@@ -21,6 +21,9 @@ from tidings.protocol.delivery import rows
 from tidings.protocol.delivery.arrival import Arrival
 from tidings.protocol.delivery.courier import Courier
 from tidings.protocol.delivery.dead import DeadLetters
+from tidings.protocol.delivery.describing import Sweep, busiest, described
+from tidings.protocol.delivery.farewells import MESSAGES as FAREWELLS
+from tidings.protocol.delivery.farewells import Farewells
 from tidings.protocol.delivery.held import Held, Member, Phase
 from tidings.protocol.delivery.intake import Intake
 from tidings.protocol.delivery.lanes import Lanes
@@ -33,7 +36,7 @@ from tidings.protocol.delivery.scanning import Scanning
 from tidings.protocol.delivery.sessions import Session, refusal
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.delivery.staging import Staging
-from tidings.protocol.inputs import Input, LinkDown, PersistFailed, Started
+from tidings.protocol.inputs import Input, LinkDown, LinkUp, PersistFailed, Started
 from tidings.protocol.messages import (
     CLIENT_MESSAGES,
     Ack,
@@ -72,7 +75,7 @@ NO_HELLO = "say hello first"
 
 class ExactlyOnce(Delivery):
     name = "exactly once"
-    messages = CLIENT_MESSAGES
+    messages = (*CLIENT_MESSAGES, *FAREWELLS)
     headers = frozenset({HEADER})
 
     def __init__(self, matcher: Matcher, settings: DeliverySettings | None = None) -> None:
@@ -82,6 +85,7 @@ class ExactlyOnce(Delivery):
         self._touched: dict[Held, None] = {}
         self._maintain_at: float | None = None
         self._identities_at: float | None = None
+        self._sweep = Sweep()
         self._age_at: float | None = None  # when the oldest that waits for somebody is too old
 
     def bind(self, ports: Ports) -> None:
@@ -98,6 +102,7 @@ class ExactlyOnce(Delivery):
         )
         self._intake = Intake(ports, settings.identities, self._ledger, self._stays, self._is_kept)
         self._scanning = Scanning(ports, self._ledger)
+        self._farewells = Farewells(ports, settings.memory_seconds, self._registry.end_away)
         self._staging = Staging(
             ports, settings.staging_seconds, settings.staging_bytes, self._intake.publish_all
         )
@@ -148,17 +153,22 @@ class ExactlyOnce(Delivery):
             self._intake.load(input.state)
             self._staging.load(input.state)
             self._registry.load(input.state, now)
+            self._farewells.load(input.state, now)
             self._age_at = now
             self._forget_identities_later(now)
         elif isinstance(input, LinkDown):
             self._end_session(input.peer, now)
+        elif isinstance(input, LinkUp):
+            self._farewells.link_up(now)
 
     def on_message(self, sender: str, message: Message, now: float) -> None:
         if type(message) is Hello:
             self._greet(sender, message, now)
             return
         session = self._registry.sessions.get(sender)
-        if session is not None:
+        if type(message) in FAREWELLS:
+            self._farewells.on_message(sender, message, now)
+        elif session is not None:
             self._handlers[type(message)](session, message, now)
         elif isinstance(message, Publish | Subscribe | Unsubscribe):
             self.ports.send(sender, Refused(message.call, "refused", NO_HELLO))
@@ -320,7 +330,10 @@ class ExactlyOnce(Delivery):
     def _leave(self, session: Session, member: Member | None, message: Unsubscribe, now: float) -> None:
         records: list[Record] = []
         if member is not None:
+            held = member.held
             records = self._registry.leave(member, end=message.end, lingers=False, now=now)
+            if held.is_guest and held.has_ended:
+                records += self._farewells.say(held.id, held.home, now)
             self._maintain_at = now
         answer = Unsubscribed(message.call, message.ref)
         self._persist(records, now, lambda _: self.ports.send(session.address, answer))
@@ -415,6 +428,9 @@ class ExactlyOnce(Delivery):
         at = self._registry.guests_at
         if at is not None and (earliest is None or at < earliest):
             earliest = at
+        at = self._farewells.next_at
+        if at is not None and (earliest is None or at < earliest):
+            earliest = at
         at = self._staging.next_at
         if at is not None and (earliest is None or at < earliest):
             earliest = at
@@ -427,6 +443,7 @@ class ExactlyOnce(Delivery):
         records: list[Record] = [*self._ledger.collect(now), *self._registry.memory.expire(now)]
         records += self._staging.collect(now)
         records += self._registry.end_guests(now)
+        records += self._farewells.on_timer(now)
         if self._identities_at is not None and self._identities_at <= now:
             records += self._intake.identities.collect(now, self._settings.collect_budget)
             self._identities_at = None
@@ -530,13 +547,14 @@ class ExactlyOnce(Delivery):
         return tuple(registry.by_handle[handle].id for handle in registry.match(event))
 
     def figures(self) -> dict[str, Any]:
+        waiting, reading = self._sweep.look(self._registry.helds)
         return {
             **self._intake.figures,
             "delivered": self._courier.sent,
             "lost": self._courier.lost,
             "subscriptions": len(self._registry.helds),
-            "waiting": sum(held.in_hand() for held in self._registry.helds.values()),
-            "reading": sum(held.is_behind for held in self._registry.helds.values()),
+            "waiting": waiting,
+            "reading": reading,
             "entries": len(self._ledger.entries),
             "order given up": self._courier.moves.given_up,
             "forgotten": self._ledger.forgotten,
@@ -545,32 +563,13 @@ class ExactlyOnce(Delivery):
             "dead letters dropped": self._dead.dropped,
             "remembered subscriptions": len(self._registry.memory),
             "clients": len(self._registry.sessions),
+            "farewells": len(self._farewells),  # subscriptions ended here whose homes have not heard of it
+            "farewells given up": self._farewells.given_up,
         }
 
-    def describe(self) -> list[dict[str, Any]]:
-        """Each subscription: what waits for it here, and how far it is in each log."""
-        recovery = self.ports.recovery
-        return [
-            {
-                "subscription": str(held.id),
-                "filter": held.subscription.filter.text,
-                "listeners": len(held.members),
-                "credit": sum(member.credit for member in held.members),
-                "waiting": len(held.queue),
-                "unacknowledged": len(held.unacked),
-                "phase": str(held.phase),
-                "logs": {
-                    log: {
-                        "phase": str(lane.phase),
-                        "at": lane.at,
-                        "known": recovery.known(log),
-                        "missed": lane.missed,
-                    }
-                    for log, lane in held.lanes.items()
-                },
-            }
-            for held in self._registry.helds.values()
-        ]
+    def describe(self, limit: int) -> list[dict[str, Any]]:
+        known = self.ports.recovery.known
+        return [described(held, known) for held in busiest(self._registry.helds, limit)]
 
     def check(self) -> None:
         self._ledger.check()

@@ -78,6 +78,8 @@ class Held:
         self.is_from_disk = False  # it began in an earlier life
         self.is_guest = False  # it was resumed here; another broker is its home
         self.left_at: float | None = None  # when the last listener of a guest left
+        self.home = ""  # of a guest: the log of its home
+        self.attended = 0.0  # of a durable one: when somebody last subscribed to it
         self.reading = 0  # the number of the read that is under way; 0: none
         self.queue: deque[Item] = deque()
         self.behind: deque[Item] = deque()

@@ -123,7 +123,9 @@ class Registry:
         member = Member(session.address, message.ref, message.credit, held)
         session.members[message.ref] = member
         held.joining.append(member)
-        if held.durable:  # both: progress under an earlier filter says nothing of this one
+        if held.durable:
+            held.attended = now
+            # both: progress under an earlier filter says nothing of this one
             records += [self._row(held), self.progress(held)]
         return member, is_resumed, records
 
@@ -148,7 +150,9 @@ class Registry:
             held.told_from = self._ledger.first_offset
         self._skip_handled(held, message)
         if held.durable:
-            held.is_guest = session.homes.pop(message.ref, self._ledger.log) != self._ledger.log
+            home = session.homes.pop(message.ref, self._ledger.log)
+            held.is_guest = home != self._ledger.log
+            held.home = home if held.is_guest else ""
         if held.is_guest:
             self._resume_from(held, message.after)
         self._want(held, now)
@@ -326,6 +330,15 @@ class Registry:
             records += self.memory.keep(held.id, told, now + seconds)
         return records
 
+    def end_away(self, id: SubscriptionId, ended: float, now: float) -> list[Record]:
+        """It was ended at another broker, where it was a guest; the records to persist. Whoever subscribed
+        here since then has another one."""
+        held = self.helds.get(id)
+        if held is None or not held.durable or held.is_guest or held.attended > ended:
+            return []
+        self.close(held, "closed", "it was ended at another broker", now)
+        return self.end(held, now)
+
     def close(self, held: Held, code: str, reason: str, now: float) -> list[Record]:
         """Send its members away; a transient one ends. The records to persist."""
         for member in [*held.members, *held.joining]:
@@ -345,6 +358,8 @@ class Registry:
             held.told.encode(),
             held.rights,
             is_guest=held.is_guest,
+            home=held.home,
+            attended=held.attended,
         )
         return rows.put_for(rows.SUBSCRIPTION, held.id, row)
 
@@ -368,7 +383,7 @@ class Registry:
             held.told, held.rights = rows.read_told(row.told), row.rights
             held.again_below = self._ledger.end
             held.is_from_disk = True
-            held.is_guest = row.is_guest
+            held.is_guest, held.home, held.attended = row.is_guest, row.home, row.attended
             if held.is_guest:
                 self._guest_left(held, now)
             held.progress = known[held.id].progress if held.id in known else LogProgress(heard=row.told_from)

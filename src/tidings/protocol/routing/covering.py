@@ -36,6 +36,7 @@ ADVERTISEMENTS = "advertisements"
 LINGER_SECONDS = (
     30.0  # that a withdrawn advertisement stays; less moves more filters when clients come and go
 )
+MOST_LINGERING = 1024  # of them; then the oldest goes at once, so that coming and going holds no memory
 IMPLICIT_SECONDS = 600.0  # without such an event, until a broker no longer advertises everything
 
 
@@ -139,6 +140,9 @@ class SubscriptionRouting(Routing):
     def advertisement_removed(self, advertisement: Advertisement, now: float) -> None:
         if self._settles:
             self._leaving.append((now + self.linger_seconds, advertisement.filter))
+            if len(self._leaving) > MOST_LINGERING:
+                self._disown(self._leaving.popleft()[1])
+                self._flush(now)
             return
         self._disown(advertisement.filter)
         self._flush(now)
@@ -163,6 +167,8 @@ class SubscriptionRouting(Routing):
     def on_message(self, sender: str, message: Message, now: float) -> None:
         if isinstance(message, Forward):
             self._event(sender, message.envelope, now)
+        elif sender not in self.ports.overlay.links():
+            return  # a neighbour no longer; it was on its way
         elif isinstance(message, Interest):
             self._hear(sender, message)
             self._flush(now)
