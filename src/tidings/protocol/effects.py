@@ -67,6 +67,7 @@ class Disconnect(_Effect, frozen=True):
 
     peer: str
     reason: str = ""  # for people
+    for_good: bool = False  # True: do not dial it again
 
 
 class Probe(_Effect, frozen=True):

@@ -67,6 +67,7 @@ class Node:
         self._out: list[Effect] = []
         self._disk = NodeDisk(self._out.append, stable=stable)
         self.strange = 0  # messages that no strategy here understands
+        self.over_links = 0  # events that came from other brokers, each once: hops
         ports = self._ports = Ports()
         ports.name, ports.rng, ports.recording = name, rng, recording
         ports.emit, ports.send = self._out.append, self._send
@@ -117,7 +118,9 @@ class Node:
         untold = [link for link in ports.overlay.links() if not ports.routing.agreed(link)]
         return {
             **ports.delivery.figures(),
+            **ports.overlay.figures(),
             "strange messages": self.strange,
+            "events over links": self.over_links,
             "neighbours": len(ports.overlay.peers()),
             "links untold": len(untold),  # the far end does not know yet all that is wanted here
             "logs": len(ports.recovery.logs()),
@@ -202,6 +205,7 @@ class Node:
         ports = self._ports
         passing = ports.recovery.observe(envelope, came_from, now)
         if passing is not None:
+            self.over_links += came_from is not None
             ports.overlay.event_seen(passing, came_from)
             ports.delivery.deliver(passing, now)
             at = ports.assignment.resolve(passing.event)

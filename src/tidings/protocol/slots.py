@@ -265,6 +265,10 @@ class Overlay(Strategy):
     def interest_removed(self, filter: Filter, now: float) -> None:
         """It does not any more."""
 
+    def figures(self) -> dict[str, int]:
+        """Counters for people."""
+        return {}
+
     def event_seen(self, envelope: Envelope, came_from: str | None) -> None:
         """An event passes here; `came_from` is None at the broker that accepted it."""
 

@@ -45,6 +45,7 @@ class Cluster:
         store: Path | None = None,
         http: bool = False,
         log: str = "warning",
+        said: dict[str, Any] | None = None,
     ) -> None:
         if count < 1:
             raise SettingsError(f"a cluster of {count} brokers", hint="1 or more")
@@ -53,6 +54,7 @@ class Cluster:
         self._store = store
         self._http = http
         self._log = log
+        self._said = said or {}  # settings of every broker
         self.members: list[Member] = []
 
     async def __aenter__(self) -> Cluster:
@@ -84,6 +86,7 @@ class Cluster:
             "store": str(self._store / name) if self._store is not None else "",
             "http": f"{HOST}:0" if self._http else "",
             "log.level": self._log,
+            **self._said,
         }
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "tidings.runtime.development", json.dumps(said),

@@ -23,7 +23,7 @@ from tidings.protocol.effects import Connect, Disconnect
 from tidings.protocol.inputs import Joined, Parted
 from tidings.protocol.messages import Message
 from tidings.runtime.connection import Connection, Gathering, NetworkSettings
-from tidings.runtime.dialling import Address, Dialled, Pauses, dial
+from tidings.runtime.dialling import Address, Dialled, Pauses, dial, parse_addresses
 from tidings.runtime.driver import Driver
 from tidings.runtime.words import Denied, Goodbye, Open, Opened
 from tidings.security.certificates import principal_of
@@ -80,6 +80,8 @@ class Neighbours:
         self._links: dict[str, Neighbour] = {}
         self._joining: dict[str, Neighbour] = {}  # the node has not answered yet
         self._tasks: list[asyncio.Task[None]] = []
+        self._called: dict[str, asyncio.Task[None]] = {}  # by name: whom the node wants to be dialled
+        self._dropped: set[str] = set()  # whom it does not want any more
         self._freed: dict[Connection, asyncio.Event] = {}  # what a dialler waits for
         self.listens = ""
         self.problems: dict[str, str] = {}  # by address: why it could not be joined
@@ -128,9 +130,10 @@ class Neighbours:
         return {name: self._links[name].listens for name in self.up}
 
     async def close(self) -> None:
-        for task in self._tasks:
+        tasks = [*self._tasks, *self._called.values()]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         for connection in self.connections:
             connection.send(Goodbye("the broker stops"))
             connection.finish("this broker stops")
@@ -155,6 +158,8 @@ class Neighbours:
                 self.problems.pop(str(address), None)
                 pauses.reset()
                 await self._until_lost(dialled)
+                if dialled[1].name in self._dropped:
+                    return
             except TidingsError as error:
                 if self.problems.get(str(address)) != str(error):
                     log.warning("cannot join %s: %s", address, error)
@@ -237,8 +242,11 @@ class Neighbours:
 
     def _on_connect(self, effect: Connect) -> None:
         link = self._joining.pop(effect.peer, None)
+        self._dropped.discard(effect.peer)
         if link is None:
-            return  # it went meanwhile; it will dial again
+            if effect.address and effect.peer not in self._links:
+                self._call(effect.peer, effect.address)
+            return  # else it went meanwhile; it will dial again
         self.problems.pop(effect.peer, None)
         connection = link.connection
         if link.farewell is not None:
@@ -253,7 +261,19 @@ class Neighbours:
             self._receive(link, early)
         connection.release("early")
 
+    def _call(self, peer: str, address: str) -> None:
+        """The node knows where somebody is whom it wants to be linked with."""
+        old = self._called.pop(peer, None)
+        if old is not None:
+            old.cancel()
+        self._called[peer] = asyncio.create_task(self._keep_dialling(parse_addresses(address)[0]))
+
     def _on_disconnect(self, effect: Disconnect) -> None:
+        called = self._called.pop(effect.peer, None)
+        if called is not None:
+            called.cancel()
+        if effect.for_good:
+            self._dropped.add(effect.peer)
         self.problems[effect.peer] = effect.reason
         log.warning("no link to %s: %s", effect.peer, effect.reason)
         for table in (self._joining, self._links):

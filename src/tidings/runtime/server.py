@@ -115,6 +115,7 @@ class Server:
         tap: Tap | None = None,
         limits: Limits = DEFAULT_LIMITS,  # of clients' filters
         datagrams: bool = False,  # does the composition send any? (see `datagrams.py`)
+        options: dict[str, Any] | None = None,  # of the composition
         advertise: str = "",  # where others reach it, when that is not where it listens
         on_loaded: Callable[[Loaded], None] | None = None,  # looks at what the disk holds, at the start
         is_revoked: Callable[[Any], bool] = lambda certificate: False,
@@ -147,6 +148,7 @@ class Server:
         self._wants_datagrams = datagrams
         self.datagrams: Datagrams | None = None
         self._advertise = advertise
+        self._options = options or {}
         self._on_loaded = on_loaded
         self._is_revoked = is_revoked
         self._gathering = Gathering()
@@ -195,6 +197,7 @@ class Server:
             for address in parse_addresses(text):
                 await self._listen_at(address)
         self._neighbours.listens = self._advertise or self.address
+        self.node.reached_at(self._neighbours.listens)
         if self._wants_datagrams:
             await self._open_datagrams(frozenset(declared) - own)
         self._neighbours.join(self._join)
@@ -205,7 +208,7 @@ class Server:
         return self._path is not None or self._store is not None
 
     def _build(self) -> Node:
-        options = {"delivery": msgspec.structs.asdict(self._delivery)}
+        options = {"delivery": msgspec.structs.asdict(self._delivery), **self._options}
         known = {name: value for name, value in options.items() if name in self._system.options}
         site = Site(
             name=self.name,

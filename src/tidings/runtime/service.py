@@ -69,6 +69,8 @@ class Service:
             clock=self._clock,
             tap=self.ring,
             limits=settings.limits,
+            system=settings.system,
+            options={"heal_seconds": settings.heal_seconds},
             on_loaded=self._count_stored,
             is_revoked=lambda certificate: self.secured.revoked.holds(certificate),
         )

@@ -24,6 +24,7 @@ from tidings.language.limits import Limits
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.runtime.connection import NetworkSettings
 from tidings.security.reading import checked_table, parse_toml, refuse_unknown
+from tidings.systems import NO_LINKS, find_system
 
 PREFIX = "TIDINGS_"
 DRAIN_MOST = 10.0  # seconds; whoever stops a broker waits no longer
@@ -75,6 +76,8 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     listen: str = "127.0.0.1:7117"  # host:port for clients and brokers; port 0: a free one
     advertise: str = ""  # host:port where others reach it, when that is not `listen` (0.0.0.0, say)
     join: tuple[str, ...] = ()  # addresses of brokers to link with; the links must make a tree
+    system: str = "tidings"  # how brokers work together, the same in the whole network; see `tidings systems`
+    heal_seconds: float = 0.0  # a neighbour away for so long is lost, and the tree heals without it; 0: never
     store: str = ""  # a directory for what is to survive a crash; empty: in memory, `kept` is refused
     http: str = ""  # host:port for /metrics, /healthz and /readyz; empty: none
     drain_seconds: float = 5.0  # to finish after SIGTERM; at most 10
@@ -258,6 +261,8 @@ def check_settings(settings: BrokerSettings) -> None:
 
 
 def _check_choices(settings: BrokerSettings) -> None:
+    if find_system(settings.system).graph == NO_LINKS and settings.join:
+        raise SettingsError(f"{settings.system} is one broker and joins nobody", hint="leave `join` out")
     for value, choices, name in (
         (settings.log.level, ("debug", "info", "warning", "error"), "log.level"),
         (settings.log.format, ("text", "json"), "log.format"),

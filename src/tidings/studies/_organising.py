@@ -203,7 +203,7 @@ class FastNetwork:
         self.swaps.append((length, cut))
         for kind, count in (
             ("Lock", length), ("LockAnswer", length), ("TablesTold", 2), ("Close", length - 1),
-            ("Closing", 1), ("Closed", 1), ("Unlock", length - 1), ("tables", TABLES * length),
+            ("Closing", 1), ("LinkClosed", 1), ("Unlock", length - 1), ("tables", TABLES * length),
         ):  # fmt: skip
             self.sent[kind] += count
         self._forget()

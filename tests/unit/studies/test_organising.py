@@ -14,7 +14,7 @@ from tidings.studies import _organising as organising
 from tidings.studies._organising import FastNetwork, Way, drawn
 
 SWAP_WORDS = ("DiscoveryRequest", "DiscoveryReply", "Lock", "LockAnswer", "TablesTold", "Close", "Closing",
-              "Closed", "Unlock")  # fmt: skip
+              "LinkClosed", "Unlock")  # fmt: skip
 
 
 def protocol(system: str, tree: Overlay, steps: list[Any], **options: Any) -> World:

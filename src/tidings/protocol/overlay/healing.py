@@ -145,6 +145,9 @@ class HealingOverlay(JoinedOverlay):
         if self.ports.disk.stable and self.ports.disk.failed is None:
             self.ports.disk.persist(rows)
 
+    def figures(self) -> dict[str, int]:
+        return {"links healed": self.healed, "neighbours away": len(self._away)}
+
     # -- losing --------------------------------------------------------------------------------
 
     def next_deadline(self) -> float | None:

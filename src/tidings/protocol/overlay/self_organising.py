@@ -17,8 +17,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from functools import partial
-from typing import Any
-
 import msgspec
 
 from tidings.availability.records import Delete, Put, Record
@@ -199,7 +197,7 @@ class SelfOrganisingOverlay(Overlay):
         elif isinstance(message, Gone):
             self.ports.disk.persist(self.drop(sender))
             self._up.pop(sender, None)
-            self.ports.emit(Disconnect(sender, "the other end says that there is no such link"))
+            self.ports.emit(Disconnect(sender, "the other end says that there is no such link", for_good=True))
         else:
             self.swaps.on_message(sender, message, now)
 
@@ -295,8 +293,9 @@ class SelfOrganisingOverlay(Overlay):
 
     # -- for people and for tests --------------------------------------------------------------------
 
-    def figures(self) -> dict[str, Any]:
-        return {**self.counts, **{f"swaps {name}": count for name, count in self.swaps.counts.items()}}
+    def figures(self) -> dict[str, int]:
+        begun = {"swaps begun": 0, "swaps done": 0, "swaps refused": self.swaps.counts["nack"]}
+        return {**begun, **{f"swaps {name}": self.swaps.counts[name] for name in ("begun", "done")}}
 
     def check(self) -> None:
         assert set(self._up) <= set(self.neighbours) | self.former, "a link to somebody unknown"

@@ -2,7 +2,7 @@
 
 Discovery: `DiscoveryRequest` (DREQ) away from the broker that asks, `DiscoveryReply` (DREP) back.
 Reconfiguration: `Lock` from one end of the path to the other, `LockAnswer` (ACK, NACK) back, `TablesTold` over
-the new link, `Close` toward the link that goes, `Closing` and `Closed` over it, `Unlock` away from it.
+the new link, `Close` toward the link that goes, `Closing` and `LinkClosed` over it, `Unlock` away from it.
 When something went wrong: `AskVerdict` and `Verdict`; `Gone` to whoever believes in a link that is no more.
 """
 
@@ -56,7 +56,7 @@ class Closing(Message, frozen=True):
     swap: str
 
 
-class Closed(Message, frozen=True):
+class LinkClosed(Message, frozen=True):
     """The link is no more: it is decided."""
 
     swap: str

@@ -9,7 +9,7 @@ The path v0 … vk joins two brokers that are to be linked; the link between v(c
    take both ways, and whoever has seen it drops it.
 3. Each end sends `Close` along the path behind its tables: on a link everything keeps its order, so whatever
    could take one way only is before it. The two ends of the old link then stop using it (`Closing`).
-4. The nearer end, v(c-1), decides. It writes down that the link is gone, says `Closed`, and the locks are undone
+4. The nearer end, v(c-1), decides. It writes down that the link is gone, says `LinkClosed`, and the locks are undone
    (`Unlock`) on the way to both ends.
 
 Who crashes, or waits too long, asks the one that decides (`AskVerdict`). What that one has not written down as
@@ -36,7 +36,7 @@ SWAPS = "overlay.swaps"  # table: by swap, its path and what is cut
 DONE = "overlay.done"  # table: the swaps that this broker decided
 KEPT_DONE = 256  # of these; whoever asks for an older one would be told that it was given up
 MESSAGES: tuple[type[Message], ...] = (
-    words.Lock, words.LockAnswer, words.TablesTold, words.Close, words.Closing, words.Closed, words.Unlock,
+    words.Lock, words.LockAnswer, words.TablesTold, words.Close, words.Closing, words.LinkClosed, words.Unlock,
     words.AskVerdict, words.Verdict,
 )  # fmt: skip
 
@@ -195,7 +195,7 @@ class Swaps:
                 self._on_question(sender, message, now)
             case words.Verdict():
                 self._on_verdict(message, now)
-            case words.TablesTold() | words.Close() | words.Closing() | words.Closed() | words.Unlock():
+            case words.TablesTold() | words.Close() | words.Closing() | words.LinkClosed() | words.Unlock():
                 self._on_held(sender, message, now)
 
     def _on_lock(self, sender: str, lock: words.Lock, now: float) -> None:
@@ -273,7 +273,7 @@ class Swaps:
             case words.Closing():
                 held.far_closing = True
                 self._decide(held)
-            case words.Closed():
+            case words.LinkClosed():
                 self._end_old(held, now)
             case words.Unlock():
                 self._finish(held, message.is_done, now)
@@ -304,7 +304,7 @@ class Swaps:
 
         def decided(now: float) -> None:
             self.counts["done"] += 1
-            self._overlay.ports.send(far, words.Closed(held.swap))
+            self._overlay.ports.send(far, words.LinkClosed(held.swap))
             self._finish(held, True, now)
 
         self._keep(rows, decided)
@@ -316,7 +316,7 @@ class Swaps:
             return
 
         def ended(now: float) -> None:
-            self._overlay.ports.emit(Disconnect(near, "another link took its place"))
+            self._overlay.ports.emit(Disconnect(near, "another link took its place", for_good=True))
             self._finish(held, True, now)
 
         self._keep(self._overlay.drop(near), ended)
