@@ -74,6 +74,7 @@ class Probe(_Effect, frozen=True):
     """Measure the distance to a peer; `Probed` follows."""
 
     peer: str
+    address: str = ""  # where it is, if there may be no link to it
 
 
 class Record(_Effect, frozen=True):

@@ -19,8 +19,8 @@ from random import Random
 from typing import Any
 
 from tidings.errors import RefusedError, TidingsError, WireError
-from tidings.protocol.effects import Connect, Disconnect
-from tidings.protocol.inputs import Joined, Parted
+from tidings.protocol.effects import Connect, Disconnect, Probe
+from tidings.protocol.inputs import Joined, Parted, Probed
 from tidings.protocol.messages import Message
 from tidings.runtime.connection import Connection, Gathering, NetworkSettings
 from tidings.runtime.dialling import Address, Dialled, Pauses, dial, parse_addresses
@@ -87,6 +87,8 @@ class Neighbours:
         self.problems: dict[str, str] = {}  # by address: why it could not be joined
         driver.perform(Connect, self._on_connect)
         driver.perform(Disconnect, self._on_disconnect)
+        driver.perform(Probe, self._on_probe)
+        self._probes: set[asyncio.Task[None]] = set()
 
     # -- for the server -----------------------------------------------------------------------
 
@@ -130,7 +132,7 @@ class Neighbours:
         return {name: self._links[name].listens for name in self.up}
 
     async def close(self) -> None:
-        tasks = [*self._tasks, *self._called.values()]
+        tasks = [*self._tasks, *self._called.values(), *self._probes]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -274,8 +276,11 @@ class Neighbours:
             called.cancel()
         if effect.for_good:
             self._dropped.add(effect.peer)
-        self.problems[effect.peer] = effect.reason
-        log.warning("no link to %s: %s", effect.peer, effect.reason)
+        if effect.for_good:
+            log.info("no link to %s any more: %s", effect.peer, effect.reason)
+        else:
+            self.problems[effect.peer] = effect.reason
+            log.warning("no link to %s: %s", effect.peer, effect.reason)
         for table in (self._joining, self._links):
             link = table.get(effect.peer)
             if link is not None and link.is_used:
@@ -286,6 +291,26 @@ class Neighbours:
             elif link is not None:
                 self._refuse(link, effect.reason)
                 self._lost(link.connection, effect.reason)
+
+    def _on_probe(self, effect: Probe) -> None:
+        task = asyncio.create_task(self._probe(effect))
+        self._probes.add(task)
+        task.add_done_callback(self._probes.discard)
+
+    async def _probe(self, effect: Probe) -> None:
+        """How long it takes to be let into the network of a broker: there and back, once."""
+        distance = None
+        try:
+            address = parse_addresses(effect.address or self._links[effect.peer].listens)[0]
+            loop = asyncio.get_running_loop()
+            begun = loop.time()
+            async with asyncio.timeout(self._settings.dead_seconds):
+                _, writer = await asyncio.open_connection(address.host, address.port)
+            distance = loop.time() - begun
+            writer.close()
+        except (OSError, KeyError, TimeoutError, TidingsError) as error:
+            log.info("%s cannot be measured: %s", effect.peer, error)
+        self._driver.hand(self._driver.name, Probed(effect.peer, distance))
 
     def _receive(self, link: Neighbour, messages: list[Message]) -> None:
         heard = link.connection.answered(messages)

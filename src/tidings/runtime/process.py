@@ -87,12 +87,14 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--join", action="append", default=[])
     parser.add_argument("--store")
     parser.add_argument("--record")
+    parser.add_argument("--heal-seconds", type=float, default=0.0)
     given = parser.parse_args(argv)
 
     async def broker() -> bool:
         server = Server(
-            given.name, listen=given.listen, join=given.join, path=given.store, record=given.record
-        )
+            given.name, listen=given.listen, join=given.join, path=given.store, record=given.record,
+            options={"heal_seconds": given.heal_seconds},
+        )  # fmt: skip
         return await serve(server)
 
     try:

@@ -70,7 +70,7 @@ class Service:
             tap=self.ring,
             limits=settings.limits,
             system=settings.system,
-            options={"heal_seconds": settings.heal_seconds},
+            options={"heal_seconds": settings.heal_seconds, **({} if settings.rearrange else {"ttl": 0})},
             on_loaded=self._count_stored,
             is_revoked=lambda certificate: self.secured.revoked.holds(certificate),
         )

@@ -77,6 +77,7 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     advertise: str = ""  # host:port where others reach it, when that is not `listen` (0.0.0.0, say)
     join: tuple[str, ...] = ()  # addresses of brokers to link with; the links must make a tree
     system: str = "tidings"  # how brokers work together, the same in the whole network; see `tidings systems`
+    rearrange: bool = True  # of systems that swap links: False, they stay as they are
     heal_seconds: float = 0.0  # a neighbour away for so long is lost, and the tree heals without it; 0: never
     store: str = ""  # a directory for what is to survive a crash; empty: in memory, `kept` is refused
     http: str = ""  # host:port for /metrics, /healthz and /readyz; empty: none

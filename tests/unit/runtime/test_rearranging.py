@@ -31,8 +31,23 @@ async def line(stack: AsyncExitStack, count: int, **options: Any) -> list[Server
 
 @played
 async def test_brokers_with_like_interests_become_neighbours() -> None:
+    await like_interests("socbr", {})
+
+
+@played
+async def test_brokers_measure_how_far_they_are_before_they_link() -> None:
+    await like_interests("pbsocbr", {"bound_seconds": 30.0, "patience_seconds": 30.0})
+
+
+@played
+async def test_brokers_swap_links_by_the_hops_that_are_saved() -> None:
+    await like_interests("fewer-hops", {})
+
+
+async def like_interests(system: str, options: dict[str, Any]) -> None:
+    """b0 and b3, the ends of a line, want the same, and become neighbours."""
     async with AsyncExitStack() as stack:
-        servers = await line(stack, 4, system="socbr")
+        servers = await line(stack, 4, system=system, options=options)
         buses = [
             await stack.enter_async_context(tidings.connect(server.address, name=f"c{number}"))
             for number, server in enumerate(servers)

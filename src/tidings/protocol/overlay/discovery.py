@@ -94,7 +94,8 @@ class Discovery:
             self.counts["requests"] += 1
             hops = (self._hop(None, None, (here.ports.name, link)),)
             patience = self._patience * FURTHER
-            here.ports.send(link, DiscoveryRequest(request, packed, packed, hops, ttl - 1, patience))
+            address = here.ports.address
+            here.ports.send(link, DiscoveryRequest(request, packed, packed, hops, ttl - 1, patience, address))
 
     def _hop(self, before: str | None, link_weight: float | None, path: tuple[str, ...]) -> Hop:
         """Us, on the way of a discovery: `path` are the links that it uses here."""
@@ -118,7 +119,7 @@ class Discovery:
             waiting.append((sender, request, now + request.patience))
             if len(waiting) == 1:
                 self.counts["probes"] += 1
-                self._here.ports.emit(Probe(asker))
+                self._here.ports.emit(Probe(asker, request.address))
             return
         self._consider(sender, request, now)
 
@@ -152,7 +153,7 @@ class Discovery:
                 link,
                 DiscoveryRequest(
                     request.request, request.zone, measure.pack(own), (*request.hops, hop), request.ttl - 1,
-                    request.patience * FURTHER,
+                    request.patience * FURTHER, request.address,
                 ),
             )  # fmt: skip
 

@@ -144,6 +144,8 @@ class SelfOrganisingOverlay(Overlay):
                 self._link_up(input.peer)
             case LinkDown():
                 self._up.pop(input.peer, None)
+                if input.peer in self.former:
+                    self.ports.emit(Disconnect(input.peer, "another link took its place", for_good=True))
             case Joined():
                 self._joined(input.peer)
             case Parted():

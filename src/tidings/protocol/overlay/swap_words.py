@@ -19,6 +19,7 @@ class DiscoveryRequest(Message, frozen=True):
     hops: tuple[Hop, ...]  # up to that broker
     ttl: int
     patience: float  # seconds in which an answer is of use
+    address: str = ""  # of the broker that asks, to measure how far it is
 
 
 class DiscoveryReply(Message, frozen=True):
