@@ -99,6 +99,8 @@ class FastNetwork:
             return
         self._look()
         links = choosing.worth_asking(by, old, new, {n: self._behind[broker, n] for n in self.links[broker]})
+        if self.way.weigh == "hops" and choosing.really_changed(by, old, new):
+            links = list(self.links[broker])
         self._forget()
         offers = [self._ask(broker, link, new) for link in links]
         for offer in offers:

@@ -51,9 +51,15 @@ class Offer(msgspec.Struct, frozen=True, array_like=True):
         return self.hops[-1].broker
 
 
+def really_changed(measure: Measure, old: Z, new: Z) -> bool:
+    """Is the zone another one? Brokers that weigh hops ask over every link then: what the activation predicate
+    looks at, associativity, is not what they are after."""
+    return not measure.size(old) == measure.size(new) == measure.common(old, new)
+
+
 def worth_asking(measure: Measure, old: Z, new: Z, behind: Mapping[str, Z]) -> list[str]:
     """The links for which the activation predicate holds."""
-    if measure.size(old) == measure.size(new) == measure.common(old, new):
+    if not really_changed(measure, old, new):
         return []
     return [
         link

@@ -241,7 +241,10 @@ class SelfOrganisingOverlay(Overlay):
         ttl = self._ttl()
         if ttl < 1:
             return
-        links = choosing.worth_asking(self.measure, old, zone, self.behind())
+        behind = self.behind()
+        links = choosing.worth_asking(self.measure, old, zone, behind)
+        if self.settings.weigh == "hops" and choosing.really_changed(self.measure, old, zone):
+            links = list(behind)
         self.counts["activated"] += bool(links)
         self.discovery.ask(zone, links, ttl, now)
 
