@@ -136,6 +136,7 @@ class Ports:
     """What a strategy is given when the node is put together."""
 
     name: str  # of this node
+    address: str = ""  # where others reach it, once the driver knows
     rng: Random
     recording: bool  # emit `Record` effects?
     send: Sender
@@ -288,6 +289,19 @@ class Overlay(Strategy):
     def distance(self, peer: str) -> float | None:
         """Seconds to a peer, when known."""
         return None
+
+    def interest_added(self, filter: Filter, now: float) -> None:
+        """A client of ours wants this from now on; routing knows it already."""
+
+    def interest_removed(self, filter: Filter, now: float) -> None:
+        """It does not any more."""
+
+    def figures(self) -> dict[str, int]:
+        """Counters for people."""
+        return {}
+
+    def event_seen(self, envelope: Envelope, came_from: str | None) -> None:
+        """An event passes here; `came_from` is None at the broker that accepted it."""
 
     def heard_from_two(self, log: str, upstream: str, other: str, now: float) -> None:
         """A log that comes over the link `upstream` is told over another one too: in a tree it cannot be."""

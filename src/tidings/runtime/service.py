@@ -93,7 +93,11 @@ class Service:
             system=settings.system,
             datagrams=settings.datagrams,
             peers=peers_of(settings),
-            options={"gossip": _said(settings)},
+            options={
+                "gossip": _said(settings),
+                "heal_seconds": settings.heal_seconds,
+                **({} if settings.rearrange else {"ttl": 0}),
+            },
         )
         self.server.inquiries["figures"] = lambda about, principal: self.figures()
         self.server.inquiries["trace"] = self._trace
