@@ -21,8 +21,9 @@ from tidings.availability.progress import LogProgress
 from tidings.availability.records import Loaded, Record
 from tidings.availability.told import Told
 from tidings.language.evaluate import accepts
-from tidings.matching.matcher import Matcher
+from tidings.matching.matcher import Matcher, lists_of
 from tidings.model.event import Event
+from tidings.model.filter import Filter
 from tidings.model.subscription import DeliveryOptions, Subscription, SubscriptionId
 from tidings.protocol.delivery import rows
 from tidings.protocol.delivery.courier import Courier
@@ -42,6 +43,8 @@ from tidings.protocol.slots import Ports
 
 NEVER = float("inf")
 MOST_OPTIONS = 1024  # different ones that are kept once
+TOPIC = "topic"
+MOST_TOPICS = 4096  # whose subscriptions are remembered; more hold more memory
 MAX_RIGHTS = 32  # filters that a durable subscription left before it heard what it was owed under them
 
 
@@ -78,6 +81,10 @@ class Registry:
         self.durables: dict[SubscriptionId, Held] = {}
         self.guests_at: float | None = None  # when the first guest may have to end
         self._last_match: tuple[Event, Sequence[int]] | None = None
+        self._by_topic: dict[
+            str | None, Sequence[int]
+        ] = {}  # answers, while nobody asks for more than topics
+        self._beyond_topic = 0  # filters that do
         self._dead_listeners: dict[SubscriptionId, list[Held]] = {}
 
     # -- who wants an event ------------------------------------------------------------------
@@ -94,6 +101,31 @@ class Registry:
         if self._last_match is None or self._last_match[0] is not event:
             self._last_match = (event, self.matcher.match(event))
         return self._last_match[1]
+
+    def match_all(self, events: Sequence[Event]) -> list[Sequence[int]]:
+        """The same for each of many."""
+        if not self._beyond_topic:
+            return [self._of_topic(event) for event in events]
+        return lists_of(self.matcher.match_batch(events))
+
+    def _of_topic(self, event: Event) -> Sequence[int]:
+        """When all that is asked for is a topic, the answer for one event of a topic is that for all."""
+        found = self._by_topic.get(event.topic)
+        if found is None:
+            if len(self._by_topic) >= MOST_TOPICS:
+                self._by_topic.clear()
+            found = self._by_topic[event.topic] = self.matcher.match(event)
+        return found
+
+    def _asked_for(self, filter: Filter, count: int) -> None:
+        """What is wanted has changed: so have the answers."""
+        self._last_match = None
+        self._by_topic.clear()
+        if not all(
+            not conjunction.residuals and all(c.attribute == TOPIC for c in conjunction.constraints)
+            for conjunction in filter.conjunctions
+        ):
+            self._beyond_topic += count
 
     @property
     def has_durables(self) -> bool:
@@ -184,7 +216,7 @@ class Registry:
         return Subscription(id, message.filter, options)
 
     def _want(self, held: Held, subscription: Subscription, now: float) -> None:
-        self._last_match = None
+        self._asked_for(subscription.filter, 1)
         handle = held.handle = self.matcher.add(subscription.filter)
         while handle >= len(self.by_handle):
             self.by_handle.append(None)
@@ -193,7 +225,7 @@ class Registry:
 
     def _unwant(self, held: Held, now: float) -> None:
         if held.handle is not None:
-            self._last_match = None
+            self._asked_for(held.subscription.filter, -1)
             self.matcher.remove(held.handle)
             self.by_handle[held.handle] = None
             self._ports.events.uninterested(held.subscription, now)
