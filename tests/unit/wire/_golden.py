@@ -14,6 +14,8 @@ from tidings.language import parse_filter
 from tidings.model.event import Event
 from tidings.model.subscription import DeliveryOptions, Policy, Position
 from tidings.protocol import messages as m
+from tidings.protocol.delivery import farewells
+from tidings.protocol.overlay import circles
 from tidings.protocol.recovery import replicated as r
 from tidings.protocol.recovery import words as w
 from tidings.protocol.recovery.epidemic import words as e
@@ -90,6 +92,12 @@ EXAMPLES: tuple[m.Message, ...] = (
     ToTarget(ENVELOPE),
     ToAccess(ENVELOPE),
     w.Known((w.News("b0", 3, 5, 9),)),
+    w.Unheard(("b0", "b1")),
+    circles.Circle("b0", "b2", 3, ("b2", "b1"), 4.5, circles.Dated(3.5, "b1", "b2")),
+    circles.Cut(circles.Dated(3.5, "b1", "b2"), ("b1", "b2")),
+    circles.Uncoupled(),
+    farewells.Farewell("alice", "n", "b0", 2.5, ("b2", "b1")),
+    farewells.FarewellHeard("alice", "n", "b0", ("b2", "b1")),
     w.Have((w.Had("b0", 9, 7),)),
     w.Ask("b0", 3, 9, ("b2", "b1")),
     w.Fill("b0", 3, 9, (ENVELOPE,), ("b2", "b1"), True),
