@@ -35,6 +35,8 @@ SIZES = (1_000, 10_000, 100_000, 1_000_000)
 QUICK_SIZES = (1_000, 10_000)
 WORKS = ("W1", "W2", "W3", "W4")
 ADVERSARIES = ("W4hot", "W4shared", "W4unseen")
+MEMORY, CHURN = "memory", "churn"
+MEMORY_SIZES, QUICK_MEMORY = (100_000, 1_000_000), (20_000,)
 SAMPLE = 1_000  # events that cells are cut by
 SINGLE, BATCH = 3_000, 8_000
 PEER_SECONDS = 1.0  # CPU seconds that a peer is measured for
@@ -44,20 +46,25 @@ CLASSICAL_MOST = 10_000  # subscriptions that the classical indexes are measured
 def run(
     *,
     quick: bool = False,
+    only: str | None = None,
     subscriptions: str | None = None,
     events: str | None = None,
     plots: str | None = None,
 ) -> Iterator[Row]:
-    """Rows of every workload and size, then churn; or of the files given. `plots`: a folder for drawings."""
+    """Rows of every workload and size, then memory and churn; or of the files given.
+
+    `only`: some of the works, with commas between. `plots`: a folder for drawings.
+    """
     if (subscriptions is None) is not (events is None):
         raise InputError("give --subscriptions and --events together")
     if subscriptions is not None and events is not None:
         yield from own_files(subscriptions, events)
         return
+    chosen = chosen_works(only)
     rows: list[Row] = []
     for size in QUICK_SIZES if quick else SIZES:
         for name in WORKS if size > max(QUICK_SIZES) else (*WORKS, *ADVERSARIES):
-            for made in one_work(workload(name), size):
+            for made in one_work(workload(name), size) if name in chosen else ():
                 rows.append(made)
                 yield made
         yield from mixed_over_plain(rows, size)
@@ -65,16 +72,37 @@ def run(
         from tidings.bench.plots import plot
 
         plot(rows, plots)
-    from tidings.bench.churn import churn
+    if MEMORY in chosen:
+        yield from whole_brokers(QUICK_MEMORY if quick else MEMORY_SIZES)
+    if CHURN in chosen:
+        from tidings.bench.churn import churn
 
-    yield from churn(10_000 if quick else 1_000_000, 3.0 if quick else 60.0)
+        yield from churn(10_000 if quick else 1_000_000, 3.0 if quick else 60.0)
+
+
+def chosen_works(only: str | None) -> set[str]:
+    known = (*WORKS, *ADVERSARIES, MEMORY, CHURN)
+    names = set(known) if only is None else {name.strip() for name in only.split(",")}
+    for name in sorted(names.difference(known)):
+        raise InputError(f"there is no work {name!r}", hint=f"there are {', '.join(known)}")
+    return names
+
+
+def whole_brokers(sizes: Sequence[int]) -> Iterator[Row]:
+    """Bytes that a subscription takes of a whole broker process."""
+    from tidings.bench.memory import memory
+
+    for size in sizes:
+        for broker, figure in memory(size):
+            yield row(MEMORY, size, f"tidings, {broker}", figure, "bytes/subscription", None)
 
 
 def mixed_over_plain(rows: Sequence[Row], size: int) -> Iterator[Row]:
     """What an event costs in W4, in times of what it costs in W2."""
     for engine in ("tidings, one by one", "tidings, columns"):
         rates = {r["work"]: r["figure"] for r in rows if r["size"] == size and r["engine"] == engine}
-        yield row("W4 over W2", size, engine, rates["W2"] / rates["W4"], "times the cost", None)
+        if "W2" in rates and "W4" in rates:
+            yield row("W4 over W2", size, engine, rates["W2"] / rates["W4"], "times the cost", None)
 
 
 def row(work: str, size: int, engine: str, figure: float, unit: str, best: float | None) -> Row:
