@@ -42,7 +42,7 @@ def memory(size: int) -> Iterator[tuple[str, float]]:
 
 def measured_apart(broker: str, size: int) -> float:
     command = [sys.executable, "-m", "tidings.bench.memory", broker, str(size)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - ourselves
     if done.returncode:
         raise TidingsError(f"the {broker} with {size} subscriptions failed: {done.stderr.strip()[-400:]}")
     return float(done.stdout)
@@ -55,10 +55,7 @@ def measure(broker: str, size: int) -> float:
     from tidings.bench.workloads import texts, workload
 
     some = texts(workload(WORK), size)
-    if broker in SYSTEMS:
-        grown = _of_a_node(SYSTEMS[broker], some)
-    else:
-        grown = asyncio.run(_of_a_bus(some))
+    grown = _of_a_node(SYSTEMS[broker], some) if broker in SYSTEMS else asyncio.run(_of_a_bus(some))
     return grown / (size - BEFORE)
 
 
@@ -86,7 +83,8 @@ def _of_a_node(system: str, texts: Iterator[str]) -> int:
         for number, text in enumerate(some, first):
             hand(
                 inputs.Received(
-                    "c", messages.Subscribe(number, number, f"~{number:016x}", read_filter(text), options, False)
+                    "c",
+                    messages.Subscribe(number, number, f"~{number:016x}", read_filter(text), options, False),
                 )
             )
         upkeep(node)
