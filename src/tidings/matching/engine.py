@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 from tidings.matching.columnar.warm import HERE, Kernels
 from tidings.matching.matcher import Matches
+from tidings.matching.naive import one_by_one
 from tidings.matching.small import SmallMatcher
 from tidings.model.event import Event
 from tidings.model.filter import NOTHING, Filter
@@ -22,6 +23,7 @@ from tidings.model.filter import NOTHING, Filter
 THRESHOLD = 500  # filters; about where the compiled walk begins to win
 BACKSTOP = 4
 FILTERS_IN_STEP = 32
+FEW_EVENTS = 32  # matched one by one; about where a batch begins to win
 
 Change: TypeAlias = tuple[int, Filter | None]  # None: removed
 
@@ -72,6 +74,8 @@ class MatchingEngine:
     def match_batch(self, events: Any) -> Matches:
         """The same for many events, or for an Arrow record batch."""
         if self._small is None:
+            if type(events) is list and len(events) < FEW_EVENTS:
+                return one_by_one(self.match, events)
             matches: Matches = self._large.match_batch(events)
             return matches
         if hasattr(events, "num_rows"):

@@ -21,7 +21,7 @@ from tidings.model.event import Event
 from tidings.model.filter import Conjunction, Filter
 from tidings.security.audit import OK, REFUSED, Audit
 from tidings.security.principal import Principal
-from tidings.security.quotas import Accounts
+from tidings.security.quotas import Account, Accounts
 from tidings.security.rules import Action, Right, conjoined
 from tidings.security.users import Users
 
@@ -47,6 +47,8 @@ class Gate:
         self._rights: dict[Action, dict[Principal, Right]] = {action: {} for action in Action}
         self._hearing: dict[Principal, Right] = self._rights[Action.SUBSCRIBE]
         self._held: dict[tuple[str, str, str], list[int]] = {}  # constraints of open transient subscriptions
+        self._owners: dict[str, str] = {}  # by source, while the disk is counted
+        self.is_held: Callable[[str, str], bool] = lambda client, name: True  # does the broker hold it?
         self._users = users
         self._accounts = Accounts(users.quotas, users.default_quota)
         self.version = 0  # of the rules
@@ -59,6 +61,7 @@ class Gate:
 
     def replace(self, users: Users) -> None:
         """New rules: they count for the next thing that is asked, whoever is connected."""
+        self._owners.clear()
         self._users = users
         for rights in self._rights.values():
             rights.clear()
@@ -96,13 +99,21 @@ class Gate:
             allowed = self.right(principal, Action.SUBSCRIBE).narrowed(filter)
             account = self._accounts.of(principal.name, self._clock())
             if durable:
-                account.keep((client, name), _cost(allowed))
+                self._keep(account, (client, name), _cost(allowed))
             else:
                 account.subscribe(_cost(allowed))
                 self._held.setdefault((principal.name, client, name), []).append(_cost(allowed))
         how = "" if allowed is filter else "narrowed to what is allowed"
         self._audit.note("subscribe", OK, principal.name, means=principal.means, subject=name, reason=how)
         return allowed
+
+    def _keep(self, account: Account, durable: tuple[str, str], cost: int) -> None:
+        try:
+            account.keep(durable, cost)
+        except RefusedError:
+            if not account.forget_durables(self.is_held):
+                raise
+            account.keep(durable, cost)
 
     def unsubscribed(
         self, principal: Principal, client: str, name: str, *, durable: bool = False, ended: bool = True
@@ -117,10 +128,28 @@ class Gate:
         if not held:
             del self._held[principal.name, client, name]
 
+    def advertise(self, principal: Principal, name: str, filter: Filter, earlier: Filter | None) -> Filter:
+        """What is announced beyond the right to publish would draw filters here that nothing can meet."""
+        with self._refusing(principal, "advertise", name):
+            allowed = self.right(principal, Action.PUBLISH).narrowed(filter)
+            account = self._accounts.of(principal.name, self._clock())
+            account.advertise(_cost(allowed), None if earlier is None else _cost(earlier))
+        return allowed
+
+    def unadvertised(self, principal: Principal, filter: Filter) -> None:
+        self._accounts.of(principal.name, self._clock()).unadvertise(_cost(filter))
+
     def found(self, subscriber: str, name: str, filter: Filter) -> None:
         """The broker's disk holds this durable subscription: it counts for whom it belongs to."""
         owner = self._users.owner_of(subscriber)
         self._accounts.of(owner, self._clock()).found((subscriber, name), _cost(filter))
+
+    def found_stored(self, source: str, size: int, ends_at: float) -> None:
+        """The broker's disk holds an event of this source until then."""
+        owner = self._owners.get(source)
+        if owner is None:
+            owner = self._owners[source] = self._users.owner_of(source)
+        self._accounts.of(owner, self._clock()).found_stored(size, ends_at)
 
     def scopes(self, principal: Principal) -> tuple[str, str]:
         """A tenant has its own groups, a principal its own queries."""
@@ -157,6 +186,14 @@ class Gate:
                 raise RefusedError(
                     f"{principal.name} may not observe this broker",
                     hint="a rule for the action observe has to allow it",
+                )
+
+    def releases(self, principal: Principal) -> None:
+        with self._refusing(principal, "release", ""):
+            if not self.right(principal, Action.RELEASE).filter.is_always_true:
+                raise RefusedError(
+                    f"{principal.name} may not have the log forget what is archived",
+                    hint="a rule for the action release, without a filter, has to allow it",
                 )
 
     # -- rights ---------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 from tidings.availability.records import Append, Forget, Put, Record
@@ -99,16 +99,20 @@ class Committer:
 
     def submit(self, token: int, records: Sequence[Record]) -> None:
         """Have these records kept; `on_kept` says when."""
+        self.submit_all([(token, records)])
+
+    def submit_all(self, batches: Iterable[tuple[int, Sequence[Record]]]) -> None:
+        """The same for many batches: they come into one group, if it holds them."""
         with self._changed:
             if self._is_closing:
                 raise ClosedError("the committer is closed")
-            if self._last_token is not None and token <= self._last_token:
-                raise ValueError(f"token {token} after token {self._last_token}: tokens ascend")
-            self._last_token = token
-            if self._is_dropping:
-                return
-            self._queue.append((token, records))
-            self._backlog += len(records)
+            for token, records in batches:
+                if self._last_token is not None and token <= self._last_token:
+                    raise ValueError(f"token {token} after token {self._last_token}: tokens ascend")
+                self._last_token = token
+                if not self._is_dropping:
+                    self._queue.append((token, records))
+                    self._backlog += len(records)
             self._changed.notify()
 
     def resume(self) -> None:

@@ -11,7 +11,8 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
 from typing import Protocol
 
 from tidings.availability.progress import LogProgress
@@ -30,9 +31,10 @@ from tidings.protocol.delivery.moves import Moves
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.effects import Record
 from tidings.protocol.lines import EMPTY, NOTHING, own
-from tidings.protocol.messages import Deliver, Lost
+from tidings.protocol.messages import Deliver, DeliverAll, Lost
 from tidings.protocol.slots import Ports
 
+ON_COUNT = "bound on count"
 OVERTAKEN = "overtaken by a move"  # a later stay of its publisher was told
 QUEUE = ""  # no log has this name
 SLOW = "its queue was full and its policy is `disconnect`"
@@ -102,35 +104,70 @@ class Courier:
             item.moved = ticket.moved
         self._take_in(held, item, ticket, now)
 
-    def offer_fleeting(
-        self, helds: Sequence[Held], event: Event, accepted: float, arrival: Arrival | None, now: float
+    def offer_all(
+        self,
+        helds: Iterable[Held],
+        events: tuple[Event, ...],
+        ticket: Callable[[int], Arrival | None],
+        place: int,
+        now: float,
     ) -> None:
-        """A live event that no log holds, to all who accept it: the way that most events go. Who has room
-        gets it at once; one item stands for all of these until somebody gives it back."""
-        item = Item(event, None, accepted, None)
-        item.after = self._ledger.end
-        send = self._ports.send
+        """Live events that no log holds and that all of these accept. Who has room gets them at once, in one
+        message; to others each is offered by itself. `ticket` gives the publish in a place, the first being
+        in this one."""
+        count, send, live, after = len(events), self._ports.send, Phase.LIVE, self._ledger.end
+        items = [Item(event, None, now, None, 1, False, after) for event in events]
         for held in helds:
             members = held.members
             if (
-                held.phase is Phase.LIVE
+                held.phase is live
                 and len(members) == 1
-                and members[0].credit > 0
+                and (member := members[0]).credit >= count
                 and not (held.queue or held.behind or held.blocked or held.movers or held.barred)
             ):
-                member = members[0]
-                tag = held.last_tag = held.last_tag + 1
+                tag = held.last_tag + 1
+                held.last_tag += count
                 unacked = held.unacked
-                if unacked is NOTHING:
+                if not unacked:
                     unacked = held.unacked = {}
-                unacked[tag] = (item, member)
-                member.credit -= 1
-                self.sent += 1
-                send(member.address, Deliver(member.ref, tag, event))
+                member.credit -= count
+                self.sent += count
+                if count == 1:
+                    unacked[tag] = (items[0], member)
+                    send(member.address, Deliver(member.ref, tag, events[0]))
+                else:
+                    unacked.update(zip(range(tag, tag + count), zip(items, repeat(member)), strict=False))
+                    send(member.address, DeliverAll(member.ref, tag, events))
                 if held.lanes and held.is_behind:
                     self._hooks.read(held, now)
-            elif held.phase is not Phase.ENDED:
-                self.offer(held, event, None, accepted, None, arrival, now)
+            else:
+                for number, event in enumerate(events, place):
+                    if held.phase is not Phase.ENDED:
+                        self.offer(held, event, None, now, None, ticket(number), now)
+
+    def offer_one(
+        self, held: Held, event: Event, ticket: Callable[[int], Arrival | None], place: int, now: float
+    ) -> None:
+        """The same for one event and one subscription."""
+        members = held.members
+        if (
+            held.phase is Phase.LIVE
+            and len(members) == 1
+            and (member := members[0]).credit > 0
+            and not (held.queue or held.behind or held.blocked or held.movers or held.barred)
+        ):
+            tag = held.last_tag = held.last_tag + 1
+            unacked = held.unacked
+            if not unacked:
+                unacked = held.unacked = {}
+            unacked[tag] = (Item(event, None, now, None, 1, False, self._ledger.end), member)
+            member.credit -= 1
+            self.sent += 1
+            self._ports.send(member.address, Deliver(member.ref, tag, event))
+            if held.lanes and held.is_behind:
+                self._hooks.read(held, now)
+        elif held.phase is not Phase.ENDED:
+            self.offer(held, event, None, now, None, ticket(place), now)
 
     def offer_read(self, held: Held, item: Item, now: float) -> None:
         """A live event of another broker's log."""
@@ -293,9 +330,11 @@ class Courier:
         if amount > 0:
             self.pump(member.held, now)
 
-    def acknowledge(self, member: Member, tags: tuple[int, ...], now: float) -> None:
+    def acknowledge(self, member: Member, tags: Sequence[int], now: float) -> None:
         held = member.held
         unacked = held.unacked
+        if len(tags) > len(unacked):  # whatever a client says, it costs no more than it was sent
+            tags = [tag for tag in unacked if tag in tags]
         for tag in tags:
             found = unacked.get(tag)
             if found is not None and found[1] is member:
@@ -445,8 +484,26 @@ class Courier:
     def keep_bound(self, held: Held, now: float) -> None:
         most = held.options.keep_events
         if most is not None and held.durable:
-            while held.owes() > most and self._give_up_oldest(held, "bound on count", now):
-                pass
+            while held.owes() + self._has_unknown(held) > most:
+                if not self._give_up_unknown(held, now) and not self._give_up_oldest(held, ON_COUNT, now):
+                    break
+
+    def _has_unknown(self, held: Held) -> bool:
+        """After a restart: is there perhaps something before the seam that nobody has counted?"""
+        start = max(held.at, held.progress.heard)
+        return held.phase is Phase.REPLAYING and self._ledger.may_hold(start, held.seam)
+
+    def _give_up_unknown(self, held: Held, now: float) -> bool:
+        """As many as it may have are newer than that."""
+        is_oldest = not held.queue and (not held.later or held.later[0] >= held.seam)
+        if not is_oldest or not self._has_unknown(held):
+            return False
+        held.at = max(held.at, held.seam)
+        held.silence(held.at)
+        held.count_lost(ON_COUNT)
+        self.tell_losses(held, now)
+        self._hooks.touched(held, now)
+        return True
 
     def age_out(self, held: Held, now: float) -> None:
         """Give up what waits longer than the subscription wants."""
@@ -467,7 +524,7 @@ class Courier:
         if held.queue:
             found.append((held.queue[0].accepted, QUEUE))
         while held.later and held.later[0] not in self._ledger.entries:
-            self._ledger.release(held.later.popleft())
+            self._pass_over(held)
         if held.later:
             found.append((self._ledger.entries[held.later[0]].accepted, self._ledger.log))
         found += [(lane.later[0].at, lane.log) for lane in held.lanes.values() if lane.later]
@@ -482,16 +539,23 @@ class Courier:
             self.lose(held, held.queue.popleft(), reason, now)
             return True
         if oldest[1] == self._ledger.log:
-            offset = held.later.popleft()
-            held.at = max(held.at, offset + 1)
-            self._record_given_up(held, offset, reason, now)
-            self._ledger.release(offset)
+            self._record_given_up(held, held.later[0], reason, now)
+            held.at = max(held.at, held.later[0] + 1)
+            self._pass_over(held)
         else:
             self._give_up_elsewhere(held, held.lanes[oldest[1]], reason, now)
         held.count_lost(reason)
         self.tell_losses(held, now)
         self._hooks.touched(held, now)
         return True
+
+    def _pass_over(self, held: Held) -> None:
+        """It will not read what it is owed first."""
+        offset = held.later.popleft()
+        if held.unread and held.unread[0] == offset:
+            held.unread.popleft()
+            held.progress.settle(offset)
+        self._ledger.release(offset)
 
     def _give_up_elsewhere(self, held: Held, lane: Lane, reason: str, now: float) -> None:
         passed = lane.later[0]
@@ -514,7 +578,8 @@ class Courier:
             self._unkey(held, item)
             self._release_ticket(item, now)
         if held.durable:
-            for offset in (*held.progress.owed, *held.later):
+            unread = set(held.unread)  # of these the ledger knows by `later`, if at all
+            for offset in (*(offset for offset in held.progress.owed if offset not in unread), *held.later):
                 self._ledger.release(offset)
         for line in ("queue", "behind", "blocked", "barred", "later", "unread"):
             if getattr(held, line):

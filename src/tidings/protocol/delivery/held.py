@@ -76,6 +76,8 @@ class Held:
     is_from_disk = False  # it began in an earlier life
     is_guest = False  # it was resumed here; another broker is its home
     left_at: float | None = None  # when the last listener of a guest left
+    home = ""  # of a guest: the log of its home
+    attended = 0.0  # of a durable one: when somebody last subscribed to it
     behind: deque[Item] = EMPTY
     blocked: deque[Item] = EMPTY
     barred: deque[Item] = EMPTY  # their publisher moved, and earlier ones are to come
@@ -205,9 +207,11 @@ class Held:
         return heard if type(heard) is int else self.progress.low_water
 
     def owes(self) -> int:
-        """How many events wait for it, as far as it is known without reading."""
-        owed = sum(len(lane.progress.owed) + len(lane.later) for lane in self.lanes.values())
-        return len(self.progress.owed) + len(self.later) + owed
+        """How many events wait for one with bounds, as far as it is known without reading. (What it has
+        still to read again is in `later`.)"""
+        own = len(self.progress.owed) - len(self.unread) + len(self.later)
+        lanes = self.lanes.values()
+        return own + sum(len(lane.progress.owed) - len(lane.unread) + len(lane.later) for lane in lanes)
 
     def in_hand(self) -> int:
         """How many events wait here for it, or are with its members."""

@@ -134,10 +134,14 @@ class Lanes:
             self._courier.keep_bound(held, now)
 
     def found_again(self, held: Held, log: str, now: float) -> None:
-        """After a restart: how much it is owed up to here nobody knows, only that it is no younger."""
+        """After a restart: what was handed to it is to be read again; how much it is owed beyond that nobody
+        knows, only that it is no younger."""
         lane, known = held.lanes.get(log), self._ports.recovery.known(log)
         if lane is not None and held.has_bounds and not lane.is_live and lane.at < known and not lane.later:
-            own(lane, "later").append(Passed(known, now))
+            later = own(lane, "later")
+            later.extend(Passed(offset, now) for offset in lane.unread)
+            if lane.progress.heard <= known:
+                later.append(Passed(known, now))
 
     # -- reading -------------------------------------------------------------------------------
 

@@ -134,6 +134,8 @@ class Reader:
         for record in records:
             if record.offset >= end:
                 break
+            if record.offset < held.at:
+                continue  # it was given up while it was read
             self._read_one(held, record, now)
         if not records or records[-1].offset >= end:
             self._move_to(held, end, now)

@@ -21,8 +21,9 @@ from tidings.availability.progress import LogProgress
 from tidings.availability.records import Loaded, Record
 from tidings.availability.told import Told
 from tidings.language.evaluate import accepts
-from tidings.matching.matcher import Matcher
+from tidings.matching.matcher import Matcher, lists_of
 from tidings.model.event import Event
+from tidings.model.filter import Filter
 from tidings.model.subscription import DeliveryOptions, Subscription, SubscriptionId
 from tidings.protocol.delivery import rows
 from tidings.protocol.delivery.courier import Courier
@@ -42,6 +43,8 @@ from tidings.protocol.slots import Ports
 
 NEVER = float("inf")
 MOST_OPTIONS = 1024  # different ones that are kept once
+TOPIC = "topic"
+MOST_TOPICS = 4096  # whose subscriptions are remembered; more hold more memory
 MAX_RIGHTS = 32  # filters that a durable subscription left before it heard what it was owed under them
 
 
@@ -78,6 +81,10 @@ class Registry:
         self.durables: dict[SubscriptionId, Held] = {}
         self.guests_at: float | None = None  # when the first guest may have to end
         self._last_match: tuple[Event, Sequence[int]] | None = None
+        self._by_topic: dict[
+            str | None, Sequence[int]
+        ] = {}  # answers, while nobody asks for more than topics
+        self._beyond_topic = 0  # filters that do
         self._dead_listeners: dict[SubscriptionId, list[Held]] = {}
 
     # -- who wants an event ------------------------------------------------------------------
@@ -94,6 +101,31 @@ class Registry:
         if self._last_match is None or self._last_match[0] is not event:
             self._last_match = (event, self.matcher.match(event))
         return self._last_match[1]
+
+    def match_all(self, events: Sequence[Event]) -> list[Sequence[int]]:
+        """The same for each of many."""
+        if not self._beyond_topic:
+            return [self._of_topic(event) for event in events]
+        return lists_of(self.matcher.match_batch(events))
+
+    def _of_topic(self, event: Event) -> Sequence[int]:
+        """When all that is asked for is a topic, the answer for one event of a topic is that for all."""
+        found = self._by_topic.get(event.topic)
+        if found is None:
+            if len(self._by_topic) >= MOST_TOPICS:
+                self._by_topic.clear()
+            found = self._by_topic[event.topic] = self.matcher.match(event)
+        return found
+
+    def _asked_for(self, filter: Filter, count: int) -> None:
+        """What is wanted has changed: so have the answers."""
+        self._last_match = None
+        self._by_topic.clear()
+        if not all(
+            not conjunction.residuals and all(c.attribute == TOPIC for c in conjunction.constraints)
+            for conjunction in filter.conjunctions
+        ):
+            self._beyond_topic += count
 
     @property
     def has_durables(self) -> bool:
@@ -126,7 +158,9 @@ class Registry:
         member = Member(session.address, message.ref, message.credit, held)
         session.members[message.ref] = member
         held.joining = (*held.joining, member)
-        if held.durable:  # both: progress under an earlier filter says nothing of this one
+        if held.durable:
+            held.attended = now
+            # both: progress under an earlier filter says nothing of this one
             records += [self._row(held), self.progress(held)]
         return member, is_resumed, records
 
@@ -153,7 +187,9 @@ class Registry:
         self._skip_handled(held, message)
         if held.durable:
             self.durables[id] = held
-            held.is_guest = session.homes.pop(message.ref, self._ledger.log) != self._ledger.log
+            home = session.homes.pop(message.ref, self._ledger.log)
+            held.is_guest = home != self._ledger.log
+            held.home = home if held.is_guest else ""
         if held.is_guest:
             self._resume_from(held, message.after)
         self._want(held, subscription, now)
@@ -180,7 +216,7 @@ class Registry:
         return Subscription(id, message.filter, options)
 
     def _want(self, held: Held, subscription: Subscription, now: float) -> None:
-        self._last_match = None
+        self._asked_for(subscription.filter, 1)
         handle = held.handle = self.matcher.add(subscription.filter)
         while handle >= len(self.by_handle):
             self.by_handle.append(None)
@@ -189,7 +225,7 @@ class Registry:
 
     def _unwant(self, held: Held, now: float) -> None:
         if held.handle is not None:
-            self._last_match = None
+            self._asked_for(held.subscription.filter, -1)
             self.matcher.remove(held.handle)
             self.by_handle[held.handle] = None
             self._ports.events.uninterested(held.subscription, now)
@@ -338,6 +374,15 @@ class Registry:
             records += self.memory.keep(held.id, told, now + seconds)
         return records
 
+    def end_away(self, id: SubscriptionId, ended: float, now: float) -> list[Record]:
+        """It was ended at another broker, where it was a guest; the records to persist. Whoever subscribed
+        here since then has another one."""
+        held = self.helds.get(id)
+        if held is None or not held.durable or held.is_guest or held.attended > ended:
+            return []
+        self.close(held, "closed", "it was ended at another broker", now)
+        return self.end(held, now)
+
     def close(self, held: Held, code: str, reason: str, now: float) -> list[Record]:
         """Send its members away; a transient one ends. The records to persist."""
         for member in [*held.members, *held.joining]:
@@ -357,6 +402,8 @@ class Registry:
             (held.told or Told()).encode(),
             list(held.rights),
             is_guest=held.is_guest,
+            home=held.home,
+            attended=held.attended,
         )
         return rows.put_for(rows.SUBSCRIPTION, held.id, row)
 
@@ -381,17 +428,25 @@ class Registry:
             held.rights = row.rights
             held.again_below = self._ledger.end
             held.is_from_disk = True
-            held.is_guest = row.is_guest
+            held.is_guest, held.home, held.attended = row.is_guest, row.home, row.attended
             if held.is_guest:
                 self._guest_left(held, now)
             held.progress = known[held.id].progress if held.id in known else LogProgress(heard=row.told_from)
             if held.progress.owed:
                 held.unread = deque(held.progress.owed)
+                self._owe_again(held)
             self._want(held, row.subscription, now)
             self._reader.begin(held, held.progress.low_water, now)
             if held.id in known:
                 held.lanes = {log: _lane(log, lane) for log, lane in known[held.id].lanes.items()}
                 held.movers = known[held.id].movers
+
+    def _owe_again(self, held: Held) -> None:
+        """Its bounds act on what it was handed in an earlier life, and has not settled, too."""
+        if held.has_bounds:
+            held.later = deque(offset for offset in held.unread if offset in self._ledger.entries)
+            for offset in held.later:
+                self._ledger.owe(offset)
 
     def check(self) -> None:
         for held in self.helds.values():

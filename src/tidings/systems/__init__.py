@@ -1,0 +1,39 @@
+"""Every system as a composition: one strategy in each slot, one entry each.
+
+`tidings systems` prints this table. A new system is a new entry in the file of its family, made of
+strategies; a new family is a new file here. `check_overlay` refuses graphs that a composition cannot work on.
+"""
+
+from __future__ import annotations
+
+from tidings.errors import SettingsError
+from tidings.systems import brokers, epidemic, gossip, self_organising
+from tidings.systems.system import ANY_GRAPH, NO_LINKS, PEERS, TREE, Site, System
+
+__all__ = [
+    "ANY_GRAPH",
+    "NO_LINKS",
+    "PEERS",
+    "SYSTEMS",
+    "TREE",
+    "Site",
+    "System",
+    "find_system",
+    "system_names",
+]
+
+FAMILIES = (brokers, epidemic, self_organising, gossip)
+
+SYSTEMS: tuple[System, ...] = tuple(system for family in FAMILIES for system in family.SYSTEMS)
+
+
+def system_names() -> list[str]:
+    return [system.name for system in SYSTEMS]
+
+
+def find_system(name: str) -> System:
+    wanted = name.lower().replace(" ", "-").replace("_", "-")
+    for system in SYSTEMS:
+        if system.name == wanted:
+            return system
+    raise SettingsError(f"no system is called {name!r}", hint=f"there are: {', '.join(system_names())}")

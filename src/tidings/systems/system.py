@@ -1,0 +1,91 @@
+"""What a system is: one strategy in each slot, with what it promises and where it works."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from random import Random
+from typing import Any
+
+import msgspec
+
+from tidings.errors import SettingsError
+from tidings.protocol.node import Node
+from tidings.protocol.slots import Strategy
+
+NO_LINKS, ANY_GRAPH, TREE = "none", "any graph", "tree"
+PEERS = "peers"  # no links: whoever knows a peer can send to it
+
+
+class Site(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a broker stands: what it is told when it is put together."""
+
+    name: str
+    neighbours: tuple[str, ...] = ()
+    brokers: tuple[str, ...] = ()
+    links: tuple[tuple[str, str], ...] = ()
+    options: dict[str, Any] = {}  # a system's own knobs
+    recording: bool = False
+    stable: bool = True  # its disk survives it
+
+    def parent(self) -> str | None:
+        """The neighbour toward the first broker, for hierarchies."""
+        table: dict[str, list[str]] = {broker: [] for broker in self.brokers}
+        for a, b in self.links:
+            table[a].append(b)
+            table[b].append(a)
+        parents: dict[str, str | None] = {self.brokers[0]: None} if self.brokers else {}
+        order = list(parents)
+        for broker in order:
+            for other in table[broker]:
+                if other not in parents:
+                    parents[other] = broker
+                    order.append(other)
+        return parents.get(self.name)
+
+
+class System(msgspec.Struct, frozen=True, kw_only=True):
+    """A composition with what it promises."""
+
+    name: str
+    model: str  # of subscription
+    promise: str  # recovery and delivery, in words
+    graph: str  # what overlays it works on
+    strategies: Callable[[Site], dict[str, Any]]
+    contract: str  # the set of properties that it is judged by
+    options: tuple[str, ...] = ()  # knobs that it takes
+    networked: bool = False  # can its brokers be processes, which join one another?
+    datagrams: bool = False  # does it send any, whatever its options say?
+
+    def build(self, site: Site, rng: Random) -> Node:
+        """A broker of this system."""
+        for option in site.options:
+            if option not in self.options:
+                known = ", ".join(self.options) or "none"
+                raise SettingsError(f"{self.name} has no option {option!r}", hint=f"its options: {known}")
+        slots = self.strategies(site)
+        return Node(site.name, rng=rng, recording=site.recording, stable=site.stable, **slots)
+
+    def check_overlay(self, brokers: Iterable[str], links: Iterable[tuple[str, str]]) -> None:
+        count, wires = len(list(brokers)), len(list(links))
+        if self.graph == NO_LINKS and count > 1:
+            raise SettingsError(f"{self.name} is one broker, not {count}", hint="use --brokers 1")
+        if self.graph == TREE and wires != count - 1:
+            raise SettingsError(
+                f"{self.name} needs an overlay without cycles; this one has {count} brokers and {wires} links",
+                hint="use a tree, a line, a star or a hierarchy",
+            )
+
+    def row(self) -> dict[str, str]:
+        """The system's line in the table of systems."""
+        site = Site(name="b0", neighbours=("b1",), brokers=("b0", "b1"), links=(("b0", "b1"),))
+        slots: dict[str, Strategy] = self.strategies(site)
+        named = {kind: strategy.name for kind, strategy in slots.items()}
+        return {
+            "system": self.name,
+            "subscription model": self.model,
+            "assignment": named.get("assignment", "itself"),
+            "routing": named.get("routing", "none"),
+            "overlay": f"{named['overlay']}, {self.graph}" if "overlay" in named else "none",
+            "recovery": named.get("recovery", "none"),
+            "promise": self.promise,
+        }
