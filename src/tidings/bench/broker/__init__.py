@@ -17,8 +17,8 @@ WORKS = ("content", "topic", "latency", "durable", "slow", "idle", "subscription
 def run(*, quick: bool = False, only: str | None = None) -> Iterator[Row]:
     """Rows of every work, or of those that `only` names, with commas between them."""
     from tidings.bench.broker import scale, works
-    from tidings.bench.broker.slow import slow
     from tidings.bench.broker.generators import OWN, compiled
+    from tidings.bench.broker.slow import slow
 
     chosen = WORKS if only is None else tuple(only.split(","))
     for name in chosen:
