@@ -22,7 +22,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 import tidings
-from tidings.errors import SettingsError
+from tidings.errors import RefusedError, SettingsError
 from tidings.runtime.dialling import parse_addresses
 from tidings.security.credentials import CertificateCredentials, PasswordCredentials, TokenCredentials
 from tidings.security.doors import Credentials, NoCredentials
@@ -44,7 +44,7 @@ Timeout = Annotated[float, typer.Option("--timeout", help="Seconds to wait for t
 def bus(broker: str, name: str = "", *, timeout: float = 10.0) -> tidings.Bus:
     """A bus for a command, with the credentials of the environment."""
     given = os.environ
-    parse_addresses(broker)  # a wrong one is told before a secret is read
+    _check_address(broker)  # a wrong one is told before a secret is read
     return tidings.connect(
         broker,
         name=name or given.get("TIDINGS_USER") or "cli",
@@ -94,8 +94,40 @@ def _tls(given: Any, broker: str) -> Any:
     )
 
 
+def _check_address(broker: str) -> None:
+    try:
+        parse_addresses(broker)
+    except SettingsError as error:
+        raise SettingsError(error.message, hint="write --broker tidings://host:port") from None
+
+
+def looks_like_address(word: str) -> bool:
+    """Did somebody give a broker's address where there is no place for one?"""
+    host, colon, port = word.partition("://")[2].rpartition(":") if "://" in word else word.rpartition(":")
+    return "://" in word or bool(colon and host and port.isdigit() and "=" not in word)
+
+
+NO_WORDS = {"allow_extra_args": True}  # context settings of commands that `refuse_words`
+
+
+def refuse_words(words: list[str], otherwise: str) -> None:
+    """A word that is no option: say which option was meant."""
+    for word in words:
+        hint = f"give the address by --broker {word}" if looks_like_address(word) else otherwise
+        raise SettingsError(f"{word!r} is no option", hint=hint.replace("WORD", word))
+
+
 def run(main: Coroutine[Any, Any, T]) -> T:
-    return asyncio.run(main)
+    try:
+        return asyncio.run(main)
+    except RefusedError as error:
+        if "asks who you are" not in error.message:
+            raise
+        raise RefusedError(
+            "this broker asks who you are",
+            hint="set TIDINGS_USER and TIDINGS_PASSWORD_FILE, or TIDINGS_TOKEN_FILE, or TIDINGS_CERTIFICATE "
+            "and TIDINGS_KEY",
+        ) from None
 
 
 async def walk(broker: str, what: str, *, timeout: float, **about: Any) -> list[dict[str, Any]]:

@@ -41,6 +41,7 @@ from tidings.protocol.effects import (
     Record,
     Send,
 )
+from tidings.protocol.lines import EMPTY, own
 from tidings.protocol.listening import Listening, Phase, Taken
 from tidings.protocol.places import Places
 from tidings.protocol.publishing import Publishing
@@ -82,6 +83,10 @@ class Client:
         self._in_flight: dict[int, Publishing] = {}  # by call, in order
         self._line: deque[Publishing] = deque()
         self._listenings: dict[int, Listening] = {}  # by ref
+        self._leaving: dict[
+            int, Listening
+        ] = {}  # by ref: those that wait for the answer to their leaving ...
+        self._held_back: dict[int, Listening] = {}  # ... and those that wait for one of their name
         self._last_ref = 0
         self._advertised_filters: dict[str, Filter] = {}  # by name
         self._tokens: dict[str, tuple[str, dict[str, int]]] = {}  # by name: filter and token when we left
@@ -313,7 +318,9 @@ class Client:
             return
         listening.waits = self._is_being_left(listening)
         if listening.waits:
+            self._held_back[listening.ref] = listening
             return
+        self._held_back.pop(listening.ref, None)
         listening.granted = (
             0 if listening.phase is Phase.LEAVING else listening.window + len(listening.waiting)
         )
@@ -328,7 +335,7 @@ class Client:
                 listening.filter,
                 listening.options,
                 listening.named,
-                listening.after,
+                dict(listening.after),
                 listening.granted,
             )
         )
@@ -339,12 +346,12 @@ class Client:
         """Does an earlier one of its name wait for the answer to its leaving?"""
         return any(
             other.phase is Phase.LEAVING and other.ref < listening.ref and other.is_namesake(listening)
-            for other in self._listenings.values()
+            for other in self._leaving.values()
         )
 
     def _open_waiting(self, left: Listening) -> None:
         """Its name is free: ask for the next one that waits for it."""
-        for listening in list(self._listenings.values()):
+        for listening in list(self._held_back.values()):
             if listening.waits and listening.is_namesake(left):
                 listening.after = listening.after or dict(self._token_of(left.id.name, listening.filter))
                 self._open(listening)
@@ -379,7 +386,7 @@ class Client:
             self._out.append(Failed(input.call, *ending))
             return
         self._commit(listening, None)
-        listening.waiting.append(input.call)
+        listening.waiting += (input.call,)
         self._hand_over(listening, now)
 
     def _deliver(self, message: msg.Deliver, now: float) -> None:
@@ -390,7 +397,10 @@ class Client:
         if listening.was_committed(message):
             self._send(msg.Ack(message.ref, (message.tag,)))
         elif not listening.held_again(message):
-            listening.queue_up(message)
+            if listening.is_awaited:
+                self._notify(listening, message, None if listening.auto else listening.next_waiting(), now)
+            else:
+                listening.queue_up(message)
         self._hand_over(listening, now)
 
     def _deliver_all(self, message: msg.DeliverAll, now: float) -> None:
@@ -401,8 +411,10 @@ class Client:
         """Give what arrived to whoever waits, and ask for more."""
         if listening.phase is not Phase.OPENING and not listening.is_fenced:
             while listening.buffer and (listening.waiting or listening.auto):
-                call = None if listening.auto else listening.waiting.popleft()
+                call = None if listening.auto else listening.next_waiting()
                 self._notify(listening, listening.buffer.popleft(), call, now)
+            if not listening.buffer:
+                listening.buffer = EMPTY
         amount = listening.shortage() if listening.phase is not Phase.LEAVING else 0
         if amount and (listening.window == 0 or listening.granted < max(1, listening.window // 2)):
             listening.granted += amount
@@ -411,7 +423,7 @@ class Client:
     def _notify(self, listening: Listening, deliver: msg.Deliver, call: int | None, now: float) -> None:
         commits = listening.auto and not listening.taken
         if not commits:
-            listening.taken.append(Taken(deliver, call))
+            listening.taken += (Taken(deliver, call),)
         notification = listening.notification(deliver)
         self._out.append(Notify(listening.ref, notification, deliver.tag, call))
         if self._recording:
@@ -449,7 +461,7 @@ class Client:
         if listening is None:
             return
         if input.call in listening.waiting:
-            listening.waiting.remove(input.call)
+            listening.waiting = tuple(call for call in listening.waiting if call != input.call)
         elif listening.phase is Phase.OPEN:
             self._put_back(listening, input.call)
         if listening.phase is Phase.OPEN:
@@ -461,7 +473,7 @@ class Client:
         if deliver is None:
             return
         if listening.options.group is None:
-            listening.buffer.appendleft(msgspec.structs.replace(deliver, again=True))
+            own(listening, "buffer").appendleft(msgspec.structs.replace(deliver, again=True))
         else:  # another member may be waiting for it
             self._send(msg.Nack(listening.ref, (deliver.tag,), counted=False))
 
@@ -509,7 +521,7 @@ class Client:
             return
         if input.commit:
             self._commit(listening, None)
-        listening.leaving_calls.append(input.call)
+        listening.leaving_calls += (input.call,)
         self._stop(listening, input.call, end=input.end, now=now)
 
     def _stop(self, listening: Listening, call: int, *, end: bool, now: float) -> None:
@@ -517,6 +529,7 @@ class Client:
         if listening.phase is Phase.LEAVING:
             return
         listening.step("leave")
+        self._leaving[listening.ref] = listening
         listening.must_end = end and listening.options.durable
         self._fail_waiting(listening, OVER)
         if listening.waits:  # the broker never heard of it
@@ -543,6 +556,8 @@ class Client:
             self._homes.pop(listening.id.name, None)  # the next one of this name begins anew
         self._record_leave(listening, now)
         del self._listenings[listening.ref]
+        self._leaving.pop(listening.ref, None)
+        self._held_back.pop(listening.ref, None)
         for call in listening.leaving_calls:
             self._out.append(Answer(call))
         self._open_waiting(listening)
@@ -586,14 +601,14 @@ class Client:
     def _broken(self, listening: Listening, code: str, reason: str, now: float) -> None:
         """The broker ended it; whoever takes from it is told why."""
         listening.ending = (code, reason)
-        listening.buffer.clear()
+        listening.buffer = EMPTY
         self._record_leave(listening, now)
         self._fail_waiting(listening, listening.ending)
         self._out.append(Ended(listening.ref, code, reason))
 
     def _fail_waiting(self, listening: Listening, ending: tuple[str, str]) -> None:
         while listening.waiting:
-            self._out.append(Failed(listening.waiting.popleft(), *ending))
+            self._out.append(Failed(listening.next_waiting(), *ending))
 
     def _record_leave(self, listening: Listening, now: float) -> None:
         was_on, listening.is_on = listening.is_on, False

@@ -29,6 +29,7 @@ from typing import Any, ClassVar, Protocol
 import msgspec
 
 from tidings.availability.records import Append, Record
+from tidings.matching.matcher import Matcher
 from tidings.model.event import Event
 from tidings.model.filter import Filter
 from tidings.model.subscription import Advertisement, Subscription, SubscriptionId
@@ -184,6 +185,10 @@ class Strategy:
 
     def check(self) -> None:
         """Raise `AssertionError` when an invariant of this strategy does not hold."""
+
+    def matchers(self) -> tuple[Matcher, ...]:
+        """What it matches events by, for drivers that prepare compiled kernels."""
+        return ()
 
 
 class Assignment(Strategy):

@@ -19,6 +19,7 @@ from tidings.protocol.inputs import Input, Started
 from tidings.protocol.node import Node
 from tidings.runtime.clock import Clock, RealClock
 from tidings.runtime.driver import Driver, Hear
+from tidings.runtime.kernels import prepare_in_background
 from tidings.store.memory import MemoryStore
 from tidings.store.store import Store
 
@@ -131,6 +132,7 @@ class EmbeddedBroker:
             recording=self._recorder is not None,
             settings=self._settings,
         )
+        prepare_in_background(node)
         record: Callable[[Any], None] = self._recorder.record if self._recorder is not None else _nothing
         driver = self._driver = Driver(NAME, node, self._clock, record=record)
         driver.use_store(store, threaded=self._path is not None)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tidings.errors import ClosedError
 from tidings.model.event import Event
+from tidings.model.packed import pack, unpack
 from tidings.model.subscription import Notification, Position, SubscriptionId
 from tidings.protocol.effects import Notify, Opened
 from tidings.protocol.inputs import ClientAck, ClientLeave, ClientNack, ClientSubscribe, ClientTake
@@ -33,11 +34,17 @@ T_co = TypeVar("T_co", covariant=True)
 class Listener(Generic[T]):
     """What `bus.subscribe` gives: enter it (or await it) to begin, then iterate."""
 
+    __slots__ = (
+        "__weakref__", "_bus", "_durable", "_filter", "_is_over", "_last", "_last_tag", "_lost", "_opened", "_read",
+        "_ref", "_taken", "_wanted",
+    )  # fmt: skip
+
     def __init__(
         self, bus: Bus, wanted: dict[str, Any], read: Callable[[Event], T] | None, durable: bool
     ) -> None:
         self._bus = bus
-        self._wanted = wanted  # the fields of `ClientSubscribe`
+        self._wanted: dict[str, Any] | None = wanted  # the fields of `ClientSubscribe`, until it is open
+        self._filter = pack(wanted["filter"])
         self._read = read
         self._durable = durable
         self._ref: int | None = None
@@ -46,7 +53,7 @@ class Listener(Generic[T]):
         self._last: Notification | None = None
         self._last_tag: int | None = None
         self._taken = 0
-        self._lost: dict[str, int] = {}
+        self._lost: dict[str, int] | None = None
 
     # -- beginning and leaving -------------------------------------------------------------
 
@@ -54,9 +61,11 @@ class Listener(Generic[T]):
         """Begin; the broker knows of the subscription when this returns."""
         if self._opened is not None or self._is_over:
             raise ClosedError("a subscription is opened once", hint="subscribe again under its name")
-        answer = await self._bus._ask(lambda call: ClientSubscribe(call, **self._wanted), subscribing=True)
+        wanted = self._wanted
+        assert wanted is not None
+        answer = await self._bus._ask(lambda call: ClientSubscribe(call, **wanted), subscribing=True)
         assert isinstance(answer, Opened)
-        self._opened = answer
+        self._opened, self._wanted = answer, None
         self._ref = answer.ref
         self._bus._listeners[answer.ref] = self
         return self
@@ -169,8 +178,9 @@ class Listener(Generic[T]):
     @property
     def counters(self) -> dict[str, int]:
         """`taken`, and how many were lost, by the name of the policy or bound."""
-        return {"taken": self._taken, **self._lost}
+        return {"taken": self._taken, **(self._lost or {})}
 
     def __repr__(self) -> str:
-        name = self._opened.id if self._opened is not None else self._wanted["name"] or "new"
-        return f"<{'durable ' if self._durable else ''}subscription {name}: {self._wanted['filter'].text}>"
+        named = None if self._wanted is None else self._wanted["name"]
+        name = self._opened.id if self._opened is not None else named or "new"
+        return f"<{'durable ' if self._durable else ''}subscription {name}: {unpack(self._filter).text}>"

@@ -148,7 +148,7 @@ class RemoteClient:
             where = ", ".join(map(str, self._addresses))
             raise UnreachableError(
                 f"no broker answered at {where} within {self._settings.timeout:g} s{why}",
-                hint="is it running, and is this its address?",
+                hint="is it running, and is this its address? `tidings cluster up 1` starts one for development",
             ) from None
         except BaseException:
             await self.close()

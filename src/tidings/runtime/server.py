@@ -27,9 +27,11 @@ from tidings.availability.records import Loaded
 from tidings.errors import RefusedError, TidingsError, UnreachableError, WireError
 from tidings.history.recorder import Recorder
 from tidings.language.limits import DEFAULT_LIMITS, Limits
+from tidings.protocol.delivery import rows
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.inputs import Started
 from tidings.protocol.messages import BROKER_MESSAGES, CLIENT_MESSAGES, Message, Publish
+from tidings.protocol.naming import broker_of
 from tidings.protocol.node import Node
 from tidings.runtime.broker import open_store, recorder_of
 from tidings.runtime.clock import Clock, RealClock
@@ -39,6 +41,7 @@ from tidings.runtime.dialling import Address, parse_addresses
 from tidings.runtime.driver import Driver, Tap
 from tidings.runtime.gate import Gate
 from tidings.runtime.histogram import Histogram
+from tidings.runtime.kernels import prepare_in_background
 from tidings.runtime.neighbours import Neighbours
 from tidings.runtime.reception import Reception
 from tidings.runtime.words import (
@@ -171,10 +174,17 @@ class Server:
         self._loop = asyncio.get_running_loop()
         store = self._store or await open_store(self._path)
         state = await asyncio.to_thread(store.load)
+        if (owner := _owner_of(state)) not in ("", self.name):
+            await asyncio.to_thread(store.close)
+            raise RefusedError(
+                f"store {self._path or ''} is that of broker {owner}, and this is {self.name}",
+                hint=f"start it with --name {owner}, or give this one a directory of its own",
+            )
         if self._on_loaded is not None:
             self._on_loaded(state)
         self._recorder = recorder_of(self._record)
         self.node = self._build()
+        prepare_in_background(self.node)
         record: Callable[[Any], None] = _nothing if self._recorder is None else self._recorder.record
         self._driver = Driver(
             self.name, self.node, self._clock, record=record, fault=self._on_fault, tap=self._tap
@@ -220,9 +230,15 @@ class Server:
 
     async def _listen_at(self, address: Address) -> None:
         loop = asyncio.get_running_loop()
-        listener = await loop.create_server(
-            self._reception.connection, address.host, address.port, ssl=self._tls, backlog=BACKLOG
-        )
+        try:
+            listener = await loop.create_server(
+                self._reception.connection, address.host, address.port, ssl=self._tls, backlog=BACKLOG
+            )
+        except OSError as error:
+            raise UnreachableError(
+                f"this broker cannot listen at {address.host}:{address.port}: {_plain(error)}",
+                hint="end what listens there, or choose another address (--listen, or `listen` in the settings)",
+            ) from None
         self._listeners.append(listener)
         for socket in listener.sockets:
             host, port = socket.getsockname()[:2]
@@ -487,6 +503,18 @@ class Server:
             connection.end("the broker has stopped")
         if self._recorder is not None:
             self._recorder.close()
+
+
+def _owner_of(state: Loaded) -> str:
+    """The broker whose log the disk holds; empty: nobody's yet."""
+    for row in rows.decoded(state.tables, rows.LOG, rows.LogRow):
+        return broker_of(row.name)
+    return ""
+
+
+def _plain(error: OSError) -> str:
+    """The reason alone: asyncio puts the address before it, and we have."""
+    return os.strerror(error.errno) if error.errno and error.errno > 0 else str(error.strerror or error)
 
 
 def _limit(about: dict[str, Any]) -> int:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tidings.availability.records import Loaded
-from tidings.errors import SettingsError, TidingsError
+from tidings.errors import SettingsError, TidingsError, UnreachableError
 from tidings.model.subscription import SubscriptionId
 from tidings.runtime import logs, tls
 from tidings.runtime.clock import RealClock
@@ -175,8 +175,6 @@ class Service:
         if not self.settings.http:
             return
         host, _, port = self.settings.http.rpartition(":")
-        if not port.isdigit():
-            raise SettingsError(f"http is {self.settings.http!r}", hint="write host:port")
         page = exposition(self.figures, self.server.name)
         self.http = Http(
             {
@@ -185,7 +183,13 @@ class Service:
                 "/readyz": self._readyz,
             }
         )
-        await self.http.start(host.strip("[]") or "127.0.0.1", int(port))
+        try:
+            await self.http.start(host.strip("[]") or "127.0.0.1", int(port))
+        except OSError as error:
+            raise UnreachableError(
+                f"metrics cannot be served at {self.settings.http}: {error.strerror or error}",
+                hint="choose another address for http",
+            ) from None
 
     def _healthz(self) -> Page:
         """Alive: the event loop answers, and the disk has not failed for good."""

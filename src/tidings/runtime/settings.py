@@ -27,6 +27,7 @@ from tidings.security.reading import checked_table, parse_toml, refuse_unknown
 
 PREFIX = "TIDINGS_"
 DRAIN_MOST = 10.0  # seconds; whoever stops a broker waits no longer
+MOST_PORT = 65_535
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 # Variables that begin like ours and are no settings of a broker: other commands read them, and
@@ -242,6 +243,7 @@ def _typed(value: Any, hint: Any, name: str) -> Any:
 def check_settings(settings: BrokerSettings) -> None:
     """Refuse what contradicts itself; each message says what to do."""
     _check_choices(settings)
+    _check_http(settings)
     _check_doors(settings)
     network = settings.network
     if network.keepalive_seconds * 2 > network.dead_seconds:
@@ -264,6 +266,14 @@ def _check_choices(settings: BrokerSettings) -> None:
     ):
         if value not in choices:
             raise SettingsError(f"{name} is {value!r}", hint=f"one of {', '.join(choices)}")
+
+
+def _check_http(settings: BrokerSettings) -> None:
+    port = settings.http.rpartition(":")[2]
+    if settings.http and not (port.isdigit() and int(port) <= MOST_PORT):
+        raise SettingsError(
+            f"http is {settings.http!r}", hint=f"write host:port, with a port from 0 to {MOST_PORT}"
+        )
 
 
 def _check_doors(settings: BrokerSettings) -> None:

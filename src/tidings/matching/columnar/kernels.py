@@ -172,6 +172,7 @@ def settle(t, tier, n, row, rest, out, m):
     )
     points, rests = doubles(t[tier + at.POINTS]), ints(t[tier + at.RESTS])
     first_part = t[tier + at.STARTS]
+    owned, checked = 0 if t[tier + at.PLAIN] else t[tier + at.OWNERS], t[tier + at.CHECKS]
     k = 0
     for i in range(n):
         q = found[i]
@@ -191,6 +192,10 @@ def settle(t, tier, n, row, rest, out, m):
         m += 1 if certain else 0
         open_[k] = r
         prefetch(first_part + 4 * r)
+        if owned != 0:  # `to_handles` will look at these
+            prefetch(owned + 4 * r)
+            if checked != 0:
+                prefetch(checked + 4 * r)
         k += 0 if certain else 1
     # offsets first, then the records, then the checks: the cache misses overlap
     base = t[tier + at.PARTS]

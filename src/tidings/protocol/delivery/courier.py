@@ -30,9 +30,11 @@ from tidings.protocol.delivery.ledger import Ledger
 from tidings.protocol.delivery.moves import Moves
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.effects import Record
+from tidings.protocol.lines import EMPTY, NOTHING, own
 from tidings.protocol.messages import Deliver, DeliverAll, Lost
 from tidings.protocol.slots import Ports
 
+ON_COUNT = "bound on count"
 OVERTAKEN = "overtaken by a move"  # a later stay of its publisher was told
 QUEUE = ""  # no log has this name
 SLOW = "its queue was full and its policy is `disconnect`"
@@ -225,17 +227,16 @@ class Courier:
         if held.phase is Phase.LIVE:
             held.step("read on")
             held.at = held.seam = offset
-            held.figures["spilled"] += 1
         if held.durable:
-            held.later.append(offset)
+            own(held, "later").append(offset)
             self.keep_bound(held, now)
 
     def enqueue(self, held: Held, item: Item) -> None:
         """Put it at the end of the queue, or behind the replay that goes on."""
         if held.phase is Phase.REPLAYING and item.position is None:
-            held.behind.append(item)
+            own(held, "behind").append(item)
         else:
-            held.queue.append(item)
+            own(held, "queue").append(item)
         self._note(held, item)
 
     def _note(self, held: Held, item: Item) -> None:
@@ -254,8 +255,7 @@ class Courier:
         return None if lane is None else lane.progress
 
     def _block(self, held: Held, item: Item, ticket: Arrival | None, now: float) -> bool:
-        held.blocked.append(item)
-        held.figures["blocked"] += 1
+        own(held, "blocked").append(item)
         self._note(held, item)
         if ticket is not None:
             item.ticket = ticket
@@ -292,11 +292,15 @@ class Courier:
                 self._send(held, member, item)
             if held.blocked:
                 self._unblock(held, now)
+        if not held.queue:
+            held.queue = EMPTY
         if held.is_behind:
             self._hooks.read(held, now)
 
     def _send(self, held: Held, member: Member, item: Item) -> None:
         held.last_tag += 1  # so the last tag counts what was sent
+        if held.unacked is NOTHING:
+            held.unacked = {}
         held.unacked[held.last_tag] = (item, member)
         member.credit -= 1
         self.sent += 1
@@ -309,7 +313,7 @@ class Courier:
         while held.blocked and not held.is_full:
             item = held.blocked.popleft()
             is_behind = held.phase is Phase.REPLAYING and item.position is None
-            (held.behind if is_behind else held.queue).append(item)
+            own(held, "behind" if is_behind else "queue").append(item)
             self._release_ticket(item, now)
 
     def _release_ticket(self, item: Item, now: float) -> None:
@@ -331,7 +335,6 @@ class Courier:
         unacked = held.unacked
         if len(tags) > len(unacked):  # whatever a client says, it costs no more than it was sent
             tags = [tag for tag in unacked if tag in tags]
-        count = len(unacked)
         for tag in tags:
             found = unacked.get(tag)
             if found is not None and found[1] is member:
@@ -339,7 +342,8 @@ class Courier:
                 item = found[0]
                 if item.position is not None or item.letter is not None:
                     self.settle(held, item, now)
-        held.figures["acknowledged"] += count - len(unacked)
+        if not unacked:
+            held.unacked = NOTHING
 
     def has_some(self, member: Member) -> bool:
         """Has it something that it did not acknowledge?"""
@@ -360,7 +364,6 @@ class Courier:
                 continue
             item = item.again_for_one()
             item.attempt += counted
-            held.figures["redelivered"] += 1
             self._put_back(held, item, now)
         self.pump(held, now)
 
@@ -373,14 +376,13 @@ class Courier:
         if key is not None and held in self._keyed.get(key, {}):
             self.lose(held, item, "superseded", now)
             return
-        held.queue.appendleft(item)
+        own(held, "queue").appendleft(item)
         if key is not None:
             self._keyed.setdefault(key, {})[held] = item
 
     def _bury(self, held: Held, item: Item, now: float) -> None:
         if item.letter is not None:
             return  # given back too often by who hears dead letters: it stays in its box
-        held.figures["dead"] += 1
         letter, records = self._dead.add(held.id, item, now)
         if self._ports.recording:
             reason = f"given back {item.attempt} times"
@@ -425,7 +427,7 @@ class Courier:
 
     def count_lost(self, held: Held, event: Event, reason: str, now: float) -> None:
         """It was lost, by the policy or bound of that name, before it waited here or after."""
-        held.lost[str(reason)] += 1
+        held.count_lost(str(reason))
         self.lost += 1
         if self._ports.recording:
             self._ports.emit(Record(drop_row(now, self._ports.name, held.id, event, str(reason))))
@@ -433,7 +435,7 @@ class Courier:
 
     def count_gone(self, held: Held, now: float) -> None:
         """It was owed, and ended for everybody before it could be read from the log."""
-        held.lost["superseded or expired"] += 1
+        held.count_lost("superseded or expired")
         self.tell_losses(held, now)
 
     def tell_losses(self, held: Held, now: float) -> None:
@@ -482,8 +484,26 @@ class Courier:
     def keep_bound(self, held: Held, now: float) -> None:
         most = held.options.keep_events
         if most is not None and held.durable:
-            while held.owes() > most and self._give_up_oldest(held, "bound on count", now):
-                pass
+            while held.owes() + self._has_unknown(held) > most:
+                if not self._give_up_unknown(held, now) and not self._give_up_oldest(held, ON_COUNT, now):
+                    break
+
+    def _has_unknown(self, held: Held) -> bool:
+        """After a restart: is there perhaps something before the seam that nobody has counted?"""
+        start = max(held.at, held.progress.heard)
+        return held.phase is Phase.REPLAYING and self._ledger.may_hold(start, held.seam)
+
+    def _give_up_unknown(self, held: Held, now: float) -> bool:
+        """As many as it may have are newer than that."""
+        is_oldest = not held.queue and (not held.later or held.later[0] >= held.seam)
+        if not is_oldest or not self._has_unknown(held):
+            return False
+        held.at = max(held.at, held.seam)
+        held.silence(held.at)
+        held.count_lost(ON_COUNT)
+        self.tell_losses(held, now)
+        self._hooks.touched(held, now)
+        return True
 
     def age_out(self, held: Held, now: float) -> None:
         """Give up what waits longer than the subscription wants."""
@@ -504,7 +524,7 @@ class Courier:
         if held.queue:
             found.append((held.queue[0].accepted, QUEUE))
         while held.later and held.later[0] not in self._ledger.entries:
-            self._ledger.release(held.later.popleft())
+            self._pass_over(held)
         if held.later:
             found.append((self._ledger.entries[held.later[0]].accepted, self._ledger.log))
         found += [(lane.later[0].at, lane.log) for lane in held.lanes.values() if lane.later]
@@ -519,16 +539,23 @@ class Courier:
             self.lose(held, held.queue.popleft(), reason, now)
             return True
         if oldest[1] == self._ledger.log:
-            offset = held.later.popleft()
-            held.at = max(held.at, offset + 1)
-            self._record_given_up(held, offset, reason, now)
-            self._ledger.release(offset)
+            self._record_given_up(held, held.later[0], reason, now)
+            held.at = max(held.at, held.later[0] + 1)
+            self._pass_over(held)
         else:
             self._give_up_elsewhere(held, held.lanes[oldest[1]], reason, now)
-        held.lost[reason] += 1
+        held.count_lost(reason)
         self.tell_losses(held, now)
         self._hooks.touched(held, now)
         return True
+
+    def _pass_over(self, held: Held) -> None:
+        """It will not read what it is owed first."""
+        offset = held.later.popleft()
+        if held.unread and held.unread[0] == offset:
+            held.unread.popleft()
+            held.progress.settle(offset)
+        self._ledger.release(offset)
 
     def _give_up_elsewhere(self, held: Held, lane: Lane, reason: str, now: float) -> None:
         passed = lane.later[0]
@@ -551,23 +578,26 @@ class Courier:
             self._unkey(held, item)
             self._release_ticket(item, now)
         if held.durable:
-            for offset in (*held.progress.owed, *held.later):
+            unread = set(held.unread)  # of these the ledger knows by `later`, if at all
+            for offset in (*(offset for offset in held.progress.owed if offset not in unread), *held.later):
                 self._ledger.release(offset)
-        for waiting in (held.queue, held.behind, held.blocked, held.barred, held.later, held.unread):
-            waiting.clear()
+        for line in ("queue", "behind", "blocked", "barred", "later", "unread"):
+            if getattr(held, line):
+                setattr(held, line, EMPTY)
         held.progress.owed.clear()
         for lane in held.lanes.values():
             lane.progress.owed.clear()
             lane.unread.clear()
             lane.later.clear()
-        held.unacked.clear()
+        held.unacked = NOTHING
 
 
 def _next_member(held: Held) -> Member | None:
+    """The next member that has credit; who was served, or had none, goes to the end of the line."""
     members = held.members
-    for _ in range(len(members)):
-        member = members[0]
-        members.rotate(-1)
+    for place, member in enumerate(members):
         if member.credit > 0:
+            if len(members) > 1:
+                held.members = members[place + 1 :] + members[: place + 1]
             return member
     return None

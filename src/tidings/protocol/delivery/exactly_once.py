@@ -90,6 +90,9 @@ class ExactlyOnce(Delivery):
         self._sweep = Sweep()
         self._age_at: float | None = None  # when the oldest that waits for somebody is too old
 
+    def matchers(self) -> tuple[Matcher, ...]:
+        return (self._matcher,)
+
     def bind(self, ports: Ports) -> None:
         super().bind(ports)
         settings = self._settings
@@ -280,7 +283,7 @@ class ExactlyOnce(Delivery):
         self._ledger.unpin()
 
     def settled(self, log: str) -> int | None:
-        return self._lanes.settled(log, self._registry.helds.values())
+        return self._lanes.settled(log, self._registry.durables.values())
 
     def log_found(self, log: str, now: float) -> None:
         for held in list(self._registry.helds.values()):
@@ -320,8 +323,8 @@ class ExactlyOnce(Delivery):
         held = member.held
         if member not in held.joining:
             return  # it left before it was answered
-        held.joining.remove(member)
-        held.members.append(member)
+        held.leave_out(member)
+        held.members = (*held.members, member)
         member.is_open = True
         self.ports.send(
             member.address, Subscribed(call, member.ref, held.id.subscriber, held.id.name, is_resumed)
@@ -487,8 +490,8 @@ class ExactlyOnce(Delivery):
                 records.append(self._registry.progress(held))
             if held.has_losses:
                 self._courier.tell_losses(held, now)
-        for held in self._registry.helds.values():
-            if held.durable and held.members:
+        for held in self._registry.durables.values():
+            if held.members:
                 self._tell_silence(held)
         self.ports.recovery.progressed(now)
         return records
@@ -502,9 +505,9 @@ class ExactlyOnce(Delivery):
 
     def _age_out(self, now: float) -> None:
         due: list[float] = []
-        for held in list(self._registry.helds.values()):
+        for held in list(self._registry.durables.values()):
             keep = held.options.keep_seconds
-            if keep is not None and held.durable:
+            if keep is not None:
                 self._courier.age_out(held, now)
                 left = (self._reader.skip_older(held, now), self._courier.oldest_waiting(held))
                 due += [oldest + keep for oldest in left if oldest is not None]

@@ -218,6 +218,7 @@ class Intake:
 
     def publish_all(
         self,
+        session: Session,
         events: list[Event],
         records: list[DiskRecord],
         then: Callable[[float], None],
@@ -230,11 +231,13 @@ class Intake:
         for event in events:
             self.number += 1
             arrival = Arrival(event, self.number, None, now)
+            arrival.moved = session.moved(event.source)
             arrival.offset = self._ledger.next_offset
             self._last_of[event.source] = arrival
             self._under_way.setdefault(event.identity, arrival)
             record = Append(arrival.offset, event, now, None, arrival.expires_at)
             kept_first += self._ledger.append(record)
+            kept_first += self._stays.keep(event.source, arrival.moved or STAYED, arrival.offset)
             arrivals.append(arrival)
         self.figures["published"] += len(events)
         self.figures["kept"] += len(events)

@@ -100,7 +100,7 @@ class Runs:
         number = self._intake.take(session, run, now)
         tickets = Tickets(number, run, now)
         begin, count = 0, len(run)
-        held_by, offer_all = self._registry.by_handle.get, self._courier.offer_all
+        held_by, offer_all = self._registry.by_handle.__getitem__, self._courier.offer_all
         offer_one = self._courier.offer_one
         while begin < count:
             handles, end = matches[begin], begin + 1

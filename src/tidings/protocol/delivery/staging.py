@@ -7,6 +7,7 @@ driver commits). Rules
   with the note that this batch of this query is done. A batch that is done, or an earlier one, is
   answered as done and changes nothing.
 - A commit names how many parts there are. When one is missing, nothing is published.
+- Whoever commits and was at other brokers before says so by these events, as by any others (`moves.py`).
 - Staging ends after a time, and holds a bounded number of bytes.
 - All of it is bound to this broker's log. Whoever staged at another one is told so.
 """
@@ -30,7 +31,7 @@ DONE = "staged.done"  # table: one row for each query
 
 Done = Callable[[float], None]
 NotDone = Callable[[PersistFailed, float], None]
-Publish = Callable[[list[Event], list[Record], Done, NotDone, float], None]
+Publish = Callable[[Session, list[Event], list[Record], Done, NotDone, float], None]
 
 
 class PartRow(msgspec.Struct, array_like=True, frozen=True):
@@ -128,9 +129,10 @@ class Staging:
         elif name in self._committing:
             self._committing[name].append((address, call))
         else:
-            self._commit(address, call, name, message.parts, now)
+            self._commit(session, call, name, message.parts, now)
 
-    def _commit(self, address: str, call: int, name: tuple[str, int], count: int, now: float) -> None:
+    def _commit(self, session: Session, call: int, name: tuple[str, int], count: int, now: float) -> None:
+        address = session.address
         parts = self._parts.get(name, {})
         missing = [part for part in range(count) if part not in parts]
         if missing:
@@ -143,7 +145,7 @@ class Staging:
         records: list[Record] = [Put(DONE, query, msgspec.msgpack.encode(DoneRow(query, batch)))]
         records += [Delete(STAGED, _key(row)) for row in self._upto(name)]
         done, not_done = partial(self._committed, name), partial(self._not_committed, name)
-        self._publish(events, records, done, not_done, now)
+        self._publish(session, events, records, done, not_done, now)
 
     def _upto(self, name: tuple[str, int]) -> list[PartRow]:
         """What is staged for this batch and for earlier ones of the query."""

@@ -21,7 +21,8 @@ from itertools import islice
 
 from tidings.algebra import overlaps
 from tidings.errors import SettingsError
-from tidings.matching.small import SmallMatcher
+from tidings.matching.engine import THRESHOLD, MatchingEngine
+from tidings.matching.matcher import Matcher
 from tidings.model.event import Event
 from tidings.model.filter import EVERYTHING, Filter
 from tidings.model.subscription import Advertisement, Subscription
@@ -39,6 +40,8 @@ LINGER_SECONDS = (
     30.0  # that a withdrawn advertisement stays; less moves more filters when clients come and go
 )
 MOST_LINGERING = 1024  # of them; then the oldest goes at once, so that coming and going holds no memory
+MAINTAIN_BUDGET = 4  # steps of the matcher's upkeep at once, some milliseconds
+MAINTAIN_SECONDS = 0.05
 IMPLICIT_SECONDS = 600.0  # without such an event, until a broker no longer advertises everything
 
 
@@ -85,12 +88,16 @@ class SubscriptionRouting(Routing):
         self._implicit_until: float | None = None  # we advertise everything; None: we do not
         self._subs.on_change = self._subscription_changed
         self._ads.on_change = self._advertisement_changed
-        self._matcher = SmallMatcher()
+        self._matcher = MatchingEngine()
+        self._maintain_at: float | None = None
         self._handles: dict[str, int] = {}  # digest -> handle, for filters wanted over a link
         self._wanted_over: dict[int, tuple[str, ...]] = {}  # handle -> the links
         self._seen = Window()
         self._gates_to_review: dict[str, None] = {}
         self._checked = (-1, -1)  # versions of the tables
+
+    def matchers(self) -> tuple[Matcher, ...]:
+        return (self._matcher,)
 
     def bind(self, ports: Ports) -> None:
         super().bind(ports)
@@ -197,6 +204,8 @@ class SubscriptionRouting(Routing):
 
     def _flush(self, now: float) -> None:
         links = self.ports.overlay.links()
+        if len(self._handles) > THRESHOLD:
+            self._maintain_at = now
         if self._uses_advertisements:
             self._ads.flush(self.ports.send, links, now)
         for link in self._gates_to_review:
@@ -209,6 +218,9 @@ class SubscriptionRouting(Routing):
 
     def on_timer(self, now: float) -> None:
         links = self.ports.overlay.links()
+        if self._maintain_at is not None and self._maintain_at <= now:
+            left = self._matcher.maintain(MAINTAIN_BUDGET)
+            self._maintain_at = now + MAINTAIN_SECONDS if left else None
         self._withdraw(now)
         self._settled.ask_again(self.ports.send, links, now)
         for diffusion in (self._ads, self._subs):
@@ -229,8 +241,9 @@ class SubscriptionRouting(Routing):
 
     def next_deadline(self) -> float | None:
         if not self.acknowledged:
-            return None
+            return self._maintain_at
         times = (
+            self._maintain_at,
             self._ads.next_deadline(),
             self._subs.next_deadline(),
             self._settled.next_deadline(),
