@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Coroutine
-from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -24,8 +23,7 @@ import typer
 import tidings
 from tidings.errors import RefusedError, SettingsError
 from tidings.runtime.dialling import parse_addresses
-from tidings.security.credentials import CertificateCredentials, PasswordCredentials, TokenCredentials
-from tidings.security.doors import Credentials, NoCredentials
+from tidings.runtime.environment import credentials, tls_context
 
 HOME = "tidings://127.0.0.1:7117"
 T = TypeVar("T")
@@ -50,47 +48,7 @@ def bus(broker: str, name: str = "", *, timeout: float = 10.0) -> tidings.Bus:
         name=name or given.get("TIDINGS_USER") or "cli",
         timeout=timeout,
         credentials=credentials(given),
-        tls=_tls(given, broker),
-    )
-
-
-def credentials(given: Any) -> Credentials:
-    """What the environment proves us with; nothing: nothing."""
-    user, password = given.get("TIDINGS_USER"), _secret(given, "TIDINGS_PASSWORD")
-    token = _secret(given, "TIDINGS_TOKEN")
-    if token is not None:
-        return TokenCredentials(lambda: _secret(given, "TIDINGS_TOKEN") or "")
-    if password is not None:
-        if not user:
-            raise SettingsError("there is a password and no user", hint="set TIDINGS_USER")
-        return PasswordCredentials(user, password)
-    if given.get("TIDINGS_CERTIFICATE"):
-        return CertificateCredentials()
-    return NoCredentials()
-
-
-def _secret(given: Any, variable: str) -> str | None:
-    """The variable, or the first line of the file that its sister names."""
-    if variable in given:
-        return str(given[variable])
-    file = given.get(variable + "_FILE")
-    if not file:
-        return None
-    try:
-        return Path(file).read_text(encoding="utf-8").partition("\n")[0]
-    except OSError as error:
-        raise SettingsError(f"{variable}_FILE: {file}: {error.strerror}") from None
-
-
-def _tls(given: Any, broker: str) -> Any:
-    if not any(address.tls for address in parse_addresses(broker)):
-        return None
-    from tidings.runtime.tls import dialling
-
-    return dialling(
-        authority=given.get("TIDINGS_AUTHORITY", ""),
-        certificate=given.get("TIDINGS_CERTIFICATE", ""),
-        key=given.get("TIDINGS_KEY", ""),
+        tls=tls_context(given, broker),
     )
 
 

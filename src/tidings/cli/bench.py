@@ -24,6 +24,7 @@ BENCHES = {
     "checks": "history checks on Spark beside the plain checker, rows a second",
     "filters": "from text to normal form, filters a second",
     "matching": "events a second against 10k to 1M subscriptions, beside installable peers",
+    "meeting": "brokers and Spark together: reading, a round trip, an archive for late subscribers",
     "pipeline": "tables and streams on Spark, beside joins of Spark SQL, DuckDB and Polars",
     "simulator": "handled messages a second on a simulated network, beside SimPy",
     "store": "synced events a second, and what a restart costs",

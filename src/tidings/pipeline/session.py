@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from tidings.errors import MissingDependencyError
+from tidings.pipeline.broker import register
 
 OLDEST_JAVA = 17
 LEAST_MEMORY, MOST_MEMORY = 1024, 8192  # of the driver on one machine, in MB
@@ -76,6 +77,7 @@ def session(
     say(f"Starting Spark on {wanted.get('spark.master', 'the submitted master')} with {java} (some 10 s)")
     began = time.monotonic()
     made = builder.getOrCreate()
+    register(made)
     say(f"Spark {made.version} is ready after {time.monotonic() - began:.1f} s")
     return made
 

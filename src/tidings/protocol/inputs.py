@@ -155,6 +155,7 @@ class ClientTake(_Input, frozen=True):
 
     call: int
     ref: int
+    commits: bool = True  # False: what was taken before stays open, until it is acknowledged by its tag
 
 
 class ClientCancel(_Input, frozen=True):
@@ -185,6 +186,15 @@ class ClientLeave(_Input, frozen=True):
     ref: int
     commit: bool = True  # False: what was taken and not committed counts as not heard
     end: bool = False  # True: ends a durable subscription too
+
+
+class ClientSkip(_Input, frozen=True):
+    """The application has from elsewhere what lives forever, and what `policy` accepts, up to these offsets by
+    log: it is not handed over, and counts as handled."""
+
+    ref: int
+    upto: dict[str, int]
+    policy: Filter | None = None
 
 
 class ClientAdvertise(_Input, frozen=True):
@@ -230,6 +240,7 @@ Input: TypeAlias = (
     | ClientCancel
     | ClientAck
     | ClientNack
+    | ClientSkip
     | ClientLeave
     | ClientAdvertise
     | ClientUnadvertise

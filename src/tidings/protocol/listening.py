@@ -17,6 +17,8 @@ from enum import StrEnum
 
 import msgspec
 
+from tidings.language.evaluate import accepts
+from tidings.model.event import FOREVER
 from tidings.model.filter import Filter
 from tidings.model.packed import pack, unpack
 from tidings.model.subscription import DeliveryOptions, Notification, Position, SubscriptionId
@@ -66,7 +68,7 @@ class Listening:
     __slots__ = (
         "_packed", "after", "auto", "buffer", "call", "ending", "fence", "given_back", "granted", "home", "id",
         "is_fenced", "is_on", "leaving_calls",
-        "must_end", "named", "options", "phase", "ref", "taken", "waiting", "waits", "window",
+        "must_end", "named", "options", "phase", "policy", "ref", "skipped", "taken", "waiting", "waits", "window",
     )  # fmt: skip
 
     def __init__(
@@ -98,6 +100,8 @@ class Listening:
         self.given_back: frozenset[Position] = (
             frozenset()
         )  # `nack`ed and not committed since: the token waits
+        self.skipped = NOTHING  # by log: up to here the application has it from elsewhere ...
+        self.policy: Filter | None = None  # ... what lives forever, and what this accepts
         self.phase = Phase.OPENING
         self.waiting: tuple[int, ...] = ()  # takes
         self.buffer: deque[Deliver] = EMPTY
@@ -110,6 +114,13 @@ class Listening:
         self.fence = 0  # the last one that was asked for
         self.is_fenced = False  # what was given back comes first: nothing is handed over until it is here
 
+    def skips(self, deliver: Deliver) -> bool:
+        """Does the application have it from elsewhere?"""
+        position, event = deliver.position, deliver.event
+        if not self.skipped or position is None or position.offset > self.skipped.get(position.log, 0):
+            return False
+        return event.lifetime == FOREVER or (self.policy is not None and accepts(self.policy, event))
+
     @property
     def filter(self) -> Filter:
         return unpack(self._packed)
@@ -118,7 +129,7 @@ class Listening:
     def is_awaited(self) -> bool:
         """Can what arrives go straight to the application?"""
         hears = self.phase is not Phase.OPENING and not self.is_fenced
-        return hears and not self.buffer and (self.auto or bool(self.waiting))
+        return hears and not self.buffer and not self.skipped and (self.auto or bool(self.waiting))
 
     def next_waiting(self) -> int:
         """The take that has waited longest; it waits no more."""

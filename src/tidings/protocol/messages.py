@@ -187,6 +187,36 @@ class CommitStaged(Message, frozen=True):
     log: str = ""
 
 
+class CommitParts(Message, frozen=True):
+    """As `CommitStaged`, of these very parts, in this order; other parts of the batch are dropped."""
+
+    call: int
+    query: str
+    batch: int
+    numbers: tuple[int, ...]
+    log: str = ""
+
+
+class HoldLog(Message, frozen=True):
+    """Keep in the broker's log what the filter accepts, and forget nothing beyond a place; answered by
+    `LogHeld`. The same name again moves the place on, never back."""
+
+    call: int
+    name: str
+    filter: Filter
+    upto: int = 0
+    seconds: float = 0.0  # it ends when nobody asks for it again for so long
+    releases: bool = False  # what lives forever rests elsewhere up to the place: the log may let it go
+    log: str = ""
+
+
+class EndHold(Message, frozen=True):
+    """Answered by `LogHeld`."""
+
+    call: int
+    name: str
+
+
 class AskCommitted(Message, frozen=True):
     """Which batch of this query was committed last? Answered by `Committed`."""
 
@@ -293,6 +323,17 @@ class LogRead(Message, frozen=True):
     end: int  # the last that it holds
 
 
+class LogHeld(Message, frozen=True):
+    """How the log stands, and where its hold does."""
+
+    call: int
+    log: str
+    begin: int
+    end: int
+    upto: int
+    is_new: bool = False  # nobody held it under this name
+
+
 class Staged(Message, frozen=True):
     call: int
 
@@ -339,6 +380,9 @@ CLIENT_MESSAGES: tuple[type[Message], ...] = (
     CommitStaged,
     AskCommitted,
     Home,
+    CommitParts,
+    HoldLog,
+    EndHold,
     AckAll,
 )
 BROKER_MESSAGES: tuple[type[Message], ...] = (
@@ -356,6 +400,7 @@ BROKER_MESSAGES: tuple[type[Message], ...] = (
     LogRead,
     Staged,
     Committed,
+    LogHeld,
     DeliverAll,
     PublishedAll,
 )

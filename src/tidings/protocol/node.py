@@ -120,6 +120,7 @@ class Node:
         untold = [link for link in ports.overlay.links() if not ports.routing.agreed(link)]
         return {
             **ports.delivery.figures(),
+            **ports.recovery.figures(),
             "strange messages": self.strange,
             "neighbours": len(ports.overlay.peers()),
             "links untold": len(untold),  # the far end does not know yet all that is wanted here
@@ -145,6 +146,11 @@ class Node:
             held = delivery.subscription(id)
             if held is not None and held[0].options.durable:
                 yield id, held[0].filter
+
+    @property
+    def log(self) -> str:
+        """The name that positions in this broker's log carry."""
+        return self._ports.delivery.log
 
     @property
     def disk_problem(self) -> str | None:
@@ -223,10 +229,12 @@ class Node:
     def interested(self, subscription: Subscription, now: float) -> None:
         at = self._ports.assignment.assign(subscription)
         self._ports.routing.interest_added(subscription, at, now)
+        self._ports.recovery.interested(subscription, now)
 
     def uninterested(self, subscription: Subscription, now: float) -> None:
         at = self._ports.assignment.assign(subscription)
         self._ports.routing.interest_removed(subscription, at, now)
+        self._ports.recovery.uninterested(subscription, now)
 
     def advertised(self, advertisement: Advertisement, now: float) -> None:
         self._ports.routing.advertisement_added(advertisement, now)

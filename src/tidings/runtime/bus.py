@@ -14,7 +14,7 @@ from typing import Any, TypeVar, overload
 from tidings.errors import ClosedError, SettingsError, TidingsError
 from tidings.model.event import Event
 from tidings.model.filter import TIDINGS
-from tidings.model.subscription import DeliveryOptions, Policy, Position
+from tidings.model.subscription import DeliveryOptions, Policy, Position, SubscriptionId
 from tidings.protocol import effects as fx
 from tidings.protocol import messages as msg
 from tidings.protocol.inputs import (
@@ -37,6 +37,7 @@ T = TypeVar("T")
 _PUBLISH = ("topic", "type", "id", "source", "time", "payload", "content_type", "lifetime", "key", "expires")
 _SUBSCRIBE = ("name", "topic", "type", "since", "dialect", *DeliveryOptions.__struct_fields__)
 CLOSED = "the bus is closed"
+HOLD_SECONDS = 7 * 86_400.0
 
 
 class Bus:
@@ -155,6 +156,12 @@ class Bus:
         """Take it back."""
         await self._ask(lambda call: ClientUnadvertise(call, name))
 
+    def publish_soon(self, what: Mapping[str, Any] | Event | Any = None, /, **options: Any) -> None:
+        """Publish as best effort and wait for nothing: nobody hears whether it was taken. Options as above."""
+        refuse_unknown({name: 1 for name in options if name not in _PUBLISH}, _PUBLISH, "publish_soon")
+        event, is_numbered = event_from(what, options, self.name)
+        self._hand(ClientPublish(self._next_call(), event, is_numbered, Mode.BEST_EFFORT))
+
     # -- subscribing -------------------------------------------------------------------------
 
     @overload
@@ -166,7 +173,8 @@ class Bus:
         """Subscribe to all that is wanted at once: a filter text, a condition, a Filter, an EventBridge
         pattern (a mapping), a class whose instances are events.
 
-        Options: name, topic (a pattern), type, durable, group, queue, policy, replay, since (a position),
+        Options: name, topic (a pattern), type, durable, group, queue, policy, replay, since (a position, or
+        "forever": begin with the broker's archive, if it has one),
         max_deliveries, keep_seconds, keep_events, dead_letters_of, dialect.
         """
         refuse_unknown({name: 1 for name in options if name not in _SUBSCRIBE}, _SUBSCRIBE, "subscribe")
@@ -177,6 +185,11 @@ class Bus:
             dialect=options.pop("dialect", TIDINGS),
         )
         name, since = options.pop("name", None), options.pop("since", None)
+        kind: type[Listener[Any]] = Listener
+        if since == "forever":
+            from tidings.runtime.late import LateListener
+
+            kind, since = LateListener, None
         if "policy" in options:
             options["policy"] = _chosen(Policy, options["policy"], "policy")
         given = {field: value for field, value in options.items() if value is not None}
@@ -184,7 +197,7 @@ class Bus:
             given.setdefault("policy", self._broker.policy)
         delivery = DeliveryOptions(**given)
         fields = {"filter": filter, "name": name, "options": delivery, "after": _token(since)}
-        return Listener(self, fields, read, delivery.durable)
+        return kind(self, fields, read, delivery.durable)
 
     @overload
     def on(self, wanted: type[T], callback: Callback[T], /, **options: Any) -> Calling[T]: ...
@@ -244,6 +257,40 @@ class Bus:
         done = await self._question(lambda call: msg.AskCommitted(call, query))
         return int(done.batch)
 
+    async def commit_parts(self, query: str, batch: int, numbers: Iterable[int], *, log: str = "") -> bool:
+        """As `commit_staged`, of these very parts in this order; other parts of the batch are dropped."""
+        parts = tuple(numbers)
+        done = await self._question(lambda call: msg.CommitParts(call, query, batch, parts, log))
+        return bool(done.is_new)
+
+    async def hold_log(
+        self,
+        name: str,
+        wanted: Any = None,
+        /,
+        *,
+        upto: int = 0,
+        seconds: float = HOLD_SECONDS,
+        releases: bool = False,
+        log: str = "",
+        dialect: str = TIDINGS,
+    ) -> msg.LogHeld:
+        """Have the broker keep in its log what the filter accepts, and forget nothing beyond `upto`.
+
+        For whoever reads the log: call it again under the same name to move the place on. It ends by
+        itself when nobody called it for `seconds`; its answer then says that it is new.
+        """
+        filter, _ = filter_from((wanted,), dialect=dialect)
+        held = await self._question(
+            lambda call: msg.HoldLog(call, name, filter, upto, seconds, releases, log)
+        )
+        assert isinstance(held, msg.LogHeld)
+        return held
+
+    async def end_hold(self, name: str) -> None:
+        """Let the log forget again."""
+        await self._question(lambda call: msg.EndHold(call, name))
+
     async def _question(self, make: Callable[[int], msg.Message]) -> Any:
         return await self._ask(lambda call: ClientAsk(call, make(call)))
 
@@ -267,6 +314,10 @@ class Bus:
             raise
         finally:
             del self._waiting[call]
+
+    def _note(self, subscription: SubscriptionId, event: Event, position: Position) -> None:
+        """Record what came from an archive, as the client machine records what came from the broker."""
+        self._broker.note(self._address, subscription, event, position)
 
     def _next_call(self) -> int:
         self._last_call += 1

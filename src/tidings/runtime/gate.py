@@ -31,6 +31,8 @@ from tidings.security.doors import Guard
 
 Say = Callable[[msg.Message], None]
 
+HOLD = "hold:"  # before the name of a hold, where the guard counts it
+MOST_SECONDS = 366 * 86_400.0  # that a hold lasts
 MOST_CHARACTERS = 1024  # of a name, a source, an id, a key
 MOST_TOPICS = 1024  # of one client that are remembered as checked
 _known_topic = lru_cache(maxsize=4096)(check_topic)
@@ -107,6 +109,9 @@ class Gate:
             msg.ReadLog: self._read_log,
             msg.CommitStaged: self._scoped,
             msg.AskCommitted: self._scoped,
+            msg.CommitParts: self._scoped,
+            msg.HoldLog: self._hold_log,
+            msg.EndHold: self._end_hold,
         }
         self._passes = frozenset(msg.CLIENT_MESSAGES) - self._checks.keys()
         self._watched: dict[type, Callable[[Any], msg.Message | None]] = {
@@ -231,6 +236,24 @@ class Gate:
             filter = self._guard.subscribe(self._principal, self.client, "", filter)
             self._guard.unsubscribed(self._principal, self.client, "")
         return msgspec.structs.replace(asked, filter=filter)
+
+    def _hold_log(self, asked: msg.HoldLog) -> msg.HoldLog:
+        """A hold is a durable subscription to the guard: narrowed like one, and counted like one."""
+        if not asked.name or len(asked.name) > MOST_CHARACTERS or not 0 <= asked.seconds <= MOST_SECONDS:
+            raise RefusedError("a hold has a name, and lasts a year at most")
+        filter = _parsed(asked.filter, self._limits)
+        if self._guard is not None:
+            if asked.releases:
+                self._guard.releases(self._principal)
+            filter = self._guard.subscribe(
+                self._principal, self.client, HOLD + asked.name, filter, durable=True
+            )
+        return msgspec.structs.replace(asked, filter=filter, name=self._query_scope + asked.name)
+
+    def _end_hold(self, asked: msg.EndHold) -> msg.EndHold:
+        if self._guard is not None:
+            self._guard.unsubscribed(self._principal, self.client, HOLD + asked.name, durable=True)
+        return msgspec.structs.replace(asked, name=self._query_scope + asked.name)
 
     # -- outward ----------------------------------------------------------------------------
 

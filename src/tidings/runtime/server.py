@@ -16,7 +16,7 @@ import asyncio
 import logging
 import os
 import ssl
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from random import Random, SystemRandom
 from typing import Any
@@ -33,6 +33,7 @@ from tidings.protocol.inputs import Started
 from tidings.protocol.messages import BROKER_MESSAGES, CLIENT_MESSAGES, Message, Publish
 from tidings.protocol.naming import broker_of
 from tidings.protocol.node import Node
+from tidings.runtime.archives import ServedArchive
 from tidings.runtime.broker import open_store, recorder_of
 from tidings.runtime.clock import Clock, RealClock
 from tidings.runtime.connection import Connection, Gathering, NetworkSettings
@@ -40,9 +41,11 @@ from tidings.runtime.datagrams import Datagrams
 from tidings.runtime.dialling import Address, parse_addresses
 from tidings.runtime.driver import Driver, Tap
 from tidings.runtime.gate import Gate
+from tidings.runtime.guests import Guest
 from tidings.runtime.histogram import Histogram
 from tidings.runtime.kernels import prepare_in_background
 from tidings.runtime.neighbours import Neighbours
+from tidings.runtime.pages import LogPages
 from tidings.runtime.reception import Reception
 from tidings.runtime.words import (
     BESIDE,
@@ -118,7 +121,9 @@ class Server:
         clock: Clock | None = None,
         tap: Tap | None = None,
         limits: Limits = DEFAULT_LIMITS,  # of clients' filters
-        datagrams: bool = False,  # does the composition send any? (see `datagrams.py`)
+        datagrams: bool = False,  # do events travel by datagram? (see `datagrams.py`)
+        peers: Mapping[str, str] | None = None,  # by name: where brokers that are no neighbours are reached
+        options: Mapping[str, Any] | None = None,  # knobs of the system
         advertise: str = "",  # where others reach it, when that is not where it listens
         on_loaded: Callable[[Loaded], None] | None = None,  # looks at what the disk holds, at the start
         is_revoked: Callable[[Any], bool] = lambda certificate: False,
@@ -132,6 +137,7 @@ class Server:
             "figures": lambda about, principal: self.figures(),
             "subscriptions": lambda about, principal: self.node.describe(_limit(about)),
         }
+        self.own_checks = {"log"}  # inquiries that ask the guard themselves, by the right to subscribe
         self._listen = [listen] if isinstance(listen, str) else list(listen)
         self._join = [address for text in join for address in parse_addresses(text)]
         self._path = path
@@ -149,12 +155,15 @@ class Server:
         self._tap = tap
         self._limits = limits
         self._wants_datagrams = datagrams
+        self._peers = {name: parse_addresses(text)[0] for name, text in (peers or {}).items()}
+        self._options = dict(options or {})
         self.datagrams: Datagrams | None = None
         self._advertise = advertise
         self._on_loaded = on_loaded
         self._is_revoked = is_revoked
         self._gathering = Gathering()
         self._clients: dict[Connection, _Client] = {}
+        self._guests: set[Guest] = set()
         self._last_client = 0
         self._listeners: list[asyncio.Server] = []
         self._looking: asyncio.TimerHandle | None = None
@@ -182,6 +191,8 @@ class Server:
             )
         if self._on_loaded is not None:
             self._on_loaded(state)
+        pages = LogPages(store, self._guard, lambda: self.node.log, self._clock.now, self._limits)
+        self.inquiries["log"] = pages.answer
         self._recorder = recorder_of(self._record)
         self.node = self._build()
         prepare_in_background(self.node)
@@ -207,7 +218,7 @@ class Server:
             for address in parse_addresses(text):
                 await self._listen_at(address)
         self._neighbours.listens = self._advertise or self.address
-        if self._wants_datagrams:
+        if self._wants_datagrams or self._system.datagrams:
             await self._open_datagrams(frozenset(declared) - own)
         self._neighbours.join(self._join)
         self._look_later()
@@ -217,7 +228,11 @@ class Server:
         return self._path is not None or self._store is not None
 
     def _build(self) -> Node:
-        options = {"delivery": msgspec.structs.asdict(self._delivery)}
+        options = {
+            "delivery": msgspec.structs.asdict(self._delivery),
+            "datagrams": self._wants_datagrams,
+            **self._options,
+        }
         known = {name: value for name, value in options.items() if name in self._system.options}
         site = Site(
             name=self.name,
@@ -250,6 +265,7 @@ class Server:
         self.datagrams = Datagrams(
             self.name, self._codec, allowed, self._driver.receive, neighbours.addresses
         )
+        self.datagrams.tell({name: (place.host, place.port) for name, place in self._peers.items()})
         await self.datagrams.open(where.host, where.port)
         self._driver.datagram = self.datagrams.send
 
@@ -257,6 +273,12 @@ class Server:
     def address(self) -> str:
         """Where clients and brokers reach this one."""
         return str(self.addresses[0])
+
+    def serve_archive(self, path: str | os.PathLike[str]) -> None:
+        """Let late subscribers be caught up from the archive in this directory."""
+        archive = ServedArchive(path, self._guard, self._limits)
+        self.inquiries["archive"] = archive.answer
+        self.own_checks.add("archive")
 
     # -- letting in -----------------------------------------------------------------------------
 
@@ -303,6 +325,34 @@ class Server:
                 connection.release("unanswered")
 
         return client.gate.outlet(answered)
+
+    # -- guests ---------------------------------------------------------------------------------
+
+    @property
+    def clock(self) -> Clock:
+        return self._clock
+
+    def admit_guest(
+        self, name: str, principal: Any, say: Callable[[Message], None], sent_away: Callable[[], None]
+    ) -> Guest:
+        """Let in a client that a gateway brings (see `guests.py`)."""
+        if self._is_draining:
+            raise UnreachableError("this broker is about to stop", hint="connect to another one")
+        if self._guard is not None:
+            self._guard.connected(principal, name)
+        self._last_client += 1
+        guest = Guest(f"{name}#{self._last_client}", principal, self._driver, self._guard, sent_away)
+        gate = Gate(
+            name,
+            principal,
+            self._guard,
+            say=say,
+            hand_in=lambda message: self._driver.receive(guest.address, [message]),
+            holds=lambda id: self.node.subscription(id) is not None,
+            limits=self._limits,
+        )
+        guest.open(gate, self._guests)
+        return guest
 
     # -- clients --------------------------------------------------------------------------------
 
@@ -353,17 +403,20 @@ class Server:
 
     async def _inform(self, client: _Client, inquire: Inquire) -> None:
         try:
-            inquiry = self.inquiries.get(inquire.what)
-            if inquiry is None:
-                raise RefusedError(f"this broker knows nothing of {inquire.what!r}")
-            if self._guard is not None:
-                self._guard.observe(client.principal, inquire.what)
-            value = inquiry(inquire.about, client.principal)
-            if isinstance(value, Awaitable):
-                value = await value
+            value = await self.informed(client.principal, inquire.what, inquire.about)
             client.connection.send(Informed(inquire.call, value))
         except TidingsError as error:
             client.connection.send(NotInformed(inquire.call, error.code, str(error)))
+
+    async def informed(self, principal: Any, what: str, about: dict[str, Any]) -> Any:
+        """Answer what a principal asks about this broker. Raises."""
+        inquiry = self.inquiries.get(what)
+        if inquiry is None:
+            raise RefusedError(f"this broker knows nothing of {what!r}")
+        if self._guard is not None and what not in self.own_checks:
+            self._guard.observe(principal, what)
+        value = inquiry(about, principal)
+        return await value if isinstance(value, Awaitable) else value
 
     # -- looking after it -----------------------------------------------------------------------
 
@@ -409,6 +462,7 @@ class Server:
             "broker": self.name,
             "address": self.address,
             "connections": len(self._clients),
+            "guests": len(self._guests),
             "handshakes": len(self._reception),
             "links": self.links_at(),
             "problems": dict(self._neighbours.problems),
@@ -438,6 +492,9 @@ class Server:
         """End the connections of all clients. They come back, and are asked anew what they may do."""
         for connection in list(self._clients):
             connection.finish(reason)
+        for guest in list(self._guests):
+            guest.close()
+            guest.sent_away()
 
     def leave_certified(self, is_revoked: Callable[[Any], bool], reason: str) -> None:
         """End the connections that were let in by certificates which are no longer accepted."""

@@ -188,6 +188,14 @@ class Gate:
                     hint="a rule for the action observe has to allow it",
                 )
 
+    def releases(self, principal: Principal) -> None:
+        with self._refusing(principal, "release", ""):
+            if not self.right(principal, Action.RELEASE).filter.is_always_true:
+                raise RefusedError(
+                    f"{principal.name} may not have the log forget what is archived",
+                    hint="a rule for the action release, without a filter, has to allow it",
+                )
+
     # -- rights ---------------------------------------------------------------------------------
 
     def right(self, principal: Principal, action: Action) -> Right:

@@ -26,6 +26,7 @@ from tidings.protocol.delivery.farewells import MESSAGES as FAREWELLS
 from tidings.protocol.delivery.farewells import Farewells
 from tidings.protocol.delivery.held import Held, Member, Phase
 from tidings.protocol.delivery.intake import Intake
+from tidings.protocol.delivery.jobs import Jobs
 from tidings.protocol.delivery.lanes import Lanes
 from tidings.protocol.delivery.ledger import Ledger
 from tidings.protocol.delivery.moved import HEADER
@@ -33,10 +34,8 @@ from tidings.protocol.delivery.moves import Stays
 from tidings.protocol.delivery.reader import Reader
 from tidings.protocol.delivery.registry import Refusal, Registry
 from tidings.protocol.delivery.runs import Runs
-from tidings.protocol.delivery.scanning import Scanning
 from tidings.protocol.delivery.sessions import Session, refusal
 from tidings.protocol.delivery.settings import DeliverySettings
-from tidings.protocol.delivery.staging import Staging
 from tidings.protocol.inputs import Input, LinkDown, LinkUp, PersistFailed, Started
 from tidings.protocol.messages import (
     CLIENT_MESSAGES,
@@ -44,9 +43,7 @@ from tidings.protocol.messages import (
     AckAll,
     Advertise,
     Advertised,
-    AskCommitted,
     Came,
-    CommitStaged,
     Credit,
     Envelope,
     Fence,
@@ -56,10 +53,8 @@ from tidings.protocol.messages import (
     Message,
     Nack,
     Publish,
-    ReadLog,
     Refused,
     Silence,
-    Stage,
     Subscribe,
     Subscribed,
     Unadvertise,
@@ -107,11 +102,9 @@ class ExactlyOnce(Delivery):
         )
         self._intake = Intake(ports, settings.identities, self._ledger, self._stays, self._is_kept)
         self._runs = Runs(ports, self._intake, self._registry, self._courier)
-        self._scanning = Scanning(ports, self._ledger)
         self._farewells = Farewells(ports, settings.memory_seconds, self._registry.end_away)
-        self._staging = Staging(
-            ports, settings.staging_seconds, settings.staging_bytes, self._intake.publish_all
-        )
+        self._jobs = Jobs(ports, settings, self._ledger, self._intake.publish_all)
+        self._holding = self._jobs.holding
         self._handlers: dict[type[Message], Callable[[Session, Any, float], None]] = {
             Publish: self._on_publish,
             Subscribe: self._on_subscribe,
@@ -125,19 +118,22 @@ class ExactlyOnce(Delivery):
             Fence: self._on_fence,
             Came: self._on_came,
             Home: self._on_home,
-            ReadLog: lambda session, message, now: self._scanning.read(session.address, message),
-            Stage: lambda session, message, now: self._staging.stage(session, message, now),
-            CommitStaged: lambda session, message, now: self._staging.commit(session, message, now),
-            AskCommitted: lambda session, message, now: self._staging.ask(session, message),
+            **self._jobs.handlers,
         }
 
     def _is_pinned(self, offset: int) -> bool:
-        return self._reader.is_pinned(offset) or self.ports.recovery.is_pinned(offset)
+        return (
+            self._reader.is_pinned(offset)
+            or self._holding.is_pinned(offset)
+            or self.ports.recovery.is_pinned(offset)
+        )
 
     def _is_kept(self, event: Event) -> bool:
         """Must the log hold it, whatever its lifetime?"""
         ports = self.ports
-        return self._registry.is_owed(event) or (bool(ports.overlay.peers()) and ports.recovery.keeps(event))
+        if self._registry.is_owed(event) or self._holding.wants(event):
+            return True
+        return bool(ports.overlay.peers()) and ports.recovery.keeps(event)
 
     def _name_log(self, state: Loaded, now: float) -> None:
         """The log keeps its name as long as its disk lives."""
@@ -158,7 +154,7 @@ class ExactlyOnce(Delivery):
             self._dead.load(input.state)
             self._stays.load(input.state)
             self._intake.load(input.state)
-            self._staging.load(input.state)
+            self._jobs.load(input.state)
             self._registry.load(input.state, now)
             self._farewells.load(input.state, now)
             self._age_at = now
@@ -253,6 +249,11 @@ class ExactlyOnce(Delivery):
                 self._age_later(held, now)
         if position is not None and self._registry.has_durables:
             self._flush_later(now)
+
+    def deliver_to(self, id: SubscriptionId, envelope: Envelope, now: float) -> None:
+        held = self._registry.helds.get(id)
+        if held is not None and held.phase is not Phase.ENDED:
+            self._courier.offer(held, envelope.event, None, now, None, None, now)
 
     def _deliver_from_elsewhere(self, envelope: Envelope, handles: Sequence[int], now: float) -> None:
         for held in [self._registry.by_handle[handle] for handle in handles]:
@@ -451,7 +452,7 @@ class ExactlyOnce(Delivery):
         at = self._farewells.next_at
         if at is not None and (earliest is None or at < earliest):
             earliest = at
-        at = self._staging.next_at
+        at = self._jobs.next_at
         if at is not None and (earliest is None or at < earliest):
             earliest = at
         at = self._registry.memory.next_deadline()
@@ -461,7 +462,7 @@ class ExactlyOnce(Delivery):
 
     def on_timer(self, now: float) -> None:
         records: list[Record] = [*self._ledger.collect(now), *self._registry.memory.expire(now)]
-        records += self._staging.collect(now)
+        records += self._jobs.collect(now)
         records += self._registry.end_guests(now)
         records += self._farewells.on_timer(now)
         if self._identities_at is not None and self._identities_at <= now:
@@ -508,8 +509,8 @@ class ExactlyOnce(Delivery):
         for held in list(self._registry.durables.values()):
             keep = held.options.keep_seconds
             if keep is not None:
-                self._courier.age_out(held, now)
-                left = (self._reader.skip_older(held, now), self._courier.oldest_waiting(held))
+                self._courier.bounds.age_out(held, now)
+                left = (self._reader.skip_older(held, now), self._courier.bounds.oldest_waiting(held))
                 due += [oldest + keep for oldest in left if oldest is not None]
         self._age_at = max(min(due), now + self._settings.flush_seconds) if due else None
 

@@ -225,10 +225,14 @@ class Intake:
         otherwise: Callable[[PersistFailed, float], None],
         now: float,
     ) -> None:
-        """Keep them all at once, with these records; then tell them in order."""
+        """Keep them all at once, with these records; then tell them in order. An identity that is known
+        here is left out: publishing it again changes nothing."""
         arrivals: list[Arrival] = []
         kept_first: list[DiskRecord] = []
         for event in events:
+            if self._is_known(event.source, event.id, now):
+                self.figures["published again"] += 1
+                continue
             self.number += 1
             arrival = Arrival(event, self.number, None, now)
             arrival.moved = session.moved(event.source)
@@ -239,8 +243,8 @@ class Intake:
             kept_first += self._ledger.append(record)
             kept_first += self._stays.keep(event.source, arrival.moved or STAYED, arrival.offset)
             arrivals.append(arrival)
-        self.figures["published"] += len(events)
-        self.figures["kept"] += len(events)
+        self.figures["published"] += len(arrivals)
+        self.figures["kept"] += len(arrivals)
 
         def kept(at: float) -> None:
             for arrival in arrivals:
@@ -253,6 +257,14 @@ class Intake:
             otherwise(failure, at)
 
         self._ports.disk.persist([*kept_first, *records], kept, not_kept)
+
+    def _is_known(self, source: str, id: str, now: float) -> bool:
+        if (source, id) in self._under_way or self._ledger.offset_of((source, id)) is not None:
+            return True
+        incarnation, _, number = id.rpartition("-")
+        if number.isdecimal() and self.identities.look_number(source, incarnation, int(number)) is Seen.SEEN:
+            return True
+        return self.identities.look(source, id, None, now) is Seen.SEEN
 
     def _kept(self, arrival: Arrival, now: float) -> None:
         if self._last_of.get(arrival.event.source) is arrival:
