@@ -78,7 +78,7 @@ log = logging.getLogger("tidings.broker")
 LOOPBACK = "127.0.0.1:0"
 Inquiry = Callable[[dict[str, Any], Any], Awaitable[Any] | Any]  # answers what a principal asks about
 LOOKED_AT = 40  # connections in one step; more make others wait longer
-PARTS = range(16, 257)  # steps in which all connections are looked at
+PARTS = range(16, 257)  # steps of a round, few connections to many
 DESCRIBED = 1_000  # subscriptions at most that are described at once
 BACKLOG = 1024  # connections that the system holds for us before we take them
 
@@ -99,6 +99,8 @@ class _Client:
 
 class Server:
     """One broker process. Everything happens on the loop that it was started on."""
+
+    _parts = PARTS[0]  # steps in which all connections are looked at
 
     def __init__(
         self,
@@ -168,7 +170,6 @@ class Server:
         self._listeners: list[asyncio.Server] = []
         self._looking: asyncio.TimerHandle | None = None
         self._unseen: list[Connection] = []  # still to be looked at in this round
-        self._parts = PARTS[0]  # steps of a round
         self._share = 0  # connections in one step
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
