@@ -102,7 +102,9 @@ def _table(found: list[dict[str, Any]], before: dict[str, dict[str, Any]], secon
         troubles += [f"{name}: {why}" for why in (*problems.values(), *filter(None, [one.get("problem")]))]
         cells = [_cell(one, before.get(name), figure, rate, seconds) for figure, rate in COLUMNS.values()]
         cells.append(_slowest(one))
-        table.add_row(name, one["address"].removeprefix("tidings://"), *cells, ", ".join(sorted(one.get("links", ()))))
+        table.add_row(
+            name, one["address"].removeprefix("tidings://"), *cells, ", ".join(sorted(one.get("links", ())))
+        )
     return Group(table, *(Text(trouble, style="red") for trouble in troubles))
 
 

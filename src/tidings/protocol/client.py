@@ -24,11 +24,12 @@ from typing import Any
 import msgspec
 
 from tidings.errors import SettingsError
-from tidings.history.schema import OK, REFUSED, UNKNOWN, Outcome, Row, ntfy_row, pub_row, sub_row, usub_row
+from tidings.history.schema import OK, REFUSED, UNKNOWN, Outcome, Row, ntfy_row, sub_row, usub_row
 from tidings.model.filter import Filter
 from tidings.model.subscription import SubscriptionId
 from tidings.protocol import inputs as ins
 from tidings.protocol import messages as msg
+from tidings.protocol.advertising import Advertising
 from tidings.protocol.effects import (
     Answer,
     Counted,
@@ -88,10 +89,9 @@ class Client:
         ] = {}  # by ref: those that wait for the answer to their leaving ...
         self._held_back: dict[int, Listening] = {}  # ... and those that wait for one of their name
         self._last_ref = 0
-        self._advertised_filters: dict[str, Filter] = {}  # by name
         self._tokens: dict[str, tuple[str, dict[str, int]]] = {}  # by name: filter and token when we left
         self._homes: dict[str, str] = {}  # by name of a durable subscription: where it was opened first
-        self._advertising: dict[int, str] = {}  # by call that the broker has not answered: the name
+        self._advertising = Advertising()
         self._asked: dict[int, msg.Message] = {}  # by call, in order: questions without an answer
         self._handlers: dict[type, Callable[[Any, float], None]] = {
             ins.Received: self._receive,
@@ -169,7 +169,9 @@ class Client:
         if (came := self._places.arrive(message.log)) is not None:
             self._send(came)
         self._log = message.log
-        self._advertise_again()
+        for advertise in self._advertising.again():
+            self._send(advertise)
+        self._out.extend(Answer(call) for call in self._advertising.waiting())
         for listening in self._listenings.values():
             if listening.phase is not Phase.ENDED:
                 self._open(listening)
@@ -211,28 +213,18 @@ class Client:
     # -- advertising ---------------------------------------------------------------------
 
     def _advertise(self, input: ins.ClientAdvertise, now: float) -> None:
-        self._advertised_filters[input.name] = input.filter
-        self._advertising[input.call] = input.name
-        self._send(msg.Advertise(input.call, input.name, input.filter))
+        self._send(self._advertising.advertise(input))
 
     def _unadvertise(self, input: ins.ClientUnadvertise, now: float) -> None:
-        if self._advertised_filters.pop(input.name, None) is None or self._link is not Link.UP:
+        message = self._advertising.unadvertise(input, is_up=self._link is Link.UP)
+        if message is None:
             self._out.append(Answer(input.call))
-            return
-        self._advertising[input.call] = input.name
-        self._send(msg.Unadvertise(input.call, input.name))
+        else:
+            self._send(message)
 
     def _advertised(self, message: msg.Advertised, now: float) -> None:
-        if self._advertising.pop(message.call, None) is not None:
+        if self._advertising.is_answered(message.call):
             self._out.append(Answer(message.call))
-
-    def _advertise_again(self) -> None:
-        """On a new link: the broker forgot what was said on the old one."""
-        calls = sorted(self._advertising)
-        self._advertising.clear()
-        for name, filter in self._advertised_filters.items():
-            self._send(msg.Advertise(0, name, filter))
-        self._out.extend(Answer(call) for call in calls)
 
     # -- questions -----------------------------------------------------------------------
 
@@ -279,15 +271,7 @@ class Client:
 
     def _record_publish(self, publishing: Publishing, outcome: Outcome) -> None:
         if self._recording:
-            row = pub_row(
-                publishing.issued,
-                self.name,
-                publishing.event,
-                sequence=publishing.sequence,
-                outcome=outcome,
-                broker=self.broker,
-            )
-            self._out.append(Record(row))
+            self._out.append(Record(publishing.row(self.name, self.broker, outcome)))
 
     # -- subscribing ---------------------------------------------------------------------
 
@@ -387,7 +371,8 @@ class Client:
             ending = listening.ending if listening is not None and listening.ending else OVER
             self._out.append(Failed(input.call, *ending))
             return
-        self._commit(listening, None)
+        if input.commits:
+            self._commit(listening, None)
         listening.waiting += (input.call,)
         self._hand_over(listening, now)
 
@@ -587,11 +572,7 @@ class Client:
             self._broken(listening, message.code, message.reason, now)
 
     def _refused(self, message: msg.Refused, now: float) -> None:
-        if self._asked.pop(message.call, None) is not None:
-            self._out.append(Failed(message.call, message.code, message.reason))
-            return
-        if (name := self._advertising.pop(message.call, None)) is not None:
-            self._advertised_filters.pop(name, None)
+        if self._asked.pop(message.call, None) is not None or self._advertising.is_refused(message.call):
             self._out.append(Failed(message.call, message.code, message.reason))
             return
         publishing = self._in_flight.pop(message.call, None)

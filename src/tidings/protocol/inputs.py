@@ -155,6 +155,7 @@ class ClientTake(_Input, frozen=True):
 
     call: int
     ref: int
+    commits: bool = True  # False: what was taken before stays open, until it is acknowledged by its tag
 
 
 class ClientCancel(_Input, frozen=True):

@@ -68,6 +68,7 @@ class Node:
         self._out: list[Effect] = []
         self._disk = NodeDisk(self._out.append, stable=stable)
         self.strange = 0  # messages that no strategy here understands
+        self.over_links = 0  # events that came from other brokers, each once: hops
         ports = self._ports = Ports()
         ports.name, ports.rng, ports.recording = name, rng, recording
         ports.emit, ports.send = self._out.append, self._send
@@ -120,7 +121,10 @@ class Node:
         untold = [link for link in ports.overlay.links() if not ports.routing.agreed(link)]
         return {
             **ports.delivery.figures(),
+            **ports.recovery.figures(),
+            **ports.overlay.figures(),
             "strange messages": self.strange,
+            "events over links": self.over_links,
             "neighbours": len(ports.overlay.peers()),
             "links untold": len(untold),  # the far end does not know yet all that is wanted here
             "logs": len(ports.recovery.logs()),
@@ -137,6 +141,10 @@ class Node:
     def subscription(self, id: SubscriptionId) -> tuple[Subscription, float] | None:
         """For people: a subscription that is held here, and when it began."""
         return self._ports.delivery.subscription(id)
+
+    def reached_at(self, address: str) -> None:
+        """Where others reach this broker: the driver listens there."""
+        self._ports.address = address
 
     def durables(self) -> Iterator[tuple[SubscriptionId, Filter]]:
         """For people: the durable subscriptions that are held here."""
@@ -215,6 +223,8 @@ class Node:
         ports = self._ports
         passing = ports.recovery.observe(envelope, came_from, now)
         if passing is not None:
+            self.over_links += came_from is not None
+            ports.overlay.event_seen(passing, came_from)
             ports.delivery.deliver(passing, now)
             at = ports.assignment.resolve(passing.event)
             ports.routing.forward(passing, at, came_from, now)
@@ -228,10 +238,14 @@ class Node:
     def interested(self, subscription: Subscription, now: float) -> None:
         at = self._ports.assignment.assign(subscription)
         self._ports.routing.interest_added(subscription, at, now)
+        self._ports.recovery.interested(subscription, now)
+        self._ports.overlay.interest_added(subscription.filter, now)
 
     def uninterested(self, subscription: Subscription, now: float) -> None:
         at = self._ports.assignment.assign(subscription)
         self._ports.routing.interest_removed(subscription, at, now)
+        self._ports.recovery.uninterested(subscription, now)
+        self._ports.overlay.interest_removed(subscription.filter, now)
 
     def advertised(self, advertisement: Advertisement, now: float) -> None:
         self._ports.routing.advertisement_added(advertisement, now)

@@ -17,7 +17,7 @@ The way of an event through a node:
   from another broker -> the strategy that received it  -> `ports.events.arrived`
   both: `recovery.observe` -> `delivery.deliver` -> `routing.forward`.
 The way of a subscription: a client's subscribe -> `delivery` -> `ports.events.interested`
-  -> `assignment.assign` -> `routing.interest_added`; `uninterested` the other way round.
+  -> `assignment.assign` -> `routing.interest_added` -> `recovery.interested`; `uninterested` for its end.
 """
 
 from __future__ import annotations
@@ -136,6 +136,7 @@ class Ports:
     """What a strategy is given when the node is put together."""
 
     name: str  # of this node
+    address: str = ""  # where others reach it, once the driver knows
     rng: Random
     recording: bool  # emit `Record` effects?
     send: Sender
@@ -252,6 +253,18 @@ class Routing(Strategy):
         """The links that lead to whoever wants this filter, or to this key."""
         return ()
 
+    def matching(self, event: Event) -> tuple[int, ...]:
+        """The signatures of the filters that are wanted over some link and accept an event."""
+        return ()
+
+    def links_wanting(self, signature: int) -> tuple[str, ...]:
+        """The links over which exactly this filter is wanted, in a fixed order."""
+        return ()
+
+    def wanted_here(self, signature: int) -> float | None:
+        """Since when some client here has wanted exactly this filter; None: none does."""
+        return None
+
     def swap(self, old: str, new: str, now: float) -> None:
         """The overlay replaces a link: move what was wanted over `old` to `new`."""
 
@@ -277,6 +290,19 @@ class Overlay(Strategy):
         """Seconds to a peer, when known."""
         return None
 
+    def interest_added(self, filter: Filter, now: float) -> None:
+        """A client of ours wants this from now on; routing knows it already."""
+
+    def interest_removed(self, filter: Filter, now: float) -> None:
+        """It does not any more."""
+
+    def figures(self) -> dict[str, int]:
+        """Counters for people."""
+        return {}
+
+    def event_seen(self, envelope: Envelope, came_from: str | None) -> None:
+        """An event passes here; `came_from` is None at the broker that accepted it."""
+
     def heard_from_two(self, log: str, upstream: str, other: str, now: float) -> None:
         """A log that comes over the link `upstream` is told over another one too: in a tree it cannot be."""
 
@@ -286,6 +312,12 @@ class Recovery(Strategy):
 
     kind = "recovery"
     is_blind: ClassVar[bool] = False  # True: `observe` does nothing at a publish that no log holds
+
+    def interested(self, subscription: Subscription, now: float) -> None:
+        """A subscription of one of our clients began."""
+
+    def uninterested(self, subscription: Subscription, now: float) -> None:
+        """It ended."""
 
     def observe(self, envelope: Envelope, came_from: str | None, now: float) -> Envelope | None:
         """An event passes: note it, and put our headers on it. None: it passed before, and goes no further."""
@@ -347,6 +379,10 @@ class Recovery(Strategy):
         """What the cache holds of these identities; disk only through `ports.disk`."""
         return ()
 
+    def figures(self) -> dict[str, int]:
+        """Counters for people."""
+        return {}
+
 
 class Membership(Strategy):
     """Who is there."""
@@ -361,6 +397,23 @@ class Membership(Strategy):
         """At most k other members, drawn with the node's randomness."""
         others = [member for member in self.view(scope) if member != self.ports.name]
         return tuple(self.ports.rng.sample(others, min(k, len(others))))
+
+    def size(self, scope: str = "") -> int:
+        """How many members there are, as far as we can tell."""
+        return len(self.view(scope))
+
+    def join(self, scope: str, now: float) -> None:
+        """We belong to this scope from now on."""
+
+    def leave(self, scope: str, now: float) -> None:
+        """We do not any more."""
+
+    def loss(self) -> float:
+        """The part of messages to members that do not arrive, as far as we can tell."""
+        return 0.0
+
+    def seek(self, scope: str, now: float) -> None:
+        """Somebody here needs members of this scope, though we do not belong to it."""
 
 
 class Delivery(Strategy):
@@ -405,6 +458,9 @@ class Delivery(Strategy):
 
     def deliver(self, envelope: Envelope, now: float) -> None:
         """Hand an event to every subscription of ours that accepts it."""
+
+    def deliver_to(self, id: SubscriptionId, envelope: Envelope, now: float) -> None:
+        """Hand an event to one subscription of ours that was owed it while it was elsewhere."""
 
     def client_of(self, address: str) -> str | None:
         """Who is behind the address of a link; None: no client, or one that has not said hello."""

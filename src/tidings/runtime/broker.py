@@ -104,6 +104,7 @@ class EmbeddedBroker:
         if not self._joined:
             self._driver = None
             self._has_stopped = True
+            self._stop(driver)
             await driver.close()
             if self._recorder is not None:
                 self._recorder.close()
@@ -130,6 +131,9 @@ class EmbeddedBroker:
         if self._driver is None:
             raise ClosedError("the broker has stopped")
         return self._driver
+
+    def _stop(self, driver: Driver) -> None:
+        """The last client has parted."""
 
     async def _start(self) -> None:
         store = await open_store(self._path)

@@ -156,6 +156,12 @@ class Bus:
         """Take it back."""
         await self._ask(lambda call: ClientUnadvertise(call, name))
 
+    def publish_soon(self, what: Mapping[str, Any] | Event | Any = None, /, **options: Any) -> None:
+        """Publish as best effort and wait for nothing: nobody hears whether it was taken. Options as above."""
+        refuse_unknown({name: 1 for name in options if name not in _PUBLISH}, _PUBLISH, "publish_soon")
+        event, is_numbered = event_from(what, options, self.name)
+        self._hand(ClientPublish(self._next_call(), event, is_numbered, Mode.BEST_EFFORT))
+
     # -- subscribing -------------------------------------------------------------------------
 
     @overload

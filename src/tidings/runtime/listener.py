@@ -105,9 +105,7 @@ class Listener(Generic[T]):
         return self._shown(await self._take(timeout))
 
     async def _take(self, timeout: float | None = None) -> Notification:
-        ref = self._ref
-        if ref is None:
-            raise ClosedError("the subscription has not begun", hint="use `async with` or `await` it first")
+        ref = self._begun()
         if timeout is None:
             notify = await self._bus._ask(lambda call: ClientTake(call, ref), taking=ref)
         else:
@@ -117,6 +115,11 @@ class Listener(Generic[T]):
         self._last, self._last_tag = notify.notification, notify.tag
         self._taken += 1
         return notify.notification
+
+    def _begun(self) -> int:
+        if self._ref is None:
+            raise ClosedError("the subscription has not begun", hint="use `async with` or `await` it first")
+        return self._ref
 
     def _shown(self, notification: Notification) -> T:
         event: Any = notification.event.placed_at(notification.position)
@@ -141,6 +144,19 @@ class Listener(Generic[T]):
             except ClosedError:
                 return
             yield notification
+
+    async def take(self) -> tuple[Notification, int]:
+        """The next notification and its tag, while those before stay open; `settle` commits each by its tag."""
+        ref = self._begun()
+        notify = await self._bus._ask(lambda call: ClientTake(call, ref, commits=False), taking=ref)
+        assert isinstance(notify, Notify)
+        self._taken += 1
+        return notify.notification, notify.tag
+
+    def settle(self, tag: int, *, handled: bool = True) -> None:
+        """Commit what `take` gave with this tag, or give it back."""
+        if self._ref is not None:
+            self._bus._tell(ClientAck(self._ref, tag) if handled else ClientNack(self._ref, tag))
 
     async def ack(self) -> None:
         """Commit what was taken, without taking the next."""

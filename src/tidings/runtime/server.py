@@ -16,7 +16,7 @@ import asyncio
 import logging
 import os
 import ssl
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from random import Random, SystemRandom
 from typing import Any
@@ -41,6 +41,7 @@ from tidings.runtime.datagrams import Datagrams
 from tidings.runtime.dialling import Address, parse_addresses
 from tidings.runtime.driver import Driver, Tap
 from tidings.runtime.gate import Gate
+from tidings.runtime.guests import Guest
 from tidings.runtime.histogram import Histogram
 from tidings.runtime.kernels import prepare_in_background
 from tidings.runtime.neighbours import Neighbours
@@ -119,7 +120,9 @@ class Server:
         clock: Clock | None = None,
         tap: Tap | None = None,
         limits: Limits = DEFAULT_LIMITS,  # of clients' filters
-        datagrams: bool = False,  # does the composition send any? (see `datagrams.py`)
+        datagrams: bool = False,  # do events travel by datagram? (see `datagrams.py`)
+        peers: Mapping[str, str] | None = None,  # by name: where brokers that are no neighbours are reached
+        options: Mapping[str, Any] | None = None,  # knobs of the system
         advertise: str = "",  # where others reach it, when that is not where it listens
         on_loaded: Callable[[Loaded], None] | None = None,  # looks at what the disk holds, at the start
         is_revoked: Callable[[Any], bool] = lambda certificate: False,
@@ -151,12 +154,15 @@ class Server:
         self._tap = tap
         self._limits = limits
         self._wants_datagrams = datagrams
+        self._peers = {name: parse_addresses(text)[0] for name, text in (peers or {}).items()}
+        self._options = dict(options or {})
         self.datagrams: Datagrams | None = None
         self._advertise = advertise
         self._on_loaded = on_loaded
         self._is_revoked = is_revoked
         self._gathering = Gathering()
         self._clients: dict[Connection, _Client] = {}
+        self._guests: set[Guest] = set()
         self._last_client = 0
         self._listeners: list[asyncio.Server] = []
         self._looking: asyncio.TimerHandle | None = None
@@ -210,7 +216,8 @@ class Server:
             for address in parse_addresses(text):
                 await self._listen_at(address)
         self._neighbours.listens = self._advertise or self.address
-        if self._wants_datagrams:
+        self.node.reached_at(self._neighbours.listens)
+        if self._wants_datagrams or self._system.datagrams:
             await self._open_datagrams(frozenset(declared) - own)
         self._neighbours.join(self._join)
         self._look_later()
@@ -220,7 +227,11 @@ class Server:
         return self._path is not None or self._store is not None
 
     def _build(self) -> Node:
-        options = {"delivery": msgspec.structs.asdict(self._delivery)}
+        options = {
+            "delivery": msgspec.structs.asdict(self._delivery),
+            "datagrams": self._wants_datagrams,
+            **self._options,
+        }
         known = {name: value for name, value in options.items() if name in self._system.options}
         site = Site(
             name=self.name,
@@ -253,6 +264,7 @@ class Server:
         self.datagrams = Datagrams(
             self.name, self._codec, allowed, self._driver.receive, neighbours.addresses
         )
+        self.datagrams.tell({name: (place.host, place.port) for name, place in self._peers.items()})
         await self.datagrams.open(where.host, where.port)
         self._driver.datagram = self.datagrams.send
 
@@ -313,6 +325,34 @@ class Server:
 
         return client.gate.outlet(answered)
 
+    # -- guests ---------------------------------------------------------------------------------
+
+    @property
+    def clock(self) -> Clock:
+        return self._clock
+
+    def admit_guest(
+        self, name: str, principal: Any, say: Callable[[Message], None], sent_away: Callable[[], None]
+    ) -> Guest:
+        """Let in a client that a gateway brings (see `guests.py`)."""
+        if self._is_draining:
+            raise UnreachableError("this broker is about to stop", hint="connect to another one")
+        if self._guard is not None:
+            self._guard.connected(principal, name)
+        self._last_client += 1
+        guest = Guest(f"{name}#{self._last_client}", principal, self._driver, self._guard, sent_away)
+        gate = Gate(
+            name,
+            principal,
+            self._guard,
+            say=say,
+            hand_in=lambda message: self._driver.receive(guest.address, [message]),
+            holds=lambda id: self.node.subscription(id) is not None,
+            limits=self._limits,
+        )
+        guest.open(gate, self._guests)
+        return guest
+
     # -- clients --------------------------------------------------------------------------------
 
     def _receive(self, connection: Connection, messages: list[Message]) -> None:
@@ -362,17 +402,20 @@ class Server:
 
     async def _inform(self, client: _Client, inquire: Inquire) -> None:
         try:
-            inquiry = self.inquiries.get(inquire.what)
-            if inquiry is None:
-                raise RefusedError(f"this broker knows nothing of {inquire.what!r}")
-            if self._guard is not None and inquire.what not in self.own_checks:
-                self._guard.observe(client.principal, inquire.what)
-            value = inquiry(inquire.about, client.principal)
-            if isinstance(value, Awaitable):
-                value = await value
+            value = await self.informed(client.principal, inquire.what, inquire.about)
             client.connection.send(Informed(inquire.call, value))
         except TidingsError as error:
             client.connection.send(NotInformed(inquire.call, error.code, str(error)))
+
+    async def informed(self, principal: Any, what: str, about: dict[str, Any]) -> Any:
+        """Answer what a principal asks about this broker. Raises."""
+        inquiry = self.inquiries.get(what)
+        if inquiry is None:
+            raise RefusedError(f"this broker knows nothing of {what!r}")
+        if self._guard is not None and what not in self.own_checks:
+            self._guard.observe(principal, what)
+        value = inquiry(about, principal)
+        return await value if isinstance(value, Awaitable) else value
 
     # -- looking after it -----------------------------------------------------------------------
 
@@ -417,6 +460,7 @@ class Server:
             "broker": self.name,
             "address": self.address,
             "connections": len(self._clients),
+            "guests": len(self._guests),
             "handshakes": len(self._reception),
             "links": self.links_at(),
             "problems": dict(self._neighbours.problems),
@@ -446,6 +490,9 @@ class Server:
         """End the connections of all clients. They come back, and are asked anew what they may do."""
         for connection in list(self._clients):
             connection.finish(reason)
+        for guest in list(self._guests):
+            guest.close()
+            guest.sent_away()
 
     def leave_certified(self, is_revoked: Callable[[Any], bool], reason: str) -> None:
         """End the connections that were let in by certificates which are no longer accepted."""

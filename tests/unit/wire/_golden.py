@@ -14,7 +14,9 @@ from tidings.language import parse_filter
 from tidings.model.event import Event
 from tidings.model.subscription import DeliveryOptions, Policy, Position
 from tidings.protocol import messages as m
+from tidings.protocol.recovery import replicated as r
 from tidings.protocol.recovery import words as w
+from tidings.protocol.recovery.epidemic import words as e
 from tidings.protocol.routing.diffusion import Interest, InterestSeen
 from tidings.protocol.routing.direct import Hold, ToAccess, ToTarget
 from tidings.protocol.routing.seen import NUMBER, Forward
@@ -94,6 +96,17 @@ EXAMPLES: tuple[m.Message, ...] = (
     w.ReplayAsk("b0", 4, FILTER, 3, 5, 2.5, 100, ("b2", "b1")),
     w.ReplayAsks((w.ReplayAsk("b0", 4, FILTER, 3, 5, 2.5, 100, ("b2", "b1")),)),
     w.ReplayPart("b0", 4, (ENVELOPE,), 9, ("b2", "b1"), True, True),
+    e.PushOffer("b0", 1 << 59, {"b0.1f": ((3, 250), (4, 0))}),
+    e.PushWant({"b0.1f": (3, 4)}),
+    e.Recovered(ENVELOPE, 0.25),
+    e.PatternPull("b2", 1 << 59, {"b0.1f": (3, 4)}, e.Bloom(b"\x00\xff", 7, 3, (("b0.1f", 3),))),
+    e.SourcePull("b2", "b0.1f", {1 << 59: (3, 4)}, ("b1", "b0"), e.Bloom(b"\x00\xff", 7, 3, ((5, 3),))),
+    e.LazyAnnounce({"b0.1f": ((3, 250),)}),
+    e.CounterBeat("b0.1f", {1 << 59: 4}, ("b0", "b1")),
+    r.Replica("b0.1f", 3, (r.Replicated("alice", "n", FILTER),)),
+    r.ReplicaSeen("b0.1f", 3),
+    r.Handed("alice", "n", (ENVELOPE,), 4),
+    r.HandedSeen(4),
 )  # fmt: skip
 
 

@@ -250,6 +250,11 @@ class ExactlyOnce(Delivery):
         if position is not None and self._registry.has_durables:
             self._flush_later(now)
 
+    def deliver_to(self, id: SubscriptionId, envelope: Envelope, now: float) -> None:
+        held = self._registry.helds.get(id)
+        if held is not None and held.phase is not Phase.ENDED:
+            self._courier.offer(held, envelope.event, None, now, None, None, now)
+
     def _deliver_from_elsewhere(self, envelope: Envelope, handles: Sequence[int], now: float) -> None:
         for held in [self._registry.by_handle[handle] for handle in handles]:
             if held.phase is not Phase.ENDED:

@@ -209,9 +209,9 @@ class Held:
     def owes(self) -> int:
         """How many events wait for one with bounds, as far as it is known without reading. (What it has
         still to read again is in `later`.)"""
-        known = [(self.progress.owed, self.unread, self.later)]
-        known += [(lane.progress.owed, lane.unread, lane.later) for lane in self.lanes.values()]
-        return sum(len(owed) - len(unread) + len(later) for owed, unread, later in known)
+        own = len(self.progress.owed) - len(self.unread) + len(self.later)
+        lanes = self.lanes.values()
+        return own + sum(len(lane.progress.owed) - len(lane.unread) + len(lane.later) for lane in lanes)
 
     def in_hand(self) -> int:
         """How many events wait here for it, or are with its members."""

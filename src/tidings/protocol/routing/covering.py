@@ -26,6 +26,7 @@ from tidings.matching.matcher import Matcher
 from tidings.model.event import Event
 from tidings.model.filter import EVERYTHING, Filter
 from tidings.model.subscription import Advertisement, Subscription
+from tidings.protocol.effects import Channel
 from tidings.protocol.inputs import Input, LinkDown, LinkUp, Parted, Started
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.routing.diffusion import LOCAL, Diffusion, Interest, InterestSeen
@@ -59,6 +60,7 @@ class SubscriptionRouting(Routing):
         acknowledged: bool = False,
         remember_links: bool = False,
         numbered: bool = True,
+        channel: Channel = Channel.LINK,
         linger_seconds: float = LINGER_SECONDS,
         implicit_seconds: float = IMPLICIT_SECONDS,
     ) -> None:
@@ -70,6 +72,7 @@ class SubscriptionRouting(Routing):
         self.hierarchical = hierarchical
         self.remember_links = remember_links  # True: a broken link keeps its interest, for replay
         self.numbered = numbered  # False: recovery alone tells what was here before
+        self.channel = channel  # of events; filters always take the link
         gate = self._gate if advertisements or hierarchical else None
         self._uses_advertisements = advertisements
         self._settles = advertisements and remember_links
@@ -92,6 +95,10 @@ class SubscriptionRouting(Routing):
         self._maintain_at: float | None = None
         self._handles: dict[str, int] = {}  # digest -> handle, for filters wanted over a link
         self._wanted_over: dict[int, tuple[str, ...]] = {}  # handle -> the links
+        self._signatures: dict[int, int] = {}  # handle -> signature
+        self._links_wanting: dict[int, tuple[str, ...]] = {}  # signature -> the links
+        self._wanted_here: dict[int, float] = {}  # signature -> since when
+        self._matched: tuple[Event | None, tuple[int, ...]] = (None, ())  # the last event, and its handles
         self._seen = Window()
         self._gates_to_review: dict[str, None] = {}
         self._checked = (-1, -1)  # versions of the tables
@@ -134,10 +141,13 @@ class SubscriptionRouting(Routing):
 
     def interest_added(self, subscription: Subscription, at: tuple[str, ...], now: float) -> None:
         self._subs.local_added(subscription.filter)
+        self._wanted_here.setdefault(subscription.filter.signature, now)
         self._flush(now)
 
     def interest_removed(self, subscription: Subscription, at: tuple[str, ...], now: float) -> None:
         self._subs.local_removed(subscription.filter)
+        if not self._subs.is_local(subscription.filter.digest):
+            self._wanted_here.pop(subscription.filter.signature, None)
         self._flush(now)
 
     def advertisement_added(self, advertisement: Advertisement, now: float) -> None:
@@ -270,15 +280,18 @@ class SubscriptionRouting(Routing):
         if source == LOCAL:
             return
         digest = filter.digest
+        self._matched = (None, ())
         links = tuple(other for other in self._subs.sources[digest] if other != LOCAL)
         handle = self._handles.get(digest)
         if links and handle is None:
             handle = self._handles[digest] = self._matcher.add(filter)
+            self._signatures[handle] = filter.signature
         elif handle is not None and not links:
-            del self._handles[digest], self._wanted_over[handle]
+            del self._handles[digest], self._wanted_over[handle], self._signatures[handle]
+            self._links_wanting.pop(filter.signature, None)
             self._matcher.remove(handle)
         if links and handle is not None:
-            self._wanted_over[handle] = links
+            self._wanted_over[handle] = self._links_wanting[filter.signature] = links
 
     # -- events ----------------------------------------------------------------------------
 
@@ -308,7 +321,7 @@ class SubscriptionRouting(Routing):
             if link in wanted and link != came_from:
                 leaving = ports.recovery.outgoing(envelope, link, now)
                 if leaving is not None and link in up:
-                    ports.send(link, Forward(leaving))
+                    ports.send(link, Forward(leaving), self.channel)
 
     def staying(self, events: Sequence[Event], now: float) -> Sequence[bool]:
         if self.numbered or (self.hierarchical and self.parent is not None):
@@ -326,11 +339,27 @@ class SubscriptionRouting(Routing):
         if not self._wanted_over and not self.ports.overlay.peers():
             return wanted  # most brokers of small networks have no neighbour
         if self._wanted_over:
-            for handle in self._matcher.match(event):
+            for handle in self._match(event):
                 wanted.update(self._wanted_over[handle])
         if self.remember_links:
             wanted.update(link for link in self.ports.overlay.peers() if self._is_open(link, event))
         return wanted
+
+    def _match(self, event: Event) -> tuple[int, ...]:
+        """The filters of links that accept it; asked twice in a row for one event, matched once."""
+        if self._matched[0] is not event:
+            self._matched = (event, tuple(self._matcher.match(event)))
+        return self._matched[1]
+
+    def matching(self, event: Event) -> tuple[int, ...]:
+        signatures = self._signatures
+        return tuple([signatures[handle] for handle in self._match(event)])
+
+    def links_wanting(self, signature: int) -> tuple[str, ...]:
+        return self._links_wanting.get(signature, ())
+
+    def wanted_here(self, signature: int) -> float | None:
+        return self._wanted_here.get(signature)
 
     def _is_open(self, link: str, event: Event) -> bool:
         """Nobody can say whether this is wanted behind the link."""
@@ -391,5 +420,7 @@ class Covering(SubscriptionRouting):
 class SubscriptionForwarding(SubscriptionRouting):
     name = "subscription forwarding"
 
-    def __init__(self) -> None:
-        super().__init__(reduce="identical")
+    def __init__(
+        self, *, acknowledged: bool = False, numbered: bool = True, channel: Channel = Channel.LINK
+    ) -> None:
+        super().__init__(reduce="identical", acknowledged=acknowledged, numbered=numbered, channel=channel)

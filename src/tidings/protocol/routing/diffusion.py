@@ -52,7 +52,6 @@ class _Talk:
         self.session = ""
         self.number = 0  # the last one sent
         self.seen = 0  # the last one that the far end has
-        self.again_at: float | None = None
         self.heard_session = ""
         self.heard_number = 0
         self.whole = False  # the far end was told, in this session, all that there is
@@ -86,6 +85,7 @@ class Diffusion:
         self._again: dict[str, int] = {}  # how many of our clients want it, when it is more than one
         self._talks: dict[str, _Talk] = {}
         self._behind: dict[str, tuple[int, tuple[Filter, ...]]] = {}  # by link, as of that version
+        self._repeat_at: dict[str, float] = {}  # by link: when to say again what the far end has not seen
         self.version = 0  # grows with every change, so that what was checked need not be checked again
         self.on_change: Callable[[Filter, str, bool], None] | None = None  # filter, source, came or went
 
@@ -109,6 +109,10 @@ class Diffusion:
     def filter(self, digest: str) -> Filter:
         """The filter of this digest, which somebody wants."""
         return unpack(self._filters[digest])
+
+    def is_local(self, digest: str) -> bool:
+        """Does a client here want it?"""
+        return LOCAL in self.sources.get(digest, ())
 
     def behind(self, link: str) -> tuple[Filter, ...]:
         """What was heard over a link."""
@@ -185,14 +189,13 @@ class Diffusion:
         self.outlets.pop(link, None)
         self._talks.pop(link, None)
         self._behind.pop(link, None)
+        self._repeat_at.pop(link, None)
         for digest in [d for d, sources in self.sources.items() if link in sources]:
             self._source_removed(digest, link)
 
     def quiet(self, link: str) -> None:
         """The link is down for now: stop talking, keep what was heard."""
-        talk = self._talks.get(link)
-        if talk is not None:
-            talk.again_at = None
+        self._repeat_at.pop(link, None)
 
     # -- talking -------------------------------------------------------------------------
 
@@ -217,7 +220,7 @@ class Diffusion:
                 number = talk.number if self.acknowledged else 0
                 send(link, Interest(self.what, *changes, first, talk.session, number, whole))
                 if self.acknowledged:
-                    talk.again_at = now + self.repeat_seconds
+                    self._repeat_at[link] = now + self.repeat_seconds
 
     def _date(self, talk: _Talk, outlet: Outlet) -> None:
         if self.dated:
@@ -287,18 +290,16 @@ class Diffusion:
         if talk is not None and message.session == talk.session:
             talk.seen = max(talk.seen, message.number)
             if talk.seen >= talk.number:
-                talk.again_at = None
+                self._repeat_at.pop(link, None)
 
     def next_deadline(self) -> float | None:
-        return min((t.again_at for t in self._talks.values() if t.again_at is not None), default=None)
+        return min(self._repeat_at.values()) if self._repeat_at else None
 
     def repeat(self, send: Sender, links: tuple[str, ...], now: float) -> None:
         """Say again, whole, what the far end has not seen."""
         for link in links:
-            talk = self._talks.get(link)
-            if talk is None or talk.again_at is None or talk.again_at > now:
-                continue
-            self.tell_all(send, link, now)
+            if self._repeat_at.get(link, now + 1.0) <= now:
+                self.tell_all(send, link, now)
 
     def tell_all(self, send: Sender, link: str, now: float) -> None:
         """Say everything, under a new number."""
@@ -307,7 +308,7 @@ class Diffusion:
         talk.number += 1
         talk.whole = self.is_whole(link)
         self._date(talk, outlet)
-        talk.again_at = now + self.repeat_seconds
+        self._repeat_at[link] = now + self.repeat_seconds
         told = tuple(outlet.told.values())
         send(link, Interest(self.what, told, (), True, talk.session, talk.number, talk.whole))
 
