@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 Row = dict[str, Any]
-EVENTS = (50_000, 400_000)  # quick, whole
+EVENTS = (100_000, 400_000)  # quick, whole
 RATES = (1_000, 5_000)
 SECONDS = (10, 30)
 ROWS = (400_000, 10_000_000)

@@ -35,7 +35,7 @@ def quick_home(is_ours: object) -> str | None:
 
 def _link(place: Path, target: Path) -> None:
     """Point a link there, also when another process does so at the same time."""
-    if place.is_symlink() and Path(os.readlink(place)) == target:
+    if place.is_symlink() and place.readlink() == target:
         return
     draft = place.with_name(f".{place.name}.{os.getpid()}")
     draft.unlink(missing_ok=True)
