@@ -87,7 +87,7 @@ def test_vir4_3_a_swap_changes_the_systems_associativity_by_the_difference_of_we
 
     way = sorted(minimal_subtree(tree, ("b0", "b7")))
     cut, new = rng.choice(way), ("b0", "b7")
-    after = tuple(link for link in tree.links if link != cut) + (new,)
+    after = (*(link for link in tree.links if link != cut), new)
     gained = weight(SAMPLED, zones["b0"], zones["b7"]) - weight(SAMPLED, zones[cut[0]], zones[cut[1]])
     assert total(after) - total(tree.links) == pytest.approx(gained)
 
@@ -207,11 +207,13 @@ def test_hops_saved_is_what_counting_on_the_tree_says(seed: int) -> None:
         return
     way = [ends[0]]
     while way[-1] != ends[1]:
-        way.append(next(b for b in tree.neighbours()[way[-1]] if b not in way and _is_edge(edges, way[-1], b)))
+        way.append(
+            next(b for b in tree.neighbours()[way[-1]] if b not in way and _is_edge(edges, way[-1], b))
+        )
     hops = [_hanging(tree, wanted, way, k, measure) for k in range(len(way))]
     cut = rng.randrange(1, len(way))
     old = {way[cut - 1], way[cut]}
-    after = tuple(link for link in tree.links if set(link) != old) + ((ends[0], ends[1]),)
+    after = (*(link for link in tree.links if set(link) != old), (ends[0], ends[1]))
     assert choosing.hops_saved(measure, hops, cut) == pytest.approx(counted(tree.links) - counted(after))
 
 

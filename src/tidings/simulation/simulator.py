@@ -118,7 +118,9 @@ class Simulation:
         self.on_client_effect: Callable[[str, Any], None] | None = None
         self.on_handled: Callable[[str, Any, float], None] | None = None  # to watch: who, what, when
         self.seconds_between: Callable[[str, str], float] | None = None  # one way, of links yet to be made
-        self.measured: Callable[[str, str], float] | None = None  # what `Probe` measures, one way; None: seconds
+        self.measured: Callable[[str, str], float] | None = (
+            None  # what `Probe` measures, one way; None: seconds
+        )
         self._queue: list[tuple[float, int, Place | None, int, Any]] = []
         self._order = 0
         self._chance = self.rng("network")

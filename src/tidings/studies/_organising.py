@@ -33,7 +33,9 @@ from tidings.simulation.workloads import Rectangles
 
 SQUARE = {"x": (0.0, 1.0), "y": (0.0, 1.0)}
 POINTS = 2048  # events that hops are counted on
-TABLES = 5  # messages for each link of a swap's path that tell what is wanted where now; measured, in the mean
+TABLES = (
+    5  # messages for each link of a swap's path that tell what is wanted where now; measured, in the mean
+)
 MEASURED = 1024  # points by which brokers measure zones
 
 
@@ -136,9 +138,7 @@ class FastNetwork:
             return hop
         return msgspec.structs.replace(hop, away=self.distance(asker, hop.broker))
 
-    def _visit(
-        self, broker: str, before: str, hops: tuple[Hop, ...], asked: Any, ttl: int
-    ) -> Offer | None:
+    def _visit(self, broker: str, before: str, hops: tuple[Hop, ...], asked: Any, ttl: int) -> Offer | None:
         """What this broker answers: the best of itself and of those behind it."""
         by, own, asker = self.by, self.zones[broker], hops[0].broker
         self.sent["DiscoveryRequest"] += 1
@@ -160,9 +160,9 @@ class FastNetwork:
         self, broker: str, before: str, hops: tuple[Hop, ...], asked: Any, link_weight: float
     ) -> Offer | None:
         asker = hops[0].broker
-        if self.way.bound is not None and self.distance is not None:
-            if self.distance(asker, broker) > self.way.bound:
-                return None
+        bound = self.way.bound
+        if bound is not None and self.distance is not None and self.distance(asker, broker) > bound:
+            return None
         hop = self._away(self._hop(broker, before, link_weight, (before,)), asker)
         whole = (*hops, hop)
         value = self.by.common(asked, self.zones[broker])
@@ -348,7 +348,9 @@ def latencies(
                 if other not in seen:
                     seen.add(other)
                     reached.append(other)
-                    far[place[start], place[other]] = far[place[start], place[broker]] + seconds(broker, other)
+                    far[place[start], place[other]] = far[place[start], place[broker]] + seconds(
+                        broker, other
+                    )
     found = []
     for point in range(0, POINTS, max(1, POINTS // events)):
         takers = [place[b] for b, bits in network.wanted.items() if bits >> point & 1]

@@ -17,6 +17,7 @@ adaptive TTL looks everywhere from 5 events for each change on (E-V9c has a brea
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -115,7 +116,9 @@ class Cases:
         found = self.setting.measure(run_of, points)
         for place, case in enumerate(wanted):
             runs = found[place * len(self.seeds) : (place + 1) * len(self.seeds)]
-            self._cases[case] = Case(_between(np.mean([np.array(run["rows"], dtype=float) for run in runs], axis=0)))
+            self._cases[case] = Case(
+                _between(np.mean([np.array(run["rows"], dtype=float) for run in runs], axis=0))
+            )
             if case[0] == CBR and case[2] == 10:
                 self.diameters += [run["diameter"] for run in runs]
 
@@ -237,7 +240,7 @@ def _ttl(cases: Cases) -> list[Claim]:
                held=best_low != best_high),
         judged("VIR4-11", "Figure 4.16: the farther discovery looks the fewer hops", paper="monotone at R = 100",
                ours=" ".join(f"{h:.1f}" for h in hops), rule="not rising by more than 3% of a step",
-               held=all(b <= a * 1.03 for a, b in zip(hops, hops[1:], strict=False))),
+               held=all(b <= a * 1.03 for a, b in pairwise(hops))),
         judged("VIR4-11", "our adaptive TTL follows the best fixed one at every R (4.5.3 leaves it open)",
                paper=None, expected="within 10%", ours=f"at most {worst:+.0%}", rule="within 10%",
                held=worst <= 0.10),
@@ -291,7 +294,9 @@ def _associativity_picture(cases: Cases) -> Picture:
         looks = cases[name, 1.0, 10].looks
         curves.append(Curve(name, looks[:, NUMBER].tolist(), looks[:, AS].tolist()))
     looks = cases[CBR, 1.0, 10].looks
-    most = Curve("maximum-weight spanning tree", looks[:, NUMBER].tolist(), looks[:, MOST].tolist(), dashed=True)
+    most = Curve(
+        "maximum-weight spanning tree", looks[:, NUMBER].tolist(), looks[:, MOST].tolist(), dashed=True
+    )
     return Picture(
         name="figure-4-13", title="Associativity of the system", x_label="subscriptions", y_label="AS",
         curves=[*curves, most],

@@ -19,7 +19,6 @@ from tidings.protocol.routing.flooding import Flooding
 from tidings.protocol.slots import Assignment, Routing
 from tidings.systems.system import ANY_GRAPH, NO_LINKS, TREE, Site, System
 
-
 HEALING_ROUNDS = 10  # in which the neighbours of a lost broker find one another, some being away too
 
 

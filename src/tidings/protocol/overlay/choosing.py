@@ -23,7 +23,9 @@ import msgspec
 from tidings.protocol.overlay.measures import Measure, Z, associativity
 
 NEVER_ENDS = 1 << 30  # a TTL without effect
-BREAK_EVEN = 5.0  # events for each change of a subscription: from here on looking everywhere pays (E-V9c: 1 to 5)
+BREAK_EVEN = (
+    5.0  # events for each change of a subscription: from here on looking everywhere pays (E-V9c: 1 to 5)
+)
 
 
 class Hop(msgspec.Struct, frozen=True, array_like=True):
@@ -139,9 +141,7 @@ def saving_cut(
     zones = [measure.unpack(hop.zone) for hop in hops]
     rates = [hop.rate for hop in hops]
     now = crossings(measure, zones, rates)
-    savings = {
-        k: _saved(measure, zones, rates, now, k) for k in allowed_cuts(hops, own_free, far_free)
-    }
+    savings = {k: _saved(measure, zones, rates, now, k) for k in allowed_cuts(hops, own_free, far_free)}
     chosen = max(savings, key=lambda k: savings[k], default=None)
     if chosen is None or savings[chosen] <= 1e-9:
         return None, 0.0

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from functools import partial
+
 import msgspec
 
 from tidings.availability.records import Delete, Put, Record
@@ -67,9 +68,7 @@ class SelfOrganisingOverlay(Overlay):
         self.measure = measure
         self.neighbours: dict[str, _Kept] = dict.fromkeys(neighbours, _Kept())
         self.former: set[str] = set()
-        self.swaps = swaps.Swaps(
-            self, locks=self.settings.locks, patience=self.settings.patience_seconds
-        )
+        self.swaps = swaps.Swaps(self, locks=self.settings.locks, patience=self.settings.patience_seconds)
         self.discovery = Discovery(
             self,
             weigh_hops=self.settings.weigh == "hops",
@@ -88,9 +87,7 @@ class SelfOrganisingOverlay(Overlay):
     # -- links ---------------------------------------------------------------------------------
 
     def links(self) -> tuple[str, ...]:
-        return tuple(
-            peer for peer in self.neighbours if peer in self._up and not self.swaps.is_closing(peer)
-        )
+        return tuple(peer for peer in self.neighbours if peer in self._up and not self.swaps.is_closing(peer))
 
     def peers(self) -> tuple[str, ...]:
         return tuple(self.neighbours)
@@ -199,7 +196,9 @@ class SelfOrganisingOverlay(Overlay):
         elif isinstance(message, Gone):
             self.ports.disk.persist(self.drop(sender))
             self._up.pop(sender, None)
-            self.ports.emit(Disconnect(sender, "the other end says that there is no such link", for_good=True))
+            self.ports.emit(
+                Disconnect(sender, "the other end says that there is no such link", for_good=True)
+            )
         else:
             self.swaps.on_message(sender, message, now)
 

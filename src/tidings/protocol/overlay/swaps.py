@@ -154,15 +154,18 @@ class Swaps:
 
     def begin(self, path: tuple[str, ...], cut: int, address: str, now: float) -> bool:
         """Try to link the ends of the path; False: one of our own links is in use."""
-        first = path[1]
-        if not self._overlay.firm(first) or (self._locks and self.is_locked(first)):
+        first, last = path[1], path[-1]
+        is_busy = self._locks and (self.is_locked(first) or self.is_locked(last))
+        if not self._overlay.firm(first) or self._overlay.knows(last) or is_busy:
             self.counts["not begun"] += 1
             return False
         self._number += 1
         swap = f"{path[0]}/{self._overlay.ports.rng.getrandbits(32):08x}/{self._number}"
         self._addresses[swap] = address
         self.counts["begun"] += 1
-        self._hold(swap, path, cut, 0, now, partial(self._send_held, swap, words.Lock(swap, path, cut), first))
+        self._hold(
+            swap, path, cut, 0, now, partial(self._send_held, swap, words.Lock(swap, path, cut), first)
+        )
         return True
 
     def _hold(
@@ -207,7 +210,9 @@ class Swaps:
             self._overlay.ports.send(sender, words.LockAnswer(lock.swap, False, reason))
         elif at == len(path) - 1:
             answer = words.LockAnswer(lock.swap, True)
-            self._hold(lock.swap, path, lock.cut, at, now, partial(self._send_held, lock.swap, answer, sender))
+            self._hold(
+                lock.swap, path, lock.cut, at, now, partial(self._send_held, lock.swap, answer, sender)
+            )
         else:
             onward = partial(self._send_held, lock.swap, lock, path[at + 1])
             self._hold(lock.swap, path, lock.cut, at, now, onward)
@@ -219,9 +224,7 @@ class Swaps:
             return "no path"
         if not overlay.firm(sender) or (at + 1 < len(path) and not overlay.firm(path[at + 1])):
             return "stale"
-        if self._locks and (
-            self.is_locked(sender) or (at + 1 < len(path) and self.is_locked(path[at + 1]))
-        ):
+        if self._locks and (self.is_locked(sender) or (at + 1 < len(path) and self.is_locked(path[at + 1]))):
             return "locked"
         if at + 1 == len(path):
             if overlay.knows(path[0]) or self.is_locked(path[0]):
@@ -249,7 +252,7 @@ class Swaps:
         far, address = held.path[-1], self._addresses.get(held.swap, "")
         rows = self._overlay.add(far, held.swap, address)
 
-        def open_it(now: float) -> None:
+        def open_it(_now: float) -> None:
             if held.swap in self.held:
                 self._overlay.ports.emit(Connect(far, address))
 
