@@ -12,7 +12,7 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from tidings.protocol.recovery.epidemic.words import Id, Loss
 
@@ -70,7 +70,7 @@ class Losses:
         self.given_up = 0
         self.unnoticed = 0  # beyond the bound
 
-    def see(self, source: str, tags: Iterable[tuple[int, int]]) -> int:
+    def see(self, source: str, tags: Iterable[Sequence[int]]) -> int:
         """An event with these tags is here; how many losses it reveals."""
         found = 0
         for pattern, counter in tags:
@@ -79,10 +79,10 @@ class Losses:
                 continue
             key = (source, pattern)
             expected, interest = self._expected.get(key, (0, -1.0))
-            if interest != since:
-                self._forget(key)
+            if counter == expected and interest == since:
                 self._expected[key] = (counter + 1, since)
-            elif counter == expected:
+            elif interest != since:
+                self._forget(key)
                 self._expected[key] = (counter + 1, since)
             elif counter > expected:
                 self._expected[key] = (counter + 1, since)
