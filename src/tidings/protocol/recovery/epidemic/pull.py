@@ -84,7 +84,8 @@ class _Pull(Epidemic):
 
     def pull_by_pattern(self, now: float) -> None:
         settings = self.settings
-        pattern = self.ports.rng.choice(self.losses.patterns())
+        latest = self.losses.take_latest() if settings.at_once else None
+        pattern = latest[1] if latest else self.ports.rng.choice(self.losses.patterns())
         asked = self.losses.ask(now, settings.patience_seconds, settings.most_entries, pattern=pattern)
         lost = {source: counters for (source, _), counters in asked.items()}
         if lost:
@@ -94,7 +95,8 @@ class _Pull(Epidemic):
 
     def pull_by_source(self, now: float) -> None:
         settings = self.settings
-        source = self.ports.rng.choice(self.losses.sources())
+        latest = self.losses.take_latest() if settings.at_once else None
+        source = latest[0] if latest else self.ports.rng.choice(self.losses.sources())
         asked = self.losses.ask(now, settings.patience_seconds, settings.most_entries, source=source)
         lost = {pattern: counters for (_, pattern), counters in asked.items()}
         route = self.way_back(source)
