@@ -51,7 +51,9 @@ def test_dam_7_e_d5_the_bound_needs_three_processes() -> None:
 def test_dam_7_e_d6_the_target_must_be_infected_whole() -> None:
     found = gossip.latency(PAPER)
     assert found.least < found.average < found.most
-    assert found.average - printed_gossip.printed_latency(PAPER) == pytest.approx(gossip.spread_rounds(10) / 2)
+    assert found.average - printed_gossip.printed_latency(PAPER) == pytest.approx(
+        gossip.spread_rounds(10) / 2
+    )
 
 
 def test_dam_8_e_d7_memory_is_not_always_smaller() -> None:

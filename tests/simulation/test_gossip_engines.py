@@ -53,7 +53,8 @@ def compare(sizes: tuple[int, ...], runs: int, **options: Any) -> None:
     gossip = {**options, "stagger": 0.03} if options.get("named") else options
     one, other = by_peers(sizes, runs, gossip), by_rounds(sizes, 2 * runs, Scheme(**options))
     chances = {
-        measure: same_distribution([r[measure] for r in one], [r[measure] for r in other]) for measure in one[0]
+        measure: same_distribution([r[measure] for r in one], [r[measure] for r in other])
+        for measure in one[0]
     }
     for name in NAMES:
         hits, others = (sum(r[f"reached {name}"] > 0 for r in of) for of in (one, other))
@@ -64,7 +65,9 @@ def compare(sizes: tuple[int, ...], runs: int, **options: Any) -> None:
     assert not unlike, unlike
 
 
-@pytest.mark.parametrize("options", [{}, {"named": True}, {"forced": True}], ids=["elected", "named", "forced"])
+@pytest.mark.parametrize(
+    "options", [{}, {"named": True}, {"forced": True}], ids=["elected", "named", "forced"]
+)
 def test_dam_6_both_engines_agree_in_small(options: dict[str, Any]) -> None:
     compare((10, 40, 150), 60, **options)
 

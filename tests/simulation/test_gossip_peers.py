@@ -93,7 +93,9 @@ def test_topics_that_come_later_need_nothing_of_those_above() -> None:
 
 def test_several_supertopics_each_have_a_table_and_all_hear() -> None:
     supers = {"a/b": ("c",)}
-    peers = Peers({"/": 5, "a": 15, "c": 15, "a/b": 40}, seed=7, supers=supers, check=True, gossip={"named": True})
+    peers = Peers(
+        {"/": 5, "a": 15, "c": 15, "a/b": 40}, seed=7, supers=supers, check=True, gossip={"named": True}
+    )
     peers.run(12)
     assert near(peers, "a/b", "a") == near(peers, "a/b", "c") == 1.0
     heard = peers.publish("a/b")
@@ -258,7 +260,9 @@ def test_beyond_the_automatic_choice_follows_the_loss_that_is_seen() -> None:
         peers = Peers({"/": 5, "a": 12, "a/b": 40}, seed=16, loss=0.25, gossip=options, tables=options)
         peers.run(25)
         found = [peers.publish("a/b", seconds=0.6) for _ in range(10)]
-        reached[wanted] = sum(heard.reached(topic) for heard in found for topic in peers.sizes) / (3 * len(found))
+        reached[wanted] = sum(heard.reached(topic) for heard in found for topic in peers.sizes) / (
+            3 * len(found)
+        )
     assert reached[0.999] > max(0.985, reached[0.0])
 
 

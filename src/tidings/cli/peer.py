@@ -48,7 +48,9 @@ def peer(
     ] = None,
     wanted: Annotated[
         float,
-        typer.Option("--reliability", help="The chance that everybody hears; sets the fan-out by the loss it sees."),
+        typer.Option(
+            "--reliability", help="The chance that everybody hears; sets the fan-out by the loss it sees."
+        ),
     ] = 0.999,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:

@@ -23,7 +23,9 @@ class TopicGraph:
             for each in (topic, *given):
                 check_topic(each)
             if topic in self.above(topic)[1:]:
-                raise SettingsError(f"topic {topic!r} would be its own supertopic", hint="leave out one of them")
+                raise SettingsError(
+                    f"topic {topic!r} would be its own supertopic", hint="leave out one of them"
+                )
 
     def supers(self, topic: str) -> tuple[str, ...]:
         """The direct supertopics, that of the path first."""

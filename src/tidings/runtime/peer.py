@@ -94,9 +94,7 @@ class PeerBroker(EmbeddedBroker):
         site = Site(name="", options=self._options)
         slots = self._system.strategies(site)
         allowed = frozenset(m for slot in slots.values() for m in slot.messages) - own
-        datagrams = self.datagrams = PeerDatagrams(
-            "", Codec(tuple(allowed)), allowed, self._receive, dict
-        )
+        datagrams = self.datagrams = PeerDatagrams("", Codec(tuple(allowed)), allowed, self._receive, dict)
         try:
             await datagrams.open(self._listen.host, self._listen.port)
         except OSError as error:

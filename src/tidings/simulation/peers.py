@@ -85,9 +85,7 @@ class Peers:
             options["membership"] = lambda name: StaticTables({}, self.sizes)
         settings = SimulationSettings(link_seconds=ROUND, check=check)
         overlay = Overlay(tuple(self._mixed(list(self.topics))), ())
-        self.world = World(
-            system, overlay, seed=seed, settings=settings, options=options, record=record
-        )
+        self.world = World(system, overlay, seed=seed, settings=settings, options=options, record=record)
         self.world.simulation.plan(FaultPlan(Rates(loss=loss)))
         self._clients: set[str] = set()
         self._next = 0
@@ -172,7 +170,11 @@ class Peers:
 
     def _counters(self) -> tuple[int, int, int]:
         found = [self.node(name).slots["routing"] for name in self.topics]
-        return sum(r.payloads for r in found), sum(r.handed_up for r in found), sum(r.parasites for r in found)
+        return (
+            sum(r.payloads for r in found),
+            sum(r.handed_up for r in found),
+            sum(r.parasites for r in found),
+        )
 
     def contacts_above(self, topic: str) -> float:
         """The part of the live peers of a group that have a live contact above it."""

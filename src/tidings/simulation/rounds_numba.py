@@ -311,7 +311,7 @@ def spread(arena, state, draws):
                 )
         for k in range(state.counts[LINKS]):
             link = state.links[k]
-            if not link[DONE] and 0 <= link[HEARD] and link[HEARD] + link[ORDER] * draws.stagger <= turn:
+            if not link[DONE] and link[HEARD] >= 0 and link[HEARD] + link[ORDER] * draws.stagger <= turn:
                 link[DONE] = 1
                 size = act_as_link(arena, state, draws, k, turn, size, chosen, spare)
         turn += 1
@@ -326,7 +326,7 @@ def is_waiting(bounds, turn, most_delay, state, size):
     """Is anything still to be sent, though nobody new has heard?"""
     if bounds[max(0, turn - most_delay)] < size:
         return True
+    due = 0
     for k in range(state.counts[LINKS]):
-        if state.links[k, HEARD] >= 0 and not state.links[k, DONE]:
-            return True
-    return False
+        due += state.links[k, HEARD] >= 0 and not state.links[k, DONE]
+    return due > 0

@@ -10,7 +10,17 @@ from tidings.errors import SettingsError
 from tidings.systems import brokers, gossip
 from tidings.systems.system import ANY_GRAPH, NO_LINKS, PEERS, TREE, Site, System
 
-__all__ = ["ANY_GRAPH", "NO_LINKS", "PEERS", "SYSTEMS", "TREE", "Site", "System", "find_system", "system_names"]
+__all__ = [
+    "ANY_GRAPH",
+    "NO_LINKS",
+    "PEERS",
+    "SYSTEMS",
+    "TREE",
+    "Site",
+    "System",
+    "find_system",
+    "system_names",
+]
 
 FAMILIES = (brokers, gossip)
 

@@ -69,7 +69,9 @@ async def test_what_is_wrong_is_said() -> None:
 class Child:
     """Some peers of one topic in a process of their own."""
 
-    def __init__(self, process: asyncio.subprocess.Process, network: LossyNetwork, doors: dict[str, Any]) -> None:
+    def __init__(
+        self, process: asyncio.subprocess.Process, network: LossyNetwork, doors: dict[str, Any]
+    ) -> None:
         self.process = process
         self.heard: list[tuple[int, str]] = []
         self.subscribed = 0
@@ -113,7 +115,8 @@ async def of_a_hundred(sizes: dict[str, int], loss: float, events: int) -> tuple
     doors = {topic: [await network.door() for _ in range(size)] for topic, size in sizes.items()}
     first = next(iter(doors.values()))[0].address
     children = [
-        await Child.of(topic, first, network, {door.address: door for door in of}) for topic, of in doors.items()
+        await Child.of(topic, first, network, {door.address: door for door in of})
+        for topic, of in doors.items()
     ]
     total = sum(sizes.values())
     await until(lambda: sum(child.subscribed for child in children) == total, seconds=120)

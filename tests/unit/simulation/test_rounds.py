@@ -55,7 +55,8 @@ def test_both_kernels_give_the_same_answer_bit_for_bit(plan: Plan) -> None:
     for faults in FAULTS:
         for seed in range(4):
             one, other = (
-                disseminate(plan, seed=seed, count=True, kernel=kernel, **faults) for kernel in ("numba", "numpy")
+                disseminate(plan, seed=seed, count=True, kernel=kernel, **faults)
+                for kernel in ("numba", "numpy")
             )
             assert np.array_equal(one.heard, other.heard)
             assert np.array_equal(one.copies, other.copies)
@@ -79,7 +80,9 @@ def test_tables_hold_different_others_and_each_equally_often() -> None:
     assert np.abs(times[3:] / expected - 1).max() < 0.1
 
 
-@pytest.mark.parametrize(("size", "c", "fan"), [(1000, 5, 11), (100, 5, 9), (10, 5, 7), (1110, 5, 12), (3, 5, 2), (1, 5, 0)])
+@pytest.mark.parametrize(
+    ("size", "c", "fan"), [(1000, 5, 11), (100, 5, 9), (10, 5, 7), (1110, 5, 12), (3, 5, 2), (1, 5, 0)]
+)
 def test_dam_9_fan_outs_are_floored(size: int, c: float, fan: int) -> None:
     assert fan_out(size, c) == fan
 

@@ -86,7 +86,9 @@ class Prober:
         if asked_by is None and any(p.target == target and p.asked_by is None for p in self._probes.values()):
             return
         self._number += 1
-        self._probes[self._number] = _Probe(target, self._patience(now, self.settings.timeout), False, asked_by)
+        self._probes[self._number] = _Probe(
+            target, self._patience(now, self.settings.timeout), False, asked_by
+        )
         self._ping(target, self._number)
 
     def answered(self, number: int, now: float) -> None:

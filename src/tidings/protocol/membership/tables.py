@@ -73,7 +73,9 @@ class SuperTable(View):
         self.rank = len(self.wanted)  # of the nearest topic that is in the table
 
     def rank_of(self, topics: Iterable[str]) -> int:
-        return min((self.wanted.index(topic) for topic in topics if topic in self.wanted), default=len(self.wanted))
+        return min(
+            (self.wanted.index(topic) for topic in topics if topic in self.wanted), default=len(self.wanted)
+        )
 
     @property
     def is_near(self) -> bool:

@@ -49,7 +49,9 @@ class GossipSettings(msgspec.Struct, frozen=True, kw_only=True):
     named: bool = False
     stagger: float = 0.03  # seconds between one named link and the next; three rounds of the network
     lazy: bool = False
-    eager: int = -1  # steps in which a lazy group pushes at once; -1: as long as they reach a quarter of it at most
+    eager: int = (
+        -1
+    )  # steps in which a lazy group pushes at once; -1: as long as they reach a quarter of it at most
     patience: float = 0.1  # seconds until the next one is asked
     tries: int = 12
     wait: float = 30.0  # seconds that an event waits for somebody to be found
@@ -238,7 +240,13 @@ class TopicGossip(Routing):
             self._elect(topic, size, envelope, is_publisher=came is None)
 
     def _spread(
-        self, members: tuple[str, ...], envelope: Envelope, step: int, links: tuple[str, ...], *, is_lazy: bool
+        self,
+        members: tuple[str, ...],
+        envelope: Envelope,
+        step: int,
+        links: tuple[str, ...],
+        *,
+        is_lazy: bool,
     ) -> None:
         event = envelope.event
         if self.settings.lazy:
