@@ -163,6 +163,10 @@ class Server:
         self._advertise = advertise
         self._on_loaded = on_loaded
         self._is_revoked = is_revoked
+        self._begin()
+
+    def _begin(self) -> None:
+        """Nobody is here yet."""
         self._gathering = Gathering()
         self._clients: dict[Connection, _Client] = {}
         self._guests: set[Guest] = set()

@@ -437,30 +437,18 @@ class ExactlyOnce(Delivery):
 
     def next_deadline(self) -> float | None:
         earliest = self._ledger.next_deadline()
-        at = self._flush_at
-        if at is not None and (earliest is None or at < earliest):
-            earliest = at
-        at = self._maintain_at
-        if at is not None and (earliest is None or at < earliest):
-            earliest = at
-        at = self._age_at
-        if at is not None and (earliest is None or at < earliest):
-            earliest = at
-        at = self._identities_at
-        if at is not None and (earliest is None or at < earliest):
-            earliest = at
-        at = self._registry.guests_at
-        if at is not None and (earliest is None or at < earliest):
-            earliest = at
-        at = self._farewells.next_at
-        if at is not None and (earliest is None or at < earliest):
-            earliest = at
-        at = self._jobs.next_at
-        if at is not None and (earliest is None or at < earliest):
-            earliest = at
-        at = self._registry.memory.next_deadline()
-        if at is not None and (earliest is None or at < earliest):
-            earliest = at
+        for at in (
+            self._flush_at,
+            self._maintain_at,
+            self._age_at,
+            self._identities_at,
+            self._registry.guests_at,
+            self._farewells.next_at,
+            self._jobs.next_at,
+            self._registry.memory.next_deadline(),
+        ):
+            if at is not None and (earliest is None or at < earliest):
+                earliest = at
         return earliest
 
     def on_timer(self, now: float) -> None:
