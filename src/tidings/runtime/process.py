@@ -98,13 +98,15 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--advertise", default="")
     parser.add_argument("--peer", action="append", default=[], help="name=host:port")
     parser.add_argument("--options", type=json.loads, default={}, help="knobs of the system, as JSON")
+    parser.add_argument("--heal-seconds", type=float, default=0.0)
     given = parser.parse_args(argv)
 
     async def broker() -> bool:
         server = Server(
             given.name, listen=given.listen, join=given.join, path=given.store, record=given.record,
             system=given.system, datagrams=given.datagrams, advertise=given.advertise,
-            peers=dict(text.split("=", 1) for text in given.peer), options=given.options,
+            peers=dict(text.split("=", 1) for text in given.peer),
+            options={"heal_seconds": given.heal_seconds, **given.options},
         )  # fmt: skip
         return await serve(server)
 

@@ -219,6 +219,7 @@ class Server:
             for address in parse_addresses(text):
                 await self._listen_at(address)
         self._neighbours.listens = self._advertise or self.address
+        self.node.reached_at(self._neighbours.listens)
         if self._wants_datagrams or self._system.datagrams:
             await self._open_datagrams(frozenset(declared) - own)
         self._neighbours.join(self._join)

@@ -118,6 +118,10 @@ class Simulation:
         self.on_row: Callable[[Any], None] | None = None  # where history rows go
         self.on_client_effect: Callable[[str, Any], None] | None = None
         self.on_handled: Callable[[str, Any, float], None] | None = None  # to watch: who, what, when
+        self.seconds_between: Callable[[str, str], float] | None = None  # one way, of links yet to be made
+        self.measured: Callable[[str, str], float] | None = (
+            None  # what `Probe` measures, one way; None: seconds
+        )
         self._queue: list[tuple[float, int, Place | None, int, Any]] = []
         self._order = 0
         self._chance = self.rng("network")
@@ -426,17 +430,24 @@ class Simulation:
         self.call_at(self.now + self.settings.disk_seconds / 4, read)
 
     def _probe(self, place: Place, peer: str) -> None:
-        link = self.links.get(_pair(place.name, peer))
-        seconds = link.seconds if link is not None else self.settings.link_seconds
+        seconds = self._seconds(place.name, peer)
         reached = peer in self.places and self.places[peer].up
-        answer = ins.Probed(peer, 2 * seconds if reached else None)
+        way = seconds if self.measured is None else self.measured(place.name, peer)
+        answer = ins.Probed(peer, 2 * way if reached else None)
         self._push(self.now + 2 * seconds, place, answer)
+
+    def _seconds(self, a: str, b: str) -> float:
+        """The latency between two machines, linked or not."""
+        link = self.links.get(_pair(a, b))
+        if link is not None:
+            return link.seconds
+        return self.settings.link_seconds if self.seconds_between is None else self.seconds_between(a, b)
 
     # -- links -------------------------------------------------------------------------
 
     def _open(self, a: str, b: str) -> None:
         if b in self.places:
-            link = self.links.setdefault(_pair(a, b), Link(self.settings.link_seconds))
+            link = self.links.setdefault(_pair(a, b), Link(self._seconds(a, b)))
             link.wanted = True
             self._raise_link(a, b, link)
 

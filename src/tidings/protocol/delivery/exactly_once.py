@@ -273,6 +273,9 @@ class ExactlyOnce(Delivery):
     def told_upto(self) -> int:
         return self._ledger.end - 1
 
+    def has_hold(self, name: str) -> bool:
+        return self._holding.has(name)
+
     def holds(self, offset: int) -> bool:
         return offset in self._ledger.entries
 
