@@ -177,12 +177,11 @@ class ExactlyOnce(Delivery):
             self.ports.send(sender, Refused(message.call, "refused", NO_HELLO))
 
     def on_messages(self, sender: str, messages: Sequence[Message], now: float) -> None:
-        place, count = 0, len(messages)
-        while place < count:
-            message = messages[place]
-            session = self._registry.sessions.get(sender) if type(message) is Publish else None
+        place = 0
+        while place < len(messages):
+            session = self._registry.sessions.get(sender) if type(messages[place]) is Publish else None
             if session is None:
-                self.on_message(sender, message, now)
+                self.on_message(sender, messages[place], now)
                 place += 1
             else:
                 place = self._runs.publish(session, messages, place, now)
@@ -210,7 +209,6 @@ class ExactlyOnce(Delivery):
 
     def _on_publish(self, session: Session, message: Publish, now: float) -> None:
         self._intake.publish(session, message, now)
-
         if self._identities_at is None:
             self._forget_identities_later(now)
 
