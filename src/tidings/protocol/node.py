@@ -159,6 +159,10 @@ class Node:
         """The name that positions in this broker's log carry."""
         return self._ports.delivery.log
 
+    def has_hold(self, name: str) -> bool:
+        """Does some reader hold the log under this name (with whatever stands before it)?"""
+        return self._ports.delivery.has_hold(name)
+
     @property
     def disk_problem(self) -> str | None:
         """For people: why the disk has failed for good."""
