@@ -87,7 +87,7 @@ def test_vir4_3_a_swap_changes_the_systems_associativity_by_the_difference_of_we
 
     way = sorted(minimal_subtree(tree, ("b0", "b7")))
     cut, new = rng.choice(way), ("b0", "b7")
-    after = tuple(link for link in tree.links if link != cut) + (new,)
+    after = (*(link for link in tree.links if link != cut), new)
     gained = weight(SAMPLED, zones["b0"], zones["b7"]) - weight(SAMPLED, zones[cut[0]], zones[cut[1]])
     assert total(after) - total(tree.links) == pytest.approx(gained)
 
@@ -213,7 +213,7 @@ def test_hops_saved_is_what_counting_on_the_tree_says(seed: int) -> None:
     hops = [_hanging(tree, wanted, way, k, measure) for k in range(len(way))]
     cut = rng.randrange(1, len(way))
     old = {way[cut - 1], way[cut]}
-    after = tuple(link for link in tree.links if set(link) != old) + ((ends[0], ends[1]),)
+    after = (*(link for link in tree.links if set(link) != old), (ends[0], ends[1]))
     assert choosing.hops_saved(measure, hops, cut) == pytest.approx(counted(tree.links) - counted(after))
 
 

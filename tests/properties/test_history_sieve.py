@@ -32,6 +32,7 @@ from tidings.history.schema import REDELIVERY, Row
 from tidings.history.tables import PROCESS
 from tidings.pipeline import history_sieve, history_sieving
 from tidings.pipeline.history_lanes import Claims, is_due, is_owed
+from tidings.pipeline.history_order import streamed
 from tidings.pipeline.history_rows import KINDS, OPEN, PACKED
 from tidings.pipeline.history_sieving import Asked, Findings
 
@@ -102,7 +103,7 @@ def sieved(rows: list[Row], asked: Asked) -> history_sieve.Sieved:
     if asked.streams and first:
         whole = pa.Table.from_batches(first)
         keys = list(zip(whole.column("hearer").to_pylist(), whole.column("source").to_pylist(), strict=True))
-        first = [batch for bucket in in_two(whole, keys) for batch in history_sieving.streamed(asked, bucket)]
+        first = [batch for bucket in in_two(whole, keys) for batch in streamed(asked, bucket)]
     found = [
         msgspec.msgpack.decode(data, type=Findings)
         for batch in first
@@ -156,7 +157,7 @@ CONTRACTS = [Contract("all", COVERED), Contract("all", COVERED, "process")]
 @pytest.mark.parametrize("contract", CONTRACTS, ids=["subscription", "process"])
 @pytest.mark.parametrize("times", [{}, {"t_sub": 1.0, "t_diff": 2.0}, {"t_sub": 0.5, "until": 12.0}])
 def test_random_histories(contract: Contract, times: dict[str, float]) -> None:
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=40, deadline=None)
     @given(histories())
     def judge(rows: list[Row]) -> None:
         compare(rows, contract, **times)

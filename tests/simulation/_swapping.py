@@ -70,7 +70,7 @@ class Restless:
     def open(self) -> None:
         """A client at each broker: half of them want all events, the others half of the events."""
         self.simulation.run(0.5)
-        for number, name in enumerate(self.brokers):
+        for name in self.brokers:
             self.world.add_client(f"at-{name}", name)
         self.simulation.run(0.7)
         for number, name in enumerate(self.brokers):

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tidings.protocol.inputs import Joined
 from tidings.protocol.overlay.healing import HealingOverlay, places_to_ask
 from tidings.simulation.simulator import SimulationSettings
 from tidings.simulation.topology import Overlay, random_tree, star
@@ -70,8 +71,8 @@ class Losing:
     def left(self) -> list[str]:
         return [name for name in self.overlay.brokers if name not in self.lost]
 
-    def judge(self) -> None:
-        """The survivors are a tree, and everybody heard once what any of them acknowledged."""
+    def judge(self, *, without: str | None = None) -> None:
+        """The survivors are a tree, and everybody (but one) heard once what any of them acknowledged."""
         left = self.left()
         links = set()
         for name in left:
@@ -88,7 +89,7 @@ class Losing:
         for name in left:
             heard = self.world.heard(f"at-{name}")
             assert len(heard) == len(set(heard)), f"{name} was told something twice"
-            missing = owed - set(heard)
+            missing = owed - set(heard) if name != without else set()
             assert not missing, f"{name} was not told {sorted(missing)[:5]} of {len(owed)}"
 
 
@@ -107,7 +108,7 @@ def test_the_hub_of_a_star_is_lost() -> None:
     scene.judge()
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(4))
 def test_any_broker_of_a_tree_is_lost(seed: int) -> None:
     rng = Random(seed)
     overlay = random_tree(8, rng, fan_out=4)
@@ -120,7 +121,7 @@ def test_any_broker_of_a_tree_is_lost(seed: int) -> None:
     scene.judge()
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_another_broker_restarts_while_the_tree_heals(seed: int) -> None:
     rng = Random(seed)
     overlay = random_tree(8, rng, fan_out=4)
@@ -145,6 +146,49 @@ def test_a_broker_that_only_restarts_is_not_replaced() -> None:
     scene.settle(30.0)
     scene.judge()
     assert all(scene.overlay_of(name).healed == 0 for name in scene.overlay.brokers)
+
+
+def test_a_lost_broker_that_comes_back_joins_anew() -> None:
+    """All its old neighbours let it in at once; the cycles that this closes are undone. What others published
+    while it was given up was not kept for its subscribers; all else is told to everybody, once."""
+    scene = Losing(star(5))
+    scene.publish_for(3.0, 0.1)
+    scene.lose("b0")
+    scene.publish_for(10.0, 0.1)
+    scene.settle()
+    scene.judge()
+    scene.lost.clear()
+    scene.simulation.restart("b0")
+    scene.settle(5.0)
+    for name in ("b1", "b2", "b3", "b4"):
+        scene.simulation.input(name, Joined("b0"))
+        scene.simulation.input("b0", Joined(name))
+    scene.settle(5.0)
+    scene.publish_for(3.0, 0.1)
+    scene.settle(120.0)
+    scene.judge(without="b0")
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+def test_losses_and_restarts_at_random() -> None:
+    for seed in range(1000, 1200):
+        rng = Random(seed)
+        overlay = random_tree(8, rng, fan_out=4)
+        table = overlay.neighbours()
+        lost = rng.choice([name for name, others in table.items() if len(others) > 1])
+        apart = [name for name in overlay.brokers if name != lost and name not in table[lost]]
+        scene = Losing(overlay, seed)
+        scene.publish_for(2.0, 0.1)
+        scene.lose(lost)
+        scene.publish_for(rng.uniform(0.0, 2 * HEAL), 0.1)
+        if seed % 3 == 1:
+            scene.away(rng.choice(table[lost]), rng.uniform(0.2, 3.0))
+        elif seed % 3 == 2 and apart:
+            scene.lose(rng.choice(apart))
+        scene.publish_for(12.0, 0.1)
+        scene.settle(90.0)
+        scene.judge()
 
 
 def test_without_healing_the_others_stay_apart() -> None:

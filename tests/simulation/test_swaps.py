@@ -75,7 +75,8 @@ def test_vir4_7_a_crash_at_any_step_leaves_a_tree_and_no_lock() -> None:
     counts = rough(range(140), 6)
     assert counts["begun"] == 840
     assert counts["crashes"] >= 140
-    assert counts["done"] > 200 and counts["given up"] > 20  # both ends of a swap that met a crash are seen
+    assert counts["done"] > 200
+    assert counts["given up"] > 20  # swaps that met a crash have ended in both ways
 
 
 def test_vir4_7_without_locks_the_judge_finds_broken_trees() -> None:
@@ -93,11 +94,14 @@ def test_vir4_7_without_locks_the_judge_finds_broken_trees() -> None:
 @pytest.mark.timeout(7200)
 def test_vir4_7_fifty_thousand_swaps() -> None:
     counts, most = calm(range(1000, 1400), 125)
-    assert counts["begun"] == 50_000 and most >= 3 and counts["nack"] >= 0.2 * counts["begun"]
+    assert counts["begun"] == 50_000
+    assert most >= 3
+    assert counts["nack"] >= 0.2 * counts["begun"]
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
 def test_vir4_7_fifty_thousand_swaps_with_a_crash_in_every_tenth() -> None:
     counts = rough(range(10_000, 15_000), 10)
-    assert counts["begun"] == 50_000 and counts["crashes"] >= 5_000
+    assert counts["begun"] == 50_000
+    assert counts["crashes"] >= 5_000

@@ -2,7 +2,7 @@
 
 The properties' own functions judge record by record, which takes a hundred times longer than
 arithmetic on arrays. In a healthy history nearly everything is beyond suspicion, and arrays can show
-that (see `history_sieving.py`). So the sieve names the suspects, streams from one source to one
+that (see `history_sieving.py`, `history_order.py`). So the sieve names the suspects, streams from one source to one
 subscription, and only their rows are judged by the properties, which alone give verdicts and stories.
 
 Rules
@@ -25,6 +25,7 @@ from tidings.history.properties import PROPERTIES
 from tidings.history.tables import EVENT
 from tidings.pipeline import history_sieving as sieving
 from tidings.pipeline.history_lanes import Claims, Lane, Lanes
+from tidings.pipeline.history_order import streamed
 from tidings.pipeline.history_rows import History, spark_errors
 from tidings.pipeline.history_sieving import Asked, Doubt, Findings, Suspect
 
@@ -52,7 +53,7 @@ def sieve(history: History, asked: Asked, bucket_rows: int = BUCKET_ROWS) -> Sie
     frame = rows.mapInArrow(lambda batches: sieving.sieved(asked, batches), sieving.OUTPUT)
     if asked.streams:
         frame = frame.repartition(buckets, "hearer", "source").mapInArrow(
-            lambda batches: sieving.streamed(asked, batches), sieving.OUTPUT
+            lambda batches: streamed(asked, batches), sieving.OUTPUT
         )
     said = spark_errors(lambda: frame.where(f"kind = {sieving.SAID}").select("data").collect())
     found = [msgspec.msgpack.decode(row["data"], type=Findings) for row in said]

@@ -3,16 +3,16 @@
 Rules
 - Suspicion is cheap and never too small: whatever a property's own functions would call a violation
   is suspected here. What they would let pass may be suspected too; they are asked about it later.
-- First pass, by event: every notification is placed in its interval, its event's content is put to
-  the compiled matcher once, and claims that nothing settles are judged by the rules of delivery.
-- Second pass, by hearer and source: the order of what was told, and claims between two tellings.
+- This pass is by event: every notification is placed in its interval, its event's content is put to
+  the compiled matcher once, and claims that nothing settles are judged by the rules of delivery. The
+  second one (`history_order.py`) is by hearer and source.
 - What cannot be handled as arrays (a hash that two events share, attributes that are no JSON) makes the
   bucket give up with the reason; then everything is judged by the properties themselves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -361,7 +361,7 @@ def _lanes_of(told: Any, lanes: Lanes) -> Numbers:
     key = np.zeros(told.num_rows, np.int64)
     words = []
     for column in (told.column("run"), told.column("process"), _subscriptions(told)):
-        coded = _one(column).dictionary_encode()
+        coded = one(column).dictionary_encode()
         words.append([*coded.dictionary.to_pylist(), ""])  # a run that is null has no name
         code = coded.indices.fill_null(len(coded.dictionary)).to_numpy(zero_copy_only=False)
         key = key * len(words[-1]) + code
@@ -396,7 +396,7 @@ def _among(keys: Numbers, rising: Numbers) -> Flags:
     return found
 
 
-def _one(column: Any) -> Any:
+def one(column: Any) -> Any:
     """A column as one array."""
     import pyarrow as pa
 
@@ -404,11 +404,11 @@ def _one(column: Any) -> Any:
 
 
 def _floats(column: Any, absent: float = 0.0) -> Times:
-    return _one(column).fill_null(absent).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+    return one(column).fill_null(absent).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
 
 def _integers(column: Any, absent: int = 0) -> Numbers:
-    return _one(column).fill_null(absent).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+    return one(column).fill_null(absent).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
 
 def _words(*words: str) -> Any:
@@ -423,7 +423,7 @@ def _rows(
     import pyarrow as pa
 
     columns = [
-        pa.array(kind), pa.array(hearer), _one(source).fill_null(""), pa.array(interval.astype(np.int32)),
+        pa.array(kind), pa.array(hearer), one(source).fill_null(""), pa.array(interval.astype(np.int32)),
         pa.array(time), pa.array(published), pa.array(sequence.astype(np.int64)),
         pa.nulls(len(kind), pa.binary()),
     ]  # fmt: skip
@@ -438,80 +438,3 @@ def said(found: Findings) -> Any:
     columns = [pa.array([SAID], pa.int8()), *(pa.nulls(1, kind) for kind in types[1:])]
     columns.append(pa.array([msgspec.msgpack.encode(found)], pa.binary()))
     return pa.RecordBatch.from_arrays(columns, names=list(NAMES))
-
-
-# The second pass
-
-
-def streamed(asked: Asked, batches: Iterable[Any]) -> Iterator[Any]:
-    """The body of the second pass: all that one hearer was told of one source is in one bucket."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    held = [batch for batch in batches if batch.num_rows]
-    if not held:
-        return
-    table = pa.Table.from_batches(held)
-    passing = table.filter(pc.equal(table.column("kind"), SAID))
-    yield from passing.to_batches()
-    rows = table.filter(pc.not_equal(table.column("kind"), SAID)).combine_chunks()
-    found = Findings(suspects=sorted(set(_stream_suspects(asked, rows))))
-    yield said(found if len(found.suspects) <= MOST else Findings(gave_up=f"more than {MOST:,} suspects"))
-
-
-def _stream_suspects(asked: Asked, rows: Any) -> Iterator[tuple[str, str, str, str]]:
-    if not rows.num_rows:
-        return
-    coded = _one(rows.column("source")).dictionary_encode()
-    words, source = coded.dictionary.to_pylist(), coded.indices.to_numpy(zero_copy_only=False)
-    held = {name: _one(rows.column(name)).to_numpy(zero_copy_only=False) for name in NAMES[3:7] + NAMES[:2]}
-    rules: list[tuple[bool, Callable[..., Any]]] = [(asked.order, _overtaken), (asked.gaps, _left_out)]
-    lanes = lanes_for(asked)
-    for wanted, rule in rules:
-        if wanted:
-            for at in np.flatnonzero(rule(lanes, source, held)).tolist():
-                yield (*lanes.names[int(held["interval"][at])], words[int(source[at])])
-
-
-def _overtaken(lanes: Lanes, source: Any, held: dict[str, Any]) -> Flags:  # noqa: ARG001
-    """Rows that were told after an event of their source that was published later."""
-    rows = np.flatnonzero(held["kind"] == TOLD)
-    columns = [held[name][rows] for name in ("sequence", "published", "time")] + [
-        source[rows], held["interval"][rows]
-    ]  # fmt: skip
-    order = np.lexsort(columns)
-    sequence, published, _, stream, interval = (column[order] for column in columns)
-    same = (stream[1:] == stream[:-1]) & (interval[1:] == interval[:-1])
-    earlier = published[1:] < published[:-1]
-    earlier |= (published[1:] == published[:-1]) & (sequence[1:] < sequence[:-1])
-    found = np.zeros(len(source), bool)
-    found[rows[order[1:][same & earlier]]] = True
-    return found
-
-
-def _left_out(lanes: Lanes, source: Any, held: dict[str, Any]) -> Flags:
-    """Unsettled claims with something told before and after them, while the subscription stood."""
-    since = lanes.since[held["interval"]]
-    found = np.zeros(len(source), bool)
-    if not (held["kind"] == OPEN).any():
-        return found
-    part = (held["kind"] == OPEN) | (held["published"] > since)
-    rows = np.flatnonzero(part)
-    columns = [
-        held["sequence"][rows],
-        held["published"][rows],
-        since[rows],
-        source[rows],
-        held["hearer"][rows],
-    ]
-    order = np.lexsort(columns)
-    keys = [column[order] for column in columns[2:]]
-    begins = np.r_[True, np.any([key[1:] != key[:-1] for key in keys], axis=0)]
-    group = np.cumsum(begins) - 1
-    heard = held["kind"][rows][order] != OPEN
-    before = np.cumsum(heard) - heard
-    first, size = np.flatnonzero(begins), np.bincount(group, heard).astype(np.int64)
-    told_before = before - before[first][group]
-    between = ~heard & (told_before > 0) & (told_before < size[group])
-    found[rows[order[between]]] = True
-    return found

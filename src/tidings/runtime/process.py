@@ -14,6 +14,7 @@ import asyncio
 import gc
 import json
 import os
+import resource
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
@@ -30,7 +31,9 @@ T = TypeVar("T")
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """Run it on uvloop when that is installed."""
+    """Run it on uvloop when that is installed, with as many descriptors as this system allows."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     try:
         import uvloop
     except ImportError:

@@ -181,7 +181,7 @@ class _Stage:
         simulation = self._ready().simulation
         self.went = []
 
-        def note(name: str, item: Any, now: float) -> None:
+        def note(name: str, item: Any, _now: float) -> None:
             if type(item) is Received and item.sender in self.brokers and name in self.brokers:
                 self.went.append((type(item.message).__name__, f"{item.sender}>{name}"))
 

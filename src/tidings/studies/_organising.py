@@ -160,9 +160,9 @@ class FastNetwork:
         self, broker: str, before: str, hops: tuple[Hop, ...], asked: Any, link_weight: float
     ) -> Offer | None:
         asker = hops[0].broker
-        if self.way.bound is not None and self.distance is not None:
-            if self.distance(asker, broker) > self.way.bound:
-                return None
+        bound = self.way.bound
+        if bound is not None and self.distance is not None and self.distance(asker, broker) > bound:
+            return None
         hop = self._away(self._hop(broker, before, link_weight, (before,)), asker)
         whole = (*hops, hop)
         value = self.by.common(asked, self.zones[broker])

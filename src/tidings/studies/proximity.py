@@ -13,6 +13,7 @@ swaps which make events slower between the brokers that they concern (6.1 of the
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from random import Random
 
 import numpy as np
@@ -138,10 +139,10 @@ def _claims(runs: Runs) -> list[Claim]:
                held=0.3 <= slower <= 0.7, erratum=erratum),
         judged("VIR4-11", "Figure 4.18 (a): hops fall as the bound grows, from CBR to SOCBR", paper="in this order",
                ours=" > ".join(f"{h:.1f}" for h in hops), rule="in this order, within 5%",
-               held=all(b <= a * 1.05 for a, b in zip(hops, hops[1:], strict=False))),
+               held=all(b <= a * 1.05 for a, b in pairwise(hops))),
         judged("VIR4-11", "Figure 4.18 (b): latency grows as the bound grows, from CBR to SOCBR",
                paper="in this order", ours=" < ".join(f"{s:+.0%}" for s in slow), rule="in this order, within 5%",
-               held=all(b >= a - 0.05 for a, b in zip(slow, slow[1:], strict=False))),
+               held=all(b >= a - 0.05 for a, b in pairwise(slow))),
         judged("VIR4-11", "Figure 4.19: with a bound of 100 ms it pays from so many events on", paper=30,
                ours=round(even, 1), rule="12 to 40", held=12 <= even <= 40),
         judged("VIR4-11", "Figure 4.19: and saves messages at R = 100", paper="-30%", ours=f"{gain:+.0%}",

@@ -17,6 +17,7 @@ adaptive TTL looks everywhere from 5 events for each change on (E-V9c has a brea
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -239,7 +240,7 @@ def _ttl(cases: Cases) -> list[Claim]:
                held=best_low != best_high),
         judged("VIR4-11", "Figure 4.16: the farther discovery looks the fewer hops", paper="monotone at R = 100",
                ours=" ".join(f"{h:.1f}" for h in hops), rule="not rising by more than 3% of a step",
-               held=all(b <= a * 1.03 for a, b in zip(hops, hops[1:], strict=False))),
+               held=all(b <= a * 1.03 for a, b in pairwise(hops))),
         judged("VIR4-11", "our adaptive TTL follows the best fixed one at every R (4.5.3 leaves it open)",
                paper=None, expected="within 10%", ours=f"at most {worst:+.0%}", rule="within 10%",
                held=worst <= 0.10),

@@ -73,14 +73,13 @@ async def test_the_neighbours_of_a_lost_broker_find_one_another() -> None:
         tmp_path = Path(stack.enter_context(TemporaryDirectory()))
         hub = Server("hub", network=QUICK, path=tmp_path / "hub", options={"heal_seconds": 0.3})
         await hub.start()
-        servers: list[Server] = []
-        for name in ("b1", "b2", "b3"):
-            servers.append(
-                await stack.enter_async_context(
-                    serving(name, join=[hub.address], network=QUICK, path=tmp_path / name,
-                            options={"heal_seconds": 0.3})
-                )
-            )  # fmt: skip
+        healing = {"network": QUICK, "options": {"heal_seconds": 0.3}}
+        servers = [
+            await stack.enter_async_context(
+                serving(name, join=[hub.address], path=tmp_path / name, **healing)
+            )
+            for name in ("b1", "b2", "b3")
+        ]
         await until(lambda: len(hub.links) == 3)
         buses = [
             await stack.enter_async_context(tidings.connect(server.address, name=f"c{number}"))

@@ -512,8 +512,8 @@ class ExactlyOnce(Delivery):
         for held in list(self._registry.durables.values()):
             keep = held.options.keep_seconds
             if keep is not None:
-                self._courier.age_out(held, now)
-                left = (self._reader.skip_older(held, now), self._courier.oldest_waiting(held))
+                self._courier.bounds.age_out(held, now)
+                left = (self._reader.skip_older(held, now), self._courier.bounds.oldest_waiting(held))
                 due += [oldest + keep for oldest in left if oldest is not None]
         self._age_at = max(min(due), now + self._settings.flush_seconds) if due else None
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
+from typing import ClassVar
 
 import msgspec
 
@@ -65,7 +66,7 @@ def places_to_ask(rank: int) -> list[int]:
 
 class HealingOverlay(JoinedOverlay):
     name = "joined, healing"
-    messages = (*MESSAGES, Kin, HealAsk, HealAnswer)
+    messages: ClassVar[tuple[type[Message], ...]] = (*MESSAGES, Kin, HealAsk, HealAnswer)
 
     def __init__(
         self, neighbours: Iterable[str] = (), parent: str | None = None, *, heal_seconds: float

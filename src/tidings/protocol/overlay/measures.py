@@ -29,8 +29,11 @@ KEPT_FILTERS = 100_000  # zones of single filters that are remembered
 class Measure(Protocol):
     """What the rules of `choosing.py` need to know of zones."""
 
-    name: str
-    empty: Z
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def empty(self) -> Z: ...
 
     def of(self, filters: Iterable[Filter]) -> Z:
         """The zone of some filters together."""

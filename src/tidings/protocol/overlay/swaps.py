@@ -154,8 +154,9 @@ class Swaps:
 
     def begin(self, path: tuple[str, ...], cut: int, address: str, now: float) -> bool:
         """Try to link the ends of the path; False: one of our own links is in use."""
-        first = path[1]
-        if not self._overlay.firm(first) or (self._locks and self.is_locked(first)):
+        first, last = path[1], path[-1]
+        is_busy = self._locks and (self.is_locked(first) or self.is_locked(last))
+        if not self._overlay.firm(first) or self._overlay.knows(last) or is_busy:
             self.counts["not begun"] += 1
             return False
         self._number += 1
@@ -251,7 +252,7 @@ class Swaps:
         far, address = held.path[-1], self._addresses.get(held.swap, "")
         rows = self._overlay.add(far, held.swap, address)
 
-        def open_it(now: float) -> None:
+        def open_it(_now: float) -> None:
             if held.swap in self.held:
                 self._overlay.ports.emit(Connect(far, address))
 
