@@ -495,6 +495,7 @@ async def test_an_event_says_where_it_stands_in_the_log(bus: Bus) -> None:
         assert (await transient.get(timeout=10))["n"] == 2
 
 
+@played
 async def test_what_is_advertised_and_what_is_not_are_heard(bus: Bus) -> None:
     async with bus.subscribe("x > 0") as news:
         await bus.advertise("mine", "x < 5")

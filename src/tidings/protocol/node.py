@@ -7,7 +7,7 @@ the strategy that declared it, and leads events and subscriptions from slot to s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Any
 
@@ -29,6 +29,7 @@ from tidings.protocol.inputs import (
     PersistFailed,
     Probed,
     Received,
+    ReceivedAll,
     Started,
     TimerFired,
 )
@@ -90,6 +91,8 @@ class Node:
         kind = type(input)
         if kind is Received:
             self._receive(input.sender, input.message, now)  # type: ignore[union-attr]
+        elif kind is ReceivedAll:
+            self._receive_all(input.sender, input.messages, now)  # type: ignore[union-attr]
         elif kind is TimerFired:
             self._on_timer(now)
         else:
@@ -118,6 +121,7 @@ class Node:
         untold = [link for link in ports.overlay.links() if not ports.routing.agreed(link)]
         return {
             **ports.delivery.figures(),
+            **ports.recovery.figures(),
             **ports.overlay.figures(),
             "strange messages": self.strange,
             "events over links": self.over_links,
@@ -151,6 +155,15 @@ class Node:
                 yield id, held[0].filter
 
     @property
+    def log(self) -> str:
+        """The name that positions in this broker's log carry."""
+        return self._ports.delivery.log
+
+    def has_hold(self, name: str) -> bool:
+        """Does some reader hold the log under this name (with whatever stands before it)?"""
+        return self._ports.delivery.has_hold(name)
+
+    @property
     def disk_problem(self) -> str | None:
         """For people: why the disk has failed for good."""
         failed = self._disk.failed
@@ -166,6 +179,15 @@ class Node:
             self.strange += 1
             return
         owner.on_message(sender, message, now)
+
+    def _receive_all(self, sender: str, messages: list[Message], now: float) -> None:
+        owners = {self._owners.get(kind) for kind in set(map(type, messages))}
+        owner = owners.pop() if len(owners) == 1 else None
+        if owner is not None:
+            owner.on_messages(sender, messages, now)
+            return
+        for message in messages:
+            self._receive(sender, message, now)
 
     def _on_timer(self, now: float) -> None:
         self._disk.on_timer(now)
@@ -211,14 +233,22 @@ class Node:
             at = ports.assignment.resolve(passing.event)
             ports.routing.forward(passing, at, came_from, now)
 
+    def staying(self, events: Sequence[Event], now: float) -> Sequence[bool]:
+        recovery = self._ports.recovery
+        if not (recovery.is_blind or type(recovery).observe is Recovery.observe):
+            return [False] * len(events)
+        return self._ports.routing.staying(events, now)
+
     def interested(self, subscription: Subscription, now: float) -> None:
         at = self._ports.assignment.assign(subscription)
         self._ports.routing.interest_added(subscription, at, now)
+        self._ports.recovery.interested(subscription, now)
         self._ports.overlay.interest_added(subscription.filter, now)
 
     def uninterested(self, subscription: Subscription, now: float) -> None:
         at = self._ports.assignment.assign(subscription)
         self._ports.routing.interest_removed(subscription, at, now)
+        self._ports.recovery.uninterested(subscription, now)
         self._ports.overlay.interest_removed(subscription.filter, now)
 
     def advertised(self, advertisement: Advertisement, now: float) -> None:

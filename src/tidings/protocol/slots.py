@@ -17,7 +17,7 @@ The way of an event through a node:
   from another broker -> the strategy that received it  -> `ports.events.arrived`
   both: `recovery.observe` -> `delivery.deliver` -> `routing.forward`.
 The way of a subscription: a client's subscribe -> `delivery` -> `ports.events.interested`
-  -> `assignment.assign` -> `routing.interest_added`; `uninterested` the other way round.
+  -> `assignment.assign` -> `routing.interest_added` -> `recovery.interested`; `uninterested` for its end.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from typing import Any, ClassVar, Protocol
 import msgspec
 
 from tidings.availability.records import Append, Record
+from tidings.matching.matcher import Matcher
 from tidings.model.event import Event
 from tidings.model.filter import Filter
 from tidings.model.subscription import Advertisement, Subscription, SubscriptionId
@@ -85,6 +86,10 @@ class Events(Protocol):
 
     def arrived(self, envelope: Envelope, came_from: str, now: float) -> None:
         """An event came from another broker, for the first time."""
+
+    def staying(self, events: Sequence[Event], now: float) -> Sequence[bool]:
+        """Clients published these, and no durable subscription is asked about. Which of them concern nobody
+        but this broker's own subscriptions? For those this stands for `accepted`, but for telling them here."""
 
     def interested(self, subscription: Subscription, now: float) -> None:
         """A subscription of one of our clients began."""
@@ -168,6 +173,11 @@ class Strategy:
     def on_message(self, sender: str, message: Message, now: float) -> None:
         """One of `messages` arrived."""
 
+    def on_messages(self, sender: str, messages: Sequence[Message], now: float) -> None:
+        """Several of them arrived together, in this order."""
+        for message in messages:
+            self.on_message(sender, message, now)
+
     def on_timer(self, now: float) -> None:
         """`next_deadline()` has come."""
 
@@ -176,6 +186,10 @@ class Strategy:
 
     def check(self) -> None:
         """Raise `AssertionError` when an invariant of this strategy does not hold."""
+
+    def matchers(self) -> tuple[Matcher, ...]:
+        """What it matches events by, for drivers that prepare compiled kernels."""
+        return ()
 
 
 class Assignment(Strategy):
@@ -214,6 +228,11 @@ class Routing(Strategy):
     def advertisement_removed(self, advertisement: Advertisement, now: float) -> None:
         """It will not any more."""
 
+    def staying(self, events: Sequence[Event], now: float) -> Sequence[bool]:
+        """Which of these, that clients of ours published, go nowhere else? For those this stands for `forward`.
+        A strategy that does more at each event than send it on says: none."""
+        return [type(self).forward is Routing.forward] * len(events)
+
     def wanted_elsewhere(self, event: Event) -> bool:
         """Does any other broker want this event, as far as we know?"""
         return False
@@ -233,6 +252,18 @@ class Routing(Strategy):
     def toward(self, target: Filter | str) -> tuple[str, ...]:
         """The links that lead to whoever wants this filter, or to this key."""
         return ()
+
+    def matching(self, event: Event) -> tuple[int, ...]:
+        """The signatures of the filters that are wanted over some link and accept an event."""
+        return ()
+
+    def links_wanting(self, signature: int) -> tuple[str, ...]:
+        """The links over which exactly this filter is wanted, in a fixed order."""
+        return ()
+
+    def wanted_here(self, signature: int) -> float | None:
+        """Since when some client here has wanted exactly this filter; None: none does."""
+        return None
 
     def swap(self, old: str, new: str, now: float) -> None:
         """The overlay replaces a link: move what was wanted over `old` to `new`."""
@@ -280,6 +311,13 @@ class Recovery(Strategy):
     """Getting back what was lost on the way."""
 
     kind = "recovery"
+    is_blind: ClassVar[bool] = False  # True: `observe` does nothing at a publish that no log holds
+
+    def interested(self, subscription: Subscription, now: float) -> None:
+        """A subscription of one of our clients began."""
+
+    def uninterested(self, subscription: Subscription, now: float) -> None:
+        """It ended."""
 
     def observe(self, envelope: Envelope, came_from: str | None, now: float) -> Envelope | None:
         """An event passes: note it, and put our headers on it. None: it passed before, and goes no further."""
@@ -341,6 +379,10 @@ class Recovery(Strategy):
         """What the cache holds of these identities; disk only through `ports.disk`."""
         return ()
 
+    def figures(self) -> dict[str, int]:
+        """Counters for people."""
+        return {}
+
 
 class Membership(Strategy):
     """Who is there."""
@@ -355,6 +397,23 @@ class Membership(Strategy):
         """At most k other members, drawn with the node's randomness."""
         others = [member for member in self.view(scope) if member != self.ports.name]
         return tuple(self.ports.rng.sample(others, min(k, len(others))))
+
+    def size(self, scope: str = "") -> int:
+        """How many members there are, as far as we can tell."""
+        return len(self.view(scope))
+
+    def join(self, scope: str, now: float) -> None:
+        """We belong to this scope from now on."""
+
+    def leave(self, scope: str, now: float) -> None:
+        """We do not any more."""
+
+    def loss(self) -> float:
+        """The part of messages to members that do not arrive, as far as we can tell."""
+        return 0.0
+
+    def seek(self, scope: str, now: float) -> None:
+        """Somebody here needs members of this scope, though we do not belong to it."""
 
 
 class Delivery(Strategy):
@@ -391,6 +450,10 @@ class Delivery(Strategy):
         None: there are none."""
         return None
 
+    def has_hold(self, name: str) -> bool:
+        """Does some reader hold our log under a name that ends so?"""
+        return False
+
     def log_found(self, log: str, now: float) -> None:
         """There is another broker's log that can be read from now on."""
 
@@ -399,6 +462,9 @@ class Delivery(Strategy):
 
     def deliver(self, envelope: Envelope, now: float) -> None:
         """Hand an event to every subscription of ours that accepts it."""
+
+    def deliver_to(self, id: SubscriptionId, envelope: Envelope, now: float) -> None:
+        """Hand an event to one subscription of ours that was owed it while it was elsewhere."""
 
     def client_of(self, address: str) -> str | None:
         """Who is behind the address of a link; None: no client, or one that has not said hello."""

@@ -55,6 +55,7 @@ class SimulationSettings(msgspec.Struct, frozen=True, kw_only=True):
     processing: Callable[[Any], float] | None = None  # seconds a machine is busy with an input
     bytes_per_second: float | None = None  # bandwidth of a link; None: unlimited
     codec: Codec | None = None  # pass every message through bytes
+    together: bool = False  # hand in together what arrives over one link at one moment, as sockets do
 
 
 class Place:
@@ -187,7 +188,7 @@ class Simulation:
     def run(self, until: float = _NEVER, progress: Callable[[float, int], None] | None = None) -> None:
         """Run to a moment, or until nothing is left to happen."""
         queue = self._queue
-        processing = self.settings.processing
+        processing, together = self.settings.processing, self.settings.together
         steps = 0
         while queue and queue[0][0] <= until:
             at, _, place, epoch, item = heappop(queue)
@@ -204,12 +205,24 @@ class Simulation:
                 place.busy_until = max(place.busy_until, at) + processing(item)
                 self._push(place.busy_until, place, _Ready(item))
                 continue
+            if together and type(item) is ins.Received:
+                item = self._with_others(at, place, epoch, item)
             self._step(place, item.input if type(item) is _Ready else item)
             steps += 1
             if progress is not None and steps % 10_000 == 0:
                 progress(at, steps)
         if until != _NEVER:
             self.now = max(self.now, until)
+
+    def _with_others(self, at: float, place: Place, epoch: int, first: ins.Received) -> ins.Input:
+        """What arrives next over the same link at the same moment, with this one."""
+        queue, messages = self._queue, [first.message]
+        while queue and (queue[0][0], queue[0][2], queue[0][3]) == (at, place, epoch):
+            item = queue[0][4]
+            if type(item) is not ins.Received or item.sender != first.sender:
+                break
+            messages.append(heappop(queue)[4].message)
+        return first if len(messages) == 1 else ins.ReceivedAll(first.sender, messages)
 
     def run_until_quiet(self, limit: float, quiet: Callable[[], bool] | None = None) -> bool:
         """Run until only timers are left, or `quiet` holds; False when `limit` came first."""

@@ -9,6 +9,7 @@ from tidings.matching.engine import MatchingEngine
 from tidings.protocol.assignment.policies import AccessDriven, AllBrokers, FilterDriven
 from tidings.protocol.delivery.exactly_once import ExactlyOnce
 from tidings.protocol.delivery.settings import DeliverySettings
+from tidings.protocol.effects import Channel
 from tidings.protocol.overlay.healing import HealingOverlay
 from tidings.protocol.overlay.joined import JoinedOverlay
 from tidings.protocol.overlay.static import StaticOverlay
@@ -26,6 +27,11 @@ def plain_delivery(**settings: Any) -> ExactlyOnce:
     return ExactlyOnce(MatchingEngine(), DeliverySettings(**settings))
 
 
+def event_channel(site: Site) -> Channel:
+    """How events travel between brokers: on the links, or by datagrams, which may be lost."""
+    return Channel.DATAGRAM if site.options.get("datagrams") else Channel.LINK
+
+
 def broker_slots(site: Site, routing: Routing, assignment: Assignment | None = None) -> dict[str, Any]:
     """What every network of brokers here has, around its own routing and assignment."""
     return {
@@ -38,7 +44,10 @@ def broker_slots(site: Site, routing: Routing, assignment: Assignment | None = N
 
 def _tidings(site: Site) -> dict[str, Any]:
     knobs = site.options.get("advertising", {})
-    routing = Covering(advertisements=True, acknowledged=True, remember_links=True, numbered=False, **knobs)
+    routing = Covering(
+        advertisements=True, acknowledged=True, remember_links=True, numbered=False,
+        channel=event_channel(site), **knobs,
+    )  # fmt: skip
     heal_seconds = float(site.options.get("heal_seconds", 0.0))
     overlay = JoinedOverlay(site.neighbours, site.parent())
     if heal_seconds > 0:
@@ -95,7 +104,8 @@ SYSTEMS: tuple[System, ...] = (
         "availability 0 / Δ / ∞",
         graph=TREE,
         strategies=_tidings,
-        options=("delivery", "advertising", "heal_seconds"),
+        options=("delivery", "advertising", "datagrams", "heal_seconds"),
+        networked=True,
     ),
     System(
         name="intermediary",

@@ -9,6 +9,7 @@ from tidings.model.subscription import DeliveryOptions, Subscription, Subscripti
 from tidings.protocol.delivery import describing
 from tidings.protocol.delivery.describing import AT_ONCE, Sweep, busiest
 from tidings.protocol.delivery.held import Held
+from tidings.protocol.lines import own
 
 
 def holds(count: int, waiting: int = 0) -> dict[Any, Held]:
@@ -18,7 +19,7 @@ def holds(count: int, waiting: int = 0) -> dict[Any, Held]:
         id = SubscriptionId("s", str(number))
         held = Held(Subscription(id, filter, DeliveryOptions()), named=True, number=0, since=0.0)
         for _ in range(waiting):
-            held.queue.append(None)  # type: ignore[arg-type]
+            own(held, "queue").append(None)
         made[id] = held
     return made
 
@@ -33,7 +34,7 @@ def test_many_are_summed_up_over_several_questions(monkeypatch: Any) -> None:
     sweep = Sweep()
     assert [sweep.look(helds)[0] for _ in range(3)] == [10, 20, 25]
     for held in helds.values():
-        held.queue.append(None)  # type: ignore[arg-type]
+        own(held, "queue").append(None)
     assert [sweep.look(helds)[0] for _ in range(3)] == [25, 25, 50], "until it is done, the last one counts"
 
 
@@ -51,6 +52,6 @@ def test_one_question_looks_at_no_more_than_its_share(monkeypatch: Any) -> None:
 def test_those_for_which_most_waits_are_described() -> None:
     helds = holds(50)
     slow = list(helds.values())[7]
-    slow.queue.append(None)  # type: ignore[arg-type]
+    own(slow, "queue").append(None)
     assert busiest(helds, 3)[0] is slow
     assert len(busiest(helds, 3)) == 3

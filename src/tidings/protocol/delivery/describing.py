@@ -54,7 +54,7 @@ def described(held: Held, known: Callable[[str], int]) -> dict[str, Any]:
     """What waits for it here, and how far it is in each log; `known` says how far a log is known here."""
     return {
         "subscription": str(held.id),
-        "filter": held.subscription.filter.text,
+        "filter": held.filter.text,
         "listeners": len(held.members),
         "credit": sum(member.credit for member in held.members),
         "waiting": len(held.queue),

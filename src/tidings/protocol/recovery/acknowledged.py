@@ -62,6 +62,7 @@ class Acknowledged(Recovery):
     name = "acknowledged"
     messages = (Known, Have, Unheard, Ask, Fill, ReplayAsk, ReplayAsks, ReplayPart)
     headers = frozenset({PREVIOUS})
+    is_blind = True
 
     def __init__(self, settings: AcknowledgedSettings | None = None) -> None:
         self.settings = settings or AcknowledgedSettings()

@@ -1,0 +1,89 @@
+"""Tables of peers: partial views of a bounded size, and what peers tell one another about members.
+
+Rules
+- A member is told as (name, topics, incarnation, age): the age is the time since somebody heard from it, so
+  clocks need not agree.
+- A view holds at most `limit` members and never ourselves; one too many pushes out a random one, so that views
+  stay random samples. Who has not been heard of for long goes first.
+- A supertopic table prefers members of the nearest supertopic: with one of these in it, all further ones go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from random import Random
+
+import msgspec
+
+Told = tuple[str, tuple[str, ...], int, float]  # name, topics, incarnation, age
+
+
+class Known(msgspec.Struct):
+    """What we know of a member."""
+
+    topics: tuple[str, ...]
+    incarnation: int
+    heard: float  # when it was last known to live
+
+
+class View:
+    """A partial view of one scope."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.names: dict[str, None] = {}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.names
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def add(self, name: str, rng: Random) -> None:
+        if name in self.names or not self.limit:
+            return
+        self.names[name] = None
+        self.trim(rng, keep=name)
+
+    def trim(self, rng: Random, keep: str = "") -> None:
+        while len(self.names) > self.limit:
+            out = rng.choice(list(self.names))
+            if out != keep or self.limit == 0:
+                del self.names[out]
+
+    def drop(self, name: str) -> bool:
+        return self.names.pop(name, self) is None
+
+
+class SuperTable(View):
+    """The z members above a group on the way of one supertopic; `wanted` are the topics, nearest first."""
+
+    def __init__(self, limit: int, wanted: Sequence[str]) -> None:
+        super().__init__(limit)
+        self.wanted = tuple(wanted)
+        self.rank = len(self.wanted)  # of the nearest topic that is in the table
+
+    def rank_of(self, topics: Iterable[str]) -> int:
+        return min(
+            (self.wanted.index(topic) for topic in topics if topic in self.wanted), default=len(self.wanted)
+        )
+
+    @property
+    def is_near(self) -> bool:
+        """Does it hold members of the direct supertopic?"""
+        return bool(self.names) and self.rank == 0
+
+    def offer(self, name: str, topics: Iterable[str], rng: Random) -> None:
+        rank = self.rank_of(topics)
+        if rank == len(self.wanted) or rank > self.rank:
+            return
+        if rank < self.rank:
+            self.names.clear()
+            self.rank = rank
+        self.add(name, rng)
+
+    def drop(self, name: str) -> bool:
+        was = super().drop(name)
+        if not self.names:
+            self.rank = len(self.wanted)
+        return was
