@@ -7,6 +7,7 @@ copies do not vanish everywhere at once.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from random import Random
 
@@ -34,7 +35,8 @@ class Cache:
         self._evicts = evicts
         self._rng = rng
         self._held: dict[Id, Held] = {}  # in order of arrival
-        self._foreign: dict[Id, None] = {}  # those of them, for the policy that needs to know
+        self._order: deque[Id] = deque()  # the same; a dict finds its first entry slowly once others are gone
+        self._foreign: deque[Id] = deque()  # those of them, for the policy that needs to know
         self._drawn: list[Id] = []  # the same, to draw from
         self._by_loss: dict[Loss, Id] = {}
         self._by_pattern: dict[int, dict[Id, None]] = {}
@@ -52,11 +54,13 @@ class Cache:
         if len(self._held) >= self._size:
             self._evict()
         held = self._held[id] = Held(envelope, mark, tuple(patterns), since)
-        if self._evicts == FOREIGN and is_foreign:
-            self._foreign[id] = None
-        elif self._evicts == ANY:
+        if self._evicts == ANY:
             held.place = len(self._drawn)
             self._drawn.append(id)
+        elif is_foreign and self._evicts == FOREIGN:
+            self._foreign.append(id)
+        else:
+            self._order.append(id)
         source, by_loss = mark.source, self._by_loss
         for tag in mark.tags:
             by_loss[source, tag[0], tag[1]] = id
@@ -67,20 +71,23 @@ class Cache:
         self.evicted += 1
         if self._evicts == ANY:
             self.remove(self._rng.choice(self._drawn))
-        else:
-            self.remove(next(iter(self._foreign or self._held)))
+            return
+        while True:
+            id = (self._foreign or self._order).popleft()
+            if id in self._held:  # it may have been removed out of turn
+                self.remove(id)
+                return
 
     def remove(self, id: Id) -> None:
         held = self._held.pop(id)
-        self._foreign.pop(id, None)
         if held.place >= 0:
             last = self._drawn.pop()
             if last != id:
                 self._drawn[held.place] = last
                 self._held[last].place = held.place
-        for loss in held.mark.losses():
-            if self._by_loss.get(loss) == id:
-                del self._by_loss[loss]
+        source, by_loss = held.mark.source, self._by_loss
+        for tag in held.mark.tags:
+            by_loss.pop((source, tag[0], tag[1]), None)
         for pattern in held.patterns:
             ids = self._by_pattern[pattern]
             del ids[id]
@@ -107,7 +114,7 @@ class Cache:
 
     def check(self) -> None:
         assert len(self._held) <= self._size, "the cache is over its bound"
-        assert len(self._foreign) <= len(self._held)
+        assert len(self._held) <= len(self._order) + len(self._foreign) + len(self._drawn)
         for loss, id in self._by_loss.items():
             assert loss in self._held[id].mark.losses(), "an index of the cache is stale"
         if self._evicts == ANY:
