@@ -75,8 +75,12 @@ class Datagrams(asyncio.DatagramProtocol):
         self.known.update(peers)
         self._last = ({}, {})
 
+    def place_of(self, name: str) -> Place | None:
+        """Where to send for whoever has this name, and whence it may speak."""
+        return self._places().get(name)
+
     def send(self, to: str, message: Message) -> None:
-        place = self._places().get(to)
+        place = self.place_of(to)
         datagram = self._head + self._codec.encode(message)
         if place is None or self._transport is None or len(datagram) > MOST_BYTES:
             self.figures["datagrams not sent"] += 1
@@ -92,7 +96,7 @@ class Datagrams(asyncio.DatagramProtocol):
         except (IndexError, UnicodeDecodeError, WireError):
             self.figures["datagrams dropped"] += 1
             return
-        if self._places().get(sender) != addr[:2] or type(message) not in self._allowed:
+        if self.place_of(sender) != addr[:2] or type(message) not in self._allowed:
             self.figures["datagrams dropped"] += 1
             return
         self.figures["datagrams received"] += 1

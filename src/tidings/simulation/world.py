@@ -84,17 +84,21 @@ class World:
     def _build_brokers(self, latencies: dict[Edge, float]) -> None:
         neighbours = self.overlay.neighbours()
         for name in self.overlay.brokers:
-            site = Site(
-                name=name,
-                neighbours=tuple(neighbours[name]),
-                brokers=self.overlay.brokers,
-                links=self.overlay.links,
-                options=self._options,
-                recording=self._record,
-            )
-            self.simulation.add(name, self._builder(site), disk=MemoryStore())
+            self.add_broker(name, tuple(neighbours[name]))
         for a, b in self.overlay.links:
             self.simulation.connect(a, b, latencies.get((a, b)))
+
+    def add_broker(self, name: str, neighbours: tuple[str, ...] = ()) -> None:
+        """A broker or peer begins now; its links, if any, are made by `simulation.connect`."""
+        site = Site(
+            name=name,
+            neighbours=neighbours,
+            brokers=self.overlay.brokers,
+            links=self.overlay.links,
+            options=self._options,
+            recording=self._record,
+        )
+        self.simulation.add(name, self._builder(site), disk=MemoryStore())
 
     def _builder(self, site: Site) -> Callable[[], Machine]:
         lives = iter(range(1_000_000))

@@ -7,12 +7,22 @@ strategies; a new family is a new file here. `check_overlay` refuses graphs that
 from __future__ import annotations
 
 from tidings.errors import SettingsError
-from tidings.systems import brokers, epidemic
-from tidings.systems.system import ANY_GRAPH, NO_LINKS, TREE, Site, System
+from tidings.systems import brokers, epidemic, gossip, self_organising
+from tidings.systems.system import ANY_GRAPH, NO_LINKS, PEERS, TREE, Site, System
 
-__all__ = ["ANY_GRAPH", "NO_LINKS", "SYSTEMS", "TREE", "Site", "System", "find_system", "system_names"]
+__all__ = [
+    "ANY_GRAPH",
+    "NO_LINKS",
+    "PEERS",
+    "SYSTEMS",
+    "TREE",
+    "Site",
+    "System",
+    "find_system",
+    "system_names",
+]
 
-FAMILIES = (brokers, epidemic)
+FAMILIES = (brokers, epidemic, self_organising, gossip)
 
 SYSTEMS: tuple[System, ...] = tuple(system for family in FAMILIES for system in family.SYSTEMS)
 

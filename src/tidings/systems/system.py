@@ -13,6 +13,7 @@ from tidings.protocol.node import Node
 from tidings.protocol.slots import Strategy
 
 NO_LINKS, ANY_GRAPH, TREE = "none", "any graph", "tree"
+PEERS = "peers"  # no links: whoever knows a peer can send to it
 
 
 class Site(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,10 +16,13 @@ withdrawn, or whose client has gone, lingers, since the client may be back soon.
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Sequence
+from itertools import islice
 
 from tidings.algebra import overlaps
 from tidings.errors import SettingsError
-from tidings.matching.small import SmallMatcher
+from tidings.matching.engine import THRESHOLD, MatchingEngine
+from tidings.matching.matcher import Matcher
 from tidings.model.event import Event
 from tidings.model.filter import EVERYTHING, Filter
 from tidings.model.subscription import Advertisement, Subscription
@@ -37,6 +40,9 @@ ADVERTISEMENTS = "advertisements"
 LINGER_SECONDS = (
     30.0  # that a withdrawn advertisement stays; less moves more filters when clients come and go
 )
+MOST_LINGERING = 1024  # of them; then the oldest goes at once, so that coming and going holds no memory
+MAINTAIN_BUDGET = 4  # steps of the matcher's upkeep at once, some milliseconds
+MAINTAIN_SECONDS = 0.05
 IMPLICIT_SECONDS = 600.0  # without such an event, until a broker no longer advertises everything
 
 
@@ -85,7 +91,8 @@ class SubscriptionRouting(Routing):
         self._implicit_until: float | None = None  # we advertise everything; None: we do not
         self._subs.on_change = self._subscription_changed
         self._ads.on_change = self._advertisement_changed
-        self._matcher = SmallMatcher()
+        self._matcher = MatchingEngine()
+        self._maintain_at: float | None = None
         self._handles: dict[str, int] = {}  # digest -> handle, for filters wanted over a link
         self._wanted_over: dict[int, tuple[str, ...]] = {}  # handle -> the links
         self._signatures: dict[int, int] = {}  # handle -> signature
@@ -95,6 +102,9 @@ class SubscriptionRouting(Routing):
         self._seen = Window()
         self._gates_to_review: dict[str, None] = {}
         self._checked = (-1, -1)  # versions of the tables
+
+    def matchers(self) -> tuple[Matcher, ...]:
+        return (self._matcher,)
 
     def bind(self, ports: Ports) -> None:
         super().bind(ports)
@@ -149,6 +159,9 @@ class SubscriptionRouting(Routing):
     def advertisement_removed(self, advertisement: Advertisement, now: float) -> None:
         if self._settles:
             self._leaving.append((now + self.linger_seconds, advertisement.filter))
+            if len(self._leaving) > MOST_LINGERING:
+                self._disown(self._leaving.popleft()[1])
+                self._flush(now)
             return
         self._disown(advertisement.filter)
         self._flush(now)
@@ -173,6 +186,8 @@ class SubscriptionRouting(Routing):
     def on_message(self, sender: str, message: Message, now: float) -> None:
         if isinstance(message, Forward):
             self._event(sender, message.envelope, now)
+        elif sender not in self.ports.overlay.links():
+            return  # a neighbour no longer; it was on its way
         elif isinstance(message, Interest):
             self._hear(sender, message)
             self._flush(now)
@@ -199,6 +214,8 @@ class SubscriptionRouting(Routing):
 
     def _flush(self, now: float) -> None:
         links = self.ports.overlay.links()
+        if len(self._handles) > THRESHOLD:
+            self._maintain_at = now
         if self._uses_advertisements:
             self._ads.flush(self.ports.send, links, now)
         for link in self._gates_to_review:
@@ -211,6 +228,9 @@ class SubscriptionRouting(Routing):
 
     def on_timer(self, now: float) -> None:
         links = self.ports.overlay.links()
+        if self._maintain_at is not None and self._maintain_at <= now:
+            left = self._matcher.maintain(MAINTAIN_BUDGET)
+            self._maintain_at = now + MAINTAIN_SECONDS if left else None
         self._withdraw(now)
         self._settled.ask_again(self.ports.send, links, now)
         for diffusion in (self._ads, self._subs):
@@ -231,8 +251,11 @@ class SubscriptionRouting(Routing):
 
     def next_deadline(self) -> float | None:
         if not self.acknowledged:
-            return None
+            return self._maintain_at
         earliest = self._subs.next_deadline()
+        at = self._maintain_at
+        if at is not None and (earliest is None or at < earliest):
+            earliest = at
         if self._uses_advertisements:
             for at in (
                 self._ads.next_deadline(),
@@ -304,6 +327,17 @@ class SubscriptionRouting(Routing):
                 leaving = ports.recovery.outgoing(envelope, link, now)
                 if leaving is not None and link in up:
                     ports.send(link, Forward(leaving), self.channel)
+
+    def staying(self, events: Sequence[Event], now: float) -> Sequence[bool]:
+        if self.numbered or (self.hierarchical and self.parent is not None):
+            return [False] * len(events)
+        if self._settles:
+            unsaid = (event for event in events if not self._own.accepts(event))
+            for event in islice(unsaid, 1):  # one says as much as all of them do
+                self._published(event, now)
+        if self._wanted_over or self.ports.overlay.peers():
+            return [not self._wanting(event) for event in events]
+        return [True] * len(events)
 
     def _wanting(self, event: Event) -> set[str]:
         wanted: set[str] = set()

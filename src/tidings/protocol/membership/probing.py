@@ -1,0 +1,201 @@
+"""Failure detection in the manner of SWIM, with timeouts that follow our own health (Lifeguard).
+
+Rules
+- A probe is a `Ping`; when no `Pong` comes in time, some others are asked to ping for us; when nothing comes of
+  that either, the member is *suspected*, and after a while that nobody refuted, *gone*.
+- Whoever hears that it is suspected answers with a higher incarnation.
+- Suspicion, death and refutation travel as *news* on every message, each a bounded number of times. Whoever
+  hears that a member of its own tables is in doubt probes it too and believes only itself: with views that are
+  partial a refutation may not reach everybody who heard the doubt.
+- A suspected member is probed again in every period, so that a few lost messages condemn nobody.
+- Missed answers may be our own fault: each one lowers our health, each answer raises it, and all timeouts
+  are multiplied by (1 + missed health).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+ALIVE, SUSPECT, GONE = "alive", "suspect", "gone"
+
+News = tuple[str, str, int]  # what, of whom, incarnation
+
+
+class ProbeSettings(msgspec.Struct, frozen=True, kw_only=True):
+    timeout: float = 0.25  # seconds for a direct answer
+    suspicion: float = 3.0  # seconds until a suspected member is taken for gone
+    helpers: int = 3
+    most_health: int = 8
+    news_times: int = 8  # how often each piece of news is told
+    news_at_once: int = 8
+    graves: int = 1000  # members that are remembered as gone
+    smoothing: float = 0.05  # weight of one probe in the observed share of answers
+
+
+class _Doubt(msgspec.Struct, frozen=True):
+    """A member that is suspected, or taken for gone."""
+
+    incarnation: int
+    since: float
+    until: float = 0.0
+
+
+class _Item(msgspec.Struct):
+    """A piece of news, and how often it is still to be told."""
+
+    what: str
+    incarnation: int
+    times: int
+
+
+class _Probe(msgspec.Struct):
+    target: str
+    until: float
+    is_indirect: bool = False
+    asked_by: tuple[str, int] | None = None  # we ping for somebody else, who used this number
+
+
+class Prober:
+    """The state of failure detection of one peer; it says what to send through `ping` and `ask`."""
+
+    def __init__(
+        self, settings: ProbeSettings, *, ping: Callable[[str, int], None], ask: Callable[[str, int, str], None],
+        pong: Callable[[str, int], None], helpers: Callable[[int, str], tuple[str, ...]],
+        incarnation_of: Callable[[str], int], is_known: Callable[[str], bool], lost: Callable[[str], None],
+    ) -> None:  # fmt: skip
+        self.settings = settings
+        self.incarnation = 0
+        self.health = 0  # 0 is best
+        self.answers = 1.0  # the share of direct probes that were answered in time, smoothed
+        self.suspects: dict[str, _Doubt] = {}
+        self.graves: dict[str, _Doubt] = {}
+        self._probes: dict[int, _Probe] = {}
+        self._number = 0
+        self._news: dict[str, _Item] = {}  # by name
+        self._ping, self._ask, self._pong, self._helpers, self._lost = ping, ask, pong, helpers, lost
+        self._incarnation_of, self._is_known = incarnation_of, is_known
+
+    def _patience(self, now: float, seconds: float) -> float:
+        return now + seconds * (1 + self.health)
+
+    # -- probing ------------------------------------------------------------------------------
+
+    def probe(self, target: str, now: float, asked_by: tuple[str, int] | None = None) -> None:
+        if asked_by is None and any(p.target == target and p.asked_by is None for p in self._probes.values()):
+            return
+        self._number += 1
+        self._probes[self._number] = _Probe(
+            target, self._patience(now, self.settings.timeout), False, asked_by
+        )
+        self._ping(target, self._number)
+
+    def answered(self, number: int, now: float) -> None:
+        probe = self._probes.pop(number, None)
+        if probe is None:
+            return
+        if probe.asked_by is not None:
+            self._pong(*probe.asked_by)
+            return
+        self.health = max(0, self.health - 1)
+        if not probe.is_indirect:
+            self._observe(1.0)
+
+    def _observe(self, answer: float) -> None:
+        self.answers += self.settings.smoothing * (answer - self.answers)
+
+    def loss(self) -> float:
+        """A probe is two messages; those to the dead count as lost, as they do for gossip."""
+        return float(1.0 - max(0.0, self.answers) ** 0.5)
+
+    def probe_suspects(self, now: float) -> None:
+        for name in self.suspects:
+            self.probe(name, now)
+
+    def heard_from(self, name: str) -> None:
+        """Whoever speaks lives."""
+        self.suspects.pop(name, None)
+        self.graves.pop(name, None)
+
+    def on_timer(self, now: float) -> None:
+        for number, probe in list(self._probes.items()):
+            if probe.until <= now:
+                self._missed(number, probe, now)
+        for name, doubt in list(self.suspects.items()):
+            if doubt.until <= now:
+                self.bury(name, doubt.incarnation, now)
+
+    def _missed(self, number: int, probe: _Probe, now: float) -> None:
+        if probe.asked_by is not None:
+            del self._probes[number]
+        elif not probe.is_indirect:
+            probe.is_indirect = True
+            self._observe(0.0)
+            probe.until = self._patience(now, 2 * self.settings.timeout)
+            for helper in self._helpers(self.settings.helpers, probe.target):
+                self._ask(helper, number, probe.target)
+        else:
+            del self._probes[number]
+            self.health = min(self.settings.most_health, self.health + 1)
+            self.suspect(probe.target, self._incarnation_of(probe.target), now)
+
+    def next_deadline(self) -> float | None:
+        times = [probe.until for probe in self._probes.values()]
+        return min([*times, *(doubt.until for doubt in self.suspects.values())], default=None)
+
+    # -- news ---------------------------------------------------------------------------------
+
+    def tell(self, what: str, name: str, incarnation: int) -> None:
+        self._news[name] = _Item(what, incarnation, self.settings.news_times)
+
+    def take_news(self) -> tuple[News, ...]:
+        """For the next message: what was told least often first."""
+        order = sorted(self._news.items(), key=lambda pair: -pair[1].times)
+        taken = []
+        for name, item in order[: self.settings.news_at_once]:
+            taken.append((item.what, name, item.incarnation))
+            item.times -= 1
+            if not item.times:
+                del self._news[name]
+        return tuple(taken)
+
+    def hear(self, own: str, news: tuple[News, ...], now: float) -> None:
+        for what, name, incarnation in news:
+            if name == own:
+                if what != ALIVE and incarnation >= self.incarnation:
+                    self.incarnation = incarnation + 1
+                    self.health = min(self.settings.most_health, self.health + 1)
+                    self.tell(ALIVE, own, self.incarnation)
+            elif what != ALIVE:
+                if incarnation >= self._incarnation_of(name) and self._is_known(name):
+                    self.probe(name, now)
+            elif self.refuted(name, incarnation, now=now, heard=now - 1e9):
+                self.tell(ALIVE, name, incarnation)
+
+    def suspect(self, name: str, incarnation: int, now: float) -> None:
+        if name in self.suspects or name in self.graves or incarnation < self._incarnation_of(name):
+            return
+        self.suspects[name] = _Doubt(incarnation, now, self._patience(now, self.settings.suspicion))
+        self.tell(SUSPECT, name, incarnation)
+
+    def bury(self, name: str, incarnation: int, now: float) -> None:
+        if name in self.graves or incarnation < self._incarnation_of(name):
+            return
+        self.suspects.pop(name, None)
+        self.graves[name] = _Doubt(incarnation, now)
+        while len(self.graves) > self.settings.graves:
+            del self.graves[next(iter(self.graves))]
+        self.tell(GONE, name, incarnation)
+        self._lost(name)
+
+    def refuted(self, name: str, incarnation: int, *, now: float, heard: float) -> bool:
+        """Somebody says that a member lived at `heard`: was it in doubt, and is it no more?"""
+        doubt = self.suspects.get(name) or self.graves.get(name)
+        if doubt is None or (incarnation <= doubt.incarnation and heard <= doubt.since):
+            return False
+        self.heard_from(name)
+        return True
+
+    def is_gone(self, name: str) -> bool:
+        return name in self.graves

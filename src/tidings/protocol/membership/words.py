@@ -1,0 +1,68 @@
+"""What peers tell one another about who is there. All of it travels as datagrams and may be lost."""
+
+from __future__ import annotations
+
+from tidings.protocol.membership.probing import News
+from tidings.protocol.membership.tables import Told
+from tidings.protocol.messages import Message
+
+
+class PeerArriving(Message, frozen=True):
+    """A newcomer to one whom it was told of; answered by `PeerFound`."""
+
+    me: Told
+
+
+class PeerShuffle(Message, frozen=True):
+    """A part of the view of a scope, and with it what a group shares: its supertopic tables, its size."""
+
+    scope: str
+    members: tuple[Told, ...]
+    supers: tuple[Told, ...] = ()
+    epoch: int = 0
+    least: tuple[float, ...] = ()
+    is_answer: bool = False
+    news: tuple[News, ...] = ()
+
+
+class PeerSearch(Message, frozen=True):
+    """Who belongs to one of these topics?"""
+
+    seeker: Told
+    number: int
+    topics: tuple[str, ...]
+    ttl: int
+
+
+class PeerFound(Message, frozen=True):
+    members: tuple[Told, ...]
+
+
+class PeerFresh(Message, frozen=True):
+    """Name some others of your group; answered by `PeerFound`."""
+
+    topics: tuple[str, ...]
+    count: int
+
+
+class PeerPing(Message, frozen=True):
+    number: int
+    news: tuple[News, ...] = ()
+
+
+class PeerPong(Message, frozen=True):
+    number: int
+    me: Told
+    news: tuple[News, ...] = ()
+
+
+class PeerPingFor(Message, frozen=True):
+    """Ping a member for us; answered by `PeerPong` with our number."""
+
+    number: int
+    target: str
+
+
+class PeerLeaving(Message, frozen=True):
+    incarnation: int
+    topics: tuple[str, ...] = ()  # the groups that are left; none: all

@@ -1,0 +1,379 @@
+"""Gossip over topics: daMulticast (Baehni et al. 2004, 4.3), and its options beyond.
+
+Rules
+- An event is gossiped in each of our groups whose topic includes the event's, once, when we first hear it
+  (infect and die): to floor(ln S + c) members of the topic table.
+- We elect ourselves as a link with chance g/S; a link sends to each entry of its supertopic tables with chance
+  a/z. The root only gossips.
+- `named`: whoever brings the event into a group names itself and g-1 of its table as links, in an order; each
+  sends to exactly a entries, the n-th one n `stagger` later, so that most of the later ones find the group above
+  reached, and no second naming follows.
+- `lazy`: inside a group the event itself goes only to those who ask; see `RumourHave`. The first steps from the
+  publisher push it at once.
+- An event that we publish for a topic that is not ours is handed to members of its group, or of the nearest one
+  above that has any. As long as nobody is known it waits, and membership looks for somebody.
+- Nothing is sent to anybody whose topics do not include the event's; what comes to us so all the same is
+  counted (`parasites`) and goes no further. After we left a group, or began again
+  after a crash, those who have not heard of it yet may still send (`late`).
+- In a history a peer that belongs to a group is subscribed to its topic and all below.
+"""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from tidings.analysis.gossip import constants_for
+from tidings.history.schema import recv_row, sub_row, usub_row
+from tidings.model.event import Event
+from tidings.model.subscription import Subscription
+from tidings.model.topic import ROOT
+from tidings.protocol.effects import Channel, Record
+from tidings.protocol.inputs import Input, Started
+from tidings.protocol.messages import Envelope, Message
+from tidings.protocol.slots import Routing
+from tidings.protocol.topic_graph import TopicGraph, groups_of, into, over
+
+Identity = tuple[str, str]
+
+
+class GossipSettings(msgspec.Struct, frozen=True, kw_only=True):
+    c: float = 5.0
+    g: float = 5.0
+    a: float = 1.0
+    z: int = 3
+    success: float = 1.0  # below 1: the fan-out makes up for loss
+    wanted: float = 0.0  # above 0: choose c, g, a for this reliability at the observed loss; links are named
+    forced: bool = False  # the publisher is always a link
+    named: bool = False
+    stagger: float = 0.03  # seconds between one named link and the next; three rounds of the network
+    lazy: bool = False
+    eager: int = (
+        -1
+    )  # steps in which a lazy group pushes at once; -1: as long as they reach a quarter of it at most
+    patience: float = 0.1  # seconds until the next one is asked
+    tries: int = 12
+    wait: float = 30.0  # seconds that an event waits for somebody to be found
+    stale: float = 60.0  # seconds for which others may know us by our last life
+    remembered: int = 100_000  # events that are known again
+    kept: int = 2_000  # events that can be sent to those who ask
+
+    def at_loss(self, loss: float, levels: int) -> GossipSettings:
+        """The same with the constants that reach what is wanted."""
+        found = constants_for(self.wanted, levels, loss=min(0.9, round(loss, 2)))
+        return msgspec.structs.replace(
+            self, c=found.c, g=found.g, a=found.a, success=found.success, named=True, wanted=0.0
+        )
+
+    def eager_steps(self, size: int) -> int:
+        if self.eager >= 0:
+            return self.eager
+        return math.floor(math.log(max(1.0, size / 4)) / math.log(max(2, self.fan_out(size))))
+
+    def fan_out(self, size: int) -> int:
+        wanted = math.log(max(1, size)) + self.c
+        count = math.floor(wanted) if self.success >= 1.0 else round(wanted / self.success)
+        return max(0, min(count, size - 1))
+
+
+class Rumour(Message, frozen=True):
+    """The event itself. `links` are those whom the one who brought it into this group has named, in order."""
+
+    envelope: Envelope
+    step: int = 0  # from whoever brought it into this group
+    links: tuple[str, ...] = ()
+    is_entry: bool = False  # it comes from below, or from its publisher
+
+
+class RumourHave(Message, frozen=True):
+    """We have this event: ask for it if you do not."""
+
+    source: str
+    id: str
+    step: int
+    links: tuple[str, ...] = ()
+
+
+class RumourAsk(Message, frozen=True):
+    source: str
+    id: str
+
+
+class _Missing(msgspec.Struct):
+    """An event that we were told of and do not have."""
+
+    tellers: list[str]
+    asked: int
+    at: float
+
+
+class TopicGossip(Routing):
+    name = "topic gossip"
+    messages = (Rumour, RumourHave, RumourAsk)
+
+    def __init__(
+        self, topics: tuple[str, ...] = (), *, graph: TopicGraph | None = None, settings: GossipSettings | None = None
+    ) -> None:  # fmt: skip
+        self.settings = settings or GossipSettings()
+        self.graph = graph or TopicGraph()
+        self._given = topics
+        self._wanted: dict[str, int] = {}  # by topic: how many subscriptions want its group
+        self._seen: dict[Identity, None] = {}
+        self._kept: dict[Identity, tuple[Envelope, int, tuple[str, ...]]] = {}
+        self._missing: dict[Identity, _Missing] = {}
+        self._linking: dict[tuple[Identity, str], tuple[float, Envelope]] = {}  # when to act as a named link
+        self._linked: dict[tuple[Identity, str], None] = {}
+        self._waiting: list[tuple[float, Envelope]] = []  # for somebody to be found: until when
+        self._retry_at: float | None = None
+        self._now_entry: tuple[str, Rumour] | None = None
+        self._began = 0.0
+        self._left: dict[str, float] = {}  # groups that we left: when
+        self.received = self.parasites = self.late = self.payloads = self.handed_up = 0
+
+    # -- interest --------------------------------------------------------------------------------
+
+    def topics(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((*self._given, *self._wanted)))
+
+    def on_input(self, input: Input, now: float) -> None:
+        if isinstance(input, Started):
+            self._began = now
+            for topic in self._given:
+                self._record(topic, now)
+
+    def interest_added(self, subscription: Subscription, at: tuple[str, ...], now: float) -> None:
+        for topic in groups_of(subscription.filter):
+            if topic not in self.topics():
+                self._record(topic, now)
+                self.ports.membership.join(topic, now)
+            self._wanted[topic] = self._wanted.get(topic, 0) + 1
+
+    def interest_removed(self, subscription: Subscription, at: tuple[str, ...], now: float) -> None:
+        for topic in groups_of(subscription.filter):
+            self._wanted[topic] -= 1
+            if not self._wanted[topic]:
+                del self._wanted[topic]
+                if topic not in self._given:
+                    self._left[topic] = now
+                    self._record(topic, now, left=True)
+                    self.ports.membership.leave(topic, now)
+
+    def _record(self, topic: str, now: float, *, left: bool = False) -> None:
+        if not self.ports.recording:
+            return
+        name, peer = f"{self.ports.name}:{topic}", self.ports.name
+        below = "TRUE" if topic == ROOT else f"topic MATCHES '{topic}/#'"
+        row = usub_row(now, peer, name) if left else sub_row(now, peer, name, below)
+        self.ports.emit(Record(row))
+
+    def wanted_elsewhere(self, event: Event) -> bool:
+        return True
+
+    # -- the way of an event ---------------------------------------------------------------------
+
+    def on_message(self, sender: str, message: Message, now: float) -> None:
+        if isinstance(message, Rumour):
+            self._on_gossip(sender, message, now)
+        elif isinstance(message, RumourHave):
+            self._on_have(sender, message, now)
+        elif isinstance(message, RumourAsk):
+            kept = self._kept.get((message.source, message.id))
+            if kept is not None:
+                self._push(sender, Rumour(kept[0], kept[1], kept[2]))
+
+    def _on_gossip(self, sender: str, message: Rumour, now: float) -> None:
+        event = message.envelope.event
+        self.received += 1
+        if not self._groups(event):
+            left = any(self.graph.includes(topic, event.topic or ROOT) for topic in self._left)
+            if left or now < self._began + self.settings.stale:
+                self.late += 1
+            else:
+                self.parasites += 1
+            return
+        if self.ports.recording:
+            self.ports.emit(Record(recv_row(now, self.ports.name, event, sender)))
+        self._note_links(message.envelope, message.links, now)
+        if event.identity in self._seen:
+            return
+        self._missing.pop(event.identity, None)
+        self._now_entry = (sender, message)
+        if self.ports.recovery.admit(message.envelope, sender, now):
+            self.ports.events.arrived(message.envelope, sender, now)
+        self._now_entry = None
+
+    def forward(
+        self, envelope: Envelope, at: tuple[str, ...] | None, came_from: str | None, now: float
+    ) -> None:
+        event = envelope.event
+        if event.identity in self._seen:
+            return
+        self._remember(event.identity)
+        came = self._now_entry[1] if self._now_entry is not None else None
+        for topic in self._groups(event):
+            self._in_group(topic, envelope, came, now)
+        if came is None and (event.topic or ROOT) not in self.topics():
+            self._hand_over(envelope, now)
+
+    def _groups(self, event: Event) -> list[str]:
+        """Those of our groups that the event is for."""
+        return [topic for topic in self.topics() if self.graph.includes(topic, event.topic or ROOT)]
+
+    def _in_group(self, topic: str, envelope: Envelope, came: Rumour | None, now: float) -> None:
+        settings, rng = self.settings, self.ports.rng
+        if settings.wanted:
+            levels = len(self.graph.above(envelope.event.topic or ROOT))
+            settings = settings.at_loss(self.ports.membership.loss(), levels)
+        size = self.ports.membership.size(topic)
+        members = self.ports.membership.sample(settings.fan_out(size), topic)
+        is_entry = came is None or came.is_entry
+        links = came.links if came is not None else ()
+        step = 0 if came is None or came.is_entry else came.step + 1
+        if settings.named and is_entry and self.graph.supers(topic):
+            others = rng.sample(members, min(len(members), round(settings.g) - 1))
+            links = (self.ports.name, *others)
+            self._note_links(envelope, links, now)
+        is_lazy = settings.lazy and step >= settings.eager_steps(size)
+        self._spread(members, envelope, step, links, is_lazy=is_lazy)
+        if not settings.named:
+            self._elect(topic, size, envelope, is_publisher=came is None)
+
+    def _spread(
+        self,
+        members: tuple[str, ...],
+        envelope: Envelope,
+        step: int,
+        links: tuple[str, ...],
+        *,
+        is_lazy: bool,
+    ) -> None:
+        event = envelope.event
+        if self.settings.lazy:
+            self._kept[event.identity] = (envelope, step, links)
+            while len(self._kept) > self.settings.kept:
+                del self._kept[next(iter(self._kept))]
+        if is_lazy:
+            for name in members:
+                self.ports.send(name, RumourHave(event.source, event.id, step, links), Channel.DATAGRAM)
+            return
+        for name in members:
+            self._push(name, Rumour(envelope, step, links))
+
+    def _push(self, to: str, message: Rumour) -> None:
+        self.payloads += 1
+        self.ports.send(to, message, Channel.DATAGRAM)
+
+    # -- links between groups ----------------------------------------------------------------------
+
+    def _elect(self, topic: str, size: int, envelope: Envelope, *, is_publisher: bool) -> None:
+        settings, rng = self.settings, self.ports.rng
+        for up in self.graph.supers(topic):
+            if rng.random() * size >= settings.g and not (settings.forced and is_publisher):
+                continue
+            table = self.ports.membership.view(over(topic, up))
+            for name in table:
+                if rng.random() * min(settings.z, len(table)) < settings.a:
+                    self._hand_up(name, envelope)
+
+    def _hand_up(self, to: str, envelope: Envelope) -> None:
+        self.handed_up += 1
+        self._push(to, Rumour(envelope, 0, (), is_entry=True))
+
+    def _note_links(self, envelope: Envelope, links: tuple[str, ...], now: float) -> None:
+        """Are we among those who were named?"""
+        if self.ports.name not in links:
+            return
+        naming = (envelope.event.identity, links[0])
+        if naming in self._linked:
+            return
+        self._linked[naming] = None
+        while len(self._linked) > self.settings.remembered:
+            del self._linked[next(iter(self._linked))]
+        self._linking[naming] = (now + links.index(self.ports.name) * self.settings.stagger, envelope)
+
+    def _act_as_links(self, now: float) -> None:
+        for naming, (at, envelope) in list(self._linking.items()):
+            if at > now:
+                continue
+            del self._linking[naming]
+            for topic in self._groups(envelope.event):
+                for up in self.graph.supers(topic):
+                    for name in self.ports.membership.sample(max(1, round(self.settings.a)), over(topic, up)):
+                        self._hand_up(name, envelope)
+
+    def _hand_over(self, envelope: Envelope, now: float) -> None:
+        """The event is of a topic that is not ours."""
+        scope = into(envelope.event.topic or ROOT)
+        self.ports.membership.seek(scope, now)
+        table = self.ports.membership.sample(max(2, round(self.settings.a)), scope)
+        for name in table:
+            self._hand_up(name, envelope)
+        if not table:
+            self._waiting.append((now + self.settings.wait, envelope))
+            self._retry_at = self._retry_at or now + 0.2
+
+    # -- lazy push ---------------------------------------------------------------------------------
+
+    def _on_have(self, sender: str, message: RumourHave, now: float) -> None:
+        identity = (message.source, message.id)
+        if identity in self._seen:
+            return
+        missing = self._missing.get(identity)
+        if missing is None:
+            self._missing[identity] = missing = _Missing([], 0, now)
+        missing.tellers.append(sender)
+        if not missing.asked:
+            self._ask(identity, missing, now)
+
+    def _ask(self, identity: Identity, missing: _Missing, now: float) -> None:
+        if missing.asked >= self.settings.tries:
+            del self._missing[identity]
+            return
+        teller = missing.tellers[missing.asked % len(missing.tellers)]
+        missing.asked += 1
+        missing.at = now + self.settings.patience
+        self.ports.send(teller, RumourAsk(*identity), Channel.DATAGRAM)
+
+    # -- time --------------------------------------------------------------------------------------
+
+    def next_deadline(self) -> float | None:
+        times = [at for at, _ in self._linking.values()]
+        times += [missing.at for missing in self._missing.values()]
+        if self._retry_at is not None:
+            times.append(self._retry_at)
+        return min(times, default=None)
+
+    def on_timer(self, now: float) -> None:
+        self._act_as_links(now)
+        for identity, missing in list(self._missing.items()):
+            if missing.at <= now:
+                self._ask(identity, missing, now)
+        if self._retry_at is not None and self._retry_at <= now:
+            self._retry_at = None
+            waiting, self._waiting = self._waiting, []
+            for until, envelope in waiting:
+                if until > now:
+                    self._hand_over_again(until, envelope, now)
+            if self._waiting:
+                self._retry_at = now + 0.2
+
+    def _hand_over_again(self, until: float, envelope: Envelope, now: float) -> None:
+        topic = envelope.event.topic or ROOT
+        if topic in self.topics():  # we have joined meanwhile
+            self._in_group(topic, envelope, None, now)
+            return
+        table = self.ports.membership.sample(max(2, round(self.settings.a)), into(topic))
+        for name in table:
+            self._hand_up(name, envelope)
+        if not table:
+            self._waiting.append((until, envelope))
+
+    def _remember(self, identity: Identity) -> None:
+        self._seen[identity] = None
+        while len(self._seen) > self.settings.remembered:
+            del self._seen[next(iter(self._seen))]
+
+    def check(self) -> None:
+        assert self.parasites == 0, "an event came to a peer whose topics do not include its own"
+        assert not self._missing.keys() & self._seen.keys(), "we ask for an event that we have had"
