@@ -210,7 +210,6 @@ class ExactlyOnce(Delivery):
 
     def _on_publish(self, session: Session, message: Publish, now: float) -> None:
         self._intake.publish(session, message, now)
-
         if self._identities_at is None:
             self._forget_identities_later(now)
 
@@ -226,8 +225,7 @@ class ExactlyOnce(Delivery):
         handles = self._registry.match(event)
         if not handles:
             return
-        arrival = self._intake.telling
-        position = None
+        arrival, position = self._intake.telling, None
         if self.ports.recovery.has_log(envelope.origin):
             self._deliver_from_elsewhere(envelope, handles, now)
             return
