@@ -224,8 +224,7 @@ class ExactlyOnce(Delivery):
         handles = self._registry.match(event)
         if not handles:
             return
-        arrival = self._intake.telling
-        position = None
+        arrival, position = self._intake.telling, None
         if self.ports.recovery.has_log(envelope.origin):
             self._deliver_from_elsewhere(envelope, handles, now)
             return
