@@ -32,14 +32,16 @@ from tidings.runtime.connection import NetworkSettings
 
 LINKS = (("b1", "b0"), ("b2", "b1"), ("b3", "b2"), ("b4", "b2"))  # who joins whom
 SOURCE = Path(tidings.__file__).parents[1]
+SAY_SECONDS = 30.0  # between two words of a long run
 QUICK = NetworkSettings(retry_seconds=0.05, slow_retry_seconds=0.5)
 
 
 class Broker:
     """One broker process; it keeps its port when it is started again."""
 
-    def __init__(self, name: str, folder: Path, joins: list[Proxy]) -> None:
+    def __init__(self, name: str, folder: Path, joins: list[Proxy], said: tuple[str, ...] = ()) -> None:
         self.name = name
+        self._said = said  # further arguments
         self._folder = folder
         self._joins = joins
         self._process: subprocess.Popen[str] | None = None
@@ -51,6 +53,7 @@ class Broker:
         arguments += ["--store", str(self._folder / self.name)]
         for proxy in self._joins:
             arguments += ["--join", proxy.address]
+        arguments += self._said
         path = os.pathsep.join([str(SOURCE), os.environ.get("PYTHONPATH", "")])
         with (self._folder / f"{self.name}.err").open("a") as errors:
             self._process = await asyncio.to_thread(
@@ -94,8 +97,9 @@ class Broker:
 
 
 class Rig:
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(self, folder: Path, seed: int, said: tuple[str, ...] = ()) -> None:
         self.rng = Random(seed)
+        self.said = said  # to every broker
         self.folder = folder
         self.history = folder / "history.jsonl"
         self.brokers: dict[str, Broker] = {}
@@ -111,6 +115,7 @@ class Rig:
         self._in_flight: Counter[str] = Counter()  # by broker
         self._recorder = FileRecorder(self.history)
         self._is_publishing = True
+        self._said_at = time.monotonic()
 
     # -- beginning and ending ------------------------------------------------------------------
 
@@ -123,7 +128,7 @@ class Rig:
                     proxy = self.proxies[one, other] = Proxy(self._place_of(other), Random(self.rng.random()))
                     await proxy.start()
                     joins.append(proxy)
-            self.brokers[name] = Broker(name, self.folder, joins)
+            self.brokers[name] = Broker(name, self.folder, joins, self.said)
         for broker in self.brokers.values():
             await broker.start()
 
@@ -188,7 +193,7 @@ class Rig:
             bus.subscribe(f"kind < {self.bounds[name]}", name="mine", durable=True) as news,
         ):
             ready.set()
-            while self._is_publishing or missing:
+            while self._is_publishing or missing or any(self._in_flight.values()):
                 try:
                     event = await news.get(timeout=0.2)
                 except TimeoutError:
@@ -201,15 +206,40 @@ class Rig:
     def quieten(self) -> None:
         self._is_publishing = False
 
+    async def arrive(self, tasks: list[asyncio.Task[None]], patience: float) -> None:
+        """Wait for these clients to end, as long as something goes on; they may have much to catch up with."""
+        while True:
+            before = self._progress()
+            done, pending = await asyncio.wait(tasks, timeout=patience)
+            for task in done:
+                task.result()
+            if not pending:
+                return
+            if self._progress() == before:
+                missing = {name: len(some) for name, some in self.missing.items()}
+                raise TimeoutError(f"{len(pending)} clients do not end; missing: {missing}")
+
+    def _progress(self) -> tuple[int, ...]:
+        return (self.acknowledged, self.unknown, *(len(heard) for heard in self.heard.values()))
+
     # -- faults --------------------------------------------------------------------------------
 
-    async def trouble(self, until: float) -> None:
-        """One fault after another, each by name, until that time of the monotonic clock."""
+    async def trouble(self, until: float, acknowledged: int = 0) -> None:
+        """One fault after another, each by name, until that time of the monotonic clock, and until so much
+        was acknowledged."""
         kinds = [self._kill, self._roughen, self._cut, self._stop]
         first = self.rng.sample([*kinds, self._kill], 5)  # each at least once
-        while first or time.monotonic() < until:
+        while first or time.monotonic() < until or self.acknowledged < acknowledged:
             await (first.pop() if first else self.rng.choice([*kinds, self._kill]))()
             await lasts(self.rng.uniform(0.1, 0.6))
+            self._say_sometimes()
+
+    def _say_sometimes(self) -> None:
+        """A long run says how far it is."""
+        now = time.monotonic()
+        if now > self._said_at + SAY_SECONDS:
+            self._said_at = now
+            print(json.dumps(self.figures()), flush=True)
 
     async def _kill(self) -> None:
         victims = self.rng.sample(list(self.brokers.values()), self.rng.choice([1, 1, 1, 2]))

@@ -493,3 +493,15 @@ async def test_an_event_says_where_it_stands_in_the_log(bus: Bus) -> None:
     async with bus.subscribe("n > 0") as transient:
         await bus.publish({"n": 2}, mode="best effort")
         assert (await transient.get(timeout=10))["n"] == 2
+
+
+@played
+async def test_what_is_advertised_and_what_is_not_are_heard(bus: Bus) -> None:
+    async with bus.subscribe("x > 0") as news:
+        await bus.advertise("mine", "x < 5")
+        await bus.publish({"x": 3})
+        await bus.publish({"x": 7})
+        await bus.unadvertise("mine")
+        await bus.unadvertise("mine")
+        await bus.publish({"x": 4})
+        assert [(await news.get(timeout=20))["x"] for _ in range(3)] == [3, 7, 4]

@@ -57,10 +57,12 @@ def test_all_mutations_as_runs_of_one_history(spark: Any, tmp_path: Path, times:
 
 
 @pytest.mark.parametrize(
-    ("hearer", "times"), [("process", {}), ("subscription", {"t_sub": 1.0, "t_diff": 2.0})]
+    ("hearer", "times", "sieving"),
+    [("process", {}, True), ("subscription", {"t_sub": 1.0, "t_diff": 2.0}, False)],
+    ids=["sieved", "not sieved"],
 )
 def test_random_histories_as_runs_of_one(
-    spark: Any, tmp_path: Path, hearer: str, times: dict[str, float]
+    spark: Any, tmp_path: Path, hearer: str, times: dict[str, float], sieving: bool
 ) -> None:
     """Three hundred good and bad ones: doubtful outcomes, crashes, keys, ends, losses, repetitions."""
     rows: list[Row] = []
@@ -71,7 +73,12 @@ def test_random_histories_as_runs_of_one(
         rows.extend(msgspec.structs.replace(row, run=f"{len(rows):06}") for row in drawn)
 
     collect()
-    same(spark, tmp_path, rows, contract=Contract("all", frozenset(PROPERTIES), hearer), **times)
+    path, contract = tmp_path / "run.parquet", Contract("all", frozenset(PROPERTIES), hearer)
+    write_history(path, rows)
+    said: list[str] = []
+    report = check_on_spark([path], spark=spark, contract=contract, sieving=sieving, say=said.append, **times)
+    assert report == check(rows, contract=contract, **times)
+    assert any("streams are suspicious" in line for line in said) == sieving
 
 
 ALONE = [0, 17, 33]  # the others have their turn in the soak
@@ -112,6 +119,26 @@ def test_a_thousand_events_in_many_buckets(spark: Any, tmp_path: Path) -> None:
         on_spark = check_on_spark([folder], spark=spark, bucket_rows=1000, matcher=SmallMatcher, **asked)
         assert on_spark == check(folder, matcher=SmallMatcher, **asked)
         assert not on_spark.holds
+        said: list[str] = []
+        assert check_on_spark([folder], spark=spark, sieving=True, say=said.append, **asked) == on_spark
+        assert "1 streams are suspicious" in said
+
+
+def test_keys_losses_and_bad_rows_are_sieved_too(spark: Any, tmp_path: Path) -> None:
+    """Events that others supersede, losses with a reason, names of many alphabets; a row that cannot be
+    judged is told in the same words."""
+    play = Play("läuft").sub(1.0, "Ünal", "x > 3").pub(2.0, "ä", {"x": 4}, key="k", source="Öl")
+    play.pub(3.0, "b", {"x": 5}, key="k", source="Öl").pub(4.0, "c", {"x": 6}, source="Öl")
+    play.row(drop_row, 3.1, "Ünal", "Ünal", "b", "queue full").pub(5.0, "d", {"x": 7}, source="Öl")
+    play.told(5.1, "Ünal", "d").told(5.2, "Ünal", "d")
+    path = tmp_path / "run.parquet"
+    write_history(path, play.rows)
+    for asked in ({"t_sub": 0.5, "t_diff": 0.5}, {}):
+        report = check_on_spark([path], spark=spark, sieving=True, **asked)
+        assert report == check(play.rows, **asked)
+        assert {"minimality", "completeness"} <= set(report.broken)
+    with pytest.raises(HistoryError, match=r"the pub row of p e at 1\.0 s"):
+        check_on_spark([raw(tmp_path, op="pub", event="e", attributes="[1")], spark=spark, sieving=True)
 
 
 @pytest.mark.parametrize(

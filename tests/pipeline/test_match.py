@@ -170,6 +170,23 @@ def test_attributes_that_no_column_holds_are_told(spark: Any, events: Any) -> No
     assert "some filter compares 'price' with a string; its column is double" in told
 
 
+def test_every_event_has_an_id_and_a_source(spark: Any) -> None:
+    """A filter that asks for them cannot be answered without; the embedded matcher always has them."""
+    asking = spark.createDataFrame(
+        [("s", "LENGTH(id) = 1 OR price < 0", None), ("t", "ID = 'b'", "cesql")],
+        "id string, filter string, dialect string",
+    )
+    with pytest.raises(InputError, match=r"filters ask for 'id', which every event has.*withColumn"):
+        match(spark.createDataFrame([(1.0,)], "price double"), asking)
+    events = spark.createDataFrame(
+        [("a", 1.0), (None, 2.0), ("bb", 3.0), ("b", 4.0)], "id string, price double"
+    )
+    matched = match(events, asking, keep=["id"])
+    assert lists(matched) == {"a": ["s"], "bb": [], "b": ["s", "t"]}
+    (bad,) = matched.rejects.collect()
+    assert "its id is NULL" in bad["reason"]
+
+
 def test_columns_to_keep_must_be_there(events: Any, subscriptions: Any) -> None:
     with pytest.raises(InputError, match=r"no column 'Id' to keep.*did you mean 'id'"):
         match(events, subscriptions, keep=["Id"])

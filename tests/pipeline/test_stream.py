@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tidings.errors import CorruptionError, InputError, SettingsError
-from tidings.pipeline import Table, match, match_stream
+from tidings.pipeline import Table, match, match_stream, sink
 
 pytestmark = pytest.mark.spark
 
@@ -106,6 +106,60 @@ def test_pairs_into_parquet(spark: Any, folder: Path) -> None:
     assert [b.matches for b in run(spark, folder, output="pairs", keep=["n"])] == [10, 10]
     rows = spark.read.parquet(str(folder / "out")).collect()
     assert sorted((row["n"], row["subscription"]) for row in rows) == [(n, "s0") for n in range(20)]
+
+
+def test_columns_of_every_kind_leave_as_they_came(spark: Any, folder: Path) -> None:
+    """The workers write the files; Spark reads the same types and values, an interval by its own writer."""
+    columns = """id AS n, id % 2 = 0 AS flag, CAST(id AS tinyint) AS tiny, CAST(id AS float) AS single,
+        CAST(id AS decimal(20, 3)) AS money, DATE '2026-01-01' AS day, TIMESTAMP '2026-01-01 10:00:00.123456' AS at,
+        TIMESTAMP_NTZ '2026-01-01 10:00:00' AS local, X'C328' AS raw, array(id, NULL) AS many,
+        map('a', id) AS named, struct(id AS inner, 'x' AS Other) AS nested, CAST(NULL AS string) AS absent"""
+    for place, more in (("plain", ""), ("spark", ", INTERVAL '3' HOUR AS span")):
+        frame = spark.range(20).selectExpr(*_parts(columns + more))
+        frame.write.parquet(str(folder / place))
+        events = spark.readStream.schema(frame.schema).parquet(str(folder / place))
+        to, state = folder / f"{place} out", folder / f"{place} state"
+        match_stream(events, folder / "table", to=to, checkpoint=state, once=True).awaitTermination()
+        found = spark.read.parquet(str(to))
+        assert [(f.name, f.dataType) for f in found.schema][: len(frame.columns)] == [
+            (f.name, f.dataType) for f in frame.schema
+        ]
+        assert sorted(map(str, found.select(frame.columns).collect())) == sorted(map(str, frame.collect()))
+
+
+def _parts(text: str) -> list[str]:
+    """The expressions of a list, cut at commas outside brackets."""
+    parts, depth = [""], 0
+    for sign in text:
+        depth += (sign == "(") - (sign == ")")
+        parts = [*parts, ""] if sign == "," and not depth else [*parts[:-1], parts[-1] + sign]
+    return parts
+
+
+def test_files_of_tries_that_do_not_count_are_not_published(
+    spark: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = sink.local_folder
+
+    def with_stray(path: str) -> Path | None:
+        place = made(path)
+        assert place is not None
+        monkeypatch.setattr(Path, "mkdir", _mkdir_and_stray)
+        return place
+
+    monkeypatch.setattr(sink, "local_folder", with_stray)
+    assert [b.rows for b in run(spark, folder)] == [10, 10]
+    assert len(output(spark, folder)) == 20
+
+
+_mkdir = Path.mkdir
+
+
+def _mkdir_and_stray(place: Path, *args: Any, **more: Any) -> None:
+    """As a task that was tried twice would: a file that no accepted task names."""
+    _mkdir(place, *args, **more)
+    if "_staged" in str(place):
+        (place / "part-00000-stray.parquet").write_bytes(b"half a file")
 
 
 def test_a_batch_that_is_published_already_is_not_written_again(spark: Any, folder: Path) -> None:

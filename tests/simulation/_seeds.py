@@ -52,7 +52,11 @@ PROFILES = (
     Profile("intermediary", (fault.CRASH, fault.STOP, fault.CLOCK_SKEW), "Intermediary", 1.0, 30),
     Profile("intermediary", (fault.CRASH, fault.DISK_LOSS, fault.STOP), "SIENA", 0.5, 30),
 )
-ELSEWHERE = {"tidings"}  # has its own seeds, in test_tidings_*.py
+ELSEWHERE = {  # have their own seeds, in test_tidings_*.py and test_epidemic.py
+    "tidings",
+    "subscription-replication",
+    *(name for name in system_names() if name.startswith("epidemic")),
+}
 
 
 def missing_systems() -> set[str]:

@@ -12,7 +12,7 @@ from tests.simulation._trial import Trial, drawn_event, drawn_filter, everybody_
 from tests.simulation.test_tidings_faults import KINDS, trouble
 
 from tidings.algebra import overlaps
-from tidings.protocol.routing.covering import SubscriptionRouting
+from tidings.protocol.routing.covering import MOST_LINGERING, SubscriptionRouting
 from tidings.protocol.routing.settled import FilterSet, Settled
 from tidings.simulation.simulator import SimulationSettings
 from tidings.simulation.topology import Overlay, line, star
@@ -93,6 +93,45 @@ def test_what_is_outside_of_an_advertisement_is_heard_too() -> None:
         world.publish("c0", {"x": x})
     world.run(6.0)
     assert heard(world, "c3") == [12]
+
+
+def test_an_advertiser_cannot_suppress_others() -> None:
+    """Whatever one client says, changes or takes back, what its neighbours publish is heard, also by those
+    who subscribe after; and whoever advertises nothing at all counts as much."""
+    world = world_of(line(4), linger_seconds=0.3)
+    world.add_client("liar", "b0")
+    world.subscribe("c3", "n", "x > 10")
+    advertise(world, "liar", "x < 10")
+    world.run(3.0)
+    world.publish("c0", {"x": 11})
+    world.run(4.0)
+    advertise(world, "liar", "x > 10")
+    world.run(5.0)
+    now = world.simulation.now
+    world.do(UnadvertiseStep(at=now, client="liar", name="a"))
+    world.run(8.0)
+    world.publish("c0", {"x": 12})
+    world.subscribe("c2", "n", "x > 12")
+    world.run(10.0)
+    for number in range(50):
+        advertise(world, "liar", f"x = {number}", f"a{number}")
+    world.simulation.crash("liar")
+    world.publish("c0", {"x": 13})
+    world.run(14.0)
+    assert heard(world, "c3") == [11, 12, 13]
+    assert heard(world, "c2") == [13]
+
+
+def test_advertisements_that_come_and_go_hold_no_memory() -> None:
+    world = world_of(line(2))
+    for number in range(MOST_LINGERING + 500):
+        advertise(world, "c0", f"x = {number}")
+    world.run(2.0)
+    routing = world.simulation.places["b0"].machine.slots["routing"]
+    assert len(routing._leaving) == MOST_LINGERING
+    assert len(routing._own_counts) == MOST_LINGERING + 1
+    world.run(60.0)
+    assert len(routing._own_counts) == 1
 
 
 def test_a_broker_that_advertised_everything_stops_when_it_is_no_longer_true() -> None:

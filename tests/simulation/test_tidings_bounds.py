@@ -9,7 +9,9 @@ import pytest
 from tests.simulation.test_tidings_scenes import detach, entries, sequences, three
 
 from tidings.model.event import FOREVER
-from tidings.simulation.topology import random_tree
+from tidings.protocol.inputs import ClientLeave
+from tidings.simulation.simulator import SimulationSettings
+from tidings.simulation.topology import line, random_tree
 from tidings.simulation.world import World
 
 
@@ -57,3 +59,38 @@ def test_a_new_subscription_asks_the_logs_that_lie_the_same_way_together() -> No
     asked = world.simulation.sent["ReplayAsk"] + world.simulation.sent["ReplayAsks"] - before
     assert len(world.applications["c7"].heard) == 40
     assert asked <= 2 * len(world.overlay.links), "not one for each log and each link of its path"
+
+
+@pytest.mark.parametrize("publisher", ["b1", "b0"], ids=["own-log", "other-log"])
+@pytest.mark.parametrize("queue", [2, 100], ids=["spills", "fits"])
+@pytest.mark.parametrize("settles", [0.0, 0.02, 1.0])
+def test_a_bound_on_count_holds_across_a_restart_and_the_newest_are_kept(
+    publisher: str, queue: int, settles: float
+) -> None:
+    """What was handed to it in an earlier life counts, and is older than what comes now."""
+    for later in (0, 1, 2, 5):
+        world = World("tidings", line(2), seed=1, settings=SimulationSettings(check=True))
+        world.add_client("p", publisher)
+        world.add_client("s", "b1")
+        world.subscribe("s", "n", "x > 0", durable=True, keep_events=3, queue=queue)
+        world.run(3.0)
+        ref = world.applications["s"].refs.pop("n")
+        world._input("s", ClientLeave(world._call(), ref))
+        world.run(4.0)
+        for x in range(1, 11):
+            world.publish("p", {"x": x})
+            world.run(4.0 + x * 0.01)
+        world.run(4.2 + settles)
+        world.simulation.crash("b1")
+        world.run(6.0 + settles)
+        world.simulation.restart("b1")
+        world.run(8.0 + settles)
+        for x in range(11, 11 + later):
+            world.publish("p", {"x": x})
+        world.run(12.0 + settles)
+        world.subscribe("s", "n", "x > 0", durable=True, keep_events=3, queue=queue)
+        world.run(40.0)
+        heard = [notify.notification.event.attributes["x"] for notify in world.applications["s"].heard]
+        assert heard[-3:] == [8 + later, 9 + later, 10 + later]
+        assert heard == sorted(set(heard))
+        assert len(heard) <= 6, "what nobody counted is bounded by what it was before"

@@ -159,3 +159,91 @@ def test_a_guest_ends_a_while_after_its_listener_left_and_its_home_goes_on() -> 
     world.run(60.0)
     assert heard(world, "s") == [("p", 1), ("p", 2), ("p", 3)]
     assert not world.simulation.places["b0"].machine.slots["delivery"]._ledger.entries
+
+
+# -- ending a subscription where it is a guest -----------------------------------------------------------
+
+
+def held_at(world: World, broker: str) -> int:
+    return len(world.simulation.places[broker].machine.slots["delivery"].subscriptions())
+
+
+def away() -> World:
+    """s subscribed at b3, which is down; s is a guest at b1."""
+    world = scene()
+    world.subscribe("s", "n", "x > 0", durable=True)
+    world.run(3.0)
+    world.publish("p", {"x": 1})
+    world.run(4.0)
+    world.simulation.crash("b3")
+    world.run(6.0)
+    move(world, "s", "b3", "b1")
+    world.publish("p", {"x": 2})
+    world.run(9.0)
+    return world
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["guest-stays", "guest-restarts"])
+def test_a_subscription_that_is_ended_where_it_is_a_guest_ends_at_its_home_too(restarts: bool) -> None:
+    world = away()
+    world.unsubscribe("s", "n")
+    world.run(11.0)
+    assert held_at(world, "b1") == 0
+    if restarts:
+        world.simulation.crash("b1")
+        world.run(12.0)
+        world.simulation.restart("b1")
+    world.run(20.0)
+    world.publish("p", {"x": 3})
+    world.simulation.restart("b3")
+    world.run(90.0)
+    assert held_at(world, "b3") == 0, "its home goes on keeping what nobody will hear"
+    assert heard(world, "s") == [("p", 1), ("p", 2)]
+    for name in ("b0", "b1", "b2", "b3"):
+        delivery = world.simulation.places[name].machine.slots["delivery"]
+        assert not delivery._ledger.entries, f"{name} keeps events"
+        assert delivery.figures()["farewells"] == 0
+        assert delivery.next_deadline() is None or delivery._farewells.next_at is None
+
+
+def test_whoever_subscribed_again_at_home_after_the_end_keeps_that_subscription() -> None:
+    """The farewell comes late: it was of the one before."""
+    world = away()
+    world.simulation._close("b1", "b2")
+    world.unsubscribe("s", "n")
+    world.run(11.0)
+    world.simulation.restart("b3")
+    world.run(12.0)
+    move(world, "s", "b1", "b3")
+    world.run(13.0)
+    world.subscribe("s", "n", "x > 0", durable=True)
+    world.run(15.0)
+    world.simulation._open("b1", "b2")
+    world.run(60.0)
+    assert held_at(world, "b3") == 1
+    world.publish("p", {"x": 3})
+    world.run(70.0)
+    assert heard(world, "s")[-1] == ("p", 3)
+    assert len(heard(world, "s")) == len(set(heard(world, "s")))
+    assert world.simulation.places["b1"].machine.slots["delivery"].figures()["farewells"] == 0
+
+
+def test_a_home_that_never_returns_is_given_up_after_a_while() -> None:
+    world = World(
+        "tidings", line(4), seed=1, settings=SimulationSettings(check=True),
+        options={"delivery": {"memory_seconds": 30.0}},
+    )  # fmt: skip
+    for client, broker in {"p": "b0", "s": "b3"}.items():
+        world.add_client(client, broker)
+    world.subscribe("s", "n", "x > 0", durable=True)
+    world.run(3.0)
+    world.simulation.crash("b3")
+    world.run(5.0)
+    move(world, "s", "b3", "b1")
+    world.run(8.0)
+    world.unsubscribe("s", "n")
+    world.run(10.0)
+    guest = world.simulation.places["b1"].machine.slots["delivery"]
+    assert guest.figures()["farewells"] == 1
+    world.run(80.0)
+    assert (guest.figures()["farewells"], guest.figures()["farewells given up"]) == (0, 1)

@@ -11,9 +11,10 @@ from tests.simulation.test_tidings_faults import KINDS, trouble
 
 from tidings.history.check import check
 from tidings.language.evaluate import accepts
-from tidings.model.event import FOREVER
+from tidings.model.event import FOREVER, make_event
 from tidings.protocol.delivery.moves import Moves, Stays
-from tidings.protocol.inputs import ClientLeave
+from tidings.protocol.inputs import ClientAsk, ClientLeave
+from tidings.protocol.messages import CommitStaged, Stage
 from tidings.protocol.recovery.words import ReplayPart
 from tidings.simulation.faults import ISOLATE_ONE, Incident
 from tidings.simulation.simulator import SimulationSettings
@@ -68,6 +69,29 @@ def test_what_was_published_elsewhere_first_is_told_first(durable: bool) -> None
     world.simulation.end(cut("b0", "b1"))
     world.run(25.0)
     assert numbers(world) == [1, 2, 3, 4, 5]
+
+
+def test_a_batch_that_was_staged_comes_after_what_its_publisher_left_elsewhere() -> None:
+    world = four()
+    world.subscribe("s", "n", "x > 0", durable=True)
+    world.run(4.0)
+    world.simulation.begin(cut("b0", "b1"))
+    world.run(5.0)
+    world.publish("p", {"x": 1})
+    world.run(6.0)
+    world.move("p", "b3")
+    world.run(7.0)
+    batch = tuple(make_event({"x": x}, source="p", id=f"q-{x}") for x in (2, 3))
+    for message in (Stage, CommitStaged):
+        call = world._call()
+        given = ("query", 0, 0, batch) if message is Stage else ("query", 0, 1)
+        world._input("p", ClientAsk(call, message(call, *given)))
+        world.run(world.simulation.now + 0.5)
+    world.run(12.0)
+    assert numbers(world) == [], "committed, and told to nobody before the first"
+    world.simulation.end(cut("b0", "b1"))
+    world.run(25.0)
+    assert numbers(world) == [1, 2, 3]
 
 
 def test_others_of_the_old_log_are_not_held_up() -> None:

@@ -17,7 +17,7 @@ LEVELS = {
     "errors": 0, "_version": 0,
     "model": 1,
     "language": 2, "algebra": 2, "history": 2, "analysis": 2,
-    "matching": 3, "availability": 3, "security": 3,
+    "matching": 3, "availability": 3, "security": 3, "archive": 3,
     "protocol": 4,
     "systems": 5,
     "wire": 6, "store": 6, "simulation": 6, "runtime": 6,
@@ -36,7 +36,7 @@ BETWEEN_SIBLINGS = {
     ("simulation", "store"): "drivers do the disk's effects",
 }
 
-# Only these files of pipeline/ know a driver.
+# Only these files (and folders) of pipeline/ know a driver.
 PIPELINE_DOORS = {"simulation": "tidings.pipeline.sweeps", "runtime": "tidings.pipeline.broker"}
 
 KINDS = ("assignment", "routing", "overlay", "recovery", "membership", "delivery")
@@ -87,7 +87,7 @@ def complaint(importer: str, imported: str) -> str | None:
         return None if here in USES_THE_FACE else f"{here} must not use the public face"
     if LEVELS[there] < LEVELS[here]:
         door = PIPELINE_DOORS.get(there) if here == "pipeline" else None
-        return f"only {door} may" if door and importer != door else None
+        return f"only {door} may" if door and not f"{importer}.".startswith(f"{door}.") else None
     return None if (here, there) in BETWEEN_SIBLINGS else f"{there} is not below {here}"
 
 

@@ -130,15 +130,21 @@ class Identities:
             self._numbered.move_to_end(name)
         numbers.take(sequence, now, self._bounds.gaps)
 
-    def take_next(self, source: str, incarnation: str, sequence: int, now: float) -> bool:
-        """Take it when it follows the last one, which is new and the common case; False: nothing is done."""
+    def take_next(self, source: str, incarnation: str, sequence: int, now: float, count: int = 1) -> bool:
+        """Take this one, and those behind it, when it follows the last one, which is new and the common case;
+        False: nothing is done."""
         name = (source, incarnation)
         numbers = self._numbered.get(name)
         if numbers is None or sequence != numbers.high + 1:
             return False
-        numbers.high, numbers.last_at = sequence, now
+        numbers.high, numbers.last_at = sequence + count - 1, now
         self._numbered.move_to_end(name)
         return True
+
+    def last(self, source: str, incarnation: str) -> int | None:
+        """The highest number that was taken; None when none was."""
+        numbers = self._numbered.get((source, incarnation))
+        return None if numbers is None else numbers.high
 
     def row(self, source: str, incarnation: str) -> Put:
         numbers = self._numbered[source, incarnation]

@@ -76,6 +76,7 @@ class Loaded(msgspec.Struct, frozen=True):
     next_offset: int  # the next append has this offset or a higher one, also when all was forgotten
     entries: list[Entry]  # the live log entries in ascending order
     tables: dict[str, dict[str, bytes]]
+    sizes: list[int] = []  # bytes on the disk of each of `entries`, where the store knows them
 
     @classmethod
     def empty(cls) -> Loaded:

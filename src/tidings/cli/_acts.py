@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import tidings
+from tidings.cli._meeting_act import spark_acts
 from tidings.cli._network_act import network
-from tidings.cli._spark_act import on_spark
 from tidings.cli._stage import Stage
 
 IBM_FALLS = "StockName = 'IBM' AND change < -3"
@@ -220,4 +220,4 @@ async def judged(stage: Stage, folder: Path) -> None:
 
 
 Act = Callable[[Stage, Path], Awaitable[None]]
-ACTS: tuple[Act, ...] = (who_hears_what, why_not, killed_and_resumed, judged, network, on_spark)
+ACTS: tuple[Act, ...] = (who_hears_what, why_not, killed_and_resumed, judged, network, spark_acts)

@@ -16,16 +16,14 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Coroutine
-from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
 
 import tidings
-from tidings.errors import SettingsError
+from tidings.errors import RefusedError, SettingsError
 from tidings.runtime.dialling import parse_addresses
-from tidings.security.credentials import CertificateCredentials, PasswordCredentials, TokenCredentials
-from tidings.security.doors import Credentials, NoCredentials
+from tidings.runtime.environment import credentials, tls_context
 
 HOME = "tidings://127.0.0.1:7117"
 T = TypeVar("T")
@@ -44,58 +42,50 @@ Timeout = Annotated[float, typer.Option("--timeout", help="Seconds to wait for t
 def bus(broker: str, name: str = "", *, timeout: float = 10.0) -> tidings.Bus:
     """A bus for a command, with the credentials of the environment."""
     given = os.environ
-    parse_addresses(broker)  # a wrong one is told before a secret is read
+    _check_address(broker)  # a wrong one is told before a secret is read
     return tidings.connect(
         broker,
         name=name or given.get("TIDINGS_USER") or "cli",
         timeout=timeout,
         credentials=credentials(given),
-        tls=_tls(given, broker),
+        tls=tls_context(given, broker),
     )
 
 
-def credentials(given: Any) -> Credentials:
-    """What the environment proves us with; nothing: nothing."""
-    user, password = given.get("TIDINGS_USER"), _secret(given, "TIDINGS_PASSWORD")
-    token = _secret(given, "TIDINGS_TOKEN")
-    if token is not None:
-        return TokenCredentials(lambda: _secret(given, "TIDINGS_TOKEN") or "")
-    if password is not None:
-        if not user:
-            raise SettingsError("there is a password and no user", hint="set TIDINGS_USER")
-        return PasswordCredentials(user, password)
-    if given.get("TIDINGS_CERTIFICATE"):
-        return CertificateCredentials()
-    return NoCredentials()
-
-
-def _secret(given: Any, variable: str) -> str | None:
-    """The variable, or the first line of the file that its sister names."""
-    if variable in given:
-        return str(given[variable])
-    file = given.get(variable + "_FILE")
-    if not file:
-        return None
+def _check_address(broker: str) -> None:
     try:
-        return Path(file).read_text(encoding="utf-8").partition("\n")[0]
-    except OSError as error:
-        raise SettingsError(f"{variable}_FILE: {file}: {error.strerror}") from None
+        parse_addresses(broker)
+    except SettingsError as error:
+        raise SettingsError(error.message, hint="write --broker tidings://host:port") from None
 
 
-def _tls(given: Any, broker: str) -> Any:
-    if not any(address.tls for address in parse_addresses(broker)):
-        return None
-    from tidings.runtime.tls import dialling
+def looks_like_address(word: str) -> bool:
+    """Did somebody give a broker's address where there is no place for one?"""
+    host, colon, port = word.partition("://")[2].rpartition(":") if "://" in word else word.rpartition(":")
+    return "://" in word or bool(colon and host and port.isdigit() and "=" not in word)
 
-    return dialling(
-        authority=given.get("TIDINGS_AUTHORITY", ""),
-        certificate=given.get("TIDINGS_CERTIFICATE", ""),
-        key=given.get("TIDINGS_KEY", ""),
-    )
+
+NO_WORDS = {"allow_extra_args": True}  # context settings of commands that `refuse_words`
+
+
+def refuse_words(words: list[str], otherwise: str) -> None:
+    """A word that is no option: say which option was meant."""
+    for word in words:
+        hint = f"give the address by --broker {word}" if looks_like_address(word) else otherwise
+        raise SettingsError(f"{word!r} is no option", hint=hint.replace("WORD", word))
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    return asyncio.run(main)
+    try:
+        return asyncio.run(main)
+    except RefusedError as error:
+        if "asks who you are" not in error.message:
+            raise
+        raise RefusedError(
+            "this broker asks who you are",
+            hint="set TIDINGS_USER and TIDINGS_PASSWORD_FILE, or TIDINGS_TOKEN_FILE, or TIDINGS_CERTIFICATE "
+            "and TIDINGS_KEY",
+        ) from None
 
 
 async def walk(broker: str, what: str, *, timeout: float, **about: Any) -> list[dict[str, Any]]:

@@ -56,6 +56,13 @@ def broker(
     http: Annotated[
         str | None, typer.Option("--http", metavar="HOST:PORT", help="For /metrics, /healthz and /readyz.")
     ] = None,
+    gateway_http: Annotated[
+        str | None,
+        typer.Option("--gateway-http", metavar="HOST:PORT", help="For HTTP, CloudEvents and WebSocket."),
+    ] = None,
+    gateway_mqtt: Annotated[
+        str | None, typer.Option("--gateway-mqtt", metavar="HOST:PORT", help="For MQTT 3.1.1 and 5.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
     """Run a broker.
@@ -63,6 +70,7 @@ def broker(
     It says where it can be reached when it can be, and ends on SIGTERM or Ctrl-C after answering
     what it took in. SIGHUP reads settings and users again. Every setting: tidings settings.
     """
+    from tidings.gateway.doors import Gateways
     from tidings.runtime.service import Service
     from tidings.runtime.settings import BrokerSettings, read_settings
 
@@ -73,13 +81,15 @@ def broker(
         "store": str(store) if store else None,
         "security.users": str(users) if users else None,
         "http": http,
+        "gateway.http": gateway_http,
+        "gateway.mqtt": gateway_mqtt,
     }
     given = {key: value for key, value in said.items() if value is not None}
 
     def read() -> BrokerSettings:
         return read_settings(config, environment=os.environ, said=given)
 
-    run_service(Service(read(), again=read), as_json=as_json)
+    run_service(Service(read(), again=read, doors=Gateways), as_json=as_json)
 
 
 def run_service(service: Service, *, as_json: bool) -> None:
@@ -88,13 +98,16 @@ def run_service(service: Service, *, as_json: bool) -> None:
 
     def ready(server: Server) -> None:
         http = service.http.address if service.http is not None else None
+        gateways = service.doors.addresses if service.doors is not None else {}
         if as_json:
             line = {"broker": server.name, "address": server.address, "http": http, "process": os.getpid()}
-            print(json.dumps(line), flush=True)
+            print(json.dumps(line | {"gateways": gateways}), flush=True)
             return
         print(f"broker {server.name} listens at {server.address}", flush=True)
         if http is not None:
             print(f"metrics and health at {http}", flush=True)
+        for protocol, address in gateways.items():
+            print(f"{protocol} gateway at {address}", flush=True)
 
     if not run(service.run(ready)):
         say("some publishes were not answered before the time was over; their publishers will ask again")

@@ -29,6 +29,7 @@ def register(app: typer.Typer) -> None:
         "broker", epilog=examples("tidings certs broker certs b1 --host 127.0.0.1 --host b1.example")
     )(broker)
     certs.command("client", epilog=examples("tidings certs client certs ann"))(client)
+    certs.command("revoke", epilog=examples("tidings certs revoke certs ann"))(revoke)
     app.add_typer(certs, name="certs")
 
 
@@ -63,6 +64,22 @@ def client(
     from tidings.runtime.authority import issue
 
     _say(issue(folder, name), as_json)
+
+
+def revoke(
+    folder: Folder,
+    name: Annotated[str, typer.Argument(help="The broker's or the client's name.")],
+    as_json: Json = False,
+) -> None:
+    """Take a certificate back: add it to the list that brokers read (`tls.revoked`)."""
+    from tidings.runtime.authority import revoke as take_back
+
+    listed = take_back(folder, name)
+    if as_json:
+        print_json({"revoked": str(listed), "name": name})
+        return
+    print(f"revoked     {name}, in {listed}")
+    print("name that file in tls.revoked of every broker, and send each SIGHUP: open connections are closed")
 
 
 def _say(made: Made, as_json: bool) -> None:

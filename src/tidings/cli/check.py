@@ -67,8 +67,9 @@ def check(
 
 
 def _judged(history: list[str], spark: bool, **settings: Any) -> Report:
+    from tidings.matching.engine import MatchingEngine
+
     if spark:
-        from tidings.matching.engine import MatchingEngine
         from tidings.pipeline.checks import check_on_spark
 
         tell = say if errors().is_terminal else None
@@ -76,9 +77,8 @@ def _judged(history: list[str], spark: bool, **settings: Any) -> Report:
     if len(history) > 1:
         raise typer.BadParameter("several files are one history with --spark only", param_hint="HISTORY")
     from tidings.history.check import check as judged
-    from tidings.matching.small import SmallMatcher
 
-    return judged(history[0], matcher=SmallMatcher, **settings)
+    return judged(history[0], matcher=MatchingEngine, **settings)
 
 
 def _show(history: str, report: Report) -> None:

@@ -37,6 +37,13 @@ def up(
         typer.Option("--store", "-s", metavar="DIR", help="Keep events here; without it: memory."),
     ] = None,
     http: Annotated[bool, typer.Option("--http", help="Metrics and health of each, at a free port.")] = False,
+    gateway_http: Annotated[
+        str | None,
+        typer.Option("--gateway-http", metavar="HOST:PORT", help="HTTP and CloudEvents at the first broker."),
+    ] = None,
+    gateway_mqtt: Annotated[
+        str | None, typer.Option("--gateway-mqtt", metavar="HOST:PORT", help="MQTT at the first broker.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
     """Start N brokers that form a tree; Ctrl-C ends them.
@@ -45,7 +52,11 @@ def up(
     """
     from tidings.runtime.cluster import Cluster
 
-    failed = asyncio.run(_up(Cluster(count, port=port, store=store, http=http), as_json))
+    said = {"http": gateway_http, "mqtt": gateway_mqtt}
+    gateways = {name: where for name, where in said.items() if where is not None}
+    options: dict[str, Any] = {"program": "tidings.gateway.development"} if gateways else {}
+    made = Cluster(count, port=port, store=store, http=http, gateways=gateways, **options)
+    failed = asyncio.run(_up(made, as_json))
     if failed is not None:
         say_error(f"broker {failed} ended by itself; the others were stopped")
         raise typer.Exit(Exit.ENVIRONMENT)
@@ -86,6 +97,7 @@ def _show(cluster: Any, as_json: bool) -> None:
             "address": member.address,
             "joins": member.joined,
             "http": member.http,
+            "gateways": member.gateways,
             "process": member.process.pid,
         }
         for member in cluster.members
@@ -97,6 +109,8 @@ def _show(cluster: Any, as_json: bool) -> None:
             joins = f", joined to {row['joins']}" if row["joins"] else ""
             http = f", metrics at {row['http']}/metrics" if row["http"] else ""
             console().print(f"broker {row['broker']} at {row['address']}{joins}{http}", soft_wrap=True)
+            for protocol, where in row["gateways"].items():
+                console().print(f"  {protocol} at {where}", soft_wrap=True)
         say("try: tidings sub --where 'change < -3'   and elsewhere: tidings pub change=-4.5")
         say("Ctrl-C ends them")
     import sys

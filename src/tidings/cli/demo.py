@@ -35,10 +35,11 @@ def demo(
 ) -> None:
     """Show Tidings at work, in about a minute.
 
-    Seven acts: who hears what, a late subscriber, an explanation, a subscriber that is killed and
+    Eight acts: who hears what, a late subscriber, an explanation, a subscriber that is killed and
     comes back, the recorded history judged by the properties, three broker processes of which one
-    is killed, and a table of events matched on Spark (where it is installed). Ends with 1 if a
-    claim fails.
+    is killed, and (where Spark is installed) a table of events matched on Spark, and events that go
+    from brokers through Spark and back, with a late subscriber caught up from an archive. Ends with
+    1 if a claim fails.
     """
     began = time.monotonic()
     stage = Stage(console(), silent=as_json)

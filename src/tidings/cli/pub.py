@@ -20,8 +20,10 @@ from tidings.cli import _remote
 from tidings.cli._events import STDIN, batches, event_of, json_object
 from tidings.cli._output import Exit, print_json, say, say_error, show_error
 from tidings.cli._usage import JSON_HELP, examples
-from tidings.errors import InputError, TidingsError
+from tidings.errors import InputError, SettingsError, TidingsError
+from tidings.protocol.messages import Mode
 
+MEANT = "events in files are given by --file FILE, and a filter is for `tidings sub --where`"
 IN_FLIGHT = 256  # publishes that wait for their acknowledgement at once
 
 
@@ -64,8 +66,10 @@ def pub(
     exit code is 2 when a line was no event, or was refused; the others are still published.
     """
     options = {"topic": topic, "type": type, "key": key, "mode": mode, "lifetime": _seconds(lifetime)}
+    if mode not in list(Mode):
+        raise SettingsError(f"--mode is {mode!r}", hint=f"one of {', '.join(map(repr, map(str, Mode)))}")
     publisher = _Publisher(options, as_json=as_json)
-    events = _typed(attributes) if attributes else _read(files or [STDIN], publisher)
+    events = iter([_typed(attributes)]) if attributes else _read(files or [STDIN], publisher)
     _remote.run(publisher.run(_remote.bus(broker, name, timeout=timeout), events))
     publisher.finish()
 
@@ -79,18 +83,19 @@ def _seconds(text: str) -> float:
         raise typer.BadParameter(f"--lifetime is {text!r}: give seconds, or forever") from None
 
 
-def _typed(words: list[str]) -> Iterator[list[dict[str, Any]]]:
+def _typed(words: list[str]) -> list[dict[str, Any]]:
     """One event from NAME=VALUE words."""
     event: dict[str, Any] = {}
     for word in words:
         name, equals, text = word.partition("=")
-        if not equals or not name:
-            raise typer.BadParameter(f"{word!r} is not NAME=VALUE; events in files are given by --file")
+        if "://" in name or not equals or not name:
+            meant = f"give the address by --broker {word}" if _remote.looks_like_address(word) else MEANT
+            raise SettingsError(f"{word!r} is not NAME=VALUE", hint=meant)
         try:
             event[name] = json.loads(text)
         except ValueError:
             event[name] = text
-    yield [event]
+    return [event]
 
 
 def _read(files: list[str], publisher: _Publisher) -> Iterator[list[dict[str, Any]]]:

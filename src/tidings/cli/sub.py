@@ -17,6 +17,7 @@ from tidings.cli import _remote
 from tidings.cli._output import Exit, json_line, say, timestamp
 from tidings.cli._usage import JSON_HELP, Dialect, examples
 from tidings.errors import SettingsError
+from tidings.language import parse_filter
 
 
 def register(app: typer.Typer) -> None:
@@ -25,10 +26,11 @@ def register(app: typer.Typer) -> None:
         "tidings sub --topic 'quotes/#' --as alerts --durable --json",
         "tidings sub --where 'change < -3' --count 10 --wait 60 --cloudevents",
     )
-    app.command("sub", epilog=shown)(sub)
+    app.command("sub", epilog=shown, context_settings=_remote.NO_WORDS)(sub)
 
 
 def sub(
+    context: typer.Context,
     where: Annotated[
         list[str] | None,
         typer.Option("--where", "-w", metavar="FILTER", help="What to hear; repeatable: any of them."),
@@ -69,11 +71,14 @@ def sub(
     With --json each line can be read by tidings pub and tidings match. Ctrl-C ends it; a durable
     subscription stays until it is ended by --end.
     """
+    _remote.refuse_words(context.args, otherwise='a filter is given by --where "WORD"')
     if (durable or end) and not subscription:
         raise SettingsError("a durable subscription needs a name", hint="give --as NAME")
     options: dict[str, Any] = {"name": subscription, "topic": topic, "type": type, "group": group}
     options |= {"durable": durable or end or None, "replay": replay, "dialect": dialect.value}
     wanted = _any_of(where or [])
+    if wanted is not None:
+        parse_filter(wanted, dialect=dialect.value)  # what is wrong with it is told before anybody is dialled
     bus = _remote.bus(broker, name, timeout=timeout)
     shown = "cloudevents" if cloudevents else "json" if as_json else "text"
     listening = _Listening(options, wanted, count=count, wait=wait, shown=shown)

@@ -30,10 +30,11 @@ def register(app: typer.Typer) -> None:
     shown = examples(
         "tidings top", "tidings top --broker tidings://127.0.0.1:7118", "tidings top --once --json"
     )
-    app.command("top", epilog=shown)(top)
+    app.command("top", epilog=shown, context_settings=_remote.NO_WORDS)(top)
 
 
 def top(
+    context: typer.Context,
     once: Annotated[bool, typer.Option("--once", help="Look once and end.")] = False,
     every: Annotated[float, typer.Option("--every", metavar="SECONDS", help="How often to look.")] = 1.0,
     broker: _remote.Broker = _remote.HOME,
@@ -46,6 +47,9 @@ def top(
     prints {"brokers": [figures of each]} each time. A broker that does not answer is shown with its
     problem, and the exit code of --once is then 1.
     """
+    _remote.refuse_words(
+        context.args, otherwise="it watches a whole network; options: --once, --every, --broker"
+    )
     if once:
         found = _remote.run(_remote.walk(broker, "figures", timeout=timeout))
         _print(found, as_json)
@@ -90,14 +94,26 @@ def _table(found: list[dict[str, Any]], before: dict[str, dict[str, Any]], secon
         table.add_column(heading, no_wrap=True)
     for heading in COLUMNS:
         table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("p99", justify="right", no_wrap=True)
     table.add_column("links")
     troubles: list[str] = []
     for one in found:
         name, problems = one["broker"], one.get("problems", {})
         troubles += [f"{name}: {why}" for why in (*problems.values(), *filter(None, [one.get("problem")]))]
         cells = [_cell(one, before.get(name), figure, rate, seconds) for figure, rate in COLUMNS.values()]
-        table.add_row(name, one["address"], *cells, ", ".join(sorted(one.get("links", ()))))
+        cells.append(_slowest(one))
+        table.add_row(
+            name, one["address"].removeprefix("tidings://"), *cells, ", ".join(sorted(one.get("links", ())))
+        )
     return Group(table, *(Text(trouble, style="red") for trouble in troubles))
+
+
+def _slowest(one: dict[str, Any]) -> str:
+    """Within what time 99 of 100 publishes were acknowledged, since the broker runs."""
+    from tidings.runtime.histogram import quantile
+
+    seconds = quantile(one.get("seconds to acknowledge", {}).get("buckets", []), 0.99)
+    return "-" if seconds is None else f"{1000 * seconds:g}ms" if seconds < float("inf") else ">10s"
 
 
 def _cell(one: dict[str, Any], before: dict[str, Any] | None, figure: str, rate: bool, seconds: float) -> str:

@@ -4,7 +4,8 @@ Up to `threshold` filters a plain index serves: no NumPy, nothing to compile, th
 microseconds, and `match` is the plain index's own method. Past it `maintain` builds the columns in
 small steps beside the plain index, which goes on serving; then they take all filters over, under
 the same handles, and keep them. Who never calls `maintain` gets them at once, at four times the
-threshold. `stats()` says which of the two serves and why.
+threshold. Where a thread prepares the kernels (see `columnar.warm`), it begins at half the threshold, and
+the plain index serves until it is done. `stats()` says which of the two serves and why.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, TypeAlias
 
+from tidings.matching.columnar.warm import HERE, Kernels
 from tidings.matching.matcher import Matches
+from tidings.matching.naive import one_by_one
 from tidings.matching.small import SmallMatcher
 from tidings.model.event import Event
 from tidings.model.filter import NOTHING, Filter
@@ -20,6 +23,7 @@ from tidings.model.filter import NOTHING, Filter
 THRESHOLD = 500  # filters; about where the compiled walk begins to win
 BACKSTOP = 4
 FILTERS_IN_STEP = 32
+FEW_EVENTS = 32  # matched one by one; about where a batch begins to win
 
 Change: TypeAlias = tuple[int, Filter | None]  # None: removed
 
@@ -30,8 +34,9 @@ class MatchingEngine:
     match: Callable[[Event], Sequence[int]]
     """Handles of the filters that accept the event, ascending, each once."""
 
-    def __init__(self, *, threshold: int = THRESHOLD) -> None:
+    def __init__(self, *, threshold: int = THRESHOLD, kernels: Kernels = HERE) -> None:
         self._threshold = threshold
+        self.kernels = kernels
         self._small: SmallMatcher | None = SmallMatcher()
         self._filters: dict[int, Filter] = {}  # while small: to be handed over
         self._large: Any = None
@@ -48,7 +53,10 @@ class MatchingEngine:
         self._filters[handle] = filter
         if self._growing is not None:
             self._journal.append((handle, filter))
-        if len(self._filters) > BACKSTOP * self._threshold:
+        count = len(self._filters)
+        if count == self._threshold // 2 + 1:
+            self.kernels.want()
+        if count > BACKSTOP * self._threshold and self.kernels.ready:
             while self._small is not None:
                 self._step()
         return handle
@@ -66,6 +74,8 @@ class MatchingEngine:
     def match_batch(self, events: Any) -> Matches:
         """The same for many events, or for an Arrow record batch."""
         if self._small is None:
+            if type(events) is list and len(events) < FEW_EVENTS:
+                return one_by_one(self.match, events)
             matches: Matches = self._large.match_batch(events)
             return matches
         if hasattr(events, "num_rows"):
@@ -82,6 +92,8 @@ class MatchingEngine:
                 return rest
             if self._growing is None and len(self._filters) <= self._threshold:
                 return self._small.maintain(left)
+            if not self.kernels.ready:
+                return 1
             self._step()
         return 1
 
@@ -89,9 +101,14 @@ class MatchingEngine:
         """What holds the filters, how large and how full it is."""
         if self._small is None:
             return {**self._large.stats(), "chosen": f"more than {self._threshold} filters came"}
-        few = f"at most {self._threshold} filters so far"
-        handing = "columns are being built beside it"
-        return {**self._small.stats(), "chosen": few if self._growing is None else handing}
+        return {**self._small.stats(), "chosen": self._why_small()}
+
+    def _why_small(self) -> str:
+        if self._growing is not None:
+            return "columns are being built beside it"
+        if len(self._filters) > self._threshold and not self.kernels.ready:
+            return "kernels are being prepared beside it"
+        return f"at most {self._threshold} filters so far"
 
     def _step(self) -> None:
         """One step of handing over."""

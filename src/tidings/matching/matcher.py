@@ -9,6 +9,7 @@ first, so a run is the same in every process.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
 
 from tidings.model.event import Event
@@ -20,6 +21,14 @@ class Matches(NamedTuple):
 
     offsets: Sequence[int]
     handles: Sequence[int]
+
+
+def lists_of(matches: Matches) -> list[Sequence[int]]:
+    """The handles of each event by themselves, as plain numbers."""
+    offsets, handles = (
+        part.tolist() if hasattr(part, "tolist") else part for part in (matches.offsets, matches.handles)
+    )
+    return [handles[begin:end] for begin, end in pairwise(offsets)]
 
 
 class Matcher(Protocol):

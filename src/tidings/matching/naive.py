@@ -5,7 +5,7 @@ It is slow and plainly right. Every other matcher must give the same handles.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush
 from typing import Any
 
@@ -61,9 +61,10 @@ class NaiveMatcher:
         return {"engine": "naive", "filters": len(self._filters)}
 
 
-def one_by_one(match: Callable[[Event], list[int]], events: Iterable[Event]) -> Matches:
+def one_by_one(match: Callable[[Event], Sequence[int]], events: Iterable[Event]) -> Matches:
     """A batch for a matcher that knows no better way."""
-    offsets, handles = [0], []
+    offsets: list[int] = [0]
+    handles: list[int] = []
     for event in events:
         handles += match(event)
         offsets.append(len(handles))

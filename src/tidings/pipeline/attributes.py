@@ -7,7 +7,8 @@ Rules
   a date, a timestamp without a time zone, an array) is refused when some filter asks for it; `casts`
   says what to take it for, and the column itself leaves as it came.
 - `topic` is a string, `time` a timestamp, `type` a string or, as a lineage, an array of strings; a
-  column `type.lineage` gives the lineage beside a plain `type`. `id` and `source` are taken as text.
+  column `type.lineage` gives the lineage beside a plain `type`. `id` and `source` are taken as text;
+  every event has both, so that a table without the column is refused when some filter asks for it.
 - A column that no filter asks for is not sent to Python, unless it is kept for the answer.
 - An attribute that no column holds is absent from every row. That is legal, and told: a misspelt name
   would otherwise never match without a word.
@@ -135,7 +136,9 @@ def simple_type(kind: Any) -> str:
 
 def wanted_names(about: About, leaves: Iterable[str]) -> list[str]:
     """The attributes that filters ask for; those of dialect cesql by any case."""
-    names = set(about.attributes) | {name for name in leaves if name.lower() in set(about.folded)}
+    folded = set(about.folded)
+    names = set(about.attributes) | {name for name in leaves if name.lower() in folded}
+    names |= folded.intersection(AS_TEXT)
     if LINEAGE in names or LINEAGE in about.folded or "type" in names:
         names |= {"type", LINEAGE}
     return sorted(names)
@@ -150,6 +153,11 @@ def _chosen(
     for name in wanted:
         if name in ("type", LINEAGE):
             continue
+        if name in AS_TEXT and name not in leaves:
+            raise InputError(
+                f"filters ask for {name!r}, which every event has, and no column of the events is called so",
+                hint=f"add it, as in events.withColumn({name!r}, ...)",
+            )
         for leaf in leaves.get(name, [])[:1]:
             if len(leaves[name]) > 1:
                 raise InputError(f"two columns are the attribute {name!r}", hint="rename one of them")

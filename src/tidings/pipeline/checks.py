@@ -5,10 +5,14 @@ The properties are the same functions; this engine only decides where their reco
 answers nothing until the first answer is asked for, so that all properties share their passes
 (see `history_plan.py`). What must fit into the memory of one worker: all subscriptions'
 intervals, all that was told of one event, and the notifications of one publisher to one hearer.
+
+Large histories are sieved first (`history_sieve.py`): what cannot break a property is set aside by
+arithmetic on arrays, and the properties judge the rest.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from functools import reduce
 from math import ceil
@@ -22,16 +26,29 @@ from tidings.errors import HistoryError
 from tidings.history.acceptance import Matcher
 from tidings.history.check import check_tables
 from tidings.history.contracts import Contract, contract_of
-from tidings.history.facts import Notice
+from tidings.history.facts import Notice, Receipt
+from tidings.history.intervals import Interval
 from tidings.history.plain import first_of
 from tidings.history.publications import Keyed
 from tidings.history.relations import Columns, Found, Violation
 from tidings.history.report import Report
-from tidings.history.tables import EVENT, PROCESS
+from tidings.history.tables import EVENT, PROCESS, Settings
 from tidings.pipeline import history_bucket as bucket
-from tidings.pipeline.history_plan import NOWHERE, Node, Places, Stage, Wanted, is_small, stages_for
+from tidings.pipeline.history_plan import (
+    NOWHERE,
+    Node,
+    Places,
+    Stage,
+    Wanted,
+    is_of_streams,
+    is_small,
+    stages_for,
+)
 from tidings.pipeline.history_rows import History, spark_errors
+from tidings.pipeline.history_sieve import COVERED, Only, Sieved, sieve
+from tidings.pipeline.history_sieving import Asked
 
+SIEVED_FROM = 200_000  # rows: below, judging all of them is as fast
 BUCKET_ROWS = 150_000  # rows that a worker holds at once; some 1.5 KB each while it judges them
 
 
@@ -45,9 +62,12 @@ def check_on_spark(
     until: float | None = None,
     matcher: Callable[[], Matcher] | None = None,
     bucket_rows: int = BUCKET_ROWS,
+    sieving: bool | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Report:
-    """Judge one history in Parquet (files, directories, globs) as `tidings.history.check` does."""
+    """Judge one history in Parquet (files, directories, globs) as `tidings.history.check` does.
+
+    `sieving` says whether to look for suspects first; by default large histories are sieved."""
     if spark is None:
         from tidings.pipeline.session import session
 
@@ -56,8 +76,14 @@ def check_on_spark(
     history = History(spark, paths)
     if say is not None:
         say(f"{history.rows:,} rows in {len(history.files):,} files")
-    engine = SparkEngine(history, hearer=promised.hearer, bucket_rows=bucket_rows, say=say)
-    return check_tables(engine, t_sub=t_sub, t_diff=t_diff, contract=promised, until=until, matcher=matcher)
+    settings = Settings(t_sub, t_diff, promised.hearer, until)
+    engine = SparkEngine(history, promised, settings, bucket_rows=bucket_rows, sieving=sieving, say=say)
+    try:
+        return check_tables(
+            engine, t_sub=t_sub, t_diff=t_diff, contract=promised, until=until, matcher=matcher
+        )
+    finally:
+        history.forget()
 
 
 class SparkEngine:
@@ -66,18 +92,26 @@ class SparkEngine:
     def __init__(
         self,
         history: History,
+        contract: Contract,
+        settings: Settings,
         *,
-        hearer: str = "subscription",
         bucket_rows: int = BUCKET_ROWS,
+        sieving: bool | None = None,
         say: Callable[[str], None] | None = None,
     ) -> None:
         self._history = history
+        self._contract, self._settings = contract, settings
+        wanted = history.rows >= SIEVED_FROM if sieving is None else sieving
+        self._sieving = wanted and (contract.properties <= COVERED or not history.count([Receipt]))
+        self._sieved: Sieved | None = None
         self._spark = history.spark
         self._bucket_rows = bucket_rows
         self._say = say or (lambda words: None)
-        self._places = Places((EVENT, ("run", hearer, "source"), PROCESS))
+        self._places = Places((EVENT, ("run", contract.hearer, "source"), PROCESS))
         self._nodes = 0
         self._facts: dict[type[Any], Node] = {}
+        self._probes: list[Node] = []
+        self._intervals: list[Node] = []
         self._wanted = Wanted()
         self._answers: dict[int, Found] = {}
         self._stored: dict[int, Any] = {}  # node id -> DataFrame of its records
@@ -121,14 +155,19 @@ class SparkEngine:
         *,
         output: type[Any],
     ) -> Node:
-        return self._node(output, "probe", make, ((stream, ()), (held, ())), prepare=prepare)
+        node = self._node(output, "probe", make, ((stream, ()), (held, ())), prepare=prepare)
+        self._probes.append(node)
+        return node
 
     def keep(self, table: Node) -> None:
         self._wanted.kept.append(table)
 
     def largest(self, table: Node, value: Callable[[Any], float | None]) -> dict[str, float]:
         self._wanted.largest.append((table, value))
-        return self._run().get(table.id, {})
+        largest = self._run().get(table.id, {})
+        for run, seen in self._sieved.seen.items() if self._sieved is not None else ():
+            largest[run] = max(seen, largest.get(run, seen))
+        return largest
 
     def found(self, *tables: Node) -> Found:
         if any(table.id not in self._answers for table in tables):
@@ -140,6 +179,8 @@ class SparkEngine:
     def _node(self, output: type[Any], how: str, *parts: Any, **more: Any) -> Node:
         node = Node(self._nodes, output, how, *parts, **more)
         self._nodes += 1
+        if output is Interval:
+            self._intervals.append(node)
         if output is Violation:
             self._wanted.answers.append(node)
         return node
@@ -156,11 +197,43 @@ class SparkEngine:
             self._hold(sorted(missing, key=lambda node: node.id), small)
             wanted.answers = [node for node in wanted.answers if node not in small]
             stages = stages_for(wanted, self._places)
-        self._say(f"judging in {len(stages)} passes: {', '.join(map(_name, stages))}")
+        asked = [*wanted.answers, *small]
+        if self._sieving and any(map(is_of_streams, wanted.roots())):
+            wanted = self._suspected(wanted)
+            stages = stages_for(wanted, self._places)
+        if stages:
+            self._say(f"judging in {len(stages)} passes: {', '.join(map(_name, stages))}")
         largest = self._results(self._frames(stages), keeping=wanted.kept)
-        for node in (*wanted.answers, *small):
+        for node in asked:
             self._answers.setdefault(node.id, Found(0, None))
         return largest
+
+    def _suspected(self, wanted: Wanted) -> Wanted:
+        """Sieve, once; the rest is asked of the suspects' rows alone, and of nobody if there are none."""
+        if self._sieved is None:
+            self._say("looking for suspects")
+            self._sieved = sieve(self._history, self._asked())
+            self._say(self._sieved.words)
+            if self._sieved.suspects:
+                self._history.restrict(self._sieved.suspects)
+                for node in self._probes:
+                    node.make = Only(node.make, self._sieved.suspects)
+        return wanted if self._sieved.suspects != frozenset() else wanted.without(is_of_streams)
+
+    def _asked(self) -> Asked:
+        promised, times = self._contract.properties, self._settings
+        intervals = next(node for node in self._intervals if node.id in self._held)
+        return Asked(
+            check=self._check,
+            hearer=times.hearer,
+            t_sub=times.t_sub,
+            t_diff=times.t_diff,
+            until=math.inf if times.until is None else times.until,
+            late=bool(promised & {"liveness", "completeness"}),
+            order="fifo" in promised,
+            gaps="gap_freedom" in promised,
+            held=self._spark.sparkContext.broadcast(self._held[intervals.id]),
+        )
 
     def _hold(self, nodes: list[Node], answers: list[Node]) -> None:
         """Make small tables and keep them here, to be sent to every worker."""
@@ -216,7 +289,7 @@ class SparkEngine:
         )
 
     def _buckets(self, stage: Stage, kinds: list[type[Any]]) -> int:
-        rows = self._history.count(kinds) + len(stage.arriving) * self._history.count([Notice])
+        rows = self._history.size(kinds) + len(stage.arriving) * self._history.size([Notice])
         cores: int = self._spark.sparkContext.defaultParallelism
         return max(cores, ceil(rows / self._bucket_rows))
 

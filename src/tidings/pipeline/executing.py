@@ -177,6 +177,8 @@ def events_of(piece: Any, job: Job) -> Any:
             for topic in column.unique().to_pylist():
                 if topic is not None:
                     check_topic(topic)
+        elif name in ("id", "source") and column.null_count:
+            raise EventError(f"its {name} is NULL, every event has one, and filters ask for it")
         columns.append(column)
         names.append(name)
     if not columns:  # no filter asks for anything: the number of rows is all that counts

@@ -22,6 +22,7 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 
 from tidings.errors import InputError
+from tidings.pipeline.broker.flow import broker_kinds
 from tidings.pipeline.sink import FROM, ParquetSink
 
 CORRUPT: Final = "_corrupt"
@@ -219,3 +220,6 @@ KINDS: Final[dict[str, dict[str, Kind]]] = {
         "console": Kind(ConsoleSink, _open_console, lambda s: f"the console ({s.rows} rows)", (), once=False),
     },
 }
+
+for _table, _kind in broker_kinds(Kind).items():
+    KINDS[_table]["broker"] = _kind

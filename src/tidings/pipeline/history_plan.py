@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tidings.history.facts import Operation
+from tidings.history.facts import Notice, Operation, Publishing
 from tidings.history.relations import Columns
 
 Home = Columns
@@ -54,6 +54,13 @@ def is_small(node: Node) -> bool:
     if node.how == "facts":
         return node.output is Operation
     return all(is_small(each) for each, _ in node.inputs)
+
+
+def is_of_streams(node: Node) -> bool:
+    """Made of notifications or publications: what a sieve can set aside."""
+    if node.how == "facts":
+        return node.output in (Notice, Publishing)
+    return any(is_of_streams(each) for each, _ in node.inputs)
 
 
 class Places:
@@ -137,11 +144,21 @@ class Wanted:
     kept: list[Node] = field(default_factory=list)
     largest: list[tuple[Node, Callable[[Any], float | None]]] = field(default_factory=list)
 
+    def roots(self) -> list[Node]:
+        return [*self.answers, *self.kept, *(node for node, _ in self.largest)]
+
+    def without(self, these: Callable[[Node], bool]) -> Wanted:
+        return Wanted(
+            [node for node in self.answers if not these(node)],
+            [node for node in self.kept if not these(node)],
+            [(node, value) for node, value in self.largest if not these(node)],
+        )
+
 
 def stages_for(wanted: Wanted, places: Places) -> list[Stage]:
     """The passes, earlier ones first. Answers are found in the last pass of their home."""
     stages: dict[tuple[Home, int], Stage] = {}
-    roots = [*wanted.answers, *wanted.kept, *(node for node, _ in wanted.largest)]
+    roots = wanted.roots()
     for node in roots:
         _stage_of(node, places, stages)
     last = {home: max(level for h, level in stages if h == home) for home, _ in stages}

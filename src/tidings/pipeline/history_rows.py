@@ -58,6 +58,7 @@ PACKED: Final[Mapping[type[Fact], tuple[str, ...]]] = {
 }
 ALWAYS: Final = ("run", "time", "process", "op")
 _OF_EVENTS: Final = ("pub", "ntfy", "recv", "avail", "drop", "dead")
+_OF_SOURCES: Final = ("pub", "avail", "drop", "dead")  # what only matters beside suspects of their source
 # Column of a fact -> how it is had from a row, in Spark's SQL; the others are called the same.
 _KEY: Final = {
     "run": "coalesce(run, '')",
@@ -77,6 +78,7 @@ class History:
         self._frame = _frame(spark, self.files)
         self.keys = 0
         self.counts: dict[str, int] = {}
+        self._sizes: dict[str, int] = {}  # of what is left to be judged
         self._scan()
 
     @property
@@ -85,6 +87,33 @@ class History:
 
     def count(self, kinds: Collection[type[Any]]) -> int:
         return sum(self.counts.get(op, 0) for kind in kinds for op in KINDS[kind])
+
+    def size(self, kinds: Collection[type[Any]]) -> int:
+        """The rows of these kinds that `narrow` gives."""
+        return sum(self._sizes.get(op, 0) for kind in kinds for op in KINDS[kind])
+
+    def restrict(self, streams: Collection[tuple[str, str, str, str]]) -> None:
+        """From here on only the notifications of these streams (run, process, subscription, source),
+        and only what their sources published, or what has a key."""
+        from pyspark import StorageLevel
+        from pyspark.sql import functions as sql
+
+        of_stream = _key_of("run", "process", "subscription", "source").isin(
+            sorted({_joined(*stream) for stream in streams})
+        )
+        of_source = _key_of("run", "source").isin(
+            sorted({_joined(run, source) for run, _, _, source in streams})
+        )
+        op = sql.col("op")
+        kept = (op == "ntfy") & of_stream | op.isin(*_OF_SOURCES) & (of_source | sql.col("key").isNotNull())
+        others = ~op.isin("ntfy", *_OF_SOURCES)
+        self._frame = self._frame.where(kept | others).persist(StorageLevel.DISK_ONLY)
+        found = spark_errors(lambda: self._frame.groupBy("op").count().collect())
+        self._sizes = {row["op"]: row["count"] for row in found}
+
+    def forget(self) -> None:
+        """Nothing more is asked."""
+        self._frame.unpersist()
 
     def narrow(self, kinds: Collection[type[Any]], home: tuple[str, ...]) -> Any:
         """The rows of these kinds, with a column `place` that is equal where the home's columns are."""
@@ -111,6 +140,7 @@ class History:
             lambda: self._frame.groupBy("op").agg(sql.count("*").alias("n"), keys, bad).collect()
         )
         self.counts = {row["op"]: row["n"] for row in found}
+        self._sizes = dict(self.counts)
         self.keys = sum(row["keys"] or 0 for row in found)
         if any(row["bad"] for row in found):
             self._tell_the_first_wrong_row()
@@ -126,6 +156,21 @@ class History:
         except HistoryError as error:
             raise HistoryError(f"{where}: {error.message}", hint=error.hint) from None
         raise AssertionError(f"{where}: the scan and the plain checker disagree about this row")
+
+
+def _joined(*names: str) -> str:
+    """Names as one text from which they could be had again."""
+    return "".join(f"{len(name)}:{name}" for name in names)
+
+
+def _key_of(*columns: str) -> Any:
+    """The same of the columns of a row, by Spark. (Both count characters, not bytes.)"""
+    from pyspark.sql import functions as sql
+
+    parts = [sql.expr(_KEY.get(name, name)) for name in columns]
+    return sql.concat(
+        *[each for part in parts for each in (sql.length(part).cast("string"), sql.lit(":"), part)]
+    )
 
 
 def row_values(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,12 +17,13 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 from tidings.errors import InputError, SettingsError
 from tidings.model.event import RESERVED, Event
+from tidings.pipeline import parts
 from tidings.pipeline.attributes import KINDS, Plan, plan, simple_type
 from tidings.pipeline.compiling import Rejected, check_names
 from tidings.pipeline.executing import Job, Place, matching_with
@@ -67,11 +68,18 @@ class Matched:
     notes: tuple[str, ...]
     whole: Any = field(repr=False)
     _rejects: Callable[[], Any] = field(repr=False)
+    _written: Callable[[str], Any] | None = field(repr=False, default=None)
 
     @cached_property
     def rejects(self) -> Any:
         """Made when first asked for: a stream's batches never do."""
         return self._rejects()
+
+    def written(self, folder: str) -> Any:
+        """`whole` as Parquet files in a folder that all machines see, written by the workers when the
+        DataFrame that this gives is collected: a row for each try of a task that counts, with the name
+        of its file (see `parts.py`). None when Spark must write it."""
+        return None if self._written is None else self._written(folder)
 
     def explain(self) -> str:
         """What was chosen and why, what was left out, and what looks like a mistake."""
@@ -144,10 +152,26 @@ def match_everywhere(
     place, how = place_for(events.sparkSession, version, shared=shared)
     job = job_of(planned, version.about, options)
     schema = answer_schema(planned, version.about, job)
-    whole = planned.frame.mapInArrow(matching_with(place, job), schema)
+    run = matching_with(place, job)
+    whole = planned.frame.mapInArrow(run, schema)
     decision = decision._replace(reasons=(*decision.reasons, how))
-    rejected = version.rejected()
-    return finished(whole, planned, rejected, decision, options, version)
+    made = finished(whole, planned, version.rejected(), decision, options, version)
+    return replace(made, _written=written_by_workers(planned.frame, run, schema, options))
+
+
+def written_by_workers(
+    frame: Any, run: Callable[[Iterator[Any]], Iterator[Any]], schema: Any, options: Options
+) -> Callable[[str], Any] | None:
+    """How the answers become files without Spark's writer; None where they must not."""
+    if not (options.reject and parts.fits(schema)):
+        return None
+    lists, compression = options.output == "lists", parts.codec(frame.sparkSession)
+
+    def written(folder: str) -> Any:
+        part = parts.Part(folder, tuple(schema.names), lists, options.unmatched, compression)
+        return frame.mapInArrow(parts.writing(run, part), parts.COUNTS)
+
+    return written
 
 
 def job_of(planned: Plan, about: About, options: Options) -> Job:

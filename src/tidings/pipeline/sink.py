@@ -17,14 +17,24 @@ Rules
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 
 from tidings.errors import CorruptionError, InputError
 from tidings.pipeline.files import Files
+from tidings.pipeline.parts import local_folder
 
 FROM = "_from"
 VERSION_LINE = b"v"  # how every file of Spark's logs begins
+
+
+class Counts(NamedTuple):
+    """What a batch holds."""
+
+    rows: int
+    matches: int
+    problems: int
 
 
 class Checkpoint:
@@ -134,5 +144,27 @@ class ParquetSink:
         """Write a batch aside, then move it into place."""
         staged = f"{self.output}/_staged/{self.run}-{batch}"
         frame.write.mode("overwrite").parquet(staged)
+        self._into_place(staged, batch)
+
+    def publish_parts(self, written: Callable[[str], Any], batch: int) -> Counts | None:
+        """The same, written by the workers; None when they cannot, or have nothing to write."""
+        staged = f"{self.output}/_staged/{self.run}-{batch}"
+        folder = local_folder(staged)
+        frame = None if folder is None else written(str(folder))
+        if folder is None or frame is None:
+            return None
+        self._files.delete(staged)
+        folder.mkdir(parents=True)
+        rows = frame.collect()
+        named = {row["file"] for row in rows if row["file"] is not None}
+        if not named:
+            return None  # Spark writes a file with the columns and no rows
+        for file in folder.iterdir():
+            if file.name not in named:
+                file.unlink()  # of a try that did not count
+        self._into_place(staged, batch)
+        return Counts(*(sum(row[name] for row in rows) for name in Counts._fields))
+
+    def _into_place(self, staged: str, batch: int) -> None:
         self._files.write(f"{staged}/{FROM}", self.checkpoint.source_of(batch).encode())
         self._files.rename(staged, self.place(batch))

@@ -30,7 +30,7 @@ from tidings.pipeline.matching import (
     scratch_folder,
     subscription_rows,
 )
-from tidings.pipeline.sink import ParquetSink
+from tidings.pipeline.sink import Counts, ParquetSink
 from tidings.pipeline.sizing import Decision
 from tidings.pipeline.tables import Table, Version
 
@@ -154,22 +154,24 @@ def match_stream(
 
 
 def _publish(frame: Any, number: int, held: Subscriptions, sink: ParquetSink, options: Options) -> Batch:
-    from pyspark.sql import Observation
-    from pyspark.sql import functions as F  # noqa: N812
-
     began = time.monotonic()
     version = held.current()
     if sink.is_published(number):
         return Batch(number, version.number, None, None, None, time.monotonic() - began)
-    whole = match_batch_of_stream(frame, version, options, shared=held.shared).whole
-    if options.output == "lists" and not options.unmatched:
+    matched = match_batch_of_stream(frame, version, options, shared=held.shared)
+    counts = sink.publish_parts(matched.written, number) or _written_by_spark(matched, number, sink, options)
+    return Batch(number, version.number, *counts, time.monotonic() - began)
+
+
+def _written_by_spark(matched: Matched, number: int, sink: ParquetSink, options: Options) -> Counts:
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as F  # noqa: N812
+
+    whole, lists = matched.whole, options.output == "lists"
+    if lists and not options.unmatched:
         whole = whole.where((F.size("subscriptions") > 0) | F.col(PROBLEM).isNotNull())
     seen = Observation()
-    found = (
-        F.size("subscriptions")
-        if options.output == "lists"
-        else F.col("subscription").isNotNull().cast("int")
-    )
+    found = F.size("subscriptions") if lists else F.col("subscription").isNotNull().cast("int")
     counted = whole.observe(
         seen,
         F.count(F.lit(1)).alias("rows"),
@@ -177,12 +179,4 @@ def _publish(frame: Any, number: int, held: Subscriptions, sink: ParquetSink, op
         F.count(PROBLEM).alias("problems"),
     )
     sink.publish(counted, number)
-    counts = seen.get
-    return Batch(
-        number,
-        version.number,
-        counts["rows"],
-        counts["matches"],
-        counts["problems"],
-        time.monotonic() - began,
-    )
+    return Counts(*(seen.get[name] for name in Counts._fields))

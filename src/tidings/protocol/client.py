@@ -24,11 +24,12 @@ from typing import Any
 import msgspec
 
 from tidings.errors import SettingsError
-from tidings.history.schema import OK, REFUSED, UNKNOWN, Outcome, Row, ntfy_row, pub_row, sub_row, usub_row
+from tidings.history.schema import OK, REFUSED, UNKNOWN, Outcome, Row, ntfy_row, sub_row, usub_row
 from tidings.model.filter import Filter
 from tidings.model.subscription import SubscriptionId
 from tidings.protocol import inputs as ins
 from tidings.protocol import messages as msg
+from tidings.protocol.advertising import Advertising
 from tidings.protocol.effects import (
     Answer,
     Counted,
@@ -41,6 +42,7 @@ from tidings.protocol.effects import (
     Record,
     Send,
 )
+from tidings.protocol.lines import EMPTY, own
 from tidings.protocol.listening import Listening, Phase, Taken
 from tidings.protocol.places import Places
 from tidings.protocol.publishing import Publishing
@@ -82,14 +84,18 @@ class Client:
         self._in_flight: dict[int, Publishing] = {}  # by call, in order
         self._line: deque[Publishing] = deque()
         self._listenings: dict[int, Listening] = {}  # by ref
+        self._leaving: dict[
+            int, Listening
+        ] = {}  # by ref: those that wait for the answer to their leaving ...
+        self._held_back: dict[int, Listening] = {}  # ... and those that wait for one of their name
         self._last_ref = 0
-        self._advertised_filters: dict[str, Filter] = {}  # by name
         self._tokens: dict[str, tuple[str, dict[str, int]]] = {}  # by name: filter and token when we left
         self._homes: dict[str, str] = {}  # by name of a durable subscription: where it was opened first
-        self._advertising: set[int] = set()  # calls that the broker has not answered
+        self._advertising = Advertising()
         self._asked: dict[int, msg.Message] = {}  # by call, in order: questions without an answer
         self._handlers: dict[type, Callable[[Any, float], None]] = {
             ins.Received: self._receive,
+            ins.ReceivedAll: self._receive_all,
             ins.LinkUp: self._link_up,
             ins.LinkDown: self._link_down,
             ins.ClientPublish: self._publish,
@@ -98,6 +104,7 @@ class Client:
             ins.ClientCancel: self._cancel,
             ins.ClientAck: self._ack,
             ins.ClientNack: self._nack,
+            ins.ClientSkip: self._skip,
             ins.ClientLeave: self._leave,
             ins.ClientAdvertise: self._advertise,
             ins.ClientUnadvertise: self._unadvertise,
@@ -105,11 +112,14 @@ class Client:
             msg.LogRead: self._answered,
             msg.Staged: self._answered,
             msg.Committed: self._answered,
+            msg.LogHeld: self._answered,
             msg.Welcome: self._welcome,
             msg.Published: self._published,
+            msg.PublishedAll: self._published_all,
             msg.Subscribed: self._subscribed,
             msg.Unsubscribed: self._unsubscribed,
             msg.Deliver: self._deliver,
+            msg.DeliverAll: self._deliver_all,
             msg.Fenced: self._fenced,
             msg.Silence: self._silence,
             msg.Lost: self._lost,
@@ -143,6 +153,10 @@ class Client:
         if handler is not None and self._link is not Link.DOWN:
             handler(input.message, now)
 
+    def _receive_all(self, input: ins.ReceivedAll, now: float) -> None:
+        for message in input.messages:
+            self._receive(ins.Received(input.sender, message), now)
+
     # -- the link ------------------------------------------------------------------------
 
     def _link_up(self, input: ins.LinkUp, now: float) -> None:
@@ -155,7 +169,9 @@ class Client:
         if (came := self._places.arrive(message.log)) is not None:
             self._send(came)
         self._log = message.log
-        self._advertise_again()
+        for advertise in self._advertising.again():
+            self._send(advertise)
+        self._out.extend(Answer(call) for call in self._advertising.waiting())
         for listening in self._listenings.values():
             if listening.phase is not Phase.ENDED:
                 self._open(listening)
@@ -197,29 +213,18 @@ class Client:
     # -- advertising ---------------------------------------------------------------------
 
     def _advertise(self, input: ins.ClientAdvertise, now: float) -> None:
-        self._advertised_filters[input.name] = input.filter
-        self._advertising.add(input.call)
-        self._send(msg.Advertise(input.call, input.name, input.filter))
+        self._send(self._advertising.advertise(input))
 
     def _unadvertise(self, input: ins.ClientUnadvertise, now: float) -> None:
-        if self._advertised_filters.pop(input.name, None) is None or self._link is not Link.UP:
+        message = self._advertising.unadvertise(input, is_up=self._link is Link.UP)
+        if message is None:
             self._out.append(Answer(input.call))
-            return
-        self._advertising.add(input.call)
-        self._send(msg.Unadvertise(input.call, input.name))
+        else:
+            self._send(message)
 
     def _advertised(self, message: msg.Advertised, now: float) -> None:
-        if message.call in self._advertising:
-            self._advertising.remove(message.call)
+        if self._advertising.is_answered(message.call):
             self._out.append(Answer(message.call))
-
-    def _advertise_again(self) -> None:
-        """On a new link: the broker forgot what was said on the old one."""
-        calls = sorted(self._advertising)
-        self._advertising.clear()
-        for name, filter in self._advertised_filters.items():
-            self._send(msg.Advertise(0, name, filter))
-        self._out.extend(Answer(call) for call in calls)
 
     # -- questions -----------------------------------------------------------------------
 
@@ -227,7 +232,7 @@ class Client:
         self._asked[input.call] = input.message
         self._send(input.message)
 
-    def _answered(self, message: msg.LogRead | msg.Staged | msg.Committed, now: float) -> None:
+    def _answered(self, message: msg.LogRead | msg.Staged | msg.Committed | msg.LogHeld, now: float) -> None:
         if self._asked.pop(message.call, None) is not None:
             self._out.append(Answer(message.call, message))
 
@@ -259,17 +264,14 @@ class Client:
         self._out.append(Answer(message.call, Receipt(event.source, event.id, message.position)))
         self._send_line()
 
+    def _published_all(self, message: msg.PublishedAll, now: float) -> None:
+        calls = range(message.call, message.call + message.count)
+        for call in [call for call in self._in_flight if call in calls]:
+            self._published(msg.Published(call), now)
+
     def _record_publish(self, publishing: Publishing, outcome: Outcome) -> None:
         if self._recording:
-            row = pub_row(
-                publishing.issued,
-                self.name,
-                publishing.event,
-                sequence=publishing.sequence,
-                outcome=outcome,
-                broker=self.broker,
-            )
-            self._out.append(Record(row))
+            self._out.append(Record(publishing.row(self.name, self.broker, outcome)))
 
     # -- subscribing ---------------------------------------------------------------------
 
@@ -302,25 +304,13 @@ class Client:
             return
         listening.waits = self._is_being_left(listening)
         if listening.waits:
+            self._held_back[listening.ref] = listening
             return
-        listening.granted = (
-            0 if listening.phase is Phase.LEAVING else listening.window + len(listening.waiting)
-        )
+        self._held_back.pop(listening.ref, None)
         call = -listening.ref if listening.call is None else listening.call
         if listening.home not in ("", self._log):
             self._send(msg.Home(listening.ref, listening.home))
-        self._send(
-            msg.Subscribe(
-                call,
-                listening.ref,
-                listening.id.name,
-                listening.filter,
-                listening.options,
-                listening.named,
-                listening.after,
-                listening.granted,
-            )
-        )
+        self._send(listening.asked(call))
         if listening.phase is Phase.LEAVING:
             self._send(msg.Unsubscribe(call, listening.ref, end=True))
 
@@ -328,12 +318,12 @@ class Client:
         """Does an earlier one of its name wait for the answer to its leaving?"""
         return any(
             other.phase is Phase.LEAVING and other.ref < listening.ref and other.is_namesake(listening)
-            for other in self._listenings.values()
+            for other in self._leaving.values()
         )
 
     def _open_waiting(self, left: Listening) -> None:
         """Its name is free: ask for the next one that waits for it."""
-        for listening in list(self._listenings.values()):
+        for listening in list(self._held_back.values()):
             if listening.waits and listening.is_namesake(left):
                 listening.after = listening.after or dict(self._token_of(left.id.name, listening.filter))
                 self._open(listening)
@@ -367,8 +357,9 @@ class Client:
             ending = listening.ending if listening is not None and listening.ending else OVER
             self._out.append(Failed(input.call, *ending))
             return
-        self._commit(listening, None)
-        listening.waiting.append(input.call)
+        if input.commits:
+            self._commit(listening, None)
+        listening.waiting += (input.call,)
         self._hand_over(listening, now)
 
     def _deliver(self, message: msg.Deliver, now: float) -> None:
@@ -379,24 +370,46 @@ class Client:
         if listening.was_committed(message):
             self._send(msg.Ack(message.ref, (message.tag,)))
         elif not listening.held_again(message):
-            listening.queue_up(message)
+            if listening.is_awaited:
+                self._notify(listening, message, None if listening.auto else listening.next_waiting(), now)
+            else:
+                listening.queue_up(message)
         self._hand_over(listening, now)
+
+    def _deliver_all(self, message: msg.DeliverAll, now: float) -> None:
+        for deliver in message.one_by_one():
+            self._deliver(deliver, now)
 
     def _hand_over(self, listening: Listening, now: float) -> None:
         """Give what arrived to whoever waits, and ask for more."""
         if listening.phase is not Phase.OPENING and not listening.is_fenced:
             while listening.buffer and (listening.waiting or listening.auto):
-                call = None if listening.auto else listening.waiting.popleft()
+                if listening.skips(listening.buffer[0]):
+                    self._pass_over(listening, listening.buffer.popleft())
+                    continue
+                call = None if listening.auto else listening.next_waiting()
                 self._notify(listening, listening.buffer.popleft(), call, now)
+            if not listening.buffer:
+                listening.buffer = EMPTY
         amount = listening.shortage() if listening.phase is not Phase.LEAVING else 0
         if amount and (listening.window == 0 or listening.granted < max(1, listening.window // 2)):
             listening.granted += amount
             self._send(msg.Credit(listening.ref, amount))
 
+    def _skip(self, input: ins.ClientSkip, now: float) -> None:
+        listening = self._listenings.get(input.ref)
+        if listening is not None:
+            listening.skipped, listening.policy = input.upto, input.policy
+
+    def _pass_over(self, listening: Listening, deliver: msg.Deliver) -> None:
+        if deliver.position is not None:
+            listening.advance(deliver.position)
+        self._send(msg.Ack(listening.ref, (deliver.tag,)))
+
     def _notify(self, listening: Listening, deliver: msg.Deliver, call: int | None, now: float) -> None:
         commits = listening.auto and not listening.taken
         if not commits:
-            listening.taken.append(Taken(deliver, call))
+            listening.taken += (Taken(deliver, call),)
         notification = listening.notification(deliver)
         self._out.append(Notify(listening.ref, notification, deliver.tag, call))
         if self._recording:
@@ -434,7 +447,7 @@ class Client:
         if listening is None:
             return
         if input.call in listening.waiting:
-            listening.waiting.remove(input.call)
+            listening.waiting = tuple(call for call in listening.waiting if call != input.call)
         elif listening.phase is Phase.OPEN:
             self._put_back(listening, input.call)
         if listening.phase is Phase.OPEN:
@@ -446,7 +459,7 @@ class Client:
         if deliver is None:
             return
         if listening.options.group is None:
-            listening.buffer.appendleft(msgspec.structs.replace(deliver, again=True))
+            own(listening, "buffer").appendleft(msgspec.structs.replace(deliver, again=True))
         else:  # another member may be waiting for it
             self._send(msg.Nack(listening.ref, (deliver.tag,), counted=False))
 
@@ -494,7 +507,7 @@ class Client:
             return
         if input.commit:
             self._commit(listening, None)
-        listening.leaving_calls.append(input.call)
+        listening.leaving_calls += (input.call,)
         self._stop(listening, input.call, end=input.end, now=now)
 
     def _stop(self, listening: Listening, call: int, *, end: bool, now: float) -> None:
@@ -502,6 +515,7 @@ class Client:
         if listening.phase is Phase.LEAVING:
             return
         listening.step("leave")
+        self._leaving[listening.ref] = listening
         listening.must_end = end and listening.options.durable
         self._fail_waiting(listening, OVER)
         if listening.waits:  # the broker never heard of it
@@ -528,6 +542,8 @@ class Client:
             self._homes.pop(listening.id.name, None)  # the next one of this name begins anew
         self._record_leave(listening, now)
         del self._listenings[listening.ref]
+        self._leaving.pop(listening.ref, None)
+        self._held_back.pop(listening.ref, None)
         for call in listening.leaving_calls:
             self._out.append(Answer(call))
         self._open_waiting(listening)
@@ -542,7 +558,7 @@ class Client:
             self._broken(listening, message.code, message.reason, now)
 
     def _refused(self, message: msg.Refused, now: float) -> None:
-        if self._asked.pop(message.call, None) is not None:
+        if self._asked.pop(message.call, None) is not None or self._advertising.is_refused(message.call):
             self._out.append(Failed(message.call, message.code, message.reason))
             return
         publishing = self._in_flight.pop(message.call, None)
@@ -567,14 +583,14 @@ class Client:
     def _broken(self, listening: Listening, code: str, reason: str, now: float) -> None:
         """The broker ended it; whoever takes from it is told why."""
         listening.ending = (code, reason)
-        listening.buffer.clear()
+        listening.buffer = EMPTY
         self._record_leave(listening, now)
         self._fail_waiting(listening, listening.ending)
         self._out.append(Ended(listening.ref, code, reason))
 
     def _fail_waiting(self, listening: Listening, ending: tuple[str, str]) -> None:
         while listening.waiting:
-            self._out.append(Failed(listening.waiting.popleft(), *ending))
+            self._out.append(Failed(listening.next_waiting(), *ending))
 
     def _record_leave(self, listening: Listening, now: float) -> None:
         was_on, listening.is_on = listening.is_on, False

@@ -4,7 +4,8 @@ Rules
 - An input is a value. Nothing but `handle(input, now)` changes a machine.
 - `sender` and `peer` are addresses: what the driver calls the other end of a link. Who is
   behind a client's address is said by the client's `Hello`.
-- The driver hands in the messages of one link in the order in which they were sent.
+- The driver hands in the messages of one link in the order in which they were sent; those that came
+  together it may hand in together.
 - The application's calls are inputs of the client; `call` is a number that the driver
   chose, and the effect that answers it (`Answer`, `Failed`, `Notify`) carries it back.
 """
@@ -36,6 +37,14 @@ class Received(_Input, frozen=True):
 
     sender: str
     message: Message
+
+
+class ReceivedAll(_Input, frozen=True):
+    """Messages that came together on one link, in this order: the same as `Received` for each of them, and
+    cheaper."""
+
+    sender: str
+    messages: list[Message]
 
 
 class TimerFired(_Input, frozen=True):
@@ -74,6 +83,8 @@ class Parted(_Input, frozen=True):
     """A neighbour is gone for good: nothing is kept for it any more."""
 
     peer: str
+    reason: str = "it was parted from this network"  # for people
+    is_elsewhere: bool = False  # it is still there, and its logs are heard by another way
 
 
 class Persisted(_Input, frozen=True):
@@ -144,6 +155,7 @@ class ClientTake(_Input, frozen=True):
 
     call: int
     ref: int
+    commits: bool = True  # False: what was taken before stays open, until it is acknowledged by its tag
 
 
 class ClientCancel(_Input, frozen=True):
@@ -176,6 +188,15 @@ class ClientLeave(_Input, frozen=True):
     end: bool = False  # True: ends a durable subscription too
 
 
+class ClientSkip(_Input, frozen=True):
+    """The application has from elsewhere what lives forever, and what `policy` accepts, up to these offsets by
+    log: it is not handed over, and counts as handled."""
+
+    ref: int
+    upto: dict[str, int]
+    policy: Filter | None = None
+
+
 class ClientAdvertise(_Input, frozen=True):
     """The application may publish what the filter accepts. Answered with None."""
 
@@ -201,6 +222,7 @@ class ClientUnadvertise(_Input, frozen=True):
 
 Input: TypeAlias = (
     Received
+    | ReceivedAll
     | TimerFired
     | LinkUp
     | LinkDown
@@ -218,6 +240,7 @@ Input: TypeAlias = (
     | ClientCancel
     | ClientAck
     | ClientNack
+    | ClientSkip
     | ClientLeave
     | ClientAdvertise
     | ClientUnadvertise

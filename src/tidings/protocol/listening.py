@@ -17,9 +17,13 @@ from enum import StrEnum
 
 import msgspec
 
+from tidings.language.evaluate import accepts
+from tidings.model.event import FOREVER
 from tidings.model.filter import Filter
+from tidings.model.packed import pack, unpack
 from tidings.model.subscription import DeliveryOptions, Notification, Position, SubscriptionId
-from tidings.protocol.messages import Deliver
+from tidings.protocol.lines import EMPTY, NOTHING, own, own_table
+from tidings.protocol.messages import Deliver, Subscribe
 
 
 class Phase(StrEnum):
@@ -62,9 +66,9 @@ class Listening:
     """The state of one subscription, or of one membership of a group."""
 
     __slots__ = (
-        "after", "auto", "buffer", "call", "ending", "fence", "filter", "given_back", "granted", "home", "id",
+        "_packed", "after", "auto", "buffer", "call", "ending", "fence", "given_back", "granted", "home", "id",
         "is_fenced", "is_on", "leaving_calls",
-        "must_end", "named", "options", "phase", "ref", "taken", "waiting", "waits", "window",
+        "must_end", "named", "options", "phase", "policy", "ref", "skipped", "taken", "waiting", "waits", "window",
     )  # fmt: skip
 
     def __init__(
@@ -82,20 +86,26 @@ class Listening:
     ) -> None:
         self.ref = ref
         self.call: int | None = call  # the subscribe that waits for its answer
-        self.leaving_calls: list[int] = []  # the leaves that wait for their answer
+        self.leaving_calls: tuple[int, ...] = ()  # the leaves that wait for their answer
         self.must_end = False  # True: leaving ends a durable subscription, also over a broken link
         self.id = id  # as the broker has it, once it answered
         self.named = named
-        self.filter = filter
+        self._packed = pack(filter)
         self.options = options
         self.window = window
         self.auto = auto
-        self.after = dict(after)  # token: by log, everything up to this offset was committed
-        self.given_back: set[Position] = set()  # `nack`ed and not committed since: the token waits
+        self.after = (
+            dict(after) if after else NOTHING
+        )  # token: by log, everything up to this offset was committed
+        self.given_back: frozenset[Position] = (
+            frozenset()
+        )  # `nack`ed and not committed since: the token waits
+        self.skipped = NOTHING  # by log: up to here the application has it from elsewhere ...
+        self.policy: Filter | None = None  # ... what lives forever, and what this accepts
         self.phase = Phase.OPENING
-        self.waiting: deque[int] = deque()  # takes
-        self.buffer: deque[Deliver] = deque()
-        self.taken: list[Taken] = []
+        self.waiting: tuple[int, ...] = ()  # takes
+        self.buffer: deque[Deliver] = EMPTY
+        self.taken: tuple[Taken, ...] = ()
         self.granted = 0  # credit that the broker has not used yet; below 0 after a race
         self.waits = False  # an earlier one of its name is being left; the broker's answer to that ends it
         self.is_on = False  # the broker said so; a transient one ends with its link, and begins on the next
@@ -103,6 +113,29 @@ class Listening:
         self.home = ""  # the log of the broker where it was opened first
         self.fence = 0  # the last one that was asked for
         self.is_fenced = False  # what was given back comes first: nothing is handed over until it is here
+
+    def skips(self, deliver: Deliver) -> bool:
+        """Does the application have it from elsewhere?"""
+        position, event = deliver.position, deliver.event
+        if not self.skipped or position is None or position.offset > self.skipped.get(position.log, 0):
+            return False
+        return event.lifetime == FOREVER or (self.policy is not None and accepts(self.policy, event))
+
+    @property
+    def filter(self) -> Filter:
+        return unpack(self._packed)
+
+    @property
+    def is_awaited(self) -> bool:
+        """Can what arrives go straight to the application?"""
+        hears = self.phase is not Phase.OPENING and not self.is_fenced
+        return hears and not self.buffer and not self.skipped and (self.auto or bool(self.waiting))
+
+    def next_waiting(self) -> int:
+        """The take that has waited longest; it waits no more."""
+        first, *rest = self.waiting
+        self.waiting = tuple(rest)
+        return first
 
     def step(self, happening: str) -> bool:
         """Move to the next phase; False when this cannot happen in this phase."""
@@ -120,6 +153,20 @@ class Listening:
     def hears(self) -> bool:
         """Is what arrives for the application?"""
         return self.phase in (Phase.OPENING, Phase.OPEN) or (self.phase is Phase.LEAVING and self.auto)
+
+    def asked(self, call: int) -> Subscribe:
+        """The request for it, with credit for all that is waited for."""
+        self.granted = 0 if self.phase is Phase.LEAVING else self.window + len(self.waiting)
+        return Subscribe(
+            call,
+            self.ref,
+            self.id.name,
+            self.filter,
+            self.options,
+            self.named,
+            dict(self.after),
+            self.granted,
+        )
 
     def shortage(self) -> int:
         """How much credit to grant (or, below 0, to take back)."""
@@ -147,9 +194,9 @@ class Listening:
         """What was given back comes before what was sent ahead."""
         if self.is_fenced and deliver.attempt > 1:
             place = sum(1 for other in self.buffer if other.attempt > 1)
-            self.buffer.insert(place, deliver)
+            own(self, "buffer").insert(place, deliver)
         else:
-            self.buffer.append(deliver)
+            own(self, "buffer").append(deliver)
 
     def notification(self, deliver: Deliver) -> Notification:
         return Notification(self.id, deliver.event, deliver.position, deliver.attempt)
@@ -157,7 +204,7 @@ class Listening:
     def settle(self, tag: int | None) -> tuple[int, ...]:
         """Take one, or all, off the taken; their tags."""
         settled = [taken for taken in self.taken if tag is None or taken.tag == tag]
-        self.taken = [taken for taken in self.taken if tag is not None and taken.tag != tag]
+        self.taken = tuple(taken for taken in self.taken if tag is not None and taken.tag != tag)
         return tuple(taken.tag for taken in settled)
 
     def commit(self, tag: int | None) -> tuple[int, ...]:
@@ -175,37 +222,36 @@ class Listening:
 
     def advance(self, position: Position) -> None:
         """It is committed, and so is all before it: move the token, unless something was given back."""
-        given_back = self.given_back
-        if given_back:
-            given_back.discard(position)
-            if any(p.log == position.log and p.offset < position.offset for p in given_back):
+        if self.given_back:
+            self.given_back -= {position}
+            if any(p.log == position.log and p.offset < position.offset for p in self.given_back):
                 return
         if self.after.get(position.log, 0) < position.offset:
-            self.after[position.log] = position.offset
+            own_table(self, "after")[position.log] = position.offset
 
     def give_back(self, tag: int | None) -> tuple[int, ...]:
         """As `settle`, and hold the token until they were delivered again and committed."""
         before = self.taken
         tags = self.settle(tag)
-        self.given_back.update(t.deliver.position for t in before if t.tag in tags and t.deliver.position)
+        self.given_back |= {t.deliver.position for t in before if t.tag in tags and t.deliver.position}
         return tags
 
     def untake(self, call: int) -> Deliver | None:
         """What that take was given, no longer taken; None when it has been settled since."""
         for place, taken in enumerate(self.taken):
             if taken.call == call:
-                del self.taken[place]
+                self.taken = self.taken[:place] + self.taken[place + 1 :]
                 return msgspec.structs.replace(taken.deliver, tag=taken.tag)
         return None
 
     def hear_silence(self, position: Position) -> None:
         """Nothing more up to there: the token moves, unless something before it is not committed."""
         if not self.taken and not self.buffer and not self.given_back:
-            self.after[position.log] = max(self.after.get(position.log, 0), position.offset)
+            own_table(self, "after")[position.log] = max(self.after.get(position.log, 0), position.offset)
 
     def forget_link(self) -> None:
         """The link is gone: what the broker had sent ahead it will send again."""
-        self.buffer.clear()
+        self.buffer = EMPTY
         self.granted = 0
         self.is_fenced = False
 

@@ -12,7 +12,7 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import Any, Union
 
@@ -23,6 +23,7 @@ from tidings.model.filter import Filter
 from tidings.model.subscription import DeliveryOptions, Position
 
 VERSION = 1
+MOST_TAGS = 1 << 32  # of one message; nobody has so many in hand
 
 
 class Mode(StrEnum):
@@ -115,6 +116,18 @@ class Ack(Message, frozen=True):
     tags: tuple[int, ...]
 
 
+class AckAll(Message, frozen=True):
+    """`Ack` for so many deliveries whose tags follow one another."""
+
+    ref: int
+    tag: int  # the first
+    count: int
+
+    @property
+    def tags(self) -> range:
+        return range(self.tag, self.tag + min(self.count, MOST_TAGS))
+
+
 class Nack(Message, frozen=True):
     """Deliver these again; `counted` False when the application never saw them."""
 
@@ -174,6 +187,36 @@ class CommitStaged(Message, frozen=True):
     log: str = ""
 
 
+class CommitParts(Message, frozen=True):
+    """As `CommitStaged`, of these very parts, in this order; other parts of the batch are dropped."""
+
+    call: int
+    query: str
+    batch: int
+    numbers: tuple[int, ...]
+    log: str = ""
+
+
+class HoldLog(Message, frozen=True):
+    """Keep in the broker's log what the filter accepts, and forget nothing beyond a place; answered by
+    `LogHeld`. The same name again moves the place on, never back."""
+
+    call: int
+    name: str
+    filter: Filter
+    upto: int = 0
+    seconds: float = 0.0  # it ends when nobody asks for it again for so long
+    releases: bool = False  # what lives forever rests elsewhere up to the place: the log may let it go
+    log: str = ""
+
+
+class EndHold(Message, frozen=True):
+    """Answered by `LogHeld`."""
+
+    call: int
+    name: str
+
+
 class AskCommitted(Message, frozen=True):
     """Which batch of this query was committed last? Answered by `Committed`."""
 
@@ -193,6 +236,13 @@ class Welcome(Message, frozen=True):
 class Published(Message, frozen=True):
     call: int
     position: Position | None = None
+
+
+class PublishedAll(Message, frozen=True):
+    """`Published` for each of so many calls, one after the other, that no log holds."""
+
+    call: int  # the first
+    count: int
 
 
 class Advertised(Message, frozen=True):
@@ -221,6 +271,18 @@ class Deliver(Message, frozen=True):
     position: Position | None = None
     attempt: int = 1  # grows when the application gives it back
     again: bool = False  # it was sent before, and nobody said that it was handled
+
+
+class DeliverAll(Message, frozen=True):
+    """`Deliver` for each of these events, one after the other, that no log holds and nobody had before."""
+
+    ref: int
+    tag: int  # of the first; those of the others follow
+    events: tuple[Event, ...]
+
+    def one_by_one(self) -> Iterator[Deliver]:
+        """The same in single messages."""
+        return (Deliver(self.ref, tag, event) for tag, event in enumerate(self.events, self.tag))
 
 
 class Fenced(Message, frozen=True):
@@ -259,6 +321,17 @@ class LogRead(Message, frozen=True):
     upto: int  # everything up to here was looked at
     begin: int  # the first offset that the log still holds
     end: int  # the last that it holds
+
+
+class LogHeld(Message, frozen=True):
+    """How the log stands, and where its hold does."""
+
+    call: int
+    log: str
+    begin: int
+    end: int
+    upto: int
+    is_new: bool = False  # nobody held it under this name
 
 
 class Staged(Message, frozen=True):
@@ -307,6 +380,10 @@ CLIENT_MESSAGES: tuple[type[Message], ...] = (
     CommitStaged,
     AskCommitted,
     Home,
+    CommitParts,
+    HoldLog,
+    EndHold,
+    AckAll,
 )
 BROKER_MESSAGES: tuple[type[Message], ...] = (
     Welcome,
@@ -323,6 +400,9 @@ BROKER_MESSAGES: tuple[type[Message], ...] = (
     LogRead,
     Staged,
     Committed,
+    LogHeld,
+    DeliverAll,
+    PublishedAll,
 )
 
 

@@ -7,7 +7,7 @@ the strategy that declared it, and leads events and subscriptions from slot to s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Any
 
@@ -29,6 +29,7 @@ from tidings.protocol.inputs import (
     PersistFailed,
     Probed,
     Received,
+    ReceivedAll,
     Started,
     TimerFired,
 )
@@ -67,6 +68,7 @@ class Node:
         self._out: list[Effect] = []
         self._disk = NodeDisk(self._out.append, stable=stable)
         self.strange = 0  # messages that no strategy here understands
+        self.over_links = 0  # events that came from other brokers, each once: hops
         ports = self._ports = Ports()
         ports.name, ports.rng, ports.recording = name, rng, recording
         ports.emit, ports.send = self._out.append, self._send
@@ -89,6 +91,8 @@ class Node:
         kind = type(input)
         if kind is Received:
             self._receive(input.sender, input.message, now)  # type: ignore[union-attr]
+        elif kind is ReceivedAll:
+            self._receive_all(input.sender, input.messages, now)  # type: ignore[union-attr]
         elif kind is TimerFired:
             self._on_timer(now)
         else:
@@ -117,7 +121,10 @@ class Node:
         untold = [link for link in ports.overlay.links() if not ports.routing.agreed(link)]
         return {
             **ports.delivery.figures(),
+            **ports.recovery.figures(),
+            **ports.overlay.figures(),
             "strange messages": self.strange,
+            "events over links": self.over_links,
             "neighbours": len(ports.overlay.peers()),
             "links untold": len(untold),  # the far end does not know yet all that is wanted here
             "logs": len(ports.recovery.logs()),
@@ -135,6 +142,10 @@ class Node:
         """For people: a subscription that is held here, and when it began."""
         return self._ports.delivery.subscription(id)
 
+    def reached_at(self, address: str) -> None:
+        """Where others reach this broker: the driver listens there."""
+        self._ports.address = address
+
     def durables(self) -> Iterator[tuple[SubscriptionId, Filter]]:
         """For people: the durable subscriptions that are held here."""
         delivery = self._ports.delivery
@@ -144,14 +155,23 @@ class Node:
                 yield id, held[0].filter
 
     @property
+    def log(self) -> str:
+        """The name that positions in this broker's log carry."""
+        return self._ports.delivery.log
+
+    def has_hold(self, name: str) -> bool:
+        """Does some reader hold the log under this name (with whatever stands before it)?"""
+        return self._ports.delivery.has_hold(name)
+
+    @property
     def disk_problem(self) -> str | None:
         """For people: why the disk has failed for good."""
         failed = self._disk.failed
         return None if failed is None else failed.reason
 
-    def describe(self) -> list[dict[str, Any]]:
-        """Each subscription that this broker holds, for people."""
-        return self._ports.delivery.describe()
+    def describe(self, limit: int) -> list[dict[str, Any]]:
+        """Subscriptions that this broker holds, for people: those for which most waits, at most so many."""
+        return self._ports.delivery.describe(limit)
 
     def _receive(self, sender: str, message: Message, now: float) -> None:
         owner = self._owners.get(type(message))
@@ -159,6 +179,15 @@ class Node:
             self.strange += 1
             return
         owner.on_message(sender, message, now)
+
+    def _receive_all(self, sender: str, messages: list[Message], now: float) -> None:
+        owners = {self._owners.get(kind) for kind in set(map(type, messages))}
+        owner = owners.pop() if len(owners) == 1 else None
+        if owner is not None:
+            owner.on_messages(sender, messages, now)
+            return
+        for message in messages:
+            self._receive(sender, message, now)
 
     def _on_timer(self, now: float) -> None:
         self._disk.on_timer(now)
@@ -198,20 +227,35 @@ class Node:
         ports = self._ports
         passing = ports.recovery.observe(envelope, came_from, now)
         if passing is not None:
+            self.over_links += came_from is not None
+            ports.overlay.event_seen(passing, came_from)
             ports.delivery.deliver(passing, now)
             at = ports.assignment.resolve(passing.event)
             ports.routing.forward(passing, at, came_from, now)
 
+    def staying(self, events: Sequence[Event], now: float) -> Sequence[bool]:
+        recovery = self._ports.recovery
+        if not (recovery.is_blind or type(recovery).observe is Recovery.observe):
+            return [False] * len(events)
+        return self._ports.routing.staying(events, now)
+
     def interested(self, subscription: Subscription, now: float) -> None:
         at = self._ports.assignment.assign(subscription)
         self._ports.routing.interest_added(subscription, at, now)
+        self._ports.recovery.interested(subscription, now)
+        self._ports.overlay.interest_added(subscription.filter, now)
 
     def uninterested(self, subscription: Subscription, now: float) -> None:
         at = self._ports.assignment.assign(subscription)
         self._ports.routing.interest_removed(subscription, at, now)
+        self._ports.recovery.uninterested(subscription, now)
+        self._ports.overlay.interest_removed(subscription.filter, now)
 
     def advertised(self, advertisement: Advertisement, now: float) -> None:
         self._ports.routing.advertisement_added(advertisement, now)
+
+    def parted(self, parted: Parted, now: float) -> None:
+        self._on_other(parted, now)
 
     def unadvertised(self, advertisement: Advertisement, now: float) -> None:
         self._ports.routing.advertisement_removed(advertisement, now)

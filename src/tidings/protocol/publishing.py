@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tidings.history.schema import Outcome, Row, pub_row
 from tidings.protocol.messages import Publish
 
 
@@ -17,3 +18,9 @@ class Publishing:
         self.message = message
         self.issued = issued
         self.log = ""  # of the broker that it was sent to
+
+    def row(self, client: str, broker: str, outcome: Outcome) -> Row:
+        """As the history has it."""
+        return pub_row(
+            self.issued, client, self.event, sequence=self.sequence, outcome=outcome, broker=broker
+        )

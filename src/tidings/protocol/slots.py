@@ -17,7 +17,7 @@ The way of an event through a node:
   from another broker -> the strategy that received it  -> `ports.events.arrived`
   both: `recovery.observe` -> `delivery.deliver` -> `routing.forward`.
 The way of a subscription: a client's subscribe -> `delivery` -> `ports.events.interested`
-  -> `assignment.assign` -> `routing.interest_added`; `uninterested` the other way round.
+  -> `assignment.assign` -> `routing.interest_added` -> `recovery.interested`; `uninterested` for its end.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ from typing import Any, ClassVar, Protocol
 import msgspec
 
 from tidings.availability.records import Append, Record
+from tidings.matching.matcher import Matcher
 from tidings.model.event import Event
 from tidings.model.filter import Filter
 from tidings.model.subscription import Advertisement, Subscription, SubscriptionId
 from tidings.protocol.effects import Channel, Effect
-from tidings.protocol.inputs import FetchFailed, Input, PersistFailed
+from tidings.protocol.inputs import FetchFailed, Input, Parted, PersistFailed
 from tidings.protocol.messages import Envelope, Message
 
 
@@ -86,6 +87,10 @@ class Events(Protocol):
     def arrived(self, envelope: Envelope, came_from: str, now: float) -> None:
         """An event came from another broker, for the first time."""
 
+    def staying(self, events: Sequence[Event], now: float) -> Sequence[bool]:
+        """Clients published these, and no durable subscription is asked about. Which of them concern nobody
+        but this broker's own subscriptions? For those this stands for `accepted`, but for telling them here."""
+
     def interested(self, subscription: Subscription, now: float) -> None:
         """A subscription of one of our clients began."""
 
@@ -97,6 +102,9 @@ class Events(Protocol):
 
     def unadvertised(self, advertisement: Advertisement, now: float) -> None:
         """It will not any more."""
+
+    def parted(self, parted: Parted, now: float) -> None:
+        """The overlay itself gives up a neighbour: every slot hears of it."""
 
 
 class Sender(Protocol):
@@ -128,6 +136,7 @@ class Ports:
     """What a strategy is given when the node is put together."""
 
     name: str  # of this node
+    address: str = ""  # where others reach it, once the driver knows
     rng: Random
     recording: bool  # emit `Record` effects?
     send: Sender
@@ -164,6 +173,11 @@ class Strategy:
     def on_message(self, sender: str, message: Message, now: float) -> None:
         """One of `messages` arrived."""
 
+    def on_messages(self, sender: str, messages: Sequence[Message], now: float) -> None:
+        """Several of them arrived together, in this order."""
+        for message in messages:
+            self.on_message(sender, message, now)
+
     def on_timer(self, now: float) -> None:
         """`next_deadline()` has come."""
 
@@ -172,6 +186,10 @@ class Strategy:
 
     def check(self) -> None:
         """Raise `AssertionError` when an invariant of this strategy does not hold."""
+
+    def matchers(self) -> tuple[Matcher, ...]:
+        """What it matches events by, for drivers that prepare compiled kernels."""
+        return ()
 
 
 class Assignment(Strategy):
@@ -210,6 +228,11 @@ class Routing(Strategy):
     def advertisement_removed(self, advertisement: Advertisement, now: float) -> None:
         """It will not any more."""
 
+    def staying(self, events: Sequence[Event], now: float) -> Sequence[bool]:
+        """Which of these, that clients of ours published, go nowhere else? For those this stands for `forward`.
+        A strategy that does more at each event than send it on says: none."""
+        return [type(self).forward is Routing.forward] * len(events)
+
     def wanted_elsewhere(self, event: Event) -> bool:
         """Does any other broker want this event, as far as we know?"""
         return False
@@ -229,6 +252,18 @@ class Routing(Strategy):
     def toward(self, target: Filter | str) -> tuple[str, ...]:
         """The links that lead to whoever wants this filter, or to this key."""
         return ()
+
+    def matching(self, event: Event) -> tuple[int, ...]:
+        """The signatures of the filters that are wanted over some link and accept an event."""
+        return ()
+
+    def links_wanting(self, signature: int) -> tuple[str, ...]:
+        """The links over which exactly this filter is wanted, in a fixed order."""
+        return ()
+
+    def wanted_here(self, signature: int) -> float | None:
+        """Since when some client here has wanted exactly this filter; None: none does."""
+        return None
 
     def swap(self, old: str, new: str, now: float) -> None:
         """The overlay replaces a link: move what was wanted over `old` to `new`."""
@@ -255,11 +290,34 @@ class Overlay(Strategy):
         """Seconds to a peer, when known."""
         return None
 
+    def interest_added(self, filter: Filter, now: float) -> None:
+        """A client of ours wants this from now on; routing knows it already."""
+
+    def interest_removed(self, filter: Filter, now: float) -> None:
+        """It does not any more."""
+
+    def figures(self) -> dict[str, int]:
+        """Counters for people."""
+        return {}
+
+    def event_seen(self, envelope: Envelope, came_from: str | None) -> None:
+        """An event passes here; `came_from` is None at the broker that accepted it."""
+
+    def heard_from_two(self, log: str, upstream: str, other: str, now: float) -> None:
+        """A log that comes over the link `upstream` is told over another one too: in a tree it cannot be."""
+
 
 class Recovery(Strategy):
     """Getting back what was lost on the way."""
 
     kind = "recovery"
+    is_blind: ClassVar[bool] = False  # True: `observe` does nothing at a publish that no log holds
+
+    def interested(self, subscription: Subscription, now: float) -> None:
+        """A subscription of one of our clients began."""
+
+    def uninterested(self, subscription: Subscription, now: float) -> None:
+        """It ended."""
 
     def observe(self, envelope: Envelope, came_from: str | None, now: float) -> Envelope | None:
         """An event passes: note it, and put our headers on it. None: it passed before, and goes no further."""
@@ -291,6 +349,13 @@ class Recovery(Strategy):
         """Is it one of those?"""
         return False
 
+    def upstream(self, log: str) -> str | None:
+        """The link toward the broker of a log; None when it is not known, or ours."""
+        return None
+
+    def disclaim(self, log: str, link: str) -> None:
+        """Say to a neighbour that it cannot hear this log from us."""
+
     def known(self, log: str) -> int:
         """Every event of this log up to here that is wanted at this broker has been here."""
         return 0
@@ -313,6 +378,10 @@ class Recovery(Strategy):
     def lookup(self, ids: Iterable[tuple[str, str]]) -> tuple[Envelope, ...]:
         """What the cache holds of these identities; disk only through `ports.disk`."""
         return ()
+
+    def figures(self) -> dict[str, int]:
+        """Counters for people."""
+        return {}
 
 
 class Membership(Strategy):
@@ -381,6 +450,10 @@ class Delivery(Strategy):
         None: there are none."""
         return None
 
+    def has_hold(self, name: str) -> bool:
+        """Does some reader hold our log under a name that ends so?"""
+        return False
+
     def log_found(self, log: str, now: float) -> None:
         """There is another broker's log that can be read from now on."""
 
@@ -389,6 +462,9 @@ class Delivery(Strategy):
 
     def deliver(self, envelope: Envelope, now: float) -> None:
         """Hand an event to every subscription of ours that accepts it."""
+
+    def deliver_to(self, id: SubscriptionId, envelope: Envelope, now: float) -> None:
+        """Hand an event to one subscription of ours that was owed it while it was elsewhere."""
 
     def client_of(self, address: str) -> str | None:
         """Who is behind the address of a link; None: no client, or one that has not said hello."""
@@ -410,8 +486,8 @@ class Delivery(Strategy):
         """Counters for people."""
         return {}
 
-    def describe(self) -> list[dict[str, Any]]:
-        """Each subscription, for people."""
+    def describe(self, limit: int) -> list[dict[str, Any]]:
+        """Subscriptions, for people: those for which most waits, at most so many."""
         return []
 
 

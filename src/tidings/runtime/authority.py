@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 AUTHORITY = "authority"
 AUTHORITY_DAYS = 3650
 DAYS = 825  # of a certificate
+REVOKED = "revoked.txt"  # in the folder: serial numbers of certificates that were taken back
 BACKDATED = timedelta(minutes=5)  # clocks differ
 
 
@@ -82,6 +83,24 @@ def issue(folder: Path, name: str, *, hosts: tuple[str, ...] = (), broker: bool 
     builder = builder.add_extension(issuer_key, critical=False)
     _write(made, _signed(builder, signing_key), key)
     return made
+
+
+def revoke(folder: Path, name: str) -> Path:
+    """Write the serial number of a certificate of this folder into its list of those taken back."""
+    _cryptography()
+    from cryptography import x509
+
+    made = _paths(folder, _checked(name))
+    try:
+        certificate = x509.load_pem_x509_certificate(made.certificate.read_bytes())
+    except OSError as error:
+        raise SettingsError(f"{made.certificate}: {error.strerror}", hint="name one of this folder") from None
+    except ValueError:
+        raise SettingsError(f"{made.certificate} is no certificate") from None
+    listed = folder / REVOKED
+    with listed.open("a", encoding="utf-8") as file:
+        file.write(f"{certificate.serial_number:X}  # {name}, {datetime.now(UTC):%Y-%m-%d}\n")
+    return listed
 
 
 def _checked(name: str) -> str:

@@ -24,7 +24,7 @@ from tidings.history.recorder import Recorder
 from tidings.model.event import Event
 from tidings.model.subscription import Notification, Position, SubscriptionId
 from tidings.protocol.effects import Receipt
-from tidings.protocol.messages import LogRead
+from tidings.protocol.messages import LogHeld, LogRead
 from tidings.runtime import connect as way_in
 from tidings.runtime.bus import Bus
 from tidings.runtime.callbacks import Callback, Calling
@@ -217,6 +217,13 @@ class BlockingBus:
         self._loop.call(calling.start)
         return BlockingCalling(self._loop, calling)
 
+    def advertise(self, name: str, *wanted: Any, **options: Any) -> None:
+        """As `Bus.advertise`."""
+        self._loop.call(lambda: self._bus.advertise(name, *wanted, **options))
+
+    def unadvertise(self, name: str) -> None:
+        self._loop.call(lambda: self._bus.unadvertise(name))
+
     def read_log(self, wanted: Any = None, /, **options: Any) -> LogRead:
         """As `Bus.read_log`."""
         return self._loop.call(lambda: self._bus.read_log(wanted, **options))
@@ -232,6 +239,18 @@ class BlockingBus:
     def committed(self, query: str) -> int:
         """As `Bus.committed`."""
         return self._loop.call(lambda: self._bus.committed(query))
+
+    def commit_parts(self, query: str, batch: int, numbers: Iterable[int], *, log: str = "") -> bool:
+        """As `Bus.commit_parts`."""
+        return self._loop.call(lambda: self._bus.commit_parts(query, batch, numbers, log=log))
+
+    def hold_log(self, name: str, wanted: Any = None, /, **options: Any) -> LogHeld:
+        """As `Bus.hold_log`."""
+        return self._loop.call(lambda: self._bus.hold_log(name, wanted, **options))
+
+    def end_hold(self, name: str) -> None:
+        """As `Bus.end_hold`."""
+        self._loop.call(lambda: self._bus.end_hold(name))
 
     def inquire(self, what: str = "figures", /, **about: Any) -> Any:
         """As `Bus.inquire`."""

@@ -11,7 +11,9 @@ from typing import Any, Protocol
 
 from tidings.errors import ClosedError, RefusedError, TidingsError
 from tidings.history.recorder import FileRecorder, Recorder
-from tidings.model.subscription import Policy
+from tidings.history.schema import ntfy_row
+from tidings.model.event import Event
+from tidings.model.subscription import Policy, Position, SubscriptionId
 from tidings.protocol.client import Client
 from tidings.protocol.compositions import intermediary
 from tidings.protocol.delivery.settings import DeliverySettings
@@ -19,6 +21,7 @@ from tidings.protocol.inputs import Input, Started
 from tidings.protocol.node import Node
 from tidings.runtime.clock import Clock, RealClock
 from tidings.runtime.driver import Driver, Hear
+from tidings.runtime.kernels import prepare_in_background
 from tidings.store.memory import MemoryStore
 from tidings.store.store import Store
 
@@ -47,6 +50,9 @@ class Broker(Protocol):
 
     def figures(self) -> dict[str, Any]:
         """Counters for people."""
+
+    def note(self, address: str, subscription: SubscriptionId, event: Event, position: Position) -> None:
+        """Record that a client was handed an event that came another way than by its machine."""
 
 
 class EmbeddedBroker:
@@ -111,6 +117,11 @@ class EmbeddedBroker:
             raise RefusedError(f"an embedded broker knows nothing of {what!r}")
         return self.figures()
 
+    def note(self, address: str, subscription: SubscriptionId, event: Event, position: Position) -> None:
+        if self._recorder is not None:
+            who = address.rpartition("#")[0]
+            self._recorder.record(ntfy_row(self._clock.now(), who, subscription, event, position=position))
+
     def figures(self) -> dict[str, Any]:
         self._running()
         assert self._node is not None
@@ -135,6 +146,7 @@ class EmbeddedBroker:
             recording=self._recorder is not None,
             settings=self._settings,
         )
+        prepare_in_background(node)
         record: Callable[[Any], None] = self._recorder.record if self._recorder is not None else _nothing
         driver = self._driver = Driver(NAME, node, self._clock, record=record)
         driver.use_store(store, threaded=self._path is not None)

@@ -13,11 +13,18 @@ from typing import Any, TypeVar, overload
 
 from tidings.errors import ClosedError, SettingsError, TidingsError
 from tidings.model.event import Event
-from tidings.model.filter import TIDINGS
-from tidings.model.subscription import DeliveryOptions, Policy, Position
+from tidings.model.filter import TIDINGS, Filter
+from tidings.model.subscription import DeliveryOptions, Notification, Policy, Position, SubscriptionId
 from tidings.protocol import effects as fx
 from tidings.protocol import messages as msg
-from tidings.protocol.inputs import ClientAsk, ClientCancel, ClientPublish, Input
+from tidings.protocol.inputs import (
+    ClientAdvertise,
+    ClientAsk,
+    ClientCancel,
+    ClientPublish,
+    ClientUnadvertise,
+    Input,
+)
 from tidings.protocol.messages import Mode
 from tidings.runtime.broker import Broker
 from tidings.runtime.callbacks import Callback, Calling
@@ -26,10 +33,12 @@ from tidings.runtime.failures import error_of, refuse_unknown
 from tidings.runtime.listener import Listener
 
 T = TypeVar("T")
+Pushed = Callable[[Notification], None]
 
 _PUBLISH = ("topic", "type", "id", "source", "time", "payload", "content_type", "lifetime", "key", "expires")
 _SUBSCRIBE = ("name", "topic", "type", "since", "dialect", *DeliveryOptions.__struct_fields__)
 CLOSED = "the bus is closed"
+HOLD_SECONDS = 7 * 86_400.0
 
 
 class Bus:
@@ -44,6 +53,8 @@ class Bus:
         self._answers: dict[int, Any] = {}  # given before anyone waited
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._listeners: dict[int, Listener[Any]] = {}
+        self._opening: dict[int, Pushed] = {}  # by call of a subscribe: who is called with what comes
+        self._pushed: dict[int, Pushed] = {}  # the same by ref, once it is open
         self._callings: list[Calling[Any]] = []
         self._state = "new"
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -138,6 +149,22 @@ class Bus:
         await asyncio.sleep(0)  # let those who were told run: a loop that publishes starves nobody
         return receipt
 
+    async def advertise(self, name: str, *wanted: Any, dialect: str = TIDINGS) -> None:
+        """Say what this client may publish, under a name; the same name again replaces it. Nobody has to:
+        it spares brokers far away the filters that nothing here can meet. It ends with the connection."""
+        filter, _ = filter_from(wanted, dialect=dialect)
+        await self._ask(lambda call: ClientAdvertise(call, name, filter))
+
+    async def unadvertise(self, name: str) -> None:
+        """Take it back."""
+        await self._ask(lambda call: ClientUnadvertise(call, name))
+
+    def publish_soon(self, what: Mapping[str, Any] | Event | Any = None, /, **options: Any) -> None:
+        """Publish as best effort and wait for nothing: nobody hears whether it was taken. Options as above."""
+        refuse_unknown({name: 1 for name in options if name not in _PUBLISH}, _PUBLISH, "publish_soon")
+        event, is_numbered = event_from(what, options, self.name)
+        self._hand(ClientPublish(self._next_call(), event, is_numbered, Mode.BEST_EFFORT))
+
     # -- subscribing -------------------------------------------------------------------------
 
     @overload
@@ -149,7 +176,8 @@ class Bus:
         """Subscribe to all that is wanted at once: a filter text, a condition, a Filter, an EventBridge
         pattern (a mapping), a class whose instances are events.
 
-        Options: name, topic (a pattern), type, durable, group, queue, policy, replay, since (a position),
+        Options: name, topic (a pattern), type, durable, group, queue, policy, replay, since (a position, or
+        "forever": begin with the broker's archive, if it has one),
         max_deliveries, keep_seconds, keep_events, dead_letters_of, dialect.
         """
         refuse_unknown({name: 1 for name in options if name not in _SUBSCRIBE}, _SUBSCRIBE, "subscribe")
@@ -160,6 +188,11 @@ class Bus:
             dialect=options.pop("dialect", TIDINGS),
         )
         name, since = options.pop("name", None), options.pop("since", None)
+        kind: type[Listener[Any]] = Listener
+        if since == "forever":
+            from tidings.runtime.late import LateListener
+
+            kind, since = LateListener, None
         if "policy" in options:
             options["policy"] = _chosen(Policy, options["policy"], "policy")
         given = {field: value for field, value in options.items() if value is not None}
@@ -167,7 +200,7 @@ class Bus:
             given.setdefault("policy", self._broker.policy)
         delivery = DeliveryOptions(**given)
         fields = {"filter": filter, "name": name, "options": delivery, "after": _token(since)}
-        return Listener(self, fields, read, delivery.durable)
+        return kind(self, fields, read, delivery.durable)
 
     @overload
     def on(self, wanted: type[T], callback: Callback[T], /, **options: Any) -> Calling[T]: ...
@@ -179,6 +212,15 @@ class Bus:
         calling = Calling(self.subscribe(wanted, **options), callback)
         self._callings.append(calling)
         return calling
+
+    async def hear(self, filter: Filter, push: Pushed, /, **options: Any) -> Listener[Event]:
+        """Have a function called with each notification, at once and committed: it must not wait, and
+        nothing holds back what comes. For those who pass events on; others are better served by `on`."""
+        listener: Listener[Event] = self.subscribe(filter, **options)
+        assert listener._wanted is not None
+        listener._wanted["auto"] = True
+        listener._push = push
+        return await listener.open()
 
     def figures(self) -> dict[str, Any]:
         """The broker's counters, for people; of a broker elsewhere, what is known of it here."""
@@ -227,16 +269,57 @@ class Bus:
         done = await self._question(lambda call: msg.AskCommitted(call, query))
         return int(done.batch)
 
+    async def commit_parts(self, query: str, batch: int, numbers: Iterable[int], *, log: str = "") -> bool:
+        """As `commit_staged`, of these very parts in this order; other parts of the batch are dropped."""
+        parts = tuple(numbers)
+        done = await self._question(lambda call: msg.CommitParts(call, query, batch, parts, log))
+        return bool(done.is_new)
+
+    async def hold_log(
+        self,
+        name: str,
+        wanted: Any = None,
+        /,
+        *,
+        upto: int = 0,
+        seconds: float = HOLD_SECONDS,
+        releases: bool = False,
+        log: str = "",
+        dialect: str = TIDINGS,
+    ) -> msg.LogHeld:
+        """Have the broker keep in its log what the filter accepts, and forget nothing beyond `upto`.
+
+        For whoever reads the log: call it again under the same name to move the place on. It ends by
+        itself when nobody called it for `seconds`; its answer then says that it is new.
+        """
+        filter, _ = filter_from((wanted,), dialect=dialect)
+        held = await self._question(
+            lambda call: msg.HoldLog(call, name, filter, upto, seconds, releases, log)
+        )
+        assert isinstance(held, msg.LogHeld)
+        return held
+
+    async def end_hold(self, name: str) -> None:
+        """Let the log forget again."""
+        await self._question(lambda call: msg.EndHold(call, name))
+
     async def _question(self, make: Callable[[int], msg.Message]) -> Any:
         return await self._ask(lambda call: ClientAsk(call, make(call)))
 
     # -- between calls and the client machine ----------------------------------------------------
 
     async def _ask(
-        self, make: Callable[[int], Input], *, taking: int | None = None, subscribing: bool = False
+        self,
+        make: Callable[[int], Input],
+        *,
+        taking: int | None = None,
+        subscribing: bool = False,
+        push: Pushed | None = None,
     ) -> Any:
         """Hand an input to the client and wait for its answer."""
         call = self._asking = self._next_call()
+        if push is not None:
+            self._opening[call] = push
         self._hand(make(call))
         self._asking = 0
         if call in self._answers:
@@ -250,6 +333,10 @@ class Bus:
             raise
         finally:
             del self._waiting[call]
+
+    def _note(self, subscription: SubscriptionId, event: Event, position: Position) -> None:
+        """Record what came from an archive, as the client machine records what came from the broker."""
+        self._broker.note(self._address, subscription, event, position)
 
     def _next_call(self) -> int:
         self._last_call += 1
@@ -275,7 +362,12 @@ class Bus:
     def _hear(self, effect: fx.Effect) -> None:
         """What the client machine says to the application."""
         match effect:
+            case fx.Notify(ref, notification, _, None):
+                if ref in self._pushed:
+                    self._pushed[ref](notification)
             case fx.Answer(call, value):
+                if call in self._opening:  # what came early is handed over at once behind this
+                    self._pushed[value.ref] = self._opening.pop(call)
                 self._answer(call, value)
             case fx.Failed(call, _, _):
                 self._answer(call, effect)

@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,6 +30,7 @@ class Member(NamedTuple):
     http: str | None
     process: asyncio.subprocess.Process
     joined: str | None  # the name of the broker that it was told to join
+    gateways: dict[str, str]  # by protocol
 
 
 class Cluster:
@@ -45,6 +47,10 @@ class Cluster:
         store: Path | None = None,
         http: bool = False,
         log: str = "warning",
+        program: str = "tidings.runtime.development",
+        gateways: Mapping[str, str] | None = None,
+        archive: Path | None = None,
+        said: dict[str, Any] | None = None,
     ) -> None:
         if count < 1:
             raise SettingsError(f"a cluster of {count} brokers", hint="1 or more")
@@ -53,6 +59,10 @@ class Cluster:
         self._store = store
         self._http = http
         self._log = log
+        self._program = program  # the module that runs one broker
+        self._gateways = dict(gateways or {})  # of the first broker: settings of `gateway`
+        self._archive = archive
+        self._said = said or {}  # settings of every broker
         self.members: list[Member] = []
 
     async def __aenter__(self) -> Cluster:
@@ -84,13 +94,18 @@ class Cluster:
             "store": str(self._store / name) if self._store is not None else "",
             "http": f"{HOST}:0" if self._http else "",
             "log.level": self._log,
+            **({} if number else {f"gateway.{name}": where for name, where in self._gateways.items()}),
+            "archive": str(self._archive) if self._archive is not None else "",
+            **self._said,
         }
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "tidings.runtime.development", json.dumps(said),
+            sys.executable, "-m", self._program, json.dumps(said),
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, start_new_session=True,
         )  # fmt: skip
         ready = await self._ready(process, name)
-        member = Member(name, ready["address"], ready["http"], process, parent.name if parent else None)
+        member = Member(
+            name, ready["address"], ready["http"], process, parent.name if parent else None, ready["gateways"]
+        )
         self.members[number : number + 1] = [member]
         return member
 

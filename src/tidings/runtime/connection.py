@@ -19,7 +19,7 @@ from typing import Any, cast
 import msgspec
 
 from tidings.errors import TidingsError, WireError
-from tidings.protocol.messages import Message
+from tidings.protocol.messages import DeliverAll, Message
 from tidings.runtime.words import Ping, Pong
 from tidings.wire.codec import Codec, FrameReader
 
@@ -64,6 +64,12 @@ class Gathering:
 
 class Connection(asyncio.Protocol):
     """The near end of a connection. `receive` gets what arrives, `lost` is called once at the end."""
+
+    __slots__ = (
+        "_encode", "_ending", "_gathering", "_holds", "_is_gathered", "_is_over", "_is_paused", "_loop", "_made",
+        "_out", "_reader", "_waiting_bytes", "codec", "last_received", "last_sent", "lost", "most_bytes",
+        "receive", "received_bytes", "transport",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -146,7 +152,11 @@ class Connection(asyncio.Protocol):
         try:
             frame = self._encode(message)
         except TidingsError as error:
-            self.end(str(error))
+            if type(message) is DeliverAll:  # too large together
+                for deliver in message.one_by_one():
+                    self.send(deliver)
+            else:
+                self.end(str(error))
             return
         self._out.append(frame)
         self._waiting_bytes += len(frame)
@@ -182,6 +192,10 @@ class Connection(asyncio.Protocol):
         self._holds.add(reason)
         if len(self._holds) == 1 and self.transport is not None and not self.transport.is_closing():
             self.transport.pause_reading()
+
+    @property
+    def is_held(self) -> bool:
+        return bool(self._holds)
 
     def release(self, reason: str) -> None:
         if reason in self._holds:

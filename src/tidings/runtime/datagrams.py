@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import cast
 
 from tidings.errors import WireError
@@ -41,6 +41,10 @@ class Datagrams(asyncio.DatagramProtocol):
         self._allowed = allowed
         self._receive = receive
         self._reached = reached  # by neighbour: where it says that it can be reached
+        self._last: tuple[dict[str, str], dict[str, Place]] = (
+            {},
+            {},
+        )  # what was reached, and the places then
         self._transport: asyncio.DatagramTransport | None = None
 
     async def open(self, host: str, port: int) -> None:
@@ -56,12 +60,20 @@ class Datagrams(asyncio.DatagramProtocol):
             self._transport.close()
 
     def _places(self) -> dict[str, Place]:
-        places = dict(self.known)
-        for name, text in self._reached().items():
-            if text and name not in places:
-                address = parse_addresses(text)[0]
-                places[name] = (address.host, address.port)
-        return places
+        reached = self._reached()
+        if reached != self._last[0] or not self._last[1]:
+            places: dict[str, Place] = {}
+            for name, text in reached.items():
+                if text:
+                    address = parse_addresses(text)[0]
+                    places[name] = (address.host, address.port)
+            self._last = (reached, places | self.known)
+        return self._last[1]
+
+    def tell(self, peers: Mapping[str, Place]) -> None:
+        """Where these brokers can be reached."""
+        self.known.update(peers)
+        self._last = ({}, {})
 
     def place_of(self, name: str) -> Place | None:
         """Where to send for whoever has this name, and whence it may speak."""

@@ -11,22 +11,26 @@ import json
 import os
 import sys
 import threading
+from collections.abc import Callable
 
 from tidings.errors import TidingsError
 from tidings.runtime.process import run
 from tidings.runtime.server import Server
-from tidings.runtime.service import Service
+from tidings.runtime.service import Doors, Service
 from tidings.runtime.settings import read_settings
 
 
-def main(said: str) -> int:
+def main(said: str, doors: Callable[[Service], Doors] | None = None) -> int:
     try:
-        service = Service(read_settings(said={"security.anonymous": True, **json.loads(said)}))
+        settings = read_settings(said={"security.anonymous": True, **json.loads(said)})
+        service = Service(settings, doors=doors)
 
         def ready(server: Server) -> None:
             threading.Thread(target=_watch, args=(server,), daemon=True).start()
             http = service.http.address if service.http is not None else None
-            print(json.dumps({"broker": server.name, "address": server.address, "http": http}), flush=True)
+            gateways = service.doors.addresses if service.doors is not None else {}
+            line = {"broker": server.name, "address": server.address, "http": http, "gateways": gateways}
+            print(json.dumps(line), flush=True)
 
         return 0 if run(service.run(ready)) else 1
     except (TidingsError, OSError) as error:

@@ -152,7 +152,7 @@ async def dial(
             opened = await handshake.done
     except (OSError, TimeoutError) as error:
         _leave(connection, handshake)
-        why = str(error) or f"no answer within {settings.connect_seconds:g} s"
+        why = _why(error, address, settings)
         raise UnreachableError(f"{address} cannot be reached: {why}") from None
     except BaseException:
         _leave(connection, handshake)
@@ -161,6 +161,17 @@ async def dial(
         raise UnreachableError(f"{address} closed the connection")
     connection.lost = lost
     return Dialled(connection, opened, handshake.early)
+
+
+def _why(error: OSError | TimeoutError, address: Address, settings: NetworkSettings) -> str:
+    if isinstance(error, ConnectionRefusedError):
+        return "nobody listens there"
+    why = str(error)
+    if not why:
+        is_late = isinstance(error, TimeoutError)
+        why = f"no answer within {settings.connect_seconds:g} s" if is_late else "the far end closed it"
+    is_doubtful = address.tls and not isinstance(error, ssl.SSLCertVerificationError)
+    return f"{why}; does it speak TLS?" if is_doubtful else why
 
 
 def _leave(connection: Connection | None, handshake: _Handshake) -> None:

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from tidings.history.schema import Row
 from tidings.protocol import effects as fx
-from tidings.protocol.inputs import Input, LinkDown, LinkUp, Received, Started, TimerFired
+from tidings.protocol.inputs import Input, LinkDown, LinkUp, Received, ReceivedAll, Started, TimerFired
 from tidings.protocol.messages import Message
 from tidings.protocol.slots import Machine
 from tidings.runtime.clock import Clock, Timer
@@ -37,6 +37,8 @@ class Tap(Protocol):
     """Watches what comes and goes, and changes nothing."""
 
     def came(self, peer: str, message: Message, now: float) -> None: ...
+
+    def came_all(self, peer: str, messages: list[Message], now: float) -> None: ...
 
     def went(self, peer: str, message: Message, now: float) -> None: ...
 
@@ -73,6 +75,7 @@ class Driver:
         self._drive: Drive | None = None
         self.datagram: Callable[[str, Message], None] | None = None  # how to send one
         self._breathe: Callable[[], None] | None = None
+        self._performed = 0  # effects since the last breath
         self._sets_timer_soon = False
         self._performers: dict[type, Callable[[str, Any], None]] = {
             fx.Record: lambda _, effect: record(effect.row),
@@ -136,11 +139,13 @@ class Driver:
         self._line.append((name, input))
         self._run()
 
-    def receive(self, sender: str, messages: Iterable[Message], *, soon: bool = False) -> None:
-        """Messages came on a link, in this order. `soon`: the timer is set once in a turn of the loop, however
-        many were heard in it."""
-        name = self.name
-        self._line.extend([(name, Received(sender, message)) for message in messages])
+    def receive(self, sender: str, messages: list[Message], *, soon: bool = False) -> None:
+        """Messages came together on a link, in this order. `soon`: the timer is set once in a turn of the loop,
+        however many were heard in it."""
+        if len(messages) > 1:
+            self._line.append((self.name, ReceivedAll(sender, messages)))
+        elif messages:
+            self._line.append((self.name, Received(sender, messages[0])))
         self._run(soon=soon)
 
     def report(self, input: Input) -> None:
@@ -150,14 +155,11 @@ class Driver:
         if self._is_running:
             return
         self._is_running = True
-        line, performed = self._line, 0
+        line = self._line
         try:
             while line:
                 name, input = line.popleft()
-                performed += self._step(name, input)
-                if performed > BREATH and self._breathe is not None:
-                    performed = 0
-                    self._breathe()
+                self._step(name, input)
         finally:
             self._is_running = False
         if not soon:
@@ -166,38 +168,48 @@ class Driver:
             self._sets_timer_soon = True
             asyncio.get_running_loop().call_soon(self._set_timer)
 
-    def _step(self, name: str, input: Input) -> int:
-        """Hand in one input and perform what follows; how many effects there were."""
+    def _step(self, name: str, input: Input) -> None:
+        """Hand in one input and perform what follows."""
         machine = self._machines.get(name)
         if machine is None:
-            return 0  # it went while this was on its way
+            return  # it went while this was on its way
         now = self.clock.now()
         tap = self._tap
-        if tap is not None and type(input) is Received:
-            tap.came(input.sender, input.message, now)
+        if tap is not None:
+            _watch(tap, input, now)
         try:
             effects = machine.handle(input, now)
         except Exception as error:
-            if self._fault is None or not isinstance(input, Received) or input.sender not in self._outlets:
+            is_heard = isinstance(input, Received | ReceivedAll) and input.sender in self._outlets
+            if self._fault is None or not is_heard:
                 raise
-            self._fault(input.sender, error)
-            return 0
-        outlets = self._outlets
+            self._fault(input.sender, error)  # type: ignore[union-attr]
+            return
+        for begin in range(0, len(effects), BREATH):
+            some = effects[begin : begin + BREATH] if len(effects) > BREATH else effects
+            self._performed += len(some)
+            if self._performed > BREATH and self._breathe is not None:
+                self._performed = 0
+                self._breathe()
+            self._perform_all(name, some, now)
+
+    def _perform_all(self, name: str, effects: list[fx.Effect], now: float) -> None:
+        outlet_to, tap, datagram = self._outlets.get, self._tap, self.datagram
         for effect in effects:
-            if type(effect) is fx.Send:
-                outlet = outlets.get(effect.to)
-                if effect.channel is fx.Channel.DATAGRAM and self.datagram is not None:
-                    self.datagram(effect.to, effect.message)
-                    continue
-                if outlet is None:
-                    self._line.append((effect.to, Received(name, effect.message)))
-                    continue
-                if tap is not None:
-                    tap.went(effect.to, effect.message, now)
-                outlet(effect.message)
-            else:
+            if type(effect) is not fx.Send:
                 self._perform(name, effect)
-        return len(effects)
+                continue
+            to, message = effect.to, effect.message
+            if datagram is not None and effect.channel is fx.Channel.DATAGRAM:
+                datagram(to, message)
+                continue
+            outlet = outlet_to(to)
+            if outlet is None:
+                self._line.append((to, Received(name, message)))
+                continue
+            if tap is not None:
+                tap.went(to, message, now)
+            outlet(message)
 
     def _perform(self, name: str, effect: fx.Effect) -> None:
         perform = self._performers.get(type(effect))
@@ -241,3 +253,10 @@ class Driver:
         if self._drive is not None:
             await self._drive.close()
             await asyncio.sleep(0)  # what the disk reported last
+
+
+def _watch(tap: Tap, input: Input, now: float) -> None:
+    if type(input) is Received:
+        tap.came(input.sender, input.message, now)
+    elif type(input) is ReceivedAll:
+        tap.came_all(input.sender, input.messages, now)

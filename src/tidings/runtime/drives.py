@@ -7,11 +7,11 @@ others that read, so that a slow disk never stops the event loop.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
-from tidings.availability.records import Append
+from tidings.availability.records import Append, Record
 from tidings.errors import TidingsError
 from tidings.protocol.effects import Fetch, Persist
 from tidings.protocol.inputs import Fetched, FetchFailed, Input, Persisted, PersistFailed
@@ -50,20 +50,30 @@ class Inline:
 
 
 class Threaded:
-    """Reports always come on the event loop of its bus."""
+    """Reports always come on the event loop of its bus. What is to be kept is handed over once in a turn of the
+    loop: otherwise the first of many would pay for a sync of its own, and the others wait for it."""
 
     def __init__(self, store: Store, report: Report, loop: asyncio.AbstractEventLoop) -> None:
         self._store = store
         self._report = report
         self._loop = loop
         self._kept = 0
+        self._gathered: list[tuple[int, Sequence[Record]]] = []
         self._is_closing = False
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="tidings-reader")
         self._committer = Committer(store, on_kept=self._on_kept, on_failed=self._on_failed)
 
     def persist(self, effect: Persist) -> None:
-        if not self._is_closing:  # afterwards nobody waits for an answer
-            self._committer.submit(effect.token, effect.records)
+        if self._is_closing:
+            return  # nobody waits for an answer
+        if not self._gathered:
+            self._loop.call_soon(self._submit)
+        self._gathered.append((effect.token, effect.records))
+
+    def _submit(self) -> None:
+        gathered, self._gathered = self._gathered, []
+        if gathered:
+            self._committer.submit_all(gathered)
 
     def _on_kept(self, token: int) -> None:
         self._kept = token
@@ -81,6 +91,7 @@ class Threaded:
         self._loop.call_soon_threadsafe(self._report, _read(self._store, effect))
 
     async def close(self) -> None:
+        self._submit()
         self._is_closing = True
         await asyncio.to_thread(self._close)
 

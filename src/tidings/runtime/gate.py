@@ -4,7 +4,7 @@ Rules
 - Only a client's messages come in, and they are checked as if nobody had checked them before: an
   event by the rules of events, a filter by parsing its text here. What the client says of its normal
   form counts for nothing.
-- The guard is asked about each publish, each subscribe and each delivery, unless it said that there is
+- The guard is asked about each publish, each subscribe, each advertisement and each delivery, unless it said that there is
   nothing which it could refuse or change; that holds until its rules change. A delivery that it
   withholds is acknowledged in the client's place.
 - Publishes that are not answered are counted, so that the connection can be read from less.
@@ -31,7 +31,10 @@ from tidings.security.doors import Guard
 
 Say = Callable[[msg.Message], None]
 
+HOLD = "hold:"  # before the name of a hold, where the guard counts it
+MOST_SECONDS = 366 * 86_400.0  # that a hold lasts
 MOST_CHARACTERS = 1024  # of a name, a source, an id, a key
+MOST_TOPICS = 1024  # of one client that are remembered as checked
 _known_topic = lru_cache(maxsize=4096)(check_topic)
 
 
@@ -83,6 +86,7 @@ class Gate:
         self.client = client
         self._limits = limits
         self.unanswered: set[int] = set()  # calls of publishes
+        self._topics: set[str] = set()  # that it published to, and that are topics
         self._principal = principal
         self._guard = guard
         self._say = say  # to the client
@@ -94,15 +98,20 @@ class Gate:
         self._holds = holds  # does the node hold this subscription?
         self._group_scope, self._query_scope = guard.scopes(principal) if guard is not None else ("", "")
         self._opening: dict[int, int] = {}  # by call of a subscribe: its ref
+        self._advertised: dict[str, Filter] = {}  # by name: what the guard counts
         self._checks: dict[type, Callable[[Any], msg.Message]] = {
             msg.Hello: self._hello,
             msg.Publish: self._publish,
             msg.Subscribe: self._subscribe,
             msg.Advertise: self._advertise,
+            msg.Unadvertise: self._unadvertise,
             msg.Stage: self._stage,
             msg.ReadLog: self._read_log,
             msg.CommitStaged: self._scoped,
             msg.AskCommitted: self._scoped,
+            msg.CommitParts: self._scoped,
+            msg.HoldLog: self._hold_log,
+            msg.EndHold: self._end_hold,
         }
         self._passes = frozenset(msg.CLIENT_MESSAGES) - self._checks.keys()
         self._watched: dict[type, Callable[[Any], msg.Message | None]] = {
@@ -123,7 +132,22 @@ class Gate:
     def inward(self, messages: list[msg.Message]) -> list[msg.Message]:
         """What of this the node may hear. Raises `WireError` for what no client says."""
         allowed: list[msg.Message] = []
+        guard, unanswered = self._guard, self.unanswered
+        free = self._free_source if guard is not None and self._free_at == guard.version else None
         for message in messages:
+            if type(message) is msg.Publish:  # the most common of all: as `_publish` does, without calls
+                event = message.event
+                if (
+                    (guard is None or (event.source == free and not event.lifetime))
+                    and len(event.source) <= MOST_CHARACTERS
+                    and len(event.id) <= MOST_CHARACTERS
+                    and event.key is None
+                    and _is_plain(event)
+                    and (event.topic is None or event.topic in self._topics)
+                ):
+                    unanswered.add(message.call)
+                    allowed.append(message)
+                    continue
             check = self._checks.get(type(message))
             if check is not None:
                 try:
@@ -145,6 +169,8 @@ class Gate:
 
     def _publish(self, publish: msg.Publish) -> msg.Publish:
         event = check_event(publish.event)
+        if event.topic is not None and len(self._topics) < MOST_TOPICS:
+            self._topics.add(event.topic)
         if self._guard is not None and not self._is_free(event, self._guard):
             event = self._guard.publish(self._principal, event)
         self.unanswered.add(publish.call)
@@ -181,7 +207,20 @@ class Gate:
         return msgspec.structs.replace(message, query=self._query_scope + message.query)
 
     def _advertise(self, advertise: msg.Advertise) -> msg.Advertise:
-        return msgspec.structs.replace(advertise, filter=_parsed(advertise.filter, self._limits))
+        if len(advertise.name) > MOST_CHARACTERS:
+            raise RefusedError(f"a name of {len(advertise.name)} characters; {MOST_CHARACTERS} at most")
+        filter = _parsed(advertise.filter, self._limits)
+        if self._guard is not None:
+            earlier = self._advertised.get(advertise.name)
+            filter = self._guard.advertise(self._principal, advertise.name, filter, earlier)
+            self._advertised[advertise.name] = filter
+        return msgspec.structs.replace(advertise, filter=filter)
+
+    def _unadvertise(self, unadvertise: msg.Unadvertise) -> msg.Unadvertise:
+        filter = self._advertised.pop(unadvertise.name, None)
+        if filter is not None and self._guard is not None:
+            self._guard.unadvertised(self._principal, filter)
+        return unadvertise
 
     def _stage(self, stage: msg.Stage) -> msg.Stage:
         if len(stage.query) > MOST_CHARACTERS or stage.batch < 0 or stage.part < 0:
@@ -197,6 +236,24 @@ class Gate:
             filter = self._guard.subscribe(self._principal, self.client, "", filter)
             self._guard.unsubscribed(self._principal, self.client, "")
         return msgspec.structs.replace(asked, filter=filter)
+
+    def _hold_log(self, asked: msg.HoldLog) -> msg.HoldLog:
+        """A hold is a durable subscription to the guard: narrowed like one, and counted like one."""
+        if not asked.name or len(asked.name) > MOST_CHARACTERS or not 0 <= asked.seconds <= MOST_SECONDS:
+            raise RefusedError("a hold has a name, and lasts a year at most")
+        filter = _parsed(asked.filter, self._limits)
+        if self._guard is not None:
+            if asked.releases:
+                self._guard.releases(self._principal)
+            filter = self._guard.subscribe(
+                self._principal, self.client, HOLD + asked.name, filter, durable=True
+            )
+        return msgspec.structs.replace(asked, filter=filter, name=self._query_scope + asked.name)
+
+    def _end_hold(self, asked: msg.EndHold) -> msg.EndHold:
+        if self._guard is not None:
+            self._guard.unsubscribed(self._principal, self.client, HOLD + asked.name, durable=True)
+        return msgspec.structs.replace(asked, name=self._query_scope + asked.name)
 
     # -- outward ----------------------------------------------------------------------------
 
@@ -214,8 +271,21 @@ class Gate:
                     return
                 if guard.hears_all(principal):
                     free_at = guard.version
+            elif kind is msg.DeliverAll:
+                if guard is None or guard.hears_all(principal):
+                    say(message)
+                else:  # it looks at each event
+                    for deliver in message.one_by_one():  # type: ignore[attr-defined]
+                        out(deliver)
+                return
             elif kind is msg.Published:
                 unanswered.discard(message.call)  # type: ignore[attr-defined]
+                say(message)
+                answered()
+                return
+            elif kind is msg.PublishedAll:
+                first = message.call  # type: ignore[attr-defined]
+                unanswered.difference_update(range(first, first + message.count))  # type: ignore[attr-defined]
                 say(message)
                 answered()
                 return
@@ -283,6 +353,10 @@ class Gate:
         """The connection is gone."""
         for ref in list(self._known):
             self._forget(ref)
+        advertised, self._advertised = self._advertised, {}
+        for filter in advertised.values():
+            if self._guard is not None:
+                self._guard.unadvertised(self._principal, filter)
 
 
 def _identity(client: str, name: str, options: DeliveryOptions) -> SubscriptionId:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tidings.errors import ClosedError
 from tidings.model.event import Event
+from tidings.model.packed import pack, unpack
 from tidings.model.subscription import Notification, Position, SubscriptionId
 from tidings.protocol.effects import Notify, Opened
 from tidings.protocol.inputs import ClientAck, ClientLeave, ClientNack, ClientSubscribe, ClientTake
@@ -33,11 +34,17 @@ T_co = TypeVar("T_co", covariant=True)
 class Listener(Generic[T]):
     """What `bus.subscribe` gives: enter it (or await it) to begin, then iterate."""
 
+    __slots__ = (
+        "__weakref__", "_bus", "_durable", "_filter", "_is_over", "_last", "_last_tag", "_lost", "_opened", "_push", "_read",
+        "_ref", "_taken", "_wanted",
+    )  # fmt: skip
+
     def __init__(
         self, bus: Bus, wanted: dict[str, Any], read: Callable[[Event], T] | None, durable: bool
     ) -> None:
         self._bus = bus
-        self._wanted = wanted  # the fields of `ClientSubscribe`
+        self._wanted: dict[str, Any] | None = wanted  # the fields of `ClientSubscribe`, until it is open
+        self._filter = pack(wanted["filter"])
         self._read = read
         self._durable = durable
         self._ref: int | None = None
@@ -46,7 +53,8 @@ class Listener(Generic[T]):
         self._last: Notification | None = None
         self._last_tag: int | None = None
         self._taken = 0
-        self._lost: dict[str, int] = {}
+        self._lost: dict[str, int] | None = None
+        self._push: Callable[[Notification], None] | None = None  # called with what comes, in place of taking
 
     # -- beginning and leaving -------------------------------------------------------------
 
@@ -54,9 +62,13 @@ class Listener(Generic[T]):
         """Begin; the broker knows of the subscription when this returns."""
         if self._opened is not None or self._is_over:
             raise ClosedError("a subscription is opened once", hint="subscribe again under its name")
-        answer = await self._bus._ask(lambda call: ClientSubscribe(call, **self._wanted), subscribing=True)
+        wanted = self._wanted
+        assert wanted is not None
+        answer = await self._bus._ask(
+            lambda call: ClientSubscribe(call, **wanted), subscribing=True, push=self._push
+        )
         assert isinstance(answer, Opened)
-        self._opened = answer
+        self._opened, self._wanted = answer, None
         self._ref = answer.ref
         self._bus._listeners[answer.ref] = self
         return self
@@ -88,6 +100,7 @@ class Listener(Generic[T]):
         if not self._bus.is_closed and self._bus._over is None:
             await self._bus._ask(lambda call: ClientLeave(call, ref, commit, end))
         self._bus._listeners.pop(ref, None)
+        self._bus._pushed.pop(ref, None)
 
     # -- hearing -----------------------------------------------------------------------------
 
@@ -96,9 +109,7 @@ class Listener(Generic[T]):
         return self._shown(await self._take(timeout))
 
     async def _take(self, timeout: float | None = None) -> Notification:
-        ref = self._ref
-        if ref is None:
-            raise ClosedError("the subscription has not begun", hint="use `async with` or `await` it first")
+        ref = self._begun()
         if timeout is None:
             notify = await self._bus._ask(lambda call: ClientTake(call, ref), taking=ref)
         else:
@@ -108,6 +119,11 @@ class Listener(Generic[T]):
         self._last, self._last_tag = notify.notification, notify.tag
         self._taken += 1
         return notify.notification
+
+    def _begun(self) -> int:
+        if self._ref is None:
+            raise ClosedError("the subscription has not begun", hint="use `async with` or `await` it first")
+        return self._ref
 
     def _shown(self, notification: Notification) -> T:
         event: Any = notification.event.placed_at(notification.position)
@@ -132,6 +148,19 @@ class Listener(Generic[T]):
             except ClosedError:
                 return
             yield notification
+
+    async def take(self) -> tuple[Notification, int]:
+        """The next notification and its tag, while those before stay open; `settle` commits each by its tag."""
+        ref = self._begun()
+        notify = await self._bus._ask(lambda call: ClientTake(call, ref, commits=False), taking=ref)
+        assert isinstance(notify, Notify)
+        self._taken += 1
+        return notify.notification, notify.tag
+
+    def settle(self, tag: int, *, handled: bool = True) -> None:
+        """Commit what `take` gave with this tag, or give it back."""
+        if self._ref is not None:
+            self._bus._tell(ClientAck(self._ref, tag) if handled else ClientNack(self._ref, tag))
 
     async def ack(self) -> None:
         """Commit what was taken, without taking the next."""
@@ -169,8 +198,9 @@ class Listener(Generic[T]):
     @property
     def counters(self) -> dict[str, int]:
         """`taken`, and how many were lost, by the name of the policy or bound."""
-        return {"taken": self._taken, **self._lost}
+        return {"taken": self._taken, **(self._lost or {})}
 
     def __repr__(self) -> str:
-        name = self._opened.id if self._opened is not None else self._wanted["name"] or "new"
-        return f"<{'durable ' if self._durable else ''}subscription {name}: {self._wanted['filter'].text}>"
+        named = None if self._wanted is None else self._wanted["name"]
+        name = self._opened.id if self._opened is not None else named or "new"
+        return f"<{'durable ' if self._durable else ''}subscription {name}: {unpack(self._filter).text}>"

@@ -1,6 +1,7 @@
 """Prometheus metrics of a broker, made from its figures when somebody asks.
 
-Nothing is counted for metrics alone, so they cost nothing until they are scraped. A figure that is
+Hardly anything is counted for metrics alone, so they cost next to nothing until they are scraped, and a
+scrape costs the same however many subscriptions there are. A figure that is
 not in the table is shown as a gauge under its own name: a new counter is never invisible.
 """
 
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from tidings.errors import MissingDependencyError
+from tidings.runtime.histogram import BOUNDS
 
 Figures = Mapping[str, Any]
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -20,6 +22,18 @@ class Metric(NamedTuple):
     name: str
     help: str
     is_counter: bool = False
+
+
+# By the name of the figure; each is counted by a `Histogram`.
+HISTOGRAMS = {
+    "seconds to acknowledge": Metric(
+        "publish_seconds",
+        "From a publish's arrival to its acknowledgement, of one publish among those under way.",
+    ),
+    "seconds to deliver": Metric(
+        "deliver_seconds", "From an event's arrival to its leaving to a subscriber, as the trace shows it."
+    ),
+}
 
 
 # By the name of the figure.
@@ -57,7 +71,16 @@ def exposition(figures: Callable[[], Figures], broker: str) -> Callable[[], byte
 
     class Collector:
         def collect(self) -> Iterator[Any]:
-            for metric, value in metrics_of(figures()):
+            shown = figures()
+            for name, metric in HISTOGRAMS.items():
+                if name in shown:
+                    buckets = list(zip((*map(str, BOUNDS), "+Inf"), shown[name]["buckets"], strict=True))
+                    histogram = core.HistogramMetricFamily(
+                        f"tidings_{metric.name}", metric.help, labels=["broker"]
+                    )
+                    histogram.add_metric([broker], buckets, shown[name]["seconds"])
+                    yield histogram
+            for metric, value in metrics_of(shown):
                 kind = core.CounterMetricFamily if metric.is_counter else core.GaugeMetricFamily
                 family = kind(f"tidings_{metric.name}", metric.help, labels=["broker"])
                 family.add_metric([broker], value)
@@ -73,7 +96,7 @@ def exposition(figures: Callable[[], Figures], broker: str) -> Callable[[], byte
 def metrics_of(figures: Figures) -> Iterator[tuple[Metric, float]]:
     """Every number among the figures; of a list, or a table, how many it holds."""
     for name, value in figures.items():
-        if isinstance(value, bool) or value is None or isinstance(value, str):
+        if isinstance(value, bool) or value is None or isinstance(value, str) or name in HISTOGRAMS:
             continue
         metric = KNOWN.get(name) or Metric(_plain(name), f"The broker's figure: {name}.")
         if isinstance(value, int | float):

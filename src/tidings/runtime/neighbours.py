@@ -14,16 +14,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+from collections.abc import Callable
 from random import Random
+from typing import Any
 
 from tidings.errors import RefusedError, TidingsError, WireError
-from tidings.protocol.effects import Connect, Disconnect
-from tidings.protocol.inputs import Joined, Parted
+from tidings.protocol.effects import Connect, Disconnect, Probe
+from tidings.protocol.inputs import Joined, Parted, Probed
 from tidings.protocol.messages import Message
 from tidings.runtime.connection import Connection, Gathering, NetworkSettings
-from tidings.runtime.dialling import Address, Dialled, Pauses, dial
+from tidings.runtime.dialling import Address, Dialled, Pauses, dial, parse_addresses
 from tidings.runtime.driver import Driver
 from tidings.runtime.words import Denied, Goodbye, Open, Opened
+from tidings.security.certificates import principal_of
 from tidings.security.doors import BROKER, Credentials
 from tidings.wire.codec import Codec
 
@@ -61,6 +64,7 @@ class Neighbours:
         credentials: Credentials,
         tls: ssl.SSLContext | None,
         rng: Random,
+        is_revoked: Callable[[Any], bool] = lambda certificate: False,
     ) -> None:
         self._name = name
         self._composition = composition
@@ -72,14 +76,19 @@ class Neighbours:
         self._credentials = credentials
         self._tls = tls
         self._rng = rng
+        self._is_revoked = is_revoked
         self._links: dict[str, Neighbour] = {}
         self._joining: dict[str, Neighbour] = {}  # the node has not answered yet
         self._tasks: list[asyncio.Task[None]] = []
+        self._called: dict[str, asyncio.Task[None]] = {}  # by name: whom the node wants to be dialled
+        self._dropped: set[str] = set()  # whom it does not want any more
         self._freed: dict[Connection, asyncio.Event] = {}  # what a dialler waits for
         self.listens = ""
         self.problems: dict[str, str] = {}  # by address: why it could not be joined
         driver.perform(Connect, self._on_connect)
         driver.perform(Disconnect, self._on_disconnect)
+        driver.perform(Probe, self._on_probe)
+        self._probes: set[asyncio.Task[None]] = set()
 
     # -- for the server -----------------------------------------------------------------------
 
@@ -104,6 +113,11 @@ class Neighbours:
         if link is not None:
             link.connection.end(reason)
 
+    def certificate(self, name: str) -> Any:
+        """That the far end of a link has shown; None: none."""
+        link = self._links.get(name)
+        return None if link is None else link.connection.info("peercert") or None
+
     @property
     def connections(self) -> list[Connection]:
         return [link.connection for link in (*self._links.values(), *self._joining.values())]
@@ -118,9 +132,10 @@ class Neighbours:
         return {name: self._links[name].listens for name in self.up}
 
     async def close(self) -> None:
-        for task in self._tasks:
+        tasks = [*self._tasks, *self._called.values(), *self._probes]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         for connection in self.connections:
             connection.send(Goodbye("the broker stops"))
             connection.finish("this broker stops")
@@ -145,6 +160,8 @@ class Neighbours:
                 self.problems.pop(str(address), None)
                 pauses.reset()
                 await self._until_lost(dialled)
+                if dialled[1].name in self._dropped:
+                    return
             except TidingsError as error:
                 if self.problems.get(str(address)) != str(error):
                     log.warning("cannot join %s: %s", address, error)
@@ -166,6 +183,7 @@ class Neighbours:
         if opened.name == self._name or not opened.name:
             connection.end("it is this broker")
             raise RefusedError(f"the broker to join has this broker's own name, {opened.name!r}")
+        self._check_certificate(connection, opened.name)
         freed = self._freed[connection] = asyncio.Event()
         neighbour = Neighbour(opened.name, connection, self._name, None)
         neighbour.early = early
@@ -175,6 +193,22 @@ class Neighbours:
             await freed.wait()
         finally:
             self._freed.pop(connection, None)
+
+    def _check_certificate(self, connection: Connection, name: str) -> None:
+        """TLS is mutual: whom we dialled has to be the broker that it says, with a certificate that counts."""
+        certificate = connection.info("peercert")
+        if not certificate:
+            return
+        problem = None
+        if self._is_revoked(certificate):
+            problem = "its certificate was revoked"
+        elif not (principal := principal_of(certificate)).is_broker or principal.name != name:
+            problem = f"its certificate is that of {principal.name!r}"
+        if problem is not None:
+            connection.end(problem)
+            raise RefusedError(
+                f"{name} is not joined: {problem}", hint="make one with `tidings certs broker`"
+            )
 
     # -- one link for each pair -----------------------------------------------------------------
 
@@ -210,8 +244,12 @@ class Neighbours:
 
     def _on_connect(self, effect: Connect) -> None:
         link = self._joining.pop(effect.peer, None)
+        self._dropped.discard(effect.peer)
         if link is None:
-            return  # it went meanwhile; it will dial again
+            if effect.address and effect.peer not in self._links:
+                self._call(effect.peer, effect.address)
+            return  # else it went meanwhile; it will dial again
+        self.problems.pop(effect.peer, None)
         connection = link.connection
         if link.farewell is not None:
             connection.use_codec(self._codec)
@@ -225,14 +263,54 @@ class Neighbours:
             self._receive(link, early)
         connection.release("early")
 
+    def _call(self, peer: str, address: str) -> None:
+        """The node knows where somebody is whom it wants to be linked with."""
+        old = self._called.pop(peer, None)
+        if old is not None:
+            old.cancel()
+        self._called[peer] = asyncio.create_task(self._keep_dialling(parse_addresses(address)[0]))
+
     def _on_disconnect(self, effect: Disconnect) -> None:
-        self.problems[effect.peer] = effect.reason
-        log.warning("no link to %s: %s", effect.peer, effect.reason)
+        called = self._called.pop(effect.peer, None)
+        if called is not None:
+            called.cancel()
+        if effect.for_good:
+            self._dropped.add(effect.peer)
+        if effect.for_good:
+            log.info("no link to %s any more: %s", effect.peer, effect.reason)
+        else:
+            self.problems[effect.peer] = effect.reason
+            log.warning("no link to %s: %s", effect.peer, effect.reason)
         for table in (self._joining, self._links):
             link = table.get(effect.peer)
-            if link is not None:
+            if link is not None and link.is_used:
+                link.connection.receive = self._wait  # whatever is still on its way is not for us
+                link.connection.send(Goodbye(effect.reason))
+                link.connection.finish(effect.reason)  # what the node said before has to arrive
+                self._lost(link.connection, effect.reason)
+            elif link is not None:
                 self._refuse(link, effect.reason)
                 self._lost(link.connection, effect.reason)
+
+    def _on_probe(self, effect: Probe) -> None:
+        task = asyncio.create_task(self._probe(effect))
+        self._probes.add(task)
+        task.add_done_callback(self._probes.discard)
+
+    async def _probe(self, effect: Probe) -> None:
+        """How long it takes to be let into the network of a broker: there and back, once."""
+        distance = None
+        try:
+            address = parse_addresses(effect.address or self._links[effect.peer].listens)[0]
+            loop = asyncio.get_running_loop()
+            begun = loop.time()
+            async with asyncio.timeout(self._settings.dead_seconds):
+                _, writer = await asyncio.open_connection(address.host, address.port)
+            distance = loop.time() - begun
+            writer.close()
+        except (OSError, KeyError, TimeoutError, TidingsError) as error:
+            log.info("%s cannot be measured: %s", effect.peer, error)
+        self._driver.hand(self._driver.name, Probed(effect.peer, distance))
 
     def _receive(self, link: Neighbour, messages: list[Message]) -> None:
         heard = link.connection.answered(messages)

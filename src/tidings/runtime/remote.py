@@ -23,8 +23,9 @@ import msgspec
 
 from tidings.errors import ClosedError, RefusedError, TidingsError, UnreachableError
 from tidings.history.recorder import Recorder
-from tidings.history.schema import Row
-from tidings.model.subscription import Policy
+from tidings.history.schema import Row, ntfy_row
+from tidings.model.event import Event
+from tidings.model.subscription import Policy, Position, SubscriptionId
 from tidings.protocol.client import Client
 from tidings.protocol.inputs import ClientSubscribe, Input
 from tidings.protocol.messages import Ack, Message, Welcome
@@ -148,7 +149,7 @@ class RemoteClient:
             where = ", ".join(map(str, self._addresses))
             raise UnreachableError(
                 f"no broker answered at {where} within {self._settings.timeout:g} s{why}",
-                hint="is it running, and is this its address?",
+                hint="is it running, and is this its address? `tidings cluster up 1` starts one for development",
             ) from None
         except BaseException:
             await self.close()
@@ -377,6 +378,14 @@ class RemoteBroker:
 
     async def inquire(self, address: str, what: str, about: dict[str, Any]) -> Any:
         return await self._clients[address].inquire(what, about)
+
+    def note(self, address: str, subscription: SubscriptionId, event: Event, position: Position) -> None:
+        if self._recorder is not None:
+            client = self._clients[address]
+            row = ntfy_row(
+                self._clock.now(), client.name, subscription, event, position=position, broker=client.broker
+            )
+            self._recorder.record(row)
 
     def figures(self) -> dict[str, Any]:
         """What is known here: where each client is connected."""

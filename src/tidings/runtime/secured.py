@@ -12,12 +12,13 @@ from pathlib import Path
 
 from tidings.errors import SettingsError, TidingsError
 from tidings.model.event import Event
-from tidings.runtime.settings import SecuritySettings
+from tidings.runtime.settings import SecuritySettings, TlsSettings
 from tidings.security import audit as auditing
 from tidings.security.audit import Audit, Entry
 from tidings.security.authenticator import ByUsers
 from tidings.security.gate import Gate
 from tidings.security.quotas import UNBOUNDED
+from tidings.security.revocation import NONE_REVOKED, Revoked, parse_revoked
 from tidings.security.rules import ALL_ALLOWED
 from tidings.security.users import NOBODY, Users, parse_users
 
@@ -46,6 +47,19 @@ def load_users(settings: SecuritySettings) -> Users:
     return NOBODY
 
 
+def load_revoked(tls: TlsSettings) -> Revoked:
+    """The certificates that were taken back. Raises `SettingsError`."""
+    if not tls.revoked:
+        return NONE_REVOKED
+    found = []
+    for name in (tls.revoked, tls.authority):
+        try:
+            found.append(Path(name).read_bytes())
+        except OSError as error:
+            raise SettingsError(f"{name} cannot be read: {_why(error)}") from None
+    return parse_revoked(found[0], found[1], tls.revoked)
+
+
 def _why(error: Exception) -> str:
     return getattr(error, "strerror", None) or "it is not text in UTF-8"
 
@@ -58,7 +72,9 @@ class Secured:
         settings: SecuritySettings,
         clock: Callable[[], float],
         on_withheld: Callable[[str, Event], None] | None = None,
+        tls: TlsSettings | None = None,
     ) -> None:
+        self.revoked = load_revoked(tls or TlsSettings())
         self.has_changed = False  # did the last reload bring other rules?
         self._text = text_of(settings)
         self._file = _AuditFile(Path(settings.audit)) if settings.audit else None
@@ -70,18 +86,22 @@ class Secured:
             pepper=secrets.token_bytes(32),
             audit=self.audit,
             allow_anonymous=settings.anonymous,
+            revoked=lambda: self.revoked,
         )
 
-    def reload(self, settings: SecuritySettings) -> None:
-        """Read the users file again. Raises `SettingsError`; then everything stays as it was."""
+    def reload(self, settings: SecuritySettings, tls: TlsSettings | None = None) -> None:
+        """Read the users file, and what was revoked, again. Raises `SettingsError`; then everything stays
+        as it was."""
         try:
             users = load_users(settings)
+            revoked = load_revoked(tls or TlsSettings())
         except TidingsError as error:
             self.audit.note("reload", auditing.REFUSED, "operator", reason=error.message)
             raise
         self.has_changed = text_of(settings) != self._text
         self._text = text_of(settings)
         self.guard.replace(users)
+        self.revoked = revoked
         self.audit.note("reload", auditing.OK, "operator", subject=settings.users)
 
     def figures(self) -> dict[str, int]:

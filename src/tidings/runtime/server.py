@@ -16,20 +16,24 @@ import asyncio
 import logging
 import os
 import ssl
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from random import Random, SystemRandom
 from typing import Any
 
 import msgspec
 
+from tidings.availability.records import Loaded
 from tidings.errors import RefusedError, TidingsError, UnreachableError, WireError
 from tidings.history.recorder import Recorder
 from tidings.language.limits import DEFAULT_LIMITS, Limits
+from tidings.protocol.delivery import rows
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.inputs import Started
-from tidings.protocol.messages import BROKER_MESSAGES, CLIENT_MESSAGES, Message
+from tidings.protocol.messages import BROKER_MESSAGES, CLIENT_MESSAGES, Message, Publish
+from tidings.protocol.naming import broker_of
 from tidings.protocol.node import Node
+from tidings.runtime.archives import ServedArchive
 from tidings.runtime.broker import open_store, recorder_of
 from tidings.runtime.clock import Clock, RealClock
 from tidings.runtime.connection import Connection, Gathering, NetworkSettings
@@ -37,7 +41,11 @@ from tidings.runtime.datagrams import Datagrams
 from tidings.runtime.dialling import Address, parse_addresses
 from tidings.runtime.driver import Driver, Tap
 from tidings.runtime.gate import Gate
+from tidings.runtime.guests import Guest
+from tidings.runtime.histogram import Histogram
+from tidings.runtime.kernels import prepare_in_background
 from tidings.runtime.neighbours import Neighbours
+from tidings.runtime.pages import LogPages
 from tidings.runtime.reception import Reception
 from tidings.runtime.words import (
     BESIDE,
@@ -60,6 +68,7 @@ from tidings.security.doors import (
     NoCredentials,
     Proved,
 )
+from tidings.security.principal import Means
 from tidings.store.store import Store
 from tidings.systems import Site, find_system
 from tidings.wire.codec import Codec
@@ -68,24 +77,30 @@ log = logging.getLogger("tidings.broker")
 
 LOOPBACK = "127.0.0.1:0"
 Inquiry = Callable[[dict[str, Any], Any], Awaitable[Any] | Any]  # answers what a principal asks about
-PARTS = 16  # steps in which all connections are looked at
+LOOKED_AT = 40  # connections in one step; more make others wait longer
+PARTS = range(16, 257)  # steps of a round, few connections to many
+DESCRIBED = 1_000  # subscriptions at most that are described at once
 BACKLOG = 1024  # connections that the system holds for us before we take them
 
 
 class _Client:
     """One client's connection."""
 
-    __slots__ = ("address", "connection", "gate", "principal")
+    __slots__ = ("address", "asked", "asked_at", "connection", "gate", "principal")
 
     def __init__(self, address: str, connection: Connection, gate: Gate, principal: Any) -> None:
         self.address = address
         self.connection = connection
         self.gate = gate
         self.principal = principal
+        self.asked = 0  # a publish whose answer is timed; 0: none
+        self.asked_at = 0.0
 
 
 class Server:
     """One broker process. Everything happens on the loop that it was started on."""
+
+    _parts = PARTS[0]  # steps in which all connections are looked at
 
     def __init__(
         self,
@@ -108,8 +123,12 @@ class Server:
         clock: Clock | None = None,
         tap: Tap | None = None,
         limits: Limits = DEFAULT_LIMITS,  # of clients' filters
-        datagrams: bool = False,  # does the composition send any? (see `datagrams.py`)
+        datagrams: bool = False,  # do events travel by datagram? (see `datagrams.py`)
+        peers: Mapping[str, str] | None = None,  # by name: where brokers that are no neighbours are reached
+        options: Mapping[str, Any] | None = None,  # knobs of the system
         advertise: str = "",  # where others reach it, when that is not where it listens
+        on_loaded: Callable[[Loaded], None] | None = None,  # looks at what the disk holds, at the start
+        is_revoked: Callable[[Any], bool] = lambda certificate: False,
     ) -> None:
         if not name or "#" in name:
             raise RefusedError(f"{name!r} is no name for a broker", hint="use letters, digits and -")
@@ -118,8 +137,9 @@ class Server:
         self.addresses: list[Address] = []  # where it listens, once it has started
         self.inquiries: dict[str, Inquiry] = {
             "figures": lambda about, principal: self.figures(),
-            "subscriptions": lambda about, principal: self.node.describe(),
+            "subscriptions": lambda about, principal: self.node.describe(_limit(about)),
         }
+        self.own_checks = {"log"}  # inquiries that ask the guard themselves, by the right to subscribe
         self._listen = [listen] if isinstance(listen, str) else list(listen)
         self._join = [address for text in join for address in parse_addresses(text)]
         self._path = path
@@ -137,19 +157,25 @@ class Server:
         self._tap = tap
         self._limits = limits
         self._wants_datagrams = datagrams
+        self._peers = {name: parse_addresses(text)[0] for name, text in (peers or {}).items()}
+        self._options = dict(options or {})
         self.datagrams: Datagrams | None = None
         self._advertise = advertise
+        self._on_loaded = on_loaded
+        self._is_revoked = is_revoked
         self._gathering = Gathering()
         self._clients: dict[Connection, _Client] = {}
+        self._guests: set[Guest] = set()
         self._last_client = 0
         self._listeners: list[asyncio.Server] = []
         self._looking: asyncio.TimerHandle | None = None
         self._unseen: list[Connection] = []  # still to be looked at in this round
-        self._share = 0  # of them in one step
+        self._share = 0  # connections in one step
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
         self._is_draining = False
         self._faults = 0
+        self._answer_seconds = Histogram()
 
     # -- beginning ------------------------------------------------------------------------------
 
@@ -158,8 +184,19 @@ class Server:
         self._loop = asyncio.get_running_loop()
         store = self._store or await open_store(self._path)
         state = await asyncio.to_thread(store.load)
+        if (owner := _owner_of(state)) not in ("", self.name):
+            await asyncio.to_thread(store.close)
+            raise RefusedError(
+                f"store {self._path or ''} is that of broker {owner}, and this is {self.name}",
+                hint=f"start it with --name {owner}, or give this one a directory of its own",
+            )
+        if self._on_loaded is not None:
+            self._on_loaded(state)
+        pages = LogPages(store, self._guard, lambda: self.node.log, self._clock.now, self._limits)
+        self.inquiries["log"] = pages.answer
         self._recorder = recorder_of(self._record)
         self.node = self._build()
+        prepare_in_background(self.node)
         record: Callable[[Any], None] = _nothing if self._recorder is None else self._recorder.record
         self._driver = Driver(
             self.name, self.node, self._clock, record=record, fault=self._on_fault, tap=self._tap
@@ -172,7 +209,7 @@ class Server:
         self._neighbours = Neighbours(
             self.name, self._system.name, self._driver, self._codec, self._gathering, self.network,
             allowed=frozenset(declared) - own, credentials=self._credentials, tls=self._join_tls,
-            rng=self._rng,
+            rng=self._rng, is_revoked=self._is_revoked,
         )  # fmt: skip
         self._reception = Reception(
             self._system.name, self._authenticator, self.network, self._gathering, self._admit
@@ -182,7 +219,8 @@ class Server:
             for address in parse_addresses(text):
                 await self._listen_at(address)
         self._neighbours.listens = self._advertise or self.address
-        if self._wants_datagrams:
+        self.node.reached_at(self._neighbours.listens)
+        if self._wants_datagrams or self._system.datagrams:
             await self._open_datagrams(frozenset(declared) - own)
         self._neighbours.join(self._join)
         self._look_later()
@@ -192,7 +230,11 @@ class Server:
         return self._path is not None or self._store is not None
 
     def _build(self) -> Node:
-        options = {"delivery": msgspec.structs.asdict(self._delivery)}
+        options = {
+            "delivery": msgspec.structs.asdict(self._delivery),
+            "datagrams": self._wants_datagrams,
+            **self._options,
+        }
         known = {name: value for name, value in options.items() if name in self._system.options}
         site = Site(
             name=self.name,
@@ -205,9 +247,15 @@ class Server:
 
     async def _listen_at(self, address: Address) -> None:
         loop = asyncio.get_running_loop()
-        listener = await loop.create_server(
-            self._reception.connection, address.host, address.port, ssl=self._tls, backlog=BACKLOG
-        )
+        try:
+            listener = await loop.create_server(
+                self._reception.connection, address.host, address.port, ssl=self._tls, backlog=BACKLOG
+            )
+        except OSError as error:
+            raise UnreachableError(
+                f"this broker cannot listen at {address.host}:{address.port}: {_plain(error)}",
+                hint="end what listens there, or choose another address (--listen, or `listen` in the settings)",
+            ) from None
         self._listeners.append(listener)
         for socket in listener.sockets:
             host, port = socket.getsockname()[:2]
@@ -219,6 +267,7 @@ class Server:
         self.datagrams = Datagrams(
             self.name, self._codec, allowed, self._driver.receive, neighbours.addresses
         )
+        self.datagrams.tell({name: (place.host, place.port) for name, place in self._peers.items()})
         await self.datagrams.open(where.host, where.port)
         self._driver.datagram = self.datagrams.send
 
@@ -226,6 +275,12 @@ class Server:
     def address(self) -> str:
         """Where clients and brokers reach this one."""
         return str(self.addresses[0])
+
+    def serve_archive(self, path: str | os.PathLike[str]) -> None:
+        """Let late subscribers be caught up from the archive in this directory."""
+        archive = ServedArchive(path, self._guard, self._limits)
+        self.inquiries["archive"] = archive.answer
+        self.own_checks.add("archive")
 
     # -- letting in -----------------------------------------------------------------------------
 
@@ -265,10 +320,41 @@ class Server:
         least = self.network.unanswered // 2
 
         def answered() -> None:
-            if len(unanswered) == least:
+            if client.asked and client.asked not in unanswered:
+                self._answer_seconds.observe(self._loop.time() - client.asked_at)
+                client.asked = 0
+            if len(unanswered) <= least and connection.is_held:
                 connection.release("unanswered")
 
         return client.gate.outlet(answered)
+
+    # -- guests ---------------------------------------------------------------------------------
+
+    @property
+    def clock(self) -> Clock:
+        return self._clock
+
+    def admit_guest(
+        self, name: str, principal: Any, say: Callable[[Message], None], sent_away: Callable[[], None]
+    ) -> Guest:
+        """Let in a client that a gateway brings (see `guests.py`)."""
+        if self._is_draining:
+            raise UnreachableError("this broker is about to stop", hint="connect to another one")
+        if self._guard is not None:
+            self._guard.connected(principal, name)
+        self._last_client += 1
+        guest = Guest(f"{name}#{self._last_client}", principal, self._driver, self._guard, sent_away)
+        gate = Gate(
+            name,
+            principal,
+            self._guard,
+            say=say,
+            hand_in=lambda message: self._driver.receive(guest.address, [message]),
+            holds=lambda id: self.node.subscription(id) is not None,
+            limits=self._limits,
+        )
+        guest.open(gate, self._guests)
+        return guest
 
     # -- clients --------------------------------------------------------------------------------
 
@@ -281,6 +367,8 @@ class Server:
         except WireError as error:
             connection.end(str(error))
             return
+        if not client.asked and allowed and type(allowed[-1]) is Publish:  # one of many, at a time
+            client.asked, client.asked_at = allowed[-1].call, self._loop.time()
         if self._guard is not None:
             self._charge(client, self._guard)
         if len(client.gate.unanswered) >= self.network.unanswered:
@@ -317,23 +405,26 @@ class Server:
 
     async def _inform(self, client: _Client, inquire: Inquire) -> None:
         try:
-            inquiry = self.inquiries.get(inquire.what)
-            if inquiry is None:
-                raise RefusedError(f"this broker knows nothing of {inquire.what!r}")
-            if self._guard is not None:
-                self._guard.observe(client.principal, inquire.what)
-            value = inquiry(inquire.about, client.principal)
-            if isinstance(value, Awaitable):
-                value = await value
+            value = await self.informed(client.principal, inquire.what, inquire.about)
             client.connection.send(Informed(inquire.call, value))
         except TidingsError as error:
             client.connection.send(NotInformed(inquire.call, error.code, str(error)))
+
+    async def informed(self, principal: Any, what: str, about: dict[str, Any]) -> Any:
+        """Answer what a principal asks about this broker. Raises."""
+        inquiry = self.inquiries.get(what)
+        if inquiry is None:
+            raise RefusedError(f"this broker knows nothing of {what!r}")
+        if self._guard is not None and what not in self.own_checks:
+            self._guard.observe(principal, what)
+        value = inquiry(about, principal)
+        return await value if isinstance(value, Awaitable) else value
 
     # -- looking after it -----------------------------------------------------------------------
 
     def _look_later(self) -> None:
         loop = asyncio.get_running_loop()
-        self._look_at = loop.time() + self.network.keepalive_seconds / 2 / PARTS
+        self._look_at = loop.time() + self.network.keepalive_seconds / 2 / self._parts
         self._looking = loop.call_at(self._look_at, self._look)
 
     def _look(self) -> None:
@@ -345,7 +436,8 @@ class Server:
                 connection.last_received = min(now, connection.last_received + late)
         if not self._unseen:
             self._unseen = [*self._clients, *self._neighbours.connections]
-            self._share = -(-len(self._unseen) // PARTS)
+            self._parts = min(max(len(self._unseen) // LOOKED_AT, PARTS[0]), PARTS[-1])
+            self._share = -(-len(self._unseen) // self._parts)
         some, self._unseen = self._unseen[: self._share], self._unseen[self._share :]
         for connection in some:
             if not connection.is_over:
@@ -372,10 +464,12 @@ class Server:
             "broker": self.name,
             "address": self.address,
             "connections": len(self._clients),
+            "guests": len(self._guests),
             "handshakes": len(self._reception),
             "links": self.links_at(),
             "problems": dict(self._neighbours.problems),
             "faults": self._faults,
+            "seconds to acknowledge": self._answer_seconds.figures(),
         }
 
     @property
@@ -400,6 +494,19 @@ class Server:
         """End the connections of all clients. They come back, and are asked anew what they may do."""
         for connection in list(self._clients):
             connection.finish(reason)
+        for guest in list(self._guests):
+            guest.close()
+            guest.sent_away()
+
+    def leave_certified(self, is_revoked: Callable[[Any], bool], reason: str) -> None:
+        """End the connections that were let in by certificates which are no longer accepted."""
+        for connection, client in list(self._clients.items()):
+            by_certificate = getattr(client.principal, "means", None) == Means.CERTIFICATE
+            if by_certificate and is_revoked(connection.info("peercert")):
+                connection.finish(reason)
+        for name in self._neighbours.up:
+            if is_revoked(self._neighbours.certificate(name)):
+                self._neighbours.leave(name, reason)
 
     def part(self, neighbour: str) -> None:
         """A neighbour is gone for good: keep nothing for it any more."""
@@ -455,6 +562,25 @@ class Server:
             connection.end("the broker has stopped")
         if self._recorder is not None:
             self._recorder.close()
+
+
+def _owner_of(state: Loaded) -> str:
+    """The broker whose log the disk holds; empty: nobody's yet."""
+    for row in rows.decoded(state.tables, rows.LOG, rows.LogRow):
+        return broker_of(row.name)
+    return ""
+
+
+def _plain(error: OSError) -> str:
+    """The reason alone: asyncio puts the address before it, and we have."""
+    return os.strerror(error.errno) if error.errno and error.errno > 0 else str(error.strerror or error)
+
+
+def _limit(about: dict[str, Any]) -> int:
+    limit = about.get("limit", DESCRIBED)
+    if type(limit) is not int or not 0 < limit <= DESCRIBED:
+        raise RefusedError(f"a limit is a whole number from 1 to {DESCRIBED}")
+    return limit
 
 
 def _nothing(row: Any) -> None:

@@ -17,17 +17,23 @@ import socket
 from collections.abc import Callable
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from tidings.errors import SettingsError, TidingsError
+import msgspec
+
+from tidings.availability.records import Loaded
+from tidings.errors import SettingsError, TidingsError, UnreachableError
+from tidings.model.subscription import SubscriptionId
 from tidings.runtime import logs, tls
 from tidings.runtime.clock import RealClock
+from tidings.runtime.gate import HOLD
+from tidings.runtime.histogram import Histogram
 from tidings.runtime.http import Http, Page
 from tidings.runtime.metrics import CONTENT_TYPE, exposition
 from tidings.runtime.process import print_ready, serve
 from tidings.runtime.secured import Secured
 from tidings.runtime.server import Server
-from tidings.runtime.settings import LIVE, BrokerSettings, changed
+from tidings.runtime.settings import LIVE, BrokerSettings, changed, peers_of
 from tidings.runtime.trace import Ring
 from tidings.security.credentials import CertificateCredentials
 from tidings.security.doors import NoCredentials
@@ -37,17 +43,35 @@ from tidings.security.rules import Action
 log = logging.getLogger("tidings.broker")
 
 
-class Service:
-    """One broker process. `again` reads the settings anew, for a reload."""
+class Doors(Protocol):
+    """The gateways of a broker; they are in a room above this one."""
 
-    def __init__(self, settings: BrokerSettings, again: Callable[[], BrokerSettings] | None = None) -> None:
+    addresses: dict[str, str]  # by protocol, when they are open
+
+    async def start(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+class Service:
+    """One broker process. `again` reads the settings anew, for a reload; `doors` makes its gateways."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        again: Callable[[], BrokerSettings] | None = None,
+        doors: Callable[[Service], Doors] | None = None,
+    ) -> None:
         self.settings = settings
+        self._make_doors = doors
+        self.doors: Doors | None = None
         self._again = again
         self._clock = RealClock()
         name = settings.name or default_name(settings)
         logs.set_up(settings.log, name)
         self.ring = Ring(settings.trace.events) if settings.trace.events else None
-        self.secured = Secured(settings.security, self._clock.now, self._on_withheld)
+        self._deliver_seconds, self._looked_at = Histogram(), self._clock.now()
+        self.secured = Secured(settings.security, self._clock.now, self._on_withheld, settings.tls)
         listening = tls.listening(settings.tls)
         self.server = Server(
             name,
@@ -65,9 +89,21 @@ class Service:
             clock=self._clock,
             tap=self.ring,
             limits=settings.limits,
+            on_loaded=self._count_stored,
+            is_revoked=lambda certificate: self.secured.revoked.holds(certificate),
+            system=settings.system,
+            datagrams=settings.datagrams,
+            peers=peers_of(settings),
+            options={
+                "gossip": _said(settings),
+                "heal_seconds": settings.heal_seconds,
+                **({} if settings.rearrange else {"ttl": 0}),
+            },
         )
         self.server.inquiries["figures"] = lambda about, principal: self.figures()
         self.server.inquiries["trace"] = self._trace
+        if settings.archive:
+            self.server.serve_archive(settings.archive)
         self.http: Http | None = None
 
     async def __aenter__(self) -> Service:
@@ -77,14 +113,24 @@ class Service:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        await self._close_doors()
         await self.server.drain(self.settings.drain_seconds)
         await self._close()
 
     async def _on_start(self) -> None:
         self._count_durables()
         await self.start_http()
+        if self._make_doors is not None:
+            self.doors = self._make_doors(self)
+            await self.doors.start()
+
+    async def _close_doors(self) -> None:
+        if self.doors is not None:
+            doors, self.doors = self.doors, None
+            await doors.close()
 
     async def _close(self) -> None:
+        await self._close_doors()
         if self.http is not None:
             await self.http.close()
         self.secured.close()
@@ -98,14 +144,30 @@ class Service:
                 ready=ready,
                 reload=self.reload,
                 started=self._on_start,
+                stopping=self._close_doors,
             )
         finally:
             await self._close()
 
-    def _count_durables(self) -> None:
+    def _count_stored(self, state: Loaded) -> None:
         """What the disk holds counts for the quotas of whom it belongs to."""
+        now = self._clock.now()
+        for entry, size in zip(state.entries, state.sizes, strict=False):
+            if entry.ends_at > now:
+                self.secured.guard.found_stored(entry.source, size, entry.ends_at)
+
+    def _count_durables(self) -> None:
+        """Durable subscriptions too."""
+        self.secured.guard.is_held = self._is_held
         for id, filter in self.server.node.durables():
             self.secured.guard.found(id.subscriber, id.name, filter)
+
+    def _is_held(self, client: str, name: str) -> bool:
+        """Does the broker still hold this durable subscription, or this log for its reader?"""
+        node = self.server.node
+        if name.startswith(HOLD):
+            return node.has_hold(name.removeprefix(HOLD))
+        return node.subscription(SubscriptionId(client, name)) is not None
 
     # -- reload ---------------------------------------------------------------------------------
 
@@ -113,13 +175,14 @@ class Service:
         """Take new settings over; False: they are wrong, and the old ones stay."""
         try:
             new = self._again() if self._again is not None else self.settings
-            self.secured.reload(new.security)
+            self.secured.reload(new.security, new.tls)
         except (TidingsError, OSError) as error:
             log.error("the settings were not reloaded, the old ones stay: %s", error)
             return False
         differs = changed(self.settings, new)
         if self.secured.has_changed:
             self.server.send_away("the rules have changed")  # they come back, and are narrowed anew
+        self.server.leave_certified(self.secured.revoked.holds, "its certificate was revoked")
         logs.set_up(new.log, self.server.name)
         waiting = [name for name in differs if name not in LIVE and not name.startswith("log.")]
         self.settings = new
@@ -131,7 +194,16 @@ class Service:
     # -- what it says of itself --------------------------------------------------------------------
 
     def figures(self) -> dict[str, Any]:
-        return {**self.server.figures(), **self.secured.figures()}
+        return {**self.server.figures(), **self.secured.figures(), **self._delays()}
+
+    def _delays(self) -> dict[str, Any]:
+        """How long events were here before they left, as far as the trace holds them."""
+        if self.ring is None:
+            return {}
+        for seconds in self.ring.delays(self._looked_at):
+            self._deliver_seconds.observe(seconds)
+        self._looked_at = self._clock.now()
+        return {"seconds to deliver": self._deliver_seconds.figures()}
 
     def _on_withheld(self, principal: str, event: Any) -> None:
         if self.ring is not None:
@@ -148,8 +220,6 @@ class Service:
         if not self.settings.http:
             return
         host, _, port = self.settings.http.rpartition(":")
-        if not port.isdigit():
-            raise SettingsError(f"http is {self.settings.http!r}", hint="write host:port")
         page = exposition(self.figures, self.server.name)
         self.http = Http(
             {
@@ -158,7 +228,13 @@ class Service:
                 "/readyz": self._readyz,
             }
         )
-        await self.http.start(host.strip("[]") or "127.0.0.1", int(port))
+        try:
+            await self.http.start(host.strip("[]") or "127.0.0.1", int(port))
+        except OSError as error:
+            raise UnreachableError(
+                f"metrics cannot be served at {self.settings.http}: {error.strerror or error}",
+                hint="choose another address for http",
+            ) from None
 
     def _healthz(self) -> Page:
         """Alive: the event loop answers, and the disk has not failed for good."""
@@ -181,6 +257,12 @@ def _page(value: dict[str, Any]) -> Page:
 def _with_scheme(address: str, has_tls: bool) -> str:
     """A broker with TLS joins, and is reached, by TLS, unless the address says otherwise."""
     return f"tidings+tls://{address}" if address and has_tls and "://" not in address else address
+
+
+def _said(settings: BrokerSettings) -> dict[str, Any]:
+    """The knobs of gossip that are for people to turn."""
+    knobs = msgspec.structs.asdict(settings.gossip)
+    return {name: value for name, value in knobs.items() if name not in ("style", "datagrams")}
 
 
 def _joining(settings: BrokerSettings) -> Any:

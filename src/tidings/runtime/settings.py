@@ -22,11 +22,14 @@ import msgspec
 from tidings.errors import SettingsError
 from tidings.language.limits import Limits
 from tidings.protocol.delivery.settings import DeliverySettings
+from tidings.protocol.recovery.epidemic.settings import EpidemicSettings
 from tidings.runtime.connection import NetworkSettings
 from tidings.security.reading import checked_table, parse_toml, refuse_unknown
+from tidings.systems import NO_LINKS, SYSTEMS, find_system
 
 PREFIX = "TIDINGS_"
 DRAIN_MOST = 10.0  # seconds; whoever stops a broker waits no longer
+MOST_PORT = 65_535
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 # Variables that begin like ours and are no settings of a broker: other commands read them, and
@@ -43,6 +46,7 @@ class TlsSettings(msgspec.Struct, frozen=True, kw_only=True):
     certificate: str = ""  # of this broker, with its chain
     key: str = ""  # its private key
     authority: str = ""  # whom to trust: the authority of the other brokers' and of clients' certificates
+    revoked: str = ""  # certificates that were taken back: serial numbers, one a line, or the authority's CRL
 
 
 class SecuritySettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +71,15 @@ class TraceSettings(msgspec.Struct, frozen=True, kw_only=True):
     events: int = 10_000  # entries, one or two for each event; 0: none; one costs about 500 bytes
 
 
+class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Doors for other protocols; empty: closed."""
+
+    http: str = ""  # host:port for publishing and hearing by HTTP, CloudEvents and WebSocket
+    webhooks: tuple[str, ...] = ()  # hosts that subscriptions may send to, * is a wildcard; none: nowhere
+    mqtt: str = ""  # host:port for MQTT 3.1.1 and 5
+    mqtt_websocket: str = ""  # host:port for MQTT over WebSocket
+
+
 class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that `tidings broker` can be told."""
 
@@ -74,9 +87,16 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     listen: str = "127.0.0.1:7117"  # host:port for clients and brokers; port 0: a free one
     advertise: str = ""  # host:port where others reach it, when that is not `listen` (0.0.0.0, say)
     join: tuple[str, ...] = ()  # addresses of brokers to link with; the links must make a tree
+    system: str = "tidings"  # how brokers work together, the same in the whole network; see `tidings systems`
+    rearrange: bool = True  # of systems that swap links: False, they stay as they are
+    heal_seconds: float = 0.0  # a neighbour away for so long is lost, and the tree heals without it; 0: never
     store: str = ""  # a directory for what is to survive a crash; empty: in memory, `kept` is refused
+    datagrams: bool = False  # events travel between brokers by UDP, in the clear, and recovery brings back
+    peers: tuple[str, ...] = ()  # name=host:port of brokers to reach by datagram that are no neighbours
+    archive: str = ""  # a directory of archived events, for subscriptions `since="forever"`; empty: none
     http: str = ""  # host:port for /metrics, /healthz and /readyz; empty: none
     drain_seconds: float = 5.0  # to finish after SIGTERM; at most 10
+    gossip: EpidemicSettings = EpidemicSettings()
     network: NetworkSettings = NetworkSettings()
     delivery: DeliverySettings = DeliverySettings(allow_block=False, names_log=True)
     limits: Limits = Limits()
@@ -84,6 +104,7 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     tls: TlsSettings = TlsSettings()
     log: LogSettings = LogSettings()
     trace: TraceSettings = TraceSettings()
+    gateway: GatewaySettings = GatewaySettings()
 
 
 class Setting(NamedTuple):
@@ -101,11 +122,13 @@ HIDDEN = {
     ("delivery", "names_log"),
     ("delivery", "allow_block"),
     ("delivery", "identities"),
+    ("gossip", "style"),
+    ("gossip", "datagrams"),
     ("security", "anonymous"),  # said by `tidings cluster up` alone
 }
 
 # What takes effect without a restart.
-LIVE = ("security.users", "log.level")
+LIVE = ("security.users", "tls.revoked", "log.level")
 
 
 def read_settings(
@@ -241,7 +264,9 @@ def _typed(value: Any, hint: Any, name: str) -> Any:
 def check_settings(settings: BrokerSettings) -> None:
     """Refuse what contradicts itself; each message says what to do."""
     _check_choices(settings)
+    _check_http(settings)
     _check_doors(settings)
+    _check_system(settings)
     network = settings.network
     if network.keepalive_seconds * 2 > network.dead_seconds:
         raise SettingsError(
@@ -257,6 +282,8 @@ def check_settings(settings: BrokerSettings) -> None:
 
 
 def _check_choices(settings: BrokerSettings) -> None:
+    if find_system(settings.system).graph == NO_LINKS and settings.join:
+        raise SettingsError(f"{settings.system} is one broker and joins nobody", hint="leave `join` out")
     for value, choices, name in (
         (settings.log.level, ("debug", "info", "warning", "error"), "log.level"),
         (settings.log.format, ("text", "json"), "log.format"),
@@ -265,11 +292,25 @@ def _check_choices(settings: BrokerSettings) -> None:
             raise SettingsError(f"{name} is {value!r}", hint=f"one of {', '.join(choices)}")
 
 
+def _check_http(settings: BrokerSettings) -> None:
+    port = settings.http.rpartition(":")[2]
+    if settings.http and not (port.isdigit() and int(port) <= MOST_PORT):
+        raise SettingsError(
+            f"http is {settings.http!r}", hint=f"write host:port, with a port from 0 to {MOST_PORT}"
+        )
+
+
 def _check_doors(settings: BrokerSettings) -> None:
     tls, security = settings.tls, settings.security
     if bool(tls.certificate) != bool(tls.key):
         raise SettingsError("tls has a certificate or a key, not both", hint="make them with `tidings certs`")
-    outside = not is_loopback(host_of(settings.listen))
+    if tls.revoked and not tls.authority:
+        raise SettingsError(
+            "tls.revoked takes certificates back, and there is no tls.authority that gives any",
+            hint="name the authority's certificate in tls.authority",
+        )
+    doors = (settings.listen, settings.gateway.http, settings.gateway.mqtt, settings.gateway.mqtt_websocket)
+    outside = any(not is_loopback(host_of(door)) for door in doors if door)
     if outside and security.anonymous:
         raise SettingsError(
             f"security.anonymous lets anybody in, and {settings.listen} is open to others",
@@ -286,6 +327,32 @@ def _check_doors(settings: BrokerSettings) -> None:
             hint="write one (see docs/security.md) and name it in security.users; "
             "for development use `tidings cluster up 1`",
         )
+
+
+def _check_system(settings: BrokerSettings) -> None:
+    system = find_system(settings.system)
+    if not system.networked:
+        names = ", ".join(each.name for each in SYSTEMS if each.networked)
+        raise SettingsError(f"{system.name} runs in simulations alone", hint=f"brokers can be: {names}")
+    sends = settings.datagrams or system.datagrams
+    if sends and not is_loopback(host_of(settings.listen)) and not settings.security.plain:
+        raise SettingsError(
+            f"datagrams are neither encrypted nor signed, and {settings.listen} is open to others",
+            hint="use links alone (system = tidings, datagrams = false); or run the brokers in a network that "
+            "is closed to others, and say so with security.plain",
+        )
+    peers_of(settings)
+
+
+def peers_of(settings: BrokerSettings) -> dict[str, str]:
+    """By name, the address of each broker in `peers`."""
+    found = {}
+    for text in settings.peers:
+        name, equals, address = text.partition("=")
+        if not (name and equals and address.rpartition(":")[2].isdigit()):
+            raise SettingsError(f"peers has {text!r}", hint="write name=host:port")
+        found[name] = address
+    return found
 
 
 def host_of(address: str) -> str:
@@ -310,7 +377,10 @@ def _resolved(settings: BrokerSettings, folder: Path | None) -> BrokerSettings:
         settings,
         store=absolute(settings.store),
         tls=TlsSettings(
-            certificate=absolute(tls.certificate), key=absolute(tls.key), authority=absolute(tls.authority)
+            certificate=absolute(tls.certificate),
+            key=absolute(tls.key),
+            authority=absolute(tls.authority),
+            revoked=absolute(tls.revoked),
         ),
         security=msgspec.structs.replace(
             security, users=absolute(security.users), audit=absolute(security.audit)

@@ -12,7 +12,7 @@ Rules
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -26,6 +26,7 @@ from tidings.protocol.messages import (
     BROKER_MESSAGES,
     CLIENT_MESSAGES,
     Deliver,
+    DeliverAll,
     Message,
     Publish,
     Subscribed,
@@ -53,14 +54,19 @@ class Step(NamedTuple):
     how: str = ""  # replay or recovery; empty: live
 
 
+_Some = tuple[Event, ...]
+_Noted = tuple[float, str, str, dict[int, str] | None, int, str, _Some | None]
+
+
 class _Moment:
-    """What happened to one event in one go, in the order of what happened."""
+    """What happened in one go to events that came together, in the order of what happened."""
 
-    __slots__ = ("event", "more", "steps")
+    __slots__ = ("events", "more", "most", "steps")
 
-    def __init__(self, event: Event) -> None:
-        self.event = event
-        self.steps: list[tuple[float, str, str, dict[int, str] | None, int, str]] = []
+    def __init__(self, events: _Some) -> None:
+        self.events = events
+        self.steps: list[_Noted] = []  # the last of each: to which of the events; None: to all
+        self.most = MOST_STEPS * len(events)
         self.more = 0  # steps beyond the bound
 
 
@@ -68,30 +74,43 @@ class Ring:
     """The last events at one broker. `came` and `went` are called for every message."""
 
     def __init__(self, events: int) -> None:
-        self._moments: deque[_Moment] = deque(maxlen=events)
-        self._last: _Moment | None = None
-        self._last_event: Event | None = None
+        self._moments: deque[_Moment] = deque()
+        self._most = events
+        self._count = 0  # events of all moments
+        self._last = _Moment(())
+        self._here: set[int] = set()  # what tells the events of the last moment apart from other objects
+        self._held: _Some = ()  # those events: as long as they are held, no other object is taken for one
         self._names: dict[str, dict[int, str]] = {}  # by client and ref: the subscription
 
     # -- watching ------------------------------------------------------------------------------
 
     def came(self, peer: str, message: Message, now: float) -> None:
         if type(message) is Publish:
-            self._note(now, PUBLISHED, peer, None, 0, message.event)
+            self._note(now, PUBLISHED, peer, None, 0, (message.event,))
         elif type(message) not in _CLIENTS:
             self._carried(now, RECEIVED, peer, message)
+
+    def came_all(self, peer: str, messages: Sequence[Message], now: float) -> None:
+        published = tuple([message.event for message in messages if type(message) is Publish])
+        if published:
+            self._note(now, PUBLISHED, peer, None, 0, published)
+        if len(published) < len(messages):
+            for message in messages:
+                if type(message) not in _CLIENTS:
+                    self._carried(now, RECEIVED, peer, message)
 
     def went(self, peer: str, message: Message, now: float) -> None:
         kind = type(message)
         if kind is Deliver:  # the most common of all: as `_note` does, without a call
             event: Event = message.event  # type: ignore[attr-defined]
-            moment = self._last
-            if moment is None or event is not self._last_event:
-                moment = self._begin(event)
-            if len(moment.steps) < MOST_STEPS:
-                moment.steps.append((now, DELIVERED, peer, self._names.get(peer), message.ref, ""))  # type: ignore[attr-defined]
+            moment = self._last if id(event) in self._here else self._begin((event,))
+            if len(moment.steps) < moment.most:
+                told = None if moment.most == MOST_STEPS else (event,)
+                moment.steps.append((now, DELIVERED, peer, self._names.get(peer), message.ref, "", told))  # type: ignore[attr-defined]
             else:
                 moment.more += 1
+        elif kind is DeliverAll:
+            self._note(now, DELIVERED, peer, self._names.get(peer), message.ref, message.events)  # type: ignore[attr-defined]
         elif kind is Subscribed:
             names = self._names.setdefault(peer, {})
             if len(names) >= MOST_NAMES:
@@ -105,16 +124,16 @@ class Ring:
 
     def withheld(self, principal: str, event: Event, now: float) -> None:
         """The rules did not let it out."""
-        self._note(now, WITHHELD, principal, None, 0, event)
+        self._note(now, WITHHELD, principal, None, 0, (event,))
 
     def _carried(self, now: float, what: str, peer: str, message: Message) -> None:
         """Messages between brokers carry one envelope, or several."""
         how = HOW.get(type(message).__name__, "")
         envelope = getattr(message, "envelope", None)
         if envelope is not None:
-            self._note(now, what, peer, None, 0, envelope.event, how)
+            self._note(now, what, peer, None, 0, (envelope.event,), how)
         for envelope in getattr(message, "envelopes", ()):
-            self._note(now, what, peer, None, 0, envelope.event, how)
+            self._note(now, what, peer, None, 0, (envelope.event,), how)
 
     def _note(
         self,
@@ -123,42 +142,63 @@ class Ring:
         peer: str,
         names: dict[int, str] | None,
         ref: int,
-        event: Event,
+        events: _Some,
         how: str = "",
     ) -> None:
+        """What belongs together comes together: all of the events are of the last moment, or none is."""
         moment = self._last
-        if moment is None or event is not self._last_event:
-            moment = self._begin(event)
-        if len(moment.steps) < MOST_STEPS:
-            moment.steps.append((now, what, peer, names, ref, how))
+        if id(events[0]) not in self._here:
+            moment = self._begin(events)
+        if len(moment.steps) < moment.most:
+            moment.steps.append(
+                (now, what, peer, names, ref, how, None if moment.most == MOST_STEPS else events)
+            )
         else:
             moment.more += 1
 
-    def _begin(self, event: Event) -> _Moment:
-        self._last_event = event
-        if event.payload is not None and len(event.payload) > HEAVY:
-            event = msgspec.structs.replace(event, payload=None)
-        moment = self._last = _Moment(event)
+    def _begin(self, events: _Some) -> _Moment:
+        self._here, self._held = set(map(id, events)), events
+        if any(event.payload is not None and len(event.payload) > HEAVY for event in events):
+            events = tuple(map(_light, events))
+        moment = self._last = _Moment(events)
         self._moments.append(moment)
+        self._count += len(events)
+        while self._count > self._most and len(self._moments) > 1:
+            self._count -= len(self._moments.popleft().events)
         return moment
 
     def __len__(self) -> int:
-        return len(self._moments)
+        return self._count
+
+    def delays(self, after: float) -> Iterator[float]:
+        """How long each event that left to a subscriber since then had been here. What happens in one step
+        of the broker happens at one moment."""
+        came: dict[tuple[str, str], float] = {}
+        for moment in self._moments:
+            for time, what, *_, some in moment.steps:
+                for event in moment.events if some is None else some:
+                    if what == DELIVERED:
+                        if time > after and event.identity in came:
+                            yield time - came[event.identity]
+                    elif what in (PUBLISHED, RECEIVED):
+                        came.setdefault(event.identity, time)
 
     # -- answering -----------------------------------------------------------------------------
 
-    def _found(self, id: str, source: str | None) -> list[_Moment]:
+    def _found(self, id: str, source: str | None) -> list[tuple[_Moment, Event]]:
         return [
-            moment
+            (moment, event)
             for moment in self._moments
-            if moment.event.id == id and (source is None or moment.event.source == source)
+            for event in moment.events
+            if event.id == id and (source is None or event.source == source)
         ]
 
     def steps(self, id: str, source: str | None = None) -> list[Step]:
         return [
-            Step(time, what, peer, names.get(ref) if names is not None else None, moment.event, how)
-            for moment in self._found(id, source)
-            for time, what, peer, names, ref, how in moment.steps
+            Step(time, what, peer, names.get(ref) if names is not None else None, event, how)
+            for moment, event in self._found(id, source)
+            for time, what, peer, names, ref, how, some in moment.steps
+            if some is None or any(event.identity == one.identity for one in some)
         ]
 
     def answer(
@@ -174,8 +214,8 @@ class Ring:
             "broker": node.name,
             "steps": [self._shown(step, now) for step in steps],
             "sources": sorted({step.event.source for step in steps}),
-            "more": sum(moment.more for moment in self._found(id, source or None)) if steps else 0,
-            "ring": {"events": len(self._moments), "seconds": self._seconds(now)},
+            "more": sum(moment.more for moment, _ in self._found(id, source or None)) if steps else 0,
+            "ring": {"events": len(self), "seconds": self._seconds(now)},
             "wanted": None if event is None else node.wanting(event),
             "event": None if event is None else to_mapping(event),
         }
@@ -231,11 +271,18 @@ class Ring:
             return f"the rules do not let {hidden[0].peer} hear it"
         if told:
             return f"it was handed over {now - told[0].time:.3f} s ago"
-        if any(moment.more for moment in self._found(event.id, event.source)):
+        if any(moment.more for moment, _ in self._found(event.id, event.source)):
             return "the event was handed to so many that not all are remembered"
         if steps[0].time < since and event.lifetime <= since - steps[0].time:
             return "it began after the event, whose lifetime was over by then"
         return "its filter accepts the event, and it was not handed over yet: its listener is away, slow, or lost it by its policy"
+
+
+def _light(event: Event) -> Event:
+    """Without a payload that weighs too much."""
+    if event.payload is not None and len(event.payload) > HEAVY:
+        return msgspec.structs.replace(event, payload=None)
+    return event
 
 
 def _text(about: dict[str, Any], name: str) -> str:

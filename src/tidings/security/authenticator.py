@@ -16,6 +16,7 @@ from tidings.security.audit import OK, REFUSED, Audit
 from tidings.security.certificates import principal_of
 from tidings.security.doors import BROKER, Asked, Conversation, Proved
 from tidings.security.principal import Means, Principal
+from tidings.security.revocation import NONE_REVOKED, Revoked
 from tidings.security.scram import ServerSide
 from tidings.security.users import Users
 
@@ -34,12 +35,14 @@ class ByUsers:
         pepper: bytes,
         audit: Audit,
         allow_anonymous: bool = False,
+        revoked: Callable[[], Revoked] = lambda: NONE_REVOKED,
     ) -> None:
         self._users = users
         self._clock = clock
         self._pepper = pepper  # makes decoys for unknown names; any secret of this process
         self._audit = audit
         self._allow_anonymous = allow_anonymous
+        self._revoked = revoked  # asked each time, too
 
     def begin(self, asked: Asked) -> Conversation:
         try:
@@ -51,13 +54,13 @@ class ByUsers:
 
     def _begin(self, asked: Asked) -> Conversation:
         if asked.role == BROKER and not (asked.mechanism == Means.ANONYMOUS and self._allow_anonymous):
-            return _Certified(asked, self._users())
+            return _Certified(asked, self._users(), self._revoked())
         if asked.mechanism not in tuple(MECHANISMS):
             raise RefusedError(
                 f"no mechanism is called {asked.mechanism!r} here", hint=f"one of {', '.join(MECHANISMS)}"
             )
         if asked.mechanism == Means.CERTIFICATE:
-            return _Certified(asked, self._users())
+            return _Certified(asked, self._users(), self._revoked())
         if asked.mechanism == Means.ANONYMOUS:
             return _Anonymous(asked, self._users(), allowed=self._allow_anonymous)
         if not (asked.is_tls or asked.is_loopback):
@@ -102,9 +105,10 @@ class _Audited:
 
 
 class _Certified:
-    def __init__(self, asked: Asked, users: Users) -> None:
+    def __init__(self, asked: Asked, users: Users, revoked: Revoked) -> None:
         self._asked = asked
         self._users = users
+        self._revoked = revoked
 
     def step(self, data: bytes) -> Proved:
         del data  # the certificate was shown to TLS
@@ -112,6 +116,10 @@ class _Certified:
         if asked.certificate is None:
             raise RefusedError(
                 "no certificate was shown", hint="a broker joins, and `certificate` proves, over mutual TLS"
+            )
+        if self._revoked.holds(asked.certificate):
+            raise RefusedError(
+                "this certificate was revoked", hint="ask the operator of the network for a new one"
             )
         principal = principal_of(asked.certificate)
         if asked.role == BROKER and not (principal.is_broker and principal.name == asked.name):

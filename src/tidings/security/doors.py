@@ -108,6 +108,16 @@ class Guard(Protocol[P_contra]):
         """A subscription ended, or its connection did (`ended` False: a durable one stays); called once
         for each `subscribe` that did not raise."""
 
+    def releases(self, principal: P_contra) -> None:
+        """It wants the log to forget what lives forever and rests in an archive. Raises."""
+
+    def advertise(self, principal: P_contra, name: str, filter: Filter, earlier: Filter | None) -> Filter:
+        """The filter that is advertised instead: no more than may be published. `earlier` is what was
+        advertised under this name on this connection, and counted. Raises; then `earlier` stays."""
+
+    def unadvertised(self, principal: P_contra, filter: Filter) -> None:
+        """An advertisement ended, or its connection did; called with what `advertise` gave."""
+
     def scopes(self, principal: P_contra) -> tuple[str, str]:
         """What is put before the names of its groups, and of its queries, so that they meet nobody's
         that they should not meet."""

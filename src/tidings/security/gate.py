@@ -10,6 +10,7 @@ Rules
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -21,7 +22,7 @@ from tidings.model.event import Event
 from tidings.model.filter import Conjunction, Filter
 from tidings.security.audit import OK, REFUSED, Audit
 from tidings.security.principal import Principal
-from tidings.security.quotas import Accounts
+from tidings.security.quotas import Account, Accounts
 from tidings.security.rules import Action, Right, conjoined
 from tidings.security.users import Users
 
@@ -47,6 +48,9 @@ class Gate:
         self._rights: dict[Action, dict[Principal, Right]] = {action: {} for action in Action}
         self._hearing: dict[Principal, Right] = self._rights[Action.SUBSCRIBE]
         self._held: dict[tuple[str, str, str], list[int]] = {}  # constraints of open transient subscriptions
+        self._attended: Counter[tuple[str, str]] = Counter()  # durable ones that somebody has open
+        self._owners: dict[str, str] = {}  # by source, while the disk is counted
+        self.is_held: Callable[[str, str], bool] = lambda client, name: True  # does the broker hold it?
         self._users = users
         self._accounts = Accounts(users.quotas, users.default_quota)
         self.version = 0  # of the rules
@@ -59,6 +63,7 @@ class Gate:
 
     def replace(self, users: Users) -> None:
         """New rules: they count for the next thing that is asked, whoever is connected."""
+        self._owners.clear()
         self._users = users
         for rights in self._rights.values():
             rights.clear()
@@ -96,7 +101,8 @@ class Gate:
             allowed = self.right(principal, Action.SUBSCRIBE).narrowed(filter)
             account = self._accounts.of(principal.name, self._clock())
             if durable:
-                account.keep((client, name), _cost(allowed))
+                self._keep(account, (client, name), _cost(allowed))
+                self._attended[client, name] += 1
             else:
                 account.subscribe(_cost(allowed))
                 self._held.setdefault((principal.name, client, name), []).append(_cost(allowed))
@@ -104,11 +110,26 @@ class Gate:
         self._audit.note("subscribe", OK, principal.name, means=principal.means, subject=name, reason=how)
         return allowed
 
+    def _keep(self, account: Account, durable: tuple[str, str], cost: int) -> None:
+        try:
+            account.keep(durable, cost)
+        except RefusedError:
+            if not account.forget_durables(self._is_there):
+                raise
+            account.keep(durable, cost)
+
+    def _is_there(self, client: str, name: str) -> bool:
+        """What was asked for may still be on its way to the broker's table."""
+        return (client, name) in self._attended or self.is_held(client, name)
+
     def unsubscribed(
         self, principal: Principal, client: str, name: str, *, durable: bool = False, ended: bool = True
     ) -> None:
         account = self._accounts.of(principal.name, self._clock())
         if durable:
+            self._attended[client, name] -= 1
+            if not self._attended[client, name]:
+                del self._attended[client, name]
             if ended:
                 account.end((client, name))
             return
@@ -117,10 +138,28 @@ class Gate:
         if not held:
             del self._held[principal.name, client, name]
 
+    def advertise(self, principal: Principal, name: str, filter: Filter, earlier: Filter | None) -> Filter:
+        """What is announced beyond the right to publish would draw filters here that nothing can meet."""
+        with self._refusing(principal, "advertise", name):
+            allowed = self.right(principal, Action.PUBLISH).narrowed(filter)
+            account = self._accounts.of(principal.name, self._clock())
+            account.advertise(_cost(allowed), None if earlier is None else _cost(earlier))
+        return allowed
+
+    def unadvertised(self, principal: Principal, filter: Filter) -> None:
+        self._accounts.of(principal.name, self._clock()).unadvertise(_cost(filter))
+
     def found(self, subscriber: str, name: str, filter: Filter) -> None:
         """The broker's disk holds this durable subscription: it counts for whom it belongs to."""
         owner = self._users.owner_of(subscriber)
         self._accounts.of(owner, self._clock()).found((subscriber, name), _cost(filter))
+
+    def found_stored(self, source: str, size: int, ends_at: float) -> None:
+        """The broker's disk holds an event of this source until then."""
+        owner = self._owners.get(source)
+        if owner is None:
+            owner = self._owners[source] = self._users.owner_of(source)
+        self._accounts.of(owner, self._clock()).found_stored(size, ends_at)
 
     def scopes(self, principal: Principal) -> tuple[str, str]:
         """A tenant has its own groups, a principal its own queries."""
@@ -157,6 +196,14 @@ class Gate:
                 raise RefusedError(
                     f"{principal.name} may not observe this broker",
                     hint="a rule for the action observe has to allow it",
+                )
+
+    def releases(self, principal: Principal) -> None:
+        with self._refusing(principal, "release", ""):
+            if not self.right(principal, Action.RELEASE).filter.is_always_true:
+                raise RefusedError(
+                    f"{principal.name} may not have the log forget what is archived",
+                    hint="a rule for the action release, without a filter, has to allow it",
                 )
 
     # -- rights ---------------------------------------------------------------------------------

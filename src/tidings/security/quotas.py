@@ -1,8 +1,8 @@
 """Quotas: what one principal may use at most. Pure arithmetic; `now` comes in.
 
 Rules
-- At a bound the answer names it: connections, subscriptions, constraints and stored bytes are
-  refused; bytes a second are not refused but made to wait, so a fast client is slowed and not cut.
+- At a bound the answer names it: connections, subscriptions, constraints, advertisements and stored
+  bytes are refused; bytes a second are not refused but made to wait, so a fast client is slowed and not cut.
 - What is counted is given back exactly once, by whoever counted it.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -25,7 +25,8 @@ class Quota(msgspec.Struct, frozen=True, kw_only=True):
 
     connections: int = 100  # open at once
     subscriptions: int = 10_000  # open at once, and durable ones until they are ended
-    constraints: int = 100_000  # of all those subscriptions together; they cost matching time
+    constraints: int = 100_000  # of all those, and of advertisements, together; they cost matching time
+    advertisements: int = 1_000  # open at once; every broker of the network holds them
     bytes_per_second: int = 64 * MIB  # of what it sends; beyond it waits
     burst_bytes: int = 64 * MIB  # may come at once after a quiet time
     stored_bytes: int = 1024 * MIB  # of its events that still have a lifetime
@@ -35,6 +36,7 @@ UNBOUNDED = Quota(
     connections=1 << 62,
     subscriptions=1 << 62,
     constraints=1 << 62,
+    advertisements=1 << 62,
     bytes_per_second=1 << 62,
     burst_bytes=1 << 62,
     stored_bytes=1 << 62,
@@ -84,6 +86,7 @@ class Account:
         self.connections = 0
         self.subscriptions = 0
         self.constraints = 0
+        self.advertisements = 0
         self.stored = 0
         self._bucket = Bucket(quota.bytes_per_second, quota.burst_bytes, now)
         self._durables: dict[tuple[str, str], int] = {}  # by client and name: constraints
@@ -104,6 +107,17 @@ class Account:
 
     def unsubscribe(self, constraints: int) -> None:
         self.subscriptions -= 1
+        self.constraints -= constraints
+
+    def advertise(self, constraints: int, earlier: int | None) -> None:
+        """`earlier`: the constraints of the one that it replaces."""
+        self._check("advertisements", self.advertisements + (earlier is None))
+        self._check("constraints", self.constraints + constraints - (earlier or 0))
+        self.advertisements += earlier is None
+        self.constraints += constraints - (earlier or 0)
+
+    def unadvertise(self, constraints: int) -> None:
+        self.advertisements -= 1
         self.constraints -= constraints
 
     def keep(self, durable: tuple[str, str], constraints: int) -> None:
@@ -144,9 +158,23 @@ class Account:
         if not math.isinf(lifetime):
             heapq.heappush(self._stored, (now + lifetime, size))
 
+    def found_stored(self, size: int, ends_at: float) -> None:
+        """The broker's disk holds so much of it until then: counted, whatever the bounds are."""
+        self.stored += size
+        if not math.isinf(ends_at):
+            heapq.heappush(self._stored, (ends_at, size))
+
+    def forget_durables(self, is_held: Callable[[str, str], bool]) -> bool:
+        """Some may have ended elsewhere, or with time; were there such?"""
+        gone = [durable for durable in self._durables if not is_held(*durable)]
+        for durable in gone:
+            self.end(durable)
+        return bool(gone)
+
     def is_idle(self, now: float) -> bool:
         """Nothing is counted that would be forgotten with it, a debt of bytes neither."""
-        return not (self.connections or self.subscriptions or self.stored) and self._bucket.is_full(now)
+        used = self.connections or self.subscriptions or self.advertisements or self.stored
+        return not used and self._bucket.is_full(now)
 
     def bound(self, quota: Quota) -> None:
         """New bounds; what is used above them is kept, not cut."""

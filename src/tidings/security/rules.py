@@ -34,6 +34,7 @@ class Action(StrEnum):
     PUBLISH = "publish"
     SUBSCRIBE = "subscribe"  # hear live events, and replay what is available
     OBSERVE = "observe"  # see figures and traces of the broker
+    RELEASE = "release"  # have the log forget what rests in an archive
 
 
 class Rule(msgspec.Struct, frozen=True):

@@ -101,7 +101,12 @@ class Users(msgspec.Struct, frozen=True):
         )
 
     def owner_of(self, client: str) -> str:
-        """The principal that a client's name belongs to, as far as the file says."""
+        """The principal that a client's name, or a source, belongs to, as far as the file says."""
+        own = client
+        while own:
+            if own in self.users:
+                return own
+            own = own.rpartition("/")[0]
         for name, user in self.users.items():
             if Principal(name, Means.SCRAM, names=user.names).may_be_called(client):
                 return name

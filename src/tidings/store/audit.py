@@ -38,7 +38,7 @@ def audit(reader: Reader) -> tuple[Ledger, Loaded]:
     check_format(reader)
     account = read_account(reader)
     ledger = Ledger(account)
-    entries, entries_sum = _read_entries(reader, ledger)
+    entries, sizes, entries_sum = _read_entries(reader, ledger)
     tables = _read_rows(reader, ledger)
     found = Account(
         commit=account.commit,
@@ -50,7 +50,7 @@ def audit(reader: Reader) -> tuple[Ledger, Loaded]:
     )
     _compare(reader, account, found)
     first = entries[0].offset if entries else account.next_offset
-    return ledger, Loaded(first, account.next_offset, entries, tables)
+    return ledger, Loaded(first, account.next_offset, entries, tables, sizes)
 
 
 def check_format(reader: Reader) -> None:
@@ -92,16 +92,18 @@ def _decoded_account(payload: bytes, name: str) -> Account:
         raise damaged(name, f"its account cannot be decoded: {error}") from error
 
 
-def _read_entries(reader: Reader, ledger: Ledger) -> tuple[list[Entry], int]:
+def _read_entries(reader: Reader, ledger: Ledger) -> tuple[list[Entry], list[int], int]:
     name = reader.name
     entries: list[Entry] = []
+    sizes: list[int] = []
     total = 0
     for key, value in reader.scan(ENTRY, ENTRY_END):
         entry = entry_from(key, value, name)
         entries.append(entry)
+        sizes.append(len(value))
         ledger.offsets.add(entry.offset)
         total += crc32c(key)
-    return entries, total
+    return entries, sizes, total
 
 
 def _read_rows(reader: Reader, ledger: Ledger) -> dict[str, dict[str, bytes]]:

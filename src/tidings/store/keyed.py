@@ -14,7 +14,7 @@ Rules
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 
 from tidings.availability.records import Append, Loaded, Record
@@ -22,7 +22,18 @@ from tidings.errors import ClosedError, StoreError, StoreFullError
 from tidings.store.account import Ledger, Plan
 from tidings.store.audit import FORMAT, audit, read_account
 from tidings.store.engine import Engine
-from tidings.store.guard import ENTRY_END, FORMAT_KEY, append_from, damaged, entry_key, guarded
+from tidings.store.guard import (
+    ENTRY_END,
+    FORMAT_KEY,
+    append_from,
+    damaged,
+    entry_key,
+    guarded,
+    offset_of,
+    opened,
+)
+
+ARRAY, PAIR = b"\xdd", b"\x92\xcf"  # MessagePack: a long array; a pair that begins with 64 bits
 
 
 class KeyedStore:
@@ -75,6 +86,32 @@ class KeyedStore:
                 if len(found) >= limit or size >= max_bytes:
                     break
         return found
+
+    def pack(
+        self, from_offset: int, upto: int, limit: int, max_bytes: int, is_wanted: Callable[[bytes], bool]
+    ) -> tuple[bytes, int]:
+        """Entries from `from_offset` to `upto` as one MessagePack array of [offset, stored entry], as they
+        are on the disk, each checked; and the last offset that was looked at (`upto` when all were).
+
+        For readers of whole logs: no entry is decoded here unless `is_wanted` does so with its bytes.
+        """
+        self._check_open()
+        name, first = self._engine.name, self._first
+        parts: list[bytes] = []
+        size, count, last = 0, 0, upto
+        if first is not None and from_offset <= upto:
+            lower, upper = entry_key(max(from_offset, first)), entry_key(upto + 1)
+            with closing(self._engine.scan(lower, upper)) as scan:
+                for key, value in scan:
+                    payload = opened(key, value, name)
+                    if is_wanted(payload):
+                        parts += (PAIR, key[1:], payload)
+                        count += 1
+                        size += len(payload)
+                        if count >= limit or size >= max_bytes:
+                            last = offset_of(key)
+                            break
+        return b"".join((ARRAY, count.to_bytes(4, "big"), *parts)), last
 
     def get(self, offset: int) -> Append | None:
         self._check_open()

@@ -9,7 +9,8 @@ Rules
 - The write-ahead log tolerates a torn tail: that is a write that was never acknowledged. What such a
   tolerance may hide (a damaged length reads as a torn tail) is found by the account and the watermark.
 - An iterator's status is checked after every scan: a damaged block otherwise just ends the iteration.
-- One batch, one synced write. An error while writing or syncing is never retried; only a full disk is
+- One batch, one write, one sync of the log. The two are calls of their own: a write that syncs holds the
+  interpreter's lock until the disk is done, and with it every other thread. An error while writing or syncing is never retried; only a full disk is
   recovered from, by opening the database again.
 """
 
@@ -101,7 +102,7 @@ class RocksEngine:
             self._watermark.settle(commit)
 
     def write(self, changes: Sequence[Change]) -> None:
-        from rocksdict import WriteBatch, WriteOptions
+        from rocksdict import WriteBatch
 
         batch = WriteBatch(raw_mode=True)
         for key, value in changes:
@@ -109,11 +110,10 @@ class RocksEngine:
                 batch.delete(key)
             else:
                 batch.put(key, value)
-        synced = WriteOptions()
-        synced.sync = True
         database = self._current()
         try:
-            database.write(batch, synced)
+            database.write(batch)  # into the kernel's hands
+            database.flush_wal(True)  # onto the disk
         except Exception as error:
             translated = self._translated(error)
             self._has_failed = True

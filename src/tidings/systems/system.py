@@ -53,6 +53,8 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     strategies: Callable[[Site], dict[str, Any]]
     contract: str  # the set of properties that it is judged by
     options: tuple[str, ...] = ()  # knobs that it takes
+    networked: bool = False  # can its brokers be processes, which join one another?
+    datagrams: bool = False  # does it send any, whatever its options say?
 
     def build(self, site: Site, rng: Random) -> Node:
         """A broker of this system."""

@@ -21,16 +21,16 @@ from crc32c import crc32c
 from tidings.errors import WireError
 from tidings.model.event import Event
 from tidings.model.subscription import Position
-from tidings.protocol.messages import VERSION, Deliver, Message, union
+from tidings.protocol.messages import VERSION, Deliver, DeliverAll, Message, union
 
 HEAD = struct.Struct(">IBI")
 LENGTH = struct.Struct(">I")
+SMALL = 4096  # bytes of a frame that are sooner copied than looked at in place
 MAX_FRAME = 16 << 20  # bytes; a larger event does not belong on a bus
 READABLE = frozenset({VERSION, VERSION - 1} - {0})
 BEGUN = {version: crc32c(bytes((version,))) for version in READABLE}  # a checksum begins with the version
 _BEGUN = BEGUN[VERSION]
 _head, _unpack, _length = HEAD.pack, HEAD.unpack_from, LENGTH.unpack_from
-WIRE = "_wire"  # where an event keeps its own bytes, for everybody who is told of it
 
 
 class _Told(Message, frozen=True, tag="Deliver"):
@@ -45,6 +45,7 @@ class _Told(Message, frozen=True, tag="Deliver"):
 
 
 _DELIVER = b"\x97\xa7Deliver"  # an array of seven, the first the tag of the message
+_DELIVER_ALL = b"\x94\xaaDeliverAll"  # an array of four
 _FIRST = b"\xc0\x01\xc2"  # in no log, the first attempt, not sent before
 _SMALL = tuple(bytes((number,)) for number in range(128))
 _join = b"".join
@@ -67,19 +68,31 @@ class Codec:
         self._encode = msgspec.msgpack.Encoder().encode
         decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(union(declared))
         self._decode = decoder.decode
+        self._last_event: Event | None = None  # encoded once for all who are told of it, one after the other
+        self._last_raw = b""
+        self._last_events: tuple[Event, ...] | None = None
+        self._last_raws = b""
 
     def encode(self, message: Message) -> bytes:
         """A whole frame. An event is encoded once, however many it is told to."""
         if type(message) is Deliver:
             event: Event = message.event
-            raw = event.__dict__.get(WIRE)
-            if raw is None:
-                raw = event.__dict__[WIRE] = self._encode(event)
+            if event is self._last_event:
+                raw = self._last_raw
+            else:
+                raw = self._last_raw = self._encode(event)
+                self._last_event = event
             if message.position is None and message.attempt == 1 and not message.again:
-                body = _join((_DELIVER, _number(message.ref), _number(message.tag), raw, _FIRST))
+                ref, tag = message.ref, message.tag
+                said = _SMALL[ref] if 0 <= ref < 128 else _number(ref)
+                body = _join((_DELIVER, said, _SMALL[tag] if 0 <= tag < 128 else _number(tag), raw, _FIRST))
             else:
                 told = (message.ref, message.tag, msgspec.Raw(raw), message.position)
                 body = self._encode(_Told(*told, message.attempt, message.again))
+        elif type(message) is DeliverAll:
+            body = _join(
+                (_DELIVER_ALL, _number(message.ref), _number(message.tag), self._raw_of(message.events))
+            )
         else:
             body = self._encode(message)
         length = len(body) + 5
@@ -89,6 +102,13 @@ class Codec:
                 hint="put large payloads elsewhere and publish where they are",
             )
         return _head(length, VERSION, crc32c(body, _BEGUN)) + body
+
+    def _raw_of(self, events: tuple[Event, ...]) -> bytes:
+        """These events in bytes. Many are told of the same ones, one after the other."""
+        if events is not self._last_events:
+            self._last_raws = self._encode(events)
+            self._last_events = events
+        return self._last_raws
 
     def decode(self, frame: bytes | memoryview) -> Message:
         """The message of one whole frame."""
@@ -141,15 +161,17 @@ class FrameReader:
         begin, size, most = 0, len(data), self._codec.max_frame
         view, decode = memoryview(data), self._codec.decode_body
         while size - begin >= LENGTH.size:
-            length = _length(data, begin)[0]
+            if size - begin >= HEAD.size:
+                length, version, checksum = _unpack(data, begin)
+            else:
+                length = _length(data, begin)[0]
             if not 5 < length <= most:
                 self._codec.check_length(length)
             end = begin + 4 + length
             if end > size:
                 self._needed = end - begin
                 break
-            _, version, checksum = _unpack(data, begin)
-            body = view[begin + 9 : end]
+            body = data[begin + 9 : end] if length < SMALL else view[begin + 9 : end]
             if version == VERSION and crc32c(body, _BEGUN) == checksum:
                 messages.append(decode(body))
             else:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 
 import pytest
 
 from tidings.bench import workloads
 from tidings.matching.columnar.jit import KERNELS
+from tidings.matching.columnar.warm import InBackground
 from tidings.matching.engine import MatchingEngine, columnar_matcher
 from tidings.matching.naive import NaiveMatcher
 from tidings.model.filter import NOTHING
@@ -98,3 +101,68 @@ def test_stats_tell_what_a_rebuild_would_gain() -> None:
     matcher.freeze()
     assert matcher.stats()["delta"]["rows"] == 0
     assert matcher.stats()["table"]["rows"] == 360
+
+
+def test_while_kernels_are_prepared_the_plain_index_serves() -> None:
+    made = workloads.workload("W2")
+    go_on = threading.Event()
+
+    def steps() -> Iterator[None]:
+        yield
+        go_on.wait()
+        yield
+
+    kernels = InBackground(steps)
+    engine, oracle = MatchingEngine(threshold=40, kernels=kernels), NaiveMatcher()
+    population, probes = list(workloads.filters(made, 400)), workloads.events(made, 10)
+    for filter in population[:20]:
+        engine.add(filter)
+    assert kernels._thread is None, "nobody prepares what a small broker does not need"
+    for filter in population[20:]:  # ten times the threshold: no backstop builds columns here and now
+        engine.add(filter)
+    for filter in population:
+        oracle.add(filter)
+    assert engine.maintain(100) == 1, "there is something left to do"
+    assert engine.stats()["engine"] == "small"
+    assert engine.stats()["chosen"] == "kernels are being prepared beside it"
+    assert [list(engine.match(e)) for e in probes] == [oracle.match(e) for e in probes]
+    go_on.set()
+    assert kernels.wait(60)
+    while engine.maintain(100):
+        pass
+    assert "columnar" in engine.stats()["engine"]
+    assert [list(engine.match(e)) for e in probes] == [oracle.match(e) for e in probes]
+
+
+def test_a_process_that_ends_waits_for_a_step_and_no_longer() -> None:
+    begun, taken = threading.Event(), list[int]()
+
+    def steps() -> Iterator[None]:
+        for number in range(1_000_000):
+            taken.append(number)
+            begun.set()
+            yield
+
+    kernels = InBackground(steps)
+    kernels.want()
+    assert begun.wait(60)
+    kernels.leave()
+    assert len(taken) < 1_000_000
+    assert kernels._thread is not None
+    assert not kernels._thread.is_alive()
+
+
+def test_a_failure_to_prepare_is_met_where_somebody_sees_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(threading, "excepthook", lambda error: told.append(str(error.exc_value)))
+
+    def steps() -> Iterator[None]:
+        yield
+        raise RuntimeError("no compiler")
+
+    kernels = InBackground(steps)
+    kernels.want()
+    assert kernels.wait(60)
+    assert kernels.ready
+    kernels.leave()
+    assert told == ["no compiler"]

@@ -2,7 +2,8 @@
 
 By default everything is passed on at once and in order (`settle`). With `rng`, one thing at a time
 moves, chosen at random: a message of some channel, a commit, a read, a timer. Channels are first in,
-first out unless told otherwise. Every step has a time of its own.
+first out unless told otherwise; then also several messages of one channel may arrive together.
+Every step has a time of its own.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ from tidings.protocol.inputs import (
     LinkUp,
     Persisted,
     Received,
+    ReceivedAll,
     Started,
     TimerFired,
 )
@@ -106,11 +108,13 @@ class Stage:
         settings: DeliverySettings | None = None,
         check: bool = True,
         inline: bool = False,
+        together: bool = False,
     ) -> None:
         self.rng = rng
         self.fifo = fifo
         self.check = check
         self.inline = inline  # the disk works at once
+        self.together = together  # without `rng`: whatever waits in a channel arrives at once
         self.now = 0.0
         self.tick = 0.001
         self.rows: list[Row] = []
@@ -145,6 +149,8 @@ class Stage:
         effects = machine.handle(input, self.now)
         if name == BROKER and isinstance(input, Received):
             self.handled.append((self.now, input.sender, input.message))
+        elif name == BROKER and isinstance(input, ReceivedAll):
+            self.handled += [(self.now, input.sender, message) for message in input.messages]
         for effect in effects:
             self._place(name, effect)
         if self.check:
@@ -199,11 +205,15 @@ class Stage:
             sender, to = what
             line = self.channels[what]
             place = 0 if self.fifo or self.rng is None else self.rng.randrange(len(line))
-            sent_at, message = line[place]
+            count = self._together(len(line))
+            some = [line[place]] if count == 1 else [line[number] for number in range(count)]
             del line[place]
-            self.slowest = max(self.slowest, self.now - sent_at)
+            for _ in range(count - 1):
+                line.popleft()
+            self.slowest = max(self.slowest, self.now - some[0][0])
+            messages = [message for _, message in some]
             if to == BROKER or to in self.clients:
-                self.hand(to, Received(sender, message))
+                self.hand(to, Received(sender, messages[0]) if count == 1 else ReceivedAll(sender, messages))
         elif kind == "commit":
             self.hand(BROKER, Persisted(self.disk.commit()))
         elif kind == "read":
@@ -211,6 +221,14 @@ class Stage:
             self.hand(BROKER, Fetched(fetch.request, self.disk.read(fetch)))
         else:
             self.hand(BROKER, TimerFired())
+
+    def _together(self, waiting: int) -> int:
+        """How many messages of one channel arrive at once."""
+        if not self.fifo or waiting == 1:
+            return 1
+        if self.rng is None:
+            return waiting if self.together else 1
+        return self.rng.randint(1, waiting) if self.rng.random() < 0.5 else 1
 
     def step(self) -> bool:
         things = self.movable()

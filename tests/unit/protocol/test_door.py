@@ -195,6 +195,9 @@ def test_every_message_survives_its_encoding() -> None:
         msg.Unsubscribed(1, 2),
         msg.Credit(1, -1),
         msg.Deliver(1, 2, EVENT, Position("b", 3), 4, True),
+        msg.DeliverAll(1, 2, (EVENT, EVENT)),
+        msg.PublishedAll(1, 2),
+        msg.AckAll(1, 2, 3),
         msg.Ack(1, (2, 3)),
         msg.Nack(1, (2,), False),
         msg.Silence(1, Position("b", 2)),
@@ -215,6 +218,10 @@ def test_every_message_survives_its_encoding() -> None:
         msg.CommitStaged(1, "q", 2, 3, "b"),
         msg.AskCommitted(1, "q"),
         msg.Committed(1, "q", 2, True),
+        msg.CommitParts(1, "q", 2, (3, 70_000), "b"),
+        msg.HoldLog(1, "r", DROPS, 7, 60.0, True, "b"),
+        msg.EndHold(1, "r"),
+        msg.LogHeld(1, "b", 2, 9, 7, True),
     ]
     assert {type(sample) for sample in samples} == set(msg.CLIENT_MESSAGES + msg.BROKER_MESSAGES)
     for sample in samples:

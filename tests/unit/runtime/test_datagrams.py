@@ -51,8 +51,8 @@ async def test_a_datagram_reaches_a_neighbour_and_one_whose_address_was_told() -
         await until(lambda: two.datagrams.figures["datagrams received"] == 1)
         say(one, "b3")
         assert one.datagrams.figures["datagrams not sent"] == 1
-        one.datagrams.known["b3"] = far.addresses[0][:2]
-        far.datagrams.known["b1"] = one.addresses[0][:2]
+        one.datagrams.tell({"b3": far.addresses[0][:2]})
+        far.datagrams.tell({"b1": one.addresses[0][:2]})
         say(one, "b3")
         await until(lambda: far.datagrams.figures["datagrams received"] == 1)
 

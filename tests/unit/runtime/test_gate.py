@@ -4,29 +4,32 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidings.language import parse_filter
+from tidings.language import accepts, parse_filter
 from tidings.model.event import Event, make_event
 from tidings.protocol import messages as msg
 from tidings.runtime.gate import Gate
 from tidings.security.audit import Audit
 from tidings.security.gate import Gate as Guard
 from tidings.security.principal import Means, Principal
+from tidings.security.quotas import Quota
 from tidings.security.rules import Action, Permissions, Rule
 from tidings.security.users import NOBODY, Users
 
 ANN = Principal("ann", Means.SCRAM)
 
 
-def users(filter: str) -> Users:
+def users(filter: str, quota: Quota = NOBODY.default_quota) -> Users:
     rules = [Rule("ann", action, parse_filter(filter)) for action in Action]
-    return Users({}, {}, Permissions(rules), {}, NOBODY.default_quota, NOBODY.verifier)
+    return Users({}, {}, Permissions(rules), {}, quota, NOBODY.verifier)
 
 
 class Door:
-    def __init__(self, filter: str) -> None:
+    def __init__(self, filter: str, quota: Quota = NOBODY.default_quota) -> None:
         self.said: list[Any] = []  # to the client
         self.handed: list[Any] = []  # to the node, in the client's place
-        self.guard = Guard(users(filter), clock=lambda: 0.0, audit=Audit(lambda entry: None, lambda: 0.0))
+        self.guard = Guard(
+            users(filter, quota), clock=lambda: 0.0, audit=Audit(lambda entry: None, lambda: 0.0)
+        )
         self.gate = Gate("ann", ANN, self.guard, say=self.said.append, hand_in=self.handed.append)
         self.out = self.gate.outlet(lambda: None)
 
@@ -37,6 +40,11 @@ class Door:
 
     def let_in(self, level: int, **options: Any) -> bool:
         return bool(self.gate.inward([msg.Publish(level, quote(level, **options), level)]))
+
+    def advertised(self, filter: str, name: str = "a") -> str | None:
+        """The filter as the node is told it; None: it was refused."""
+        let_in = self.gate.inward([msg.Advertise(7, name, parse_filter(filter))])
+        return let_in[0].filter.text if let_in else None  # type: ignore[attr-defined]
 
 
 def quote(level: int, **options: Any) -> Event:
@@ -62,3 +70,42 @@ def test_publishing_everything_ends_with_its_rule_and_never_covers_another_sourc
     assert not door.let_in(1, source="bob")
     door.guard.replace(users("level < 5"))
     assert [door.let_in(level) for level in (1, 9)] == [True, False]
+
+
+def test_an_advertisement_is_narrowed_to_what_may_be_published() -> None:
+    door = Door("level < 5")
+    assert door.advertised("level < 3") == "level < 3"
+    (told,) = door.gate.inward([msg.Advertise(7, "b", parse_filter("price > 0"))])
+    assert isinstance(told, msg.Advertise)
+    assert accepts(told.filter, Event("ann", "1", attributes={"level": 1, "price": 1}))
+    assert not accepts(told.filter, Event("ann", "1", attributes={"level": 9, "price": 1}))
+
+
+def test_an_advertisement_beyond_every_right_is_refused_and_says_so() -> None:
+    door = Door("level < 5")
+    assert door.advertised("level > 7") is None
+    (refused,) = door.said
+    assert refused.call == 7
+    assert "publish nothing of level > 7" in refused.reason
+    assert door.guard.refused == 1
+
+
+def test_advertisements_are_counted_and_given_back() -> None:
+    door = Door("TRUE", Quota(advertisements=2, constraints=5))
+    assert door.advertised("level < 5", "a")
+    assert door.advertised("level < 5 AND price > 1", "b")
+    assert door.advertised("level < 6", "c") is None
+    assert "its quota is 2" in door.said[-1].reason
+    assert door.advertised("level < 5 AND price > 1 AND size > 1", "a"), "a name again replaces it"
+    assert door.advertised("level < 5 AND price > 1 AND size > 1 AND x > 1", "a") is None
+    assert "constraints; its quota is 5" in door.said[-1].reason
+    door.gate.inward([msg.Unadvertise(8, "b"), msg.Unadvertise(9, "b"), msg.Unadvertise(10, "nobody's")])
+    assert door.advertised("level < 6", "c")
+    door.gate.close()
+    account = door.guard._accounts.of("ann", 0.0)
+    assert (account.advertisements, account.constraints) == (0, 0)
+
+
+def test_an_advertisement_under_an_endless_name_is_refused() -> None:
+    door = Door("TRUE")
+    assert door.advertised("level < 5", "a" * 2000) is None

@@ -304,6 +304,14 @@ def test_health_readiness_and_metrics(home: Path) -> None:
             async with connect(service, "market", "m") as market:
                 await market.publish({"n": 1})
                 assert 'tidings_events_published_total{broker="b1"} 1.0' in (await ask("/metrics"))[1]
+                ann = connect(service, "ann", PASSWORD)
+                async with ann, ann.subscribe(name="d", durable=True) as news:
+                    await market.publish({"n": 2, "level": 1}, topic="quotes/a", mode="kept")
+                    assert await heard(news, 1) == [2]
+                page = (await ask("/metrics"))[1]
+                assert 'tidings_publish_seconds_count{broker="b1"} 2.0' in page
+                assert 'tidings_deliver_seconds_count{broker="b1"} 1.0' in page
+                assert 'tidings_deliver_seconds_count{broker="b1"} 1.0' in (await ask("/metrics"))[1], "once"
             with pytest.raises(RefusedError):
                 await connect(service, "ann", "wrong")
             assert (await ask("/nothing"))[0] == 404

@@ -13,6 +13,7 @@ from tidings.runtime.settings import (
     changed,
     described,
     is_loopback,
+    peers_of,
     read_settings,
 )
 
@@ -125,3 +126,29 @@ def test_every_setting_is_documented() -> None:
 def test_what_changed_is_named(tmp_path: Path) -> None:
     old = read(tmp_path, USERS)
     assert changed(old, read(tmp_path, USERS + "[network]\nhandshakes = 7\n")) == ["network.handshakes"]
+
+
+def test_a_broker_may_be_of_another_system_that_brokers_can_be_of() -> None:
+    said = {"security.anonymous": True, "system": "epidemic", "peers": ["b2=127.0.0.1:7001"]}
+    settings = read_settings(said={**said, "gossip.fan_out": 2})
+    assert settings.gossip.fan_out == 2
+    assert peers_of(settings) == {"b2": "127.0.0.1:7001"}
+    with pytest.raises(SettingsError, match="siena runs in simulations alone"):
+        read_settings(said={**said, "system": "siena"})
+    with pytest.raises(SettingsError, match="no system is called 'rumour'"):
+        read_settings(said={**said, "system": "rumour"})
+    with pytest.raises(SettingsError, match="peers has 'b2'"):
+        read_settings(said={**said, "peers": ["b2"]})
+    with pytest.raises(SettingsError, match="has no 'TIDINGS_GOSSIP_STYLE'"):
+        read_settings(environment={"TIDINGS_GOSSIP_STYLE": "push"}, said=said)
+
+
+def test_datagrams_leave_this_machine_only_when_somebody_answers_for_the_network() -> None:
+    said = {
+        "listen": "0.0.0.0:7117", "security.users": "users.toml", "tls.certificate": "c", "tls.key": "k",
+    }  # fmt: skip
+    assert read_settings(said=said).system == "tidings"
+    for more in ({"datagrams": True}, {"system": "epidemic"}):
+        with pytest.raises(SettingsError, match="neither encrypted nor signed"):
+            read_settings(said={**said, **more})
+        read_settings(said={**said, **more, "security.plain": True})

@@ -39,13 +39,16 @@ def test_time_that_runs_backwards_gives_nothing() -> None:
     assert bucket.take(0, now=100) > 0
 
 
-@pytest.mark.parametrize("what", ["connections", "subscriptions", "constraints", "stored_bytes"])
+@pytest.mark.parametrize(
+    "what", ["connections", "subscriptions", "constraints", "advertisements", "stored_bytes"]
+)
 def test_each_bound_is_exact_and_names_itself(what: str) -> None:
     account = Account("ann", Quota(**{what: 3}), now=0)
     use = {
         "connections": account.connect,
         "subscriptions": lambda: account.subscribe(0),
         "constraints": lambda: account.subscribe(1),
+        "advertisements": lambda: account.advertise(0, None),
         "stored_bytes": lambda: account.store(1, 10, now=0),
     }[what]
     for _ in range(3):

@@ -14,8 +14,12 @@ from tidings.language import parse_filter
 from tidings.model.event import Event
 from tidings.model.subscription import DeliveryOptions, Policy, Position
 from tidings.protocol import messages as m
+from tidings.protocol.delivery import farewells
 from tidings.protocol.membership import words as g
+from tidings.protocol.overlay import circles
+from tidings.protocol.recovery import replicated as r
 from tidings.protocol.recovery import words as w
+from tidings.protocol.recovery.epidemic import words as e
 from tidings.protocol.routing.diffusion import Interest, InterestSeen
 from tidings.protocol.routing.direct import Hold, ToAccess, ToTarget
 from tidings.protocol.routing.seen import NUMBER, Forward
@@ -44,6 +48,9 @@ EXAMPLES: tuple[m.Message, ...] = (
     m.Unsubscribe(3, 1, False, True),
     m.Credit(1, -5),
     m.Ack(1, (1, 2, 3)),
+    m.AckAll(1, 4, 300),
+    m.DeliverAll(1, 300, (EVENT,) * 20),
+    m.PublishedAll(5, 20),
     m.Nack(1, (4,), False),
     m.Advertise(4, "a", FILTER),
     m.Unadvertise(5, "a"),
@@ -67,6 +74,10 @@ EXAMPLES: tuple[m.Message, ...] = (
     m.CommitStaged(1, "q", 2, 3, "b0"),
     m.AskCommitted(1, "q"),
     m.Committed(1, "q", 2, True),
+    m.CommitParts(1, "q", 2, (3, 70000), "b0"),
+    m.HoldLog(1, "spark", FILTER, 7, 60.0, True, "b0"),
+    m.EndHold(1, "spark"),
+    m.LogHeld(1, "b0", 2, 9, 7, True),
     words.Open("broker", "b1", "tidings", "scram", b"\x00", "acme", "tidings://h:1", 2),
     words.Challenge(b"\x01"),
     words.Proof(b"\x02"),
@@ -85,12 +96,29 @@ EXAMPLES: tuple[m.Message, ...] = (
     ToTarget(ENVELOPE),
     ToAccess(ENVELOPE),
     w.Known((w.News("b0", 3, 5, 9),)),
+    w.Unheard(("b0", "b1")),
+    circles.Circle("b0", "b2", 3, ("b2", "b1"), 4.5, circles.Dated(3.5, "b1", "b2")),
+    circles.Cut(circles.Dated(3.5, "b1", "b2"), ("b1", "b2")),
+    circles.Uncoupled(),
+    farewells.Farewell("alice", "n", "b0", 2.5, ("b2", "b1")),
+    farewells.FarewellHeard("alice", "n", "b0", ("b2", "b1")),
     w.Have((w.Had("b0", 9, 7),)),
     w.Ask("b0", 3, 9, ("b2", "b1")),
     w.Fill("b0", 3, 9, (ENVELOPE,), ("b2", "b1"), True),
     w.ReplayAsk("b0", 4, FILTER, 3, 5, 2.5, 100, ("b2", "b1")),
     w.ReplayAsks((w.ReplayAsk("b0", 4, FILTER, 3, 5, 2.5, 100, ("b2", "b1")),)),
     w.ReplayPart("b0", 4, (ENVELOPE,), 9, ("b2", "b1"), True, True),
+    e.PushOffer("b0", 1 << 59, {"b0.1f": ((3, 250), (4, 0))}),
+    e.PushWant({"b0.1f": (3, 4)}),
+    e.Recovered(ENVELOPE, 0.25),
+    e.PatternPull("b2", 1 << 59, {"b0.1f": (3, 4)}, e.Bloom(b"\x00\xff", 7, 3, (("b0.1f", 3),))),
+    e.SourcePull("b2", "b0.1f", {1 << 59: (3, 4)}, ("b1", "b0"), e.Bloom(b"\x00\xff", 7, 3, ((5, 3),))),
+    e.LazyAnnounce({"b0.1f": ((3, 250),)}),
+    e.CounterBeat("b0.1f", {1 << 59: 4}, ("b0", "b1")),
+    r.Replica("b0.1f", 3, (r.Replicated("alice", "n", FILTER),)),
+    r.ReplicaSeen("b0.1f", 3),
+    r.Handed("alice", "n", (ENVELOPE,), 4),
+    r.HandedSeen(4),
     g.PeerArriving(TOLD),
     g.PeerShuffle("a/b", (TOLD,), (TOLD,), 3, (0.25, 1.5), True, NEWS),
     g.PeerSearch(TOLD, 4, ("a", "/"), 3),

@@ -1,8 +1,8 @@
 /* A load generator for Tidings brokers: one thread, epoll, one JSON line out.
  *
  * What it says first on each connection, and the pieces of a Publish, come from a plan that Python wrote with
- * the real codec (see plan.py), so no filter and no name is encoded here. It builds Publish, Ack and Credit
- * frames, reads Deliver, Published and Refused, and checks every checksum.
+ * the real codec (see plan.py), so no filter and no name is encoded here. It builds Publish, AckAll and Credit
+ * frames, reads Deliver, DeliverAll, Published, PublishedAll and Refused, and checks every checksum.
  *
  * A payload begins with 44 bytes, little endian: magic u32 | send ns u64 | number of the publisher's event u64 |
  * number within its class u64 | publisher u32 | class u32 | symbol u32 | change i32. A class is a symbol and a
@@ -49,7 +49,7 @@ typedef struct {
   u32 open_length, hello_length, answers, class;
   u8 *rest; size_t rest_length, rest_room;      /* of a frame that is not complete */
   u8 *out; size_t out_at, out_length, out_room; /* not sent yet */
-  u32 ack_ref, acks; u32 tags[ACK_BATCH];
+  u32 ack_ref, acks; u64 first_tag; /* heard and not acknowledged: so many from that tag on */
   piece *pieces; u32 piece_count;
   u64 number, random, unanswered, *class_numbers, *call_ns;
   order *orders; /* of a subscriber, by publisher */
@@ -66,7 +66,7 @@ static u32 subscriber_count, publisher_count, symbols, bands;
 static u32 *wanting; /* by class: how many subscribers */
 static const u8 *pong; static u32 pong_length;
 static int epoll_fd;
-static u8 *input; static const size_t input_room = 1 << 18;
+static u8 *input; static const size_t input_room = 1 << 20;
 static u64 read_ns, start_ns, last_ns, sent, expected, received, received_bytes, answered, refused, lost, repeated,
     reordered, late, bad, gone, stalls, forgiven, acks_sent, ended;
 static u64 latencies[64 * STEPS], answer_latencies[64 * STEPS], latency_max, answer_max;
@@ -191,10 +191,9 @@ static void frame_end(conn *c, u8 *frame, u8 *end) { /* the head of a frame whos
 }
 static void acknowledge(conn *c) {
   if (!c->acks) return;
-  u8 *f = room(c, 64 + 5 * ACK_BATCH), *p = f + 9;
-  *p++ = 0x93; memcpy(p, "\xa3" "Ack", 4); p += 4; p = number32(p, c->ack_ref);
-  *p++ = 0xdc; p = be(p, c->acks, 2);
-  for (u32 i = 0; i < c->acks; i++) p = number32(p, c->tags[i]);
+  u8 *f = room(c, 64), *p = f + 9;
+  *p++ = 0x94; memcpy(p, "\xa6" "AckAll", 7); p += 7; p = number32(p, c->ack_ref);
+  p = number32(p, c->first_tag); p = number32(p, c->acks);
   frame_end(c, f, p);
   f = room(c, 64); p = f + 9;
   *p++ = 0x93; memcpy(p, "\xa6" "Credit", 7); p += 7; p = number32(p, c->ack_ref); p = number32(p, c->acks);
@@ -286,11 +285,10 @@ static void note_order(order *s, u64 n) {
   else if (s->seen >> back & 1) repeated++;
   else { s->seen |= 1ull << back; reordered++; lost--; }
 }
-static void on_deliver(conn *c, const u8 *p, const u8 *end) { /* after the tag */
-  u64 ref, tag, length = 0;
-  if (!(p = number_at(p, end, &ref)) || !(p = number_at(p, end, &tag))) { bad++; return; }
-  if (c->acks == ACK_BATCH || (c->acks && c->ack_ref != ref)) acknowledge(c);
-  c->ack_ref = (u32)ref; c->tags[c->acks++] = (u32)tag;
+static void on_event(conn *c, u64 ref, u64 tag, const u8 *p, const u8 *end) {
+  u64 length = 0;
+  if (c->acks == ACK_BATCH || (c->acks && (c->ack_ref != ref || c->first_tag + c->acks != tag))) acknowledge(c);
+  if (!c->acks++) { c->ack_ref = (u32)ref; c->first_tag = tag; }
   const u8 *payload = payload_of(p, end, &length); header h;
   if (!payload || length != (u64)payload_size) { bad++; return; }
   memcpy(&h, payload, sizeof h);
@@ -300,14 +298,38 @@ static void on_deliver(conn *c, const u8 *p, const u8 *end) { /* after the tag *
   latencies[step_of(took)]++; if (took > latency_max) latency_max = took;
   if (c->class != NO_CLASS) note_order(&c->orders[h.publisher], h.class_number);
 }
-static void on_answer(conn *c, const u8 *p, const u8 *end, int is_refused) {
-  u64 call;
-  if (!number_at(p, end, &call) || !c->is_publisher) { bad++; return; }
+static void on_deliver(conn *c, const u8 *p, const u8 *end) { /* after its name */
+  u64 ref, tag;
+  if (!(p = number_at(p, end, &ref)) || !(p = number_at(p, end, &tag))) { bad++; return; }
+  on_event(c, ref, tag, p, end);
+}
+static void on_deliver_all(conn *c, const u8 *p, const u8 *end) {
+  u64 ref, tag, count;
+  if (!(p = number_at(p, end, &ref)) || !(p = number_at(p, end, &tag)) || end - p < 5) { bad++; return; }
+  u8 t = *p++;
+  if ((t & 0xf0) == 0x90) count = t & 15; else if (t == 0xdc) { count = be_of(p, 2); p += 2; } else if (t == 0xdd) { count = be_of(p, 4); p += 4; } else { bad++; return; }
+  while (count--) {
+    const u8 *next = skip(p, end);
+    if (!next) { bad++; return; }
+    on_event(c, ref, tag++, p, next); p = next;
+  }
+}
+static void answer_to(conn *c, u64 call, int is_refused) {
   if (is_refused) refused++; else answered++;
   if (c->unanswered) c->unanswered--;
   u64 took = read_ns - c->call_ns[call & 0xffff];
   answer_latencies[step_of(took)]++; if (took > answer_max) answer_max = took;
   last_ns = read_ns;
+}
+static void on_answer(conn *c, const u8 *p, const u8 *end, int is_refused) {
+  u64 call;
+  if (!number_at(p, end, &call) || !c->is_publisher) { bad++; return; }
+  answer_to(c, call, is_refused);
+}
+static void on_answers(conn *c, const u8 *p, const u8 *end) {
+  u64 call, count;
+  if (!(p = number_at(p, end, &call)) || !number_at(p, end, &count) || !c->is_publisher || count > c->unanswered) { bad++; return; }
+  while (count--) answer_to(c, call++, 0);
 }
 static int is_called(const u8 *body, const u8 *end, const char *name) {
   size_t n = strlen(name);
@@ -315,6 +337,8 @@ static int is_called(const u8 *body, const u8 *end, const char *name) {
 }
 static void on_frame(conn *c, const u8 *body, const u8 *end) {
   if (is_called(body, end, "Deliver")) on_deliver(c, body + 9, end);
+  else if (is_called(body, end, "DeliverAll")) on_deliver_all(c, body + 12, end);
+  else if (is_called(body, end, "PublishedAll")) on_answers(c, body + 14, end);
   else if (is_called(body, end, "Published")) on_answer(c, body + 11, end, 0);
   else if (is_called(body, end, "Refused")) on_answer(c, body + 9, end, 1);
   else if (is_called(body, end, "Ping")) put(c, pong, pong_length);
@@ -361,6 +385,7 @@ static void on_greeting(conn *c, const u8 *body, const u8 *end) {
   }
   if (is_called(body, end, "Ping")) put(c, pong, pong_length);
   else if (is_called(body, end, "Deliver")) on_deliver(c, body + 9, end);
+  else if (is_called(body, end, "DeliverAll")) on_deliver_all(c, body + 12, end);
   else greeted++;
 }
 static void exchange(conn *c, const u8 *bytes, u32 length, u32 answers) { /* at most 64 KiB between reads */

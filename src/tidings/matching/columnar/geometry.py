@@ -28,6 +28,7 @@ MOST_ACCESS_SLOTS = 56
 PARTS_SAMPLED = 65_536
 PARTS_IN_STEP = 8192
 ASSUMED_PRESENCE = 0.5  # of an attribute, before any event was seen
+ANYWHERE = 0.1  # share of the events that may hold any value: a sample is of the past, and values drift
 WANTED_COVER = 4.0  # cells that an average constraint of a slot covers
 
 Floats = NDArray[np.float64]
@@ -183,7 +184,8 @@ def _shares(edges: Floats, seen: Floats | None) -> Floats:
     else:
         present = seen[~np.isnan(seen)]
         hits = np.bincount(np.searchsorted(edges, present, side="right"), minlength=buckets)
-        mass = (hits + 0.5 / buckets) / (len(seen) + 1)
+        spread = (len(present) + 0.5) / buckets
+        mass = ((1 - ANYWHERE) * hits + ANYWHERE * spread) / (len(seen) + 1)
     return np.concatenate((np.zeros(1), np.cumsum(mass)))
 
 

@@ -172,6 +172,7 @@ def settle(t, tier, n, row, rest, out, m):
     )
     points, rests = doubles(t[tier + at.POINTS]), ints(t[tier + at.RESTS])
     first_part = t[tier + at.STARTS]
+    owned, checked = 0 if t[tier + at.PLAIN] else t[tier + at.OWNERS], t[tier + at.CHECKS]
     k = 0
     for i in range(n):
         q = found[i]
@@ -191,6 +192,10 @@ def settle(t, tier, n, row, rest, out, m):
         m += 1 if certain else 0
         open_[k] = r
         prefetch(first_part + 4 * r)
+        if owned != 0:  # `to_handles` will look at these
+            prefetch(owned + 4 * r)
+            if checked != 0:
+                prefetch(checked + 4 * r)
         k += 0 if certain else 1
     # offsets first, then the records, then the checks: the cache misses overlap
     base = t[tier + at.PARTS]
@@ -265,7 +270,10 @@ def to_handles(t, tier, out, first, last):
 
 @compiled
 def walk(t, row, rest, has_rest):
-    """Handles of one event in OUT, sorted; how many (and, above 32 bits, how many in ASK), or NEEDS_REST."""
+    """Handles of one event in OUT; how many (and, above 32 bits, how many in ASK), or NEEDS_REST.
+
+    They are sorted, unless something is asked: whoever settles that adds handles, and sorts them all.
+    """
     flags, counters = longs(t[at.FLAGS]), longs(t[at.COUNTERS])
     flags[at.ASKED] = 0
     n = encode(t, row, rest, has_rest)
@@ -278,7 +286,8 @@ def walk(t, row, rest, has_rest):
         tier = at.TIER + i * at.TIER_SIZE
         last = walk_tier(t, tier, n, row, rest, out, m)
         m = to_handles(t, tier, out, m, last)
-    m = sort_handles(out, longs(t[at.BITS]), m)
+    if flags[at.ASKED] == 0:
+        m = sort_handles(out, longs(t[at.BITS]), m)
     counters[at.MATCHES] += m
     return np.int64(m) | (flags[at.ASKED] << 32)
 

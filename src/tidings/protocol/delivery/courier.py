@@ -11,7 +11,8 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
 from typing import Protocol
 
 from tidings.availability.progress import LogProgress
@@ -21,19 +22,19 @@ from tidings.model.event import Event
 from tidings.model.filter import Filter
 from tidings.model.subscription import Policy, Position
 from tidings.protocol.delivery.arrival import Arrival
+from tidings.protocol.delivery.bounds import Bounds
 from tidings.protocol.delivery.dead import DeadLetters, item_of
 from tidings.protocol.delivery.held import Held, Member, Phase
 from tidings.protocol.delivery.item import Item
-from tidings.protocol.delivery.lane import Lane
 from tidings.protocol.delivery.ledger import Ledger
 from tidings.protocol.delivery.moves import Moves
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.effects import Record
-from tidings.protocol.messages import Deliver, Lost
+from tidings.protocol.lines import EMPTY, NOTHING, own
+from tidings.protocol.messages import Deliver, DeliverAll, Lost
 from tidings.protocol.slots import Ports
 
 OVERTAKEN = "overtaken by a move"  # a later stay of its publisher was told
-QUEUE = ""  # no log has this name
 SLOW = "its queue was full and its policy is `disconnect`"
 
 
@@ -66,6 +67,7 @@ class Courier:
         self._dead = dead
         self._hooks = hooks
         self.moves = Moves(ports, ledger)
+        self.bounds = Bounds(ports, ledger, hooks, self)
         self.sent = 0  # notifications, to all subscriptions
         self.lost = 0  # by a policy or a bound
         self._keyed: dict[str, dict[Held, Item]] = {}  # what waits in queues, by key
@@ -101,32 +103,70 @@ class Courier:
             item.moved = ticket.moved
         self._take_in(held, item, ticket, now)
 
-    def offer_fleeting(
-        self, helds: Sequence[Held], event: Event, accepted: float, arrival: Arrival | None, now: float
+    def offer_all(
+        self,
+        helds: Iterable[Held],
+        events: tuple[Event, ...],
+        ticket: Callable[[int], Arrival | None],
+        place: int,
+        now: float,
     ) -> None:
-        """A live event that no log holds, to all who accept it: the way that most events go. Who has room
-        gets it at once; one item stands for all of these until somebody gives it back."""
-        item = Item(event, None, accepted, None)
-        item.after = self._ledger.end
-        send = self._ports.send
+        """Live events that no log holds and that all of these accept. Who has room gets them at once, in one
+        message; to others each is offered by itself. `ticket` gives the publish in a place, the first being
+        in this one."""
+        count, send, live, after = len(events), self._ports.send, Phase.LIVE, self._ledger.end
+        items = [Item(event, None, now, None, 1, False, after) for event in events]
         for held in helds:
             members = held.members
             if (
-                held.phase is Phase.LIVE
+                held.phase is live
                 and len(members) == 1
-                and members[0].credit > 0
+                and (member := members[0]).credit >= count
                 and not (held.queue or held.behind or held.blocked or held.movers or held.barred)
             ):
-                member = members[0]
-                tag = held.last_tag = held.last_tag + 1
-                held.unacked[tag] = (item, member)
-                member.credit -= 1
-                self.sent += 1
-                send(member.address, Deliver(member.ref, tag, event))
+                tag = held.last_tag + 1
+                held.last_tag += count
+                unacked = held.unacked
+                if not unacked:
+                    unacked = held.unacked = {}
+                member.credit -= count
+                self.sent += count
+                if count == 1:
+                    unacked[tag] = (items[0], member)
+                    send(member.address, Deliver(member.ref, tag, events[0]))
+                else:
+                    unacked.update(zip(range(tag, tag + count), zip(items, repeat(member)), strict=False))
+                    send(member.address, DeliverAll(member.ref, tag, events))
                 if held.lanes and held.is_behind:
                     self._hooks.read(held, now)
-            elif held.phase is not Phase.ENDED:
-                self.offer(held, event, None, accepted, None, arrival, now)
+            else:
+                for number, event in enumerate(events, place):
+                    if held.phase is not Phase.ENDED:
+                        self.offer(held, event, None, now, None, ticket(number), now)
+
+    def offer_one(
+        self, held: Held, event: Event, ticket: Callable[[int], Arrival | None], place: int, now: float
+    ) -> None:
+        """The same for one event and one subscription."""
+        members = held.members
+        if (
+            held.phase is Phase.LIVE
+            and len(members) == 1
+            and (member := members[0]).credit > 0
+            and not (held.queue or held.behind or held.blocked or held.movers or held.barred)
+        ):
+            tag = held.last_tag = held.last_tag + 1
+            unacked = held.unacked
+            if not unacked:
+                unacked = held.unacked = {}
+            unacked[tag] = (Item(event, None, now, None, 1, False, self._ledger.end), member)
+            member.credit -= 1
+            self.sent += 1
+            self._ports.send(member.address, Deliver(member.ref, tag, event))
+            if held.lanes and held.is_behind:
+                self._hooks.read(held, now)
+        elif held.phase is not Phase.ENDED:
+            self.offer(held, event, None, now, None, ticket(place), now)
 
     def offer_read(self, held: Held, item: Item, now: float) -> None:
         """A live event of another broker's log."""
@@ -146,7 +186,7 @@ class Courier:
         if held.is_full and not self._policies[held.options.policy](held, item, ticket, now):
             return
         self.enqueue(held, item)
-        self.keep_bound(held, now)
+        self.bounds.keep(held, now)
         self.pump(held, now)
 
     def take(self, held: Held, item: Item, now: float) -> None:
@@ -186,17 +226,16 @@ class Courier:
         if held.phase is Phase.LIVE:
             held.step("read on")
             held.at = held.seam = offset
-            held.figures["spilled"] += 1
         if held.durable:
-            held.later.append(offset)
-            self.keep_bound(held, now)
+            own(held, "later").append(offset)
+            self.bounds.keep(held, now)
 
     def enqueue(self, held: Held, item: Item) -> None:
         """Put it at the end of the queue, or behind the replay that goes on."""
         if held.phase is Phase.REPLAYING and item.position is None:
-            held.behind.append(item)
+            own(held, "behind").append(item)
         else:
-            held.queue.append(item)
+            own(held, "queue").append(item)
         self._note(held, item)
 
     def _note(self, held: Held, item: Item) -> None:
@@ -215,8 +254,7 @@ class Courier:
         return None if lane is None else lane.progress
 
     def _block(self, held: Held, item: Item, ticket: Arrival | None, now: float) -> bool:
-        held.blocked.append(item)
-        held.figures["blocked"] += 1
+        own(held, "blocked").append(item)
         self._note(held, item)
         if ticket is not None:
             item.ticket = ticket
@@ -253,11 +291,15 @@ class Courier:
                 self._send(held, member, item)
             if held.blocked:
                 self._unblock(held, now)
+        if not held.queue:
+            held.queue = EMPTY
         if held.is_behind:
             self._hooks.read(held, now)
 
     def _send(self, held: Held, member: Member, item: Item) -> None:
         held.last_tag += 1  # so the last tag counts what was sent
+        if held.unacked is NOTHING:
+            held.unacked = {}
         held.unacked[held.last_tag] = (item, member)
         member.credit -= 1
         self.sent += 1
@@ -270,7 +312,7 @@ class Courier:
         while held.blocked and not held.is_full:
             item = held.blocked.popleft()
             is_behind = held.phase is Phase.REPLAYING and item.position is None
-            (held.behind if is_behind else held.queue).append(item)
+            own(held, "behind" if is_behind else "queue").append(item)
             self._release_ticket(item, now)
 
     def _release_ticket(self, item: Item, now: float) -> None:
@@ -287,10 +329,11 @@ class Courier:
         if amount > 0:
             self.pump(member.held, now)
 
-    def acknowledge(self, member: Member, tags: tuple[int, ...], now: float) -> None:
+    def acknowledge(self, member: Member, tags: Sequence[int], now: float) -> None:
         held = member.held
         unacked = held.unacked
-        count = len(unacked)
+        if len(tags) > len(unacked):  # whatever a client says, it costs no more than it was sent
+            tags = [tag for tag in unacked if tag in tags]
         for tag in tags:
             found = unacked.get(tag)
             if found is not None and found[1] is member:
@@ -298,7 +341,8 @@ class Courier:
                 item = found[0]
                 if item.position is not None or item.letter is not None:
                     self.settle(held, item, now)
-        held.figures["acknowledged"] += count - len(unacked)
+        if not unacked:
+            held.unacked = NOTHING
 
     def has_some(self, member: Member) -> bool:
         """Has it something that it did not acknowledge?"""
@@ -319,7 +363,6 @@ class Courier:
                 continue
             item = item.again_for_one()
             item.attempt += counted
-            held.figures["redelivered"] += 1
             self._put_back(held, item, now)
         self.pump(held, now)
 
@@ -332,14 +375,13 @@ class Courier:
         if key is not None and held in self._keyed.get(key, {}):
             self.lose(held, item, "superseded", now)
             return
-        held.queue.appendleft(item)
+        own(held, "queue").appendleft(item)
         if key is not None:
             self._keyed.setdefault(key, {})[held] = item
 
     def _bury(self, held: Held, item: Item, now: float) -> None:
         if item.letter is not None:
             return  # given back too often by who hears dead letters: it stays in its box
-        held.figures["dead"] += 1
         letter, records = self._dead.add(held.id, item, now)
         if self._ports.recording:
             reason = f"given back {item.attempt} times"
@@ -384,7 +426,7 @@ class Courier:
 
     def count_lost(self, held: Held, event: Event, reason: str, now: float) -> None:
         """It was lost, by the policy or bound of that name, before it waited here or after."""
-        held.lost[str(reason)] += 1
+        held.count_lost(str(reason))
         self.lost += 1
         if self._ports.recording:
             self._ports.emit(Record(drop_row(now, self._ports.name, held.id, event, str(reason))))
@@ -392,7 +434,7 @@ class Courier:
 
     def count_gone(self, held: Held, now: float) -> None:
         """It was owed, and ended for everybody before it could be read from the log."""
-        held.lost["superseded or expired"] += 1
+        held.count_lost("superseded or expired")
         self.tell_losses(held, now)
 
     def tell_losses(self, held: Held, now: float) -> None:
@@ -436,72 +478,6 @@ class Courier:
             if not waiting:
                 del self._keyed[key]
 
-    # -- a durable subscription's own bounds -----------------------------------------------------
-
-    def keep_bound(self, held: Held, now: float) -> None:
-        most = held.options.keep_events
-        if most is not None and held.durable:
-            while held.owes() > most and self._give_up_oldest(held, "bound on count", now):
-                pass
-
-    def age_out(self, held: Held, now: float) -> None:
-        """Give up what waits longer than the subscription wants."""
-        keep = held.options.keep_seconds
-        if keep is None:
-            return
-        while (oldest := self.oldest_waiting(held)) is not None and oldest + keep <= now:
-            self._give_up_oldest(held, "bound on age", now)
-
-    def oldest_waiting(self, held: Held) -> float | None:
-        """When the oldest that waits was accepted; None when none waits."""
-        oldest = self._oldest(held)
-        return None if oldest is None else oldest[0]
-
-    def _oldest(self, held: Held) -> tuple[float, str] | None:
-        """Its time, and where it waits: in the queue, in our log, or in the log of that name."""
-        found: list[tuple[float, str]] = []
-        if held.queue:
-            found.append((held.queue[0].accepted, QUEUE))
-        while held.later and held.later[0] not in self._ledger.entries:
-            self._ledger.release(held.later.popleft())
-        if held.later:
-            found.append((self._ledger.entries[held.later[0]].accepted, self._ledger.log))
-        found += [(lane.later[0].at, lane.log) for lane in held.lanes.values() if lane.later]
-        return min(found, default=None)
-
-    def _give_up_oldest(self, held: Held, reason: str, now: float) -> bool:
-        """False when all that is owed is in the hands of members."""
-        oldest = self._oldest(held)
-        if oldest is None:
-            return False
-        if oldest[1] == QUEUE:
-            self.lose(held, held.queue.popleft(), reason, now)
-            return True
-        if oldest[1] == self._ledger.log:
-            offset = held.later.popleft()
-            held.at = max(held.at, offset + 1)
-            self._record_given_up(held, offset, reason, now)
-            self._ledger.release(offset)
-        else:
-            self._give_up_elsewhere(held, held.lanes[oldest[1]], reason, now)
-        held.lost[reason] += 1
-        self.tell_losses(held, now)
-        self._hooks.touched(held, now)
-        return True
-
-    def _give_up_elsewhere(self, held: Held, lane: Lane, reason: str, now: float) -> None:
-        passed = lane.later[0]
-        lane.give_up(passed)
-        if passed.id and self._ports.recording:
-            event = Event(source=passed.source, id=passed.id)
-            self._ports.emit(Record(drop_row(now, self._ports.name, held.id, event, reason)))
-
-    def _record_given_up(self, held: Held, offset: int, reason: str, now: float) -> None:
-        entry = self._ledger.entries.get(offset)
-        if entry is not None and self._ports.recording:
-            event = Event(source=entry.source, id=entry.id)
-            self._ports.emit(Record(drop_row(now, self._ports.name, held.id, event, reason)))
-
     # -- the end -----------------------------------------------------------------------------
 
     def clear(self, held: Held, now: float) -> None:
@@ -510,23 +486,26 @@ class Courier:
             self._unkey(held, item)
             self._release_ticket(item, now)
         if held.durable:
-            for offset in (*held.progress.owed, *held.later):
+            unread = set(held.unread)  # of these the ledger knows by `later`, if at all
+            for offset in (*(offset for offset in held.progress.owed if offset not in unread), *held.later):
                 self._ledger.release(offset)
-        for waiting in (held.queue, held.behind, held.blocked, held.barred, held.later, held.unread):
-            waiting.clear()
+        for line in ("queue", "behind", "blocked", "barred", "later", "unread"):
+            if getattr(held, line):
+                setattr(held, line, EMPTY)
         held.progress.owed.clear()
         for lane in held.lanes.values():
             lane.progress.owed.clear()
             lane.unread.clear()
             lane.later.clear()
-        held.unacked.clear()
+        held.unacked = NOTHING
 
 
 def _next_member(held: Held) -> Member | None:
+    """The next member that has credit; who was served, or had none, goes to the end of the line."""
     members = held.members
-    for _ in range(len(members)):
-        member = members[0]
-        members.rotate(-1)
+    for place, member in enumerate(members):
         if member.credit > 0:
+            if len(members) > 1:
+                held.members = members[place + 1 :] + members[: place + 1]
             return member
     return None

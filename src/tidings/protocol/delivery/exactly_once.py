@@ -21,27 +21,29 @@ from tidings.protocol.delivery import rows
 from tidings.protocol.delivery.arrival import Arrival
 from tidings.protocol.delivery.courier import Courier
 from tidings.protocol.delivery.dead import DeadLetters
+from tidings.protocol.delivery.describing import Sweep, busiest, described
+from tidings.protocol.delivery.farewells import MESSAGES as FAREWELLS
+from tidings.protocol.delivery.farewells import Farewells
 from tidings.protocol.delivery.held import Held, Member, Phase
 from tidings.protocol.delivery.intake import Intake
+from tidings.protocol.delivery.jobs import Jobs
 from tidings.protocol.delivery.lanes import Lanes
 from tidings.protocol.delivery.ledger import Ledger
 from tidings.protocol.delivery.moved import HEADER
 from tidings.protocol.delivery.moves import Stays
 from tidings.protocol.delivery.reader import Reader
 from tidings.protocol.delivery.registry import Refusal, Registry
-from tidings.protocol.delivery.scanning import Scanning
+from tidings.protocol.delivery.runs import Runs
 from tidings.protocol.delivery.sessions import Session, refusal
 from tidings.protocol.delivery.settings import DeliverySettings
-from tidings.protocol.delivery.staging import Staging
-from tidings.protocol.inputs import Input, LinkDown, PersistFailed, Started
+from tidings.protocol.inputs import Input, LinkDown, LinkUp, PersistFailed, Started
 from tidings.protocol.messages import (
     CLIENT_MESSAGES,
     Ack,
+    AckAll,
     Advertise,
     Advertised,
-    AskCommitted,
     Came,
-    CommitStaged,
     Credit,
     Envelope,
     Fence,
@@ -51,10 +53,8 @@ from tidings.protocol.messages import (
     Message,
     Nack,
     Publish,
-    ReadLog,
     Refused,
     Silence,
-    Stage,
     Subscribe,
     Subscribed,
     Unadvertise,
@@ -72,7 +72,7 @@ NO_HELLO = "say hello first"
 
 class ExactlyOnce(Delivery):
     name = "exactly once"
-    messages = CLIENT_MESSAGES
+    messages = (*CLIENT_MESSAGES, *FAREWELLS)
     headers = frozenset({HEADER})
 
     def __init__(self, matcher: Matcher, settings: DeliverySettings | None = None) -> None:
@@ -82,7 +82,11 @@ class ExactlyOnce(Delivery):
         self._touched: dict[Held, None] = {}
         self._maintain_at: float | None = None
         self._identities_at: float | None = None
+        self._sweep = Sweep()
         self._age_at: float | None = None  # when the oldest that waits for somebody is too old
+
+    def matchers(self) -> tuple[Matcher, ...]:
+        return (self._matcher,)
 
     def bind(self, ports: Ports) -> None:
         super().bind(ports)
@@ -97,35 +101,39 @@ class ExactlyOnce(Delivery):
             ports, settings, self._ledger, self._courier, self._reader, self._lanes, self._dead, self._matcher
         )
         self._intake = Intake(ports, settings.identities, self._ledger, self._stays, self._is_kept)
-        self._scanning = Scanning(ports, self._ledger)
-        self._staging = Staging(
-            ports, settings.staging_seconds, settings.staging_bytes, self._intake.publish_all
-        )
+        self._runs = Runs(ports, self._intake, self._registry, self._courier)
+        self._farewells = Farewells(ports, settings.memory_seconds, self._registry.end_away)
+        self._jobs = Jobs(ports, settings, self._ledger, self._intake.publish_all)
+        self._holding = self._jobs.holding
         self._handlers: dict[type[Message], Callable[[Session, Any, float], None]] = {
             Publish: self._on_publish,
             Subscribe: self._on_subscribe,
             Unsubscribe: self._on_unsubscribe,
             Credit: self._on_credit,
             Ack: self._on_ack,
+            AckAll: self._on_ack,
             Nack: self._on_nack,
             Advertise: self._on_advertise,
             Unadvertise: self._on_unadvertise,
             Fence: self._on_fence,
             Came: self._on_came,
             Home: self._on_home,
-            ReadLog: lambda session, message, now: self._scanning.read(session.address, message),
-            Stage: lambda session, message, now: self._staging.stage(session, message, now),
-            CommitStaged: lambda session, message, now: self._staging.commit(session, message, now),
-            AskCommitted: lambda session, message, now: self._staging.ask(session, message),
+            **self._jobs.handlers,
         }
 
     def _is_pinned(self, offset: int) -> bool:
-        return self._reader.is_pinned(offset) or self.ports.recovery.is_pinned(offset)
+        return (
+            self._reader.is_pinned(offset)
+            or self._holding.is_pinned(offset)
+            or self.ports.recovery.is_pinned(offset)
+        )
 
     def _is_kept(self, event: Event) -> bool:
         """Must the log hold it, whatever its lifetime?"""
         ports = self.ports
-        return self._registry.is_owed(event) or (bool(ports.overlay.peers()) and ports.recovery.keeps(event))
+        if self._registry.is_owed(event) or self._holding.wants(event):
+            return True
+        return bool(ports.overlay.peers()) and ports.recovery.keeps(event)
 
     def _name_log(self, state: Loaded, now: float) -> None:
         """The log keeps its name as long as its disk lives."""
@@ -146,22 +154,40 @@ class ExactlyOnce(Delivery):
             self._dead.load(input.state)
             self._stays.load(input.state)
             self._intake.load(input.state)
-            self._staging.load(input.state)
+            self._jobs.load(input.state)
             self._registry.load(input.state, now)
+            self._farewells.load(input.state, now)
             self._age_at = now
             self._forget_identities_later(now)
         elif isinstance(input, LinkDown):
             self._end_session(input.peer, now)
+        elif isinstance(input, LinkUp):
+            self._farewells.link_up(now)
 
     def on_message(self, sender: str, message: Message, now: float) -> None:
         if type(message) is Hello:
             self._greet(sender, message, now)
             return
         session = self._registry.sessions.get(sender)
-        if session is not None:
+        if type(message) in FAREWELLS:
+            self._farewells.on_message(sender, message, now)
+        elif session is not None:
             self._handlers[type(message)](session, message, now)
         elif isinstance(message, Publish | Subscribe | Unsubscribe):
             self.ports.send(sender, Refused(message.call, "refused", NO_HELLO))
+
+    def on_messages(self, sender: str, messages: Sequence[Message], now: float) -> None:
+        place, count = 0, len(messages)
+        while place < count:
+            message = messages[place]
+            session = self._registry.sessions.get(sender) if type(message) is Publish else None
+            if session is None:
+                self.on_message(sender, message, now)
+                place += 1
+            else:
+                place = self._runs.publish(session, messages, place, now)
+                if self._identities_at is None:
+                    self._forget_identities_later(now)
 
     def _greet(self, sender: str, message: Hello, now: float) -> None:
         if sender in self._registry.sessions:
@@ -213,7 +239,7 @@ class ExactlyOnce(Delivery):
         helds = [by_handle[handle] for handle in handles]
         is_plain = event.key is None and (arrival is None or arrival.moved is None)
         if position is None and expires_at is None and is_plain and not self._registry.has_durables:
-            self._courier.offer_fleeting(helds, event, accepted, arrival, now)
+            self._courier.offer_all(helds, (event,), lambda _: arrival, 0, now)
             return
         for held in helds:
             if position is None and held.durable and arrival is not None and held.number > arrival.number:
@@ -223,6 +249,11 @@ class ExactlyOnce(Delivery):
                 self._age_later(held, now)
         if position is not None and self._registry.has_durables:
             self._flush_later(now)
+
+    def deliver_to(self, id: SubscriptionId, envelope: Envelope, now: float) -> None:
+        held = self._registry.helds.get(id)
+        if held is not None and held.phase is not Phase.ENDED:
+            self._courier.offer(held, envelope.event, None, now, None, None, now)
 
     def _deliver_from_elsewhere(self, envelope: Envelope, handles: Sequence[int], now: float) -> None:
         for held in [self._registry.by_handle[handle] for handle in handles]:
@@ -242,6 +273,9 @@ class ExactlyOnce(Delivery):
     def told_upto(self) -> int:
         return self._ledger.end - 1
 
+    def has_hold(self, name: str) -> bool:
+        return self._holding.has(name)
+
     def holds(self, offset: int) -> bool:
         return offset in self._ledger.entries
 
@@ -253,7 +287,7 @@ class ExactlyOnce(Delivery):
         self._ledger.unpin()
 
     def settled(self, log: str) -> int | None:
-        return self._lanes.settled(log, self._registry.helds.values())
+        return self._lanes.settled(log, self._registry.durables.values())
 
     def log_found(self, log: str, now: float) -> None:
         for held in list(self._registry.helds.values()):
@@ -293,8 +327,8 @@ class ExactlyOnce(Delivery):
         held = member.held
         if member not in held.joining:
             return  # it left before it was answered
-        held.joining.remove(member)
-        held.members.append(member)
+        held.leave_out(member)
+        held.members = (*held.members, member)
         member.is_open = True
         self.ports.send(
             member.address, Subscribed(call, member.ref, held.id.subscriber, held.id.name, is_resumed)
@@ -320,7 +354,10 @@ class ExactlyOnce(Delivery):
     def _leave(self, session: Session, member: Member | None, message: Unsubscribe, now: float) -> None:
         records: list[Record] = []
         if member is not None:
+            held = member.held
             records = self._registry.leave(member, end=message.end, lingers=False, now=now)
+            if held.is_guest and held.has_ended:
+                records += self._farewells.say(held.id, held.home, now)
             self._maintain_at = now
         answer = Unsubscribed(message.call, message.ref)
         self._persist(records, now, lambda _: self.ports.send(session.address, answer))
@@ -330,7 +367,7 @@ class ExactlyOnce(Delivery):
         if member is not None and member.last_word is None:
             self._courier.credit(member, message.amount, now)
 
-    def _on_ack(self, session: Session, message: Ack, now: float) -> None:
+    def _on_ack(self, session: Session, message: Ack | AckAll, now: float) -> None:
         member = session.members.get(message.ref)
         if member is not None:
             self._courier.acknowledge(member, message.tags, now)
@@ -415,7 +452,10 @@ class ExactlyOnce(Delivery):
         at = self._registry.guests_at
         if at is not None and (earliest is None or at < earliest):
             earliest = at
-        at = self._staging.next_at
+        at = self._farewells.next_at
+        if at is not None and (earliest is None or at < earliest):
+            earliest = at
+        at = self._jobs.next_at
         if at is not None and (earliest is None or at < earliest):
             earliest = at
         at = self._registry.memory.next_deadline()
@@ -425,8 +465,9 @@ class ExactlyOnce(Delivery):
 
     def on_timer(self, now: float) -> None:
         records: list[Record] = [*self._ledger.collect(now), *self._registry.memory.expire(now)]
-        records += self._staging.collect(now)
+        records += self._jobs.collect(now)
         records += self._registry.end_guests(now)
+        records += self._farewells.on_timer(now)
         if self._identities_at is not None and self._identities_at <= now:
             records += self._intake.identities.collect(now, self._settings.collect_budget)
             self._identities_at = None
@@ -453,8 +494,8 @@ class ExactlyOnce(Delivery):
                 records.append(self._registry.progress(held))
             if held.has_losses:
                 self._courier.tell_losses(held, now)
-        for held in self._registry.helds.values():
-            if held.durable and held.members:
+        for held in self._registry.durables.values():
+            if held.members:
                 self._tell_silence(held)
         self.ports.recovery.progressed(now)
         return records
@@ -468,11 +509,11 @@ class ExactlyOnce(Delivery):
 
     def _age_out(self, now: float) -> None:
         due: list[float] = []
-        for held in list(self._registry.helds.values()):
+        for held in list(self._registry.durables.values()):
             keep = held.options.keep_seconds
-            if keep is not None and held.durable:
-                self._courier.age_out(held, now)
-                left = (self._reader.skip_older(held, now), self._courier.oldest_waiting(held))
+            if keep is not None:
+                self._courier.bounds.age_out(held, now)
+                left = (self._reader.skip_older(held, now), self._courier.bounds.oldest_waiting(held))
                 due += [oldest + keep for oldest in left if oldest is not None]
         self._age_at = max(min(due), now + self._settings.flush_seconds) if due else None
 
@@ -530,13 +571,14 @@ class ExactlyOnce(Delivery):
         return tuple(registry.by_handle[handle].id for handle in registry.match(event))
 
     def figures(self) -> dict[str, Any]:
+        waiting, reading = self._sweep.look(self._registry.helds)
         return {
             **self._intake.figures,
             "delivered": self._courier.sent,
             "lost": self._courier.lost,
             "subscriptions": len(self._registry.helds),
-            "waiting": sum(held.in_hand() for held in self._registry.helds.values()),
-            "reading": sum(held.is_behind for held in self._registry.helds.values()),
+            "waiting": waiting,
+            "reading": reading,
             "entries": len(self._ledger.entries),
             "order given up": self._courier.moves.given_up,
             "forgotten": self._ledger.forgotten,
@@ -545,32 +587,13 @@ class ExactlyOnce(Delivery):
             "dead letters dropped": self._dead.dropped,
             "remembered subscriptions": len(self._registry.memory),
             "clients": len(self._registry.sessions),
+            "farewells": len(self._farewells),  # subscriptions ended here whose homes have not heard of it
+            "farewells given up": self._farewells.given_up,
         }
 
-    def describe(self) -> list[dict[str, Any]]:
-        """Each subscription: what waits for it here, and how far it is in each log."""
-        recovery = self.ports.recovery
-        return [
-            {
-                "subscription": str(held.id),
-                "filter": held.subscription.filter.text,
-                "listeners": len(held.members),
-                "credit": sum(member.credit for member in held.members),
-                "waiting": len(held.queue),
-                "unacknowledged": len(held.unacked),
-                "phase": str(held.phase),
-                "logs": {
-                    log: {
-                        "phase": str(lane.phase),
-                        "at": lane.at,
-                        "known": recovery.known(log),
-                        "missed": lane.missed,
-                    }
-                    for log, lane in held.lanes.items()
-                },
-            }
-            for held in self._registry.helds.values()
-        ]
+    def describe(self, limit: int) -> list[dict[str, Any]]:
+        known = self.ports.recovery.known
+        return [described(held, known) for held in busiest(self._registry.helds, limit)]
 
     def check(self) -> None:
         self._ledger.check()

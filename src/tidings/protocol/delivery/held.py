@@ -15,17 +15,20 @@ Rules
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 
 from tidings.availability.progress import LogProgress
 from tidings.availability.told import Told
+from tidings.model.filter import Filter
+from tidings.model.packed import pack, unpack
 from tidings.model.subscription import DeliveryOptions, Subscription, SubscriptionId
 from tidings.protocol.delivery.item import Item
 from tidings.protocol.delivery.lane import Lane
 from tidings.protocol.delivery.moved import Moved
 from tidings.protocol.delivery.right import Right
+from tidings.protocol.lines import EMPTY, NOTHING, own_table
 from tidings.protocol.messages import Unsubscribe
 
 
@@ -59,7 +62,33 @@ class Member:
 
 
 class Held:
-    """The state of one subscription."""
+    """The state of one subscription. A broker has a million of them: what few have is an attribute of
+    the class until it is set, all empty lines are one, and the filter is packed while nobody looks at it."""
+
+    __slots__ = (
+        "__dict__", "_heard", "_wanted", "at", "durable", "handle", "id", "joining", "lanes", "last_tag", "members",
+        "named", "number", "options", "phase", "queue", "reading", "seam", "since", "start", "told_from", "unacked",
+    )  # fmt: skip
+
+    told: Told | None = None  # what it was told in earlier lives
+    rights: Sequence[Right] = ()  # what it was owed under earlier filters
+    again_below = 0  # offsets below this may have been sent in an earlier life
+    is_from_disk = False  # it began in an earlier life
+    is_guest = False  # it was resumed here; another broker is its home
+    left_at: float | None = None  # when the last listener of a guest left
+    home = ""  # of a guest: the log of its home
+    attended = 0.0  # of a durable one: when somebody last subscribed to it
+    behind: deque[Item] = EMPTY
+    blocked: deque[Item] = EMPTY
+    barred: deque[Item] = EMPTY  # their publisher moved, and earlier ones are to come
+    movers: dict[str, Moved] = NOTHING  # by source: the last stay of a publisher that moved
+    unread: deque[int] = EMPTY  # handed out in an earlier life, and to be read again
+    later: deque[int] = EMPTY
+    silent_upto = -1
+    lost: dict[str, int] = NOTHING  # by reason
+    lost_told_at: float | None = None  # when the members were last told of losses
+    has_losses = False  # there are some that they were not told of
+    dead_letters_of: SubscriptionId | None = None  # it hears those, and not the log
 
     def __init__(self, subscription: Subscription, *, named: bool, number: int, since: float) -> None:
         self.subscription = subscription
@@ -72,49 +101,70 @@ class Held:
         self.start = 0  # offsets from here on came while it wanted this filter
         self.seam = 0  # what it is owed from here on is in `later`; below, every entry may be owed
         self.told_from = 0  # where its reading with this filter began
-        self.told = Told()
-        self.rights: list[Right] = []  # what it was owed under earlier filters
-        self.again_below = 0  # offsets below this may have been sent in an earlier life
-        self.is_from_disk = False  # it began in an earlier life
-        self.is_guest = False  # it was resumed here; another broker is its home
-        self.left_at: float | None = None  # when the last listener of a guest left
         self.reading = 0  # the number of the read that is under way; 0: none
-        self.queue: deque[Item] = deque()
-        self.behind: deque[Item] = deque()
-        self.blocked: deque[Item] = deque()
-        self.barred: deque[Item] = deque()  # their publisher moved, and earlier ones are to come
-        self.movers: dict[str, Moved] = {}  # by source: the last stay of a publisher that moved
-        self.progress = LogProgress()
-        self.lanes: dict[str, Lane] = {}  # by log of another broker
-        self.unread: deque[int] = deque()  # handed out in an earlier life, and to be read again
-        self.later: deque[int] = deque()
-        self.unacked: dict[int, tuple[Item, Member]] = {}
-        self.members: deque[Member] = deque()  # the next one to be served first
-        self.joining: list[Member] = []  # not answered yet
+        self.queue: deque[Item] = EMPTY
+        self.lanes: dict[str, Lane] = NOTHING  # by log of another broker
+        self.unacked: dict[int, tuple[Item, Member]] = NOTHING
+        self.members: tuple[Member, ...] = ()  # the next one to be served first
+        self.joining: tuple[Member, ...] = ()  # not answered yet
         self.last_tag = 0
-        self.last_read = 0
-        self.silent_upto = -1
-        self.figures: Counter[str] = Counter()
-        self.lost: Counter[str] = Counter()  # by reason
-        self.lost_told_at: float | None = None  # when the members were last told of losses
-        self.has_losses = False  # there are some that they were not told of
-        self.dead_letters_of: SubscriptionId | None = None  # it hears those, and not the log
+        self._heard: int | LogProgress = 1  # a number while nothing is owed
 
     @property
     def subscription(self) -> Subscription:
-        return self._subscription
+        return Subscription(self.id, self.filter, self.options)
 
     @subscription.setter
     def subscription(self, subscription: Subscription) -> None:
-        self._subscription = subscription
         self.id: SubscriptionId = subscription.id  # these three are asked for at every event
         self.options: DeliveryOptions = subscription.options
         self.durable: bool = subscription.options.durable
+        self._wanted: bytes | Filter = pack(subscription.filter)
+
+    @property
+    def filter(self) -> Filter:
+        """What it wants. While it reads a log it keeps this at hand."""
+        wanted = self._wanted
+        if type(wanted) is bytes:
+            wanted = unpack(wanted)
+            if self.phase is Phase.REPLAYING:
+                self._wanted = wanted
+        assert isinstance(wanted, Filter)
+        return wanted
+
+    @property
+    def progress(self) -> LogProgress:
+        heard = self._heard
+        if type(heard) is int:
+            heard = self._heard = LogProgress(heard=heard)
+        assert isinstance(heard, LogProgress)
+        return heard
+
+    @progress.setter
+    def progress(self, progress: LogProgress) -> None:
+        self._heard = progress if progress.owed else progress.heard
+
+    def silence(self, upto: int) -> None:
+        """There is nothing for it below `upto` but what was handed out."""
+        heard = self._heard
+        if type(heard) is int:
+            self._heard = max(heard, upto)
+        else:
+            self.progress.silence(upto)
+
+    def count_lost(self, reason: str) -> None:
+        lost = own_table(self, "lost")
+        lost[reason] = lost.get(reason, 0) + 1
+
+    def leave_out(self, member: Member) -> None:
+        """It listens no more."""
+        self.members = tuple(other for other in self.members if other is not member)
+        self.joining = tuple(other for other in self.joining if other is not member)
 
     @property
     def has_bounds(self) -> bool:
-        options = self.subscription.options
-        return options.durable and (options.keep_events is not None or options.keep_seconds is not None)
+        options = self.options
+        return self.durable and (options.keep_events is not None or options.keep_seconds is not None)
 
     @property
     def is_full(self) -> bool:
@@ -144,37 +194,46 @@ class Held:
 
     def step(self, happening: str) -> None:
         self.phase = TRANSITIONS[self.phase, happening]
+        if self.phase is not Phase.REPLAYING and isinstance(self._wanted, Filter):
+            self._wanted = pack(self._wanted)
 
     # -- progress ------------------------------------------------------------------------
 
     def floor(self, log_end: int) -> int:
         """Everything below is settled; `log_end` is the log's end as far as it was told."""
         if self.phase is Phase.LIVE:
-            self.progress.silence(log_end)
-        return self.progress.low_water
+            self.silence(log_end)
+        heard = self._heard
+        return heard if type(heard) is int else self.progress.low_water
 
     def owes(self) -> int:
-        """How many events wait for it, as far as it is known without reading."""
-        owed = sum(len(lane.progress.owed) + len(lane.later) for lane in self.lanes.values())
-        return len(self.progress.owed) + len(self.later) + owed
+        """How many events wait for one with bounds, as far as it is known without reading. (What it has
+        still to read again is in `later`.)"""
+        own = len(self.progress.owed) - len(self.unread) + len(self.later)
+        lanes = self.lanes.values()
+        return own + sum(len(lane.progress.owed) - len(lane.unread) + len(lane.later) for lane in lanes)
 
     def in_hand(self) -> int:
         """How many events wait here for it, or are with its members."""
+        if not (self.queue or self.unacked or self.behind or self.blocked or self.barred or self.lanes):
+            return 0
         pending = sum(len(lane.pending) for lane in self.lanes.values())
         waiting = len(self.queue) + len(self.behind) + len(self.blocked) + len(self.barred)
         return waiting + len(self.unacked) + pending
 
     def remember(self, log: str, log_end: int, known: Callable[[str], int]) -> Told:
         """What it was told so far, under this filter and earlier ones: what it read, less what it owes."""
+        told, filter = self.told or Told(), self.filter
         for lane in self.lanes.values():
-            lane.remember(self.told, self.subscription.filter, known(lane.log))
+            lane.remember(told, filter, known(lane.log))
         self.floor(log_end)
         start = self.told_from
         for owed in self.progress.owed:
-            self.told.add(self.subscription.filter, log, start, owed)
+            told.add(filter, log, start, owed)
             start = owed + 1
-        self.told.add(self.subscription.filter, log, start, self.progress.heard)
-        return self.told
+        told.add(filter, log, start, self.progress.heard)
+        self.told = told
+        return told
 
     # -- invariants ----------------------------------------------------------------------
 

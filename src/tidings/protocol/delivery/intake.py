@@ -13,8 +13,9 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import islice
 
 from tidings.availability.identity import Bounds, Identities, Seen
 from tidings.availability.records import Append, Loaded, Put
@@ -29,10 +30,12 @@ from tidings.protocol.delivery.moves import Stays
 from tidings.protocol.delivery.sessions import Session
 from tidings.protocol.effects import Record
 from tidings.protocol.inputs import PersistFailed
-from tidings.protocol.messages import Envelope, Mode, Publish, Published, Refused
+from tidings.protocol.messages import Envelope, Message, Mode, Publish, Published, Refused
 from tidings.protocol.slots import Ports
 
 NO_STORE = "mode 'kept' needs a broker with a store; this one keeps events only as long as its process lives"
+
+MOST_ALIKE = 1024  # publishes that are taken in together; more wait for one another longer
 
 STALE = "this number was passed long ago; nobody can tell whether it was published"
 
@@ -92,6 +95,62 @@ class Intake:
             self._tell(arrival, now)
             if arrival.blocked:
                 self._under_way[identity] = arrival
+
+    def alike(self, session: Session, messages: Sequence[Message], at: int) -> list[Publish]:
+        """The publishes from this place on, one behind the other in number and call, that ask nothing of the
+        log by themselves and of which nothing is known."""
+        first = messages[at]
+        assert isinstance(first, Publish)
+        source, incarnation, call = first.event.source, session.incarnation, first.call
+        last = self.identities.last(source, incarnation)
+        if last is None or session.stay or self._ports.disk.failed is not None:
+            return []
+        under_way, kept, shift = self._under_way, Mode.KEPT, last + 1 - call
+        found: list[Publish] = []
+        for message in islice(messages, at, at + MOST_ALIKE):
+            if type(message) is not Publish:
+                break
+            event = message.event
+            number = message.sequence
+            if (
+                message.call != call
+                or number != call + shift
+                or event.source != source
+                or event.id != f"{incarnation}-{number}"
+                or event.lifetime
+                or message.mode is kept
+                or event.key is not None
+                or event.expires is not None
+                or (under_way and (source, event.id) in under_way)
+            ):
+                break
+            call += 1
+            found.append(message)
+        return found
+
+    def waits(self, source: str) -> bool:
+        """Is an earlier event of this source on its way to the disk?"""
+        return source in self._last_of
+
+    def take(self, session: Session, publishes: Sequence[Publish], now: float) -> int:
+        """Take in some of those that are `alike`; the number of the first among all that happened here."""
+        first, count = publishes[0], len(publishes)
+        is_next = self.identities.take_next(
+            first.event.source, session.incarnation, first.sequence, now, count
+        )
+        assert is_next, "what is alike follows what was taken"
+        number = self.number + 1
+        self.number += count
+        self.figures["published"] += count
+        if self._ports.recording:
+            for publish in publishes:
+                self._ports.emit(Record(avail_row(now, self._ports.name, publish.event)))
+        return number
+
+    def told(self, session: Session, call: int, arrival: Arrival) -> None:
+        """It was told, but for subscriptions that have no room for it: its answer waits for those."""
+        arrival.waiters.append((session.address, call))
+        self._under_way[arrival.event.identity] = arrival
 
     def _is_next(self, session: Session, message: Publish, identity: tuple[str, str], now: float) -> bool:
         """Is it the next one of a client's own, nothing known of it and no refusal due? Then it is taken."""
@@ -159,26 +218,33 @@ class Intake:
 
     def publish_all(
         self,
+        session: Session,
         events: list[Event],
         records: list[DiskRecord],
         then: Callable[[float], None],
         otherwise: Callable[[PersistFailed, float], None],
         now: float,
     ) -> None:
-        """Keep them all at once, with these records; then tell them in order."""
+        """Keep them all at once, with these records; then tell them in order. An identity that is known
+        here is left out: publishing it again changes nothing."""
         arrivals: list[Arrival] = []
         kept_first: list[DiskRecord] = []
         for event in events:
+            if self._is_known(event.source, event.id, now):
+                self.figures["published again"] += 1
+                continue
             self.number += 1
             arrival = Arrival(event, self.number, None, now)
+            arrival.moved = session.moved(event.source)
             arrival.offset = self._ledger.next_offset
             self._last_of[event.source] = arrival
             self._under_way.setdefault(event.identity, arrival)
             record = Append(arrival.offset, event, now, None, arrival.expires_at)
             kept_first += self._ledger.append(record)
+            kept_first += self._stays.keep(event.source, arrival.moved or STAYED, arrival.offset)
             arrivals.append(arrival)
-        self.figures["published"] += len(events)
-        self.figures["kept"] += len(events)
+        self.figures["published"] += len(arrivals)
+        self.figures["kept"] += len(arrivals)
 
         def kept(at: float) -> None:
             for arrival in arrivals:
@@ -191,6 +257,14 @@ class Intake:
             otherwise(failure, at)
 
         self._ports.disk.persist([*kept_first, *records], kept, not_kept)
+
+    def _is_known(self, source: str, id: str, now: float) -> bool:
+        if (source, id) in self._under_way or self._ledger.offset_of((source, id)) is not None:
+            return True
+        incarnation, _, number = id.rpartition("-")
+        if number.isdecimal() and self.identities.look_number(source, incarnation, int(number)) is Seen.SEEN:
+            return True
+        return self.identities.look(source, id, None, now) is Seen.SEEN
 
     def _kept(self, arrival: Arrival, now: float) -> None:
         if self._last_of.get(arrival.event.source) is arrival:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from tidings.model.event import Event
 from tidings.model.subscription import Position
 
@@ -12,37 +14,20 @@ if TYPE_CHECKING:
     from tidings.protocol.delivery.moved import Moved
 
 
-class Item:
+class Item(msgspec.Struct, eq=False):
     """It waits in a queue, or is with a member that has not acknowledged it."""
 
-    __slots__ = (
-        "accepted",
-        "after",
-        "again",
-        "attempt",
-        "barred_at",
-        "event",
-        "expires_at",
-        "letter",
-        "moved",
-        "position",
-        "ticket",
-    )
-
-    def __init__(
-        self, event: Event, position: Position | None, accepted: float, expires_at: float | None
-    ) -> None:
-        self.event = event
-        self.position = position  # None: no log holds it
-        self.accepted = accepted
-        self.expires_at = expires_at  # None: it never ends
-        self.attempt = 1
-        self.again = False  # it was sent before
-        self.after = 0  # while a replay goes on: not before the log was read up to here
-        self.ticket: Arrival | None = None  # its publisher waits until there is room for it
-        self.moved: Moved | None = None  # its publisher was elsewhere before
-        self.barred_at = 0.0  # it waits for that since then
-        self.letter: int | None = None  # its number, when it is a dead letter
+    event: Event
+    position: Position | None  # None: no log holds it
+    accepted: float
+    expires_at: float | None  # None: it never ends
+    attempt: int = 1
+    again: bool = False  # it was sent before
+    after: int = 0  # while a replay goes on: not before the log was read up to here
+    ticket: Arrival | None = None  # its publisher waits until there is room for it
+    moved: Moved | None = None  # its publisher was elsewhere before
+    barred_at: float = 0.0  # it waits for that since then
+    letter: int | None = None  # its number, when it is a dead letter
 
     def again_for_one(self) -> Item:
         """A copy that was sent before: others may have been handed the same item."""

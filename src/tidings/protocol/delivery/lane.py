@@ -15,12 +15,14 @@ Rules
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
 from tidings.availability.progress import LogProgress
 from tidings.availability.told import Span, Told
 from tidings.model.filter import Filter
+from tidings.protocol.lines import EMPTY, own
 from tidings.protocol.messages import Envelope
 
 
@@ -52,12 +54,12 @@ class Lane:
         self.start = start
         self.hold = hold
         self.progress = LogProgress(heard=at + 1)
-        self.unread: deque[int] = deque()  # handed out in an earlier life, and to be read again
+        self.unread: deque[int] = EMPTY  # handed out in an earlier life, and to be read again
         self.again = False  # what it reads may have been sent in an earlier life
-        self.rights: list[Span] = []  # what it was owed under earlier filters
+        self.rights: Sequence[Span] = ()  # what it was owed under earlier filters
         self.reading: int | None = None  # the page that is on its way
-        self.pending: deque[Envelope] = deque()
-        self.later: deque[Passed] = deque()  # of one with bounds: what it is owed and has not read
+        self.pending: deque[Envelope] = EMPTY
+        self.later: deque[Passed] = EMPTY  # of one with bounds: what it is owed and has not read
         self.missed = 0  # the last live event that is neither in `pending` nor read
         self.silent_upto = -1
 
@@ -95,7 +97,7 @@ class Lane:
         """A live event comes while the log is read."""
         assert envelope.offset is not None
         if self.reading is not None and not self.missed and len(self.pending) < most:
-            self.pending.append(envelope)
+            own(self, "pending").append(envelope)
         else:
             self.pending.clear()
             self.missed = envelope.offset
@@ -106,7 +108,8 @@ class Lane:
         was on its way seems older there than the subscription."""
         found = {envelope.offset or 0: envelope for envelope in read}
         found |= {e.offset or 0: e for e in self.pending if (e.offset or 0) <= upto}
-        self.pending = deque(e for e in self.pending if (e.offset or 0) > upto)
+        left = [e for e in self.pending if (e.offset or 0) > upto]
+        self.pending = deque(left) if left else EMPTY
         return [found[offset] for offset in sorted(found)]
 
     def remember(self, told: Told, filter: Filter, known: int) -> None:

@@ -23,6 +23,7 @@ from tidings.protocol.delivery.item import Item
 from tidings.protocol.delivery.lane import Lane, LanePhase, Passed
 from tidings.protocol.delivery.moved import moved_of
 from tidings.protocol.delivery.settings import DeliverySettings
+from tidings.protocol.lines import EMPTY, NOTHING, own, own_table
 from tidings.protocol.messages import Envelope
 from tidings.protocol.slots import Page, Ports, Wanted
 
@@ -46,12 +47,12 @@ class Lanes:
         known = self._ports.recovery.known(log)
         if held.is_from_disk:
             # It began in an earlier life, which did not write down where in this log: nothing of it may go.
-            held.lanes[log] = Lane(log, 0, start=None, hold=0)
+            own_table(held, "lanes")[log] = Lane(log, 0, start=None, hold=0)
             return
         if held.options.replay:
-            held.lanes[log] = Lane(log, 0, start=None, hold=known)
+            own_table(held, "lanes")[log] = Lane(log, 0, start=None, hold=known)
             return
-        lane = held.lanes[log] = Lane(log, known, start=known + 1, hold=known)
+        lane = own_table(held, "lanes")[log] = Lane(log, known, start=known + 1, hold=known)
         lane.phase = LanePhase.LIVE
 
     def resume_from(self, held: Held, after: Mapping[str, int]) -> None:
@@ -59,7 +60,7 @@ class Lanes:
         A log that is not known yet will be read when it is."""
         for log, offset in after.items():
             if log != self._ports.delivery.log:
-                held.lanes[log] = Lane(log, offset, start=offset + 1, hold=offset)
+                own_table(held, "lanes")[log] = Lane(log, offset, start=offset + 1, hold=offset)
 
     def rights(self, held: Held) -> dict[str, list[Span]]:
         """What a durable subscription is owed in each log, before it takes another filter."""
@@ -68,7 +69,7 @@ class Lanes:
             if held.durable:
                 known = self._ports.recovery.known(log)
                 first = lane.settled_upto(known) + 1
-                found[log] = [*lane.rights, Span(held.subscription.filter, log, first, known + 1)]
+                found[log] = [*lane.rights, Span(held.filter, log, first, known + 1)]
         return found
 
     def reopen(self, held: Held, rights: dict[str, list[Span]]) -> None:
@@ -76,7 +77,7 @@ class Lanes:
         self.stop(held)
         self.open(held)
         for log, owed in rights.items():  # also of logs that were not found again after a restart
-            lane = held.lanes.setdefault(log, Lane(log, 0, start=None, hold=0))
+            lane = own_table(held, "lanes").setdefault(log, Lane(log, 0, start=None, hold=0))
             lane.rights = owed
             lane.hold = min(right.start for right in owed) - 1
 
@@ -84,7 +85,7 @@ class Lanes:
         """The subscription has ended."""
         for lane in held.lanes.values():
             self._stop(lane)
-        held.lanes.clear()
+        held.lanes = NOTHING
 
     def _stop(self, lane: Lane) -> None:
         if lane.reading is not None:
@@ -112,7 +113,6 @@ class Lanes:
             lane.phase = LanePhase.READING
             lane.read_to(offset - 1)
             lane.missed = offset
-            held.figures["spilled"] += 1
             self._owe_later(held, lane, envelope, now)
             return
         self._courier.offer_read(held, _item(envelope, now), now)
@@ -122,7 +122,7 @@ class Lanes:
             lane.wait(envelope, self._settings.chunk)
             self._owe_later(held, lane, envelope, now)
         elif len(lane.pending) < max(held.options.queue, self._settings.chunk):
-            lane.pending.append(envelope)
+            own(lane, "pending").append(envelope)
         else:
             self._courier.count_lost(held, envelope.event, held.options.policy, now)
 
@@ -130,14 +130,18 @@ class Lanes:
         """Its bounds act on what it has not read, so it must be known how much that is."""
         if held.has_bounds and envelope.offset is not None:
             event = envelope.event
-            lane.later.append(Passed(envelope.offset, now, event.source, event.id))
-            self._courier.keep_bound(held, now)
+            own(lane, "later").append(Passed(envelope.offset, now, event.source, event.id))
+            self._courier.bounds.keep(held, now)
 
     def found_again(self, held: Held, log: str, now: float) -> None:
-        """After a restart: how much it is owed up to here nobody knows, only that it is no younger."""
+        """After a restart: what was handed to it is to be read again; how much it is owed beyond that nobody
+        knows, only that it is no younger."""
         lane, known = held.lanes.get(log), self._ports.recovery.known(log)
         if lane is not None and held.has_bounds and not lane.is_live and lane.at < known and not lane.later:
-            lane.later.append(Passed(known, now))
+            later = own(lane, "later")
+            later.extend(Passed(offset, now) for offset in lane.unread)
+            if lane.progress.heard <= known:
+                later.append(Passed(known, now))
 
     # -- reading -------------------------------------------------------------------------------
 
@@ -155,7 +159,7 @@ class Lanes:
             lane.missed = 0
         start = min(right.start for right in lane.rights) if lane.rights else lane.start
         limit = min(held.options.queue - len(held.queue), self._settings.chunk)
-        wanted = Wanted(held.subscription.filter, lane.at, start, held.since, limit)
+        wanted = Wanted(held.filter, lane.at, start, held.since, limit)
         lane.reading = self._ports.recovery.read(lane.log, wanted, partial(self._on_page, held, lane), now)
 
     def _on_page(self, held: Held, lane: Lane, page: Page, now: float) -> None:
@@ -188,7 +192,9 @@ class Lanes:
 
     def _is_for(self, held: Held, lane: Lane, envelope: Envelope, offset: int) -> bool:
         event = envelope.event
-        if lane.progress.is_settled(offset) or held.told.was_told(event, lane.log, offset, accepts):
+        if lane.progress.is_settled(offset) or (
+            held.told is not None and held.told.was_told(event, lane.log, offset, accepts)
+        ):
             return False
         if not lane.rights or (lane.start is not None and offset >= lane.start):
             return True
@@ -199,10 +205,10 @@ class Lanes:
     def _go_live(self, held: Held, lane: Lane, now: float) -> None:
         lane.phase = LanePhase.LIVE
         lane.again = False
-        lane.rights = []
+        lane.rights = ()
         if lane.start is None:
             lane.start = lane.at + 1
-        pending, lane.pending = list(lane.pending), type(lane.pending)()
+        pending, lane.pending = list(lane.pending), EMPTY
         for envelope in pending:
             if held.has_ended:
                 return  # it was too slow, and its policy is `disconnect`

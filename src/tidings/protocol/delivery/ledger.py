@@ -114,6 +114,17 @@ class Ledger:
         elif offset in self._lapsed:
             self._lapse(offset)
 
+    def let_go(self, upto: int) -> None:
+        """What lives forever up to there rests elsewhere: it is kept only for whom it is owed to."""
+        due = []
+        for offset, entry in self.entries.items():
+            if offset > upto:
+                break
+            if entry.ends_at == inf and offset not in self._lapsed:
+                due.append(offset)
+        for offset in due:
+            self._lapse(offset)
+
     def unpin(self) -> None:
         """A replay is over: look again at what was kept for it."""
         pinned, self._pinned = self._pinned, []

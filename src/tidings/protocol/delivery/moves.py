@@ -24,6 +24,7 @@ from tidings.protocol.delivery.held import Held, Phase
 from tidings.protocol.delivery.item import Item
 from tidings.protocol.delivery.ledger import Ledger
 from tidings.protocol.delivery.moved import Moved
+from tidings.protocol.lines import own, own_table
 from tidings.protocol.naming import broker_of
 from tidings.protocol.slots import Ports
 
@@ -101,7 +102,7 @@ class Moves:
 
     def bar(self, held: Held, item: Item, now: float) -> None:
         item.barred_at = now
-        held.barred.append(item)
+        own(held, "barred").append(item)
         self.waiting[held] = None
 
     def passes(self, held: Held, item: Item) -> None:
@@ -109,12 +110,13 @@ class Moves:
         moved = item.moved
         if moved is None:
             return
-        told = held.movers.pop(item.event.source, None)
+        movers = own_table(held, "movers")
+        told = movers.pop(item.event.source, None)
         if told is None or told.mover != moved.mover or told.stay < moved.stay:
             told = moved
-        held.movers[item.event.source] = told
-        if len(held.movers) > MOST_SOURCES:
-            del held.movers[next(iter(held.movers))]
+        movers[item.event.source] = told
+        if len(movers) > MOST_SOURCES:
+            del movers[next(iter(movers))]
 
     def released(self, held: Held, now: float) -> list[Item]:
         """What need not wait any longer, in order: one may wait for another that waits."""

@@ -26,6 +26,7 @@ from tidings.protocol.delivery.ledger import Ledger
 from tidings.protocol.delivery.moves import Stays
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.inputs import FetchFailed
+from tidings.protocol.lines import EMPTY, own
 from tidings.protocol.slots import Ports
 
 
@@ -49,6 +50,7 @@ class Reader:
         self._all_from: float = inf  # everything from here on is pinned ...
         self._some_from: float = inf  # ... and what lies between these two
         self._some_to = 0
+        self._last_read = 0
 
     def is_pinned(self, offset: int) -> bool:
         """May some replay still have to read this entry? (Perhaps a yes too much, never a wrong no.)"""
@@ -100,8 +102,8 @@ class Reader:
         room = held.options.queue - len(held.queue)
         if len(held.queue) > held.options.queue // 2 or room <= 0:
             return
-        held.last_read += 1
-        held.reading = held.last_read
+        self._last_read += 1
+        held.reading = self._last_read
         self._ports.disk.fetch(
             held.at,
             min(room, self._settings.chunk),
@@ -132,6 +134,8 @@ class Reader:
         for record in records:
             if record.offset >= end:
                 break
+            if record.offset < held.at:
+                continue  # it was given up while it was read
             self._read_one(held, record, now)
         if not records or records[-1].offset >= end:
             self._move_to(held, end, now)
@@ -147,7 +151,7 @@ class Reader:
     def _read_one(self, held: Held, record: Append, now: float) -> None:
         offset = record.offset
         while held.behind and held.behind[0].after <= offset:
-            held.queue.append(held.behind.popleft())
+            own(held, "queue").append(held.behind.popleft())
         self._move_to(held, offset, now)
         is_owed = bool(held.later) and held.later[0] == offset
         if is_owed:
@@ -157,7 +161,7 @@ class Reader:
         held.at = offset + 1
         if not self._is_for(held, record, now):
             held.progress.settle(offset)
-            held.progress.silence(held.at)
+            held.silence(held.at)
             if is_owed:
                 self._ledger.release(offset)
                 if self._has_ended(record, now):
@@ -176,9 +180,9 @@ class Reader:
         event, offset = record.event, record.offset
         if self._has_ended(record, now):
             return False
-        if not accepts(held.subscription.filter, event) or held.progress.is_settled(offset):
+        if not accepts(held.filter, event) or held.progress.is_settled(offset):
             return False
-        if held.told.was_told(event, self._ledger.log, offset, accepts):
+        if held.told is not None and held.told.was_told(event, self._ledger.log, offset, accepts):
             return False
         if offset >= held.start or record.ends_at > held.since:
             return True
@@ -191,7 +195,7 @@ class Reader:
     def _move_to(self, held: Held, offset: int, now: float) -> None:
         """Everything below was read; what was owed there and is gone has ended for everybody."""
         held.at = max(held.at, offset)
-        held.progress.silence(held.at)
+        held.silence(held.at)
         while held.unread and held.unread[0] < offset:
             held.progress.settle(held.unread.popleft())
         while held.later and held.later[0] < offset:
@@ -201,6 +205,7 @@ class Reader:
     def _catch_up(self, held: Held, now: float) -> None:
         self._move_to(held, self._ledger.end, now)
         held.step("caught up")
-        held.queue.extend(held.behind)
-        held.behind.clear()
+        if held.behind:
+            own(held, "queue").extend(held.behind)
+            held.behind = EMPTY
         self.stop(held)

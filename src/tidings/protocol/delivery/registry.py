@@ -13,16 +13,18 @@ Rules
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tidings.availability.progress import LogProgress
 from tidings.availability.records import Loaded, Record
 from tidings.availability.told import Told
 from tidings.language.evaluate import accepts
-from tidings.matching.matcher import Matcher
+from tidings.matching.matcher import Matcher, lists_of
 from tidings.model.event import Event
-from tidings.model.subscription import Subscription, SubscriptionId
+from tidings.model.filter import Filter
+from tidings.model.subscription import DeliveryOptions, Subscription, SubscriptionId
 from tidings.protocol.delivery import rows
 from tidings.protocol.delivery.courier import Courier
 from tidings.protocol.delivery.dead import DeadLetters, item_of
@@ -40,6 +42,9 @@ from tidings.protocol.messages import Closed, Subscribe
 from tidings.protocol.slots import Ports
 
 NEVER = float("inf")
+MOST_OPTIONS = 1024  # different ones that are kept once
+TOPIC = "topic"
+MOST_TOPICS = 4096  # whose subscriptions are remembered; more hold more memory
 MAX_RIGHTS = 32  # filters that a durable subscription left before it heard what it was owed under them
 
 
@@ -70,18 +75,23 @@ class Registry:
         self.matcher = matcher
         self.memory = Memory()
         self.helds: dict[SubscriptionId, Held] = {}
-        self.by_handle: dict[int, Held] = {}
+        self.by_handle: list[Any] = []  # of Held; None under a handle that is free
+        self._options: dict[DeliveryOptions, DeliveryOptions] = {}
         self.sessions: dict[str, Session] = {}
-        self._durables = 0
+        self.durables: dict[SubscriptionId, Held] = {}
         self.guests_at: float | None = None  # when the first guest may have to end
         self._last_match: tuple[Event, Sequence[int]] | None = None
+        self._by_topic: dict[
+            str | None, Sequence[int]
+        ] = {}  # answers, while nobody asks for more than topics
+        self._beyond_topic = 0  # filters that do
         self._dead_listeners: dict[SubscriptionId, list[Held]] = {}
 
     # -- who wants an event ------------------------------------------------------------------
 
     def is_owed(self, event: Event) -> bool:
         """Does a durable subscription accept it?"""
-        if not self._durables:
+        if not self.durables:
             return False
         return any(self.by_handle[handle].durable for handle in self.match(event))
 
@@ -92,9 +102,34 @@ class Registry:
             self._last_match = (event, self.matcher.match(event))
         return self._last_match[1]
 
+    def match_all(self, events: Sequence[Event]) -> list[Sequence[int]]:
+        """The same for each of many."""
+        if not self._beyond_topic:
+            return [self._of_topic(event) for event in events]
+        return lists_of(self.matcher.match_batch(events))
+
+    def _of_topic(self, event: Event) -> Sequence[int]:
+        """When all that is asked for is a topic, the answer for one event of a topic is that for all."""
+        found = self._by_topic.get(event.topic)
+        if found is None:
+            if len(self._by_topic) >= MOST_TOPICS:
+                self._by_topic.clear()
+            found = self._by_topic[event.topic] = self.matcher.match(event)
+        return found
+
+    def _asked_for(self, filter: Filter, count: int) -> None:
+        """What is wanted has changed: so have the answers."""
+        self._last_match = None
+        self._by_topic.clear()
+        if not all(
+            not conjunction.residuals and all(c.attribute == TOPIC for c in conjunction.constraints)
+            for conjunction in filter.conjunctions
+        ):
+            self._beyond_topic += count
+
     @property
     def has_durables(self) -> bool:
-        return self._durables > 0
+        return bool(self.durables)
 
     def dead_letter_subscribers(self, held: Held) -> list[Held]:
         return list(self._dead_listeners.get(held.id, ()))
@@ -122,8 +157,10 @@ class Registry:
                 return refusal
         member = Member(session.address, message.ref, message.credit, held)
         session.members[message.ref] = member
-        held.joining.append(member)
-        if held.durable:  # both: progress under an earlier filter says nothing of this one
+        held.joining = (*held.joining, member)
+        if held.durable:
+            held.attended = now
+            # both: progress under an earlier filter says nothing of this one
             records += [self._row(held), self.progress(held)]
         return member, is_resumed, records
 
@@ -136,22 +173,26 @@ class Registry:
         number: int,
         now: float,
     ) -> Held:
-        subscription = Subscription(id, message.filter, message.options)
+        subscription = self._subscription(id, message)
         held = Held(subscription, named=message.named, number=number, since=now)
         self.helds[id] = held
         if message.options.dead_letters_of is not None:
             self._listen_to_dead(held, session, message.options.dead_letters_of)
             return held
-        held.told = told or Told()
+        if told is not None:
+            held.told = told
         held.start = held.told_from = self._ledger.end
         if message.options.replay:
             held.told_from = self._ledger.first_offset
         self._skip_handled(held, message)
         if held.durable:
-            held.is_guest = session.homes.pop(message.ref, self._ledger.log) != self._ledger.log
+            self.durables[id] = held
+            home = session.homes.pop(message.ref, self._ledger.log)
+            held.is_guest = home != self._ledger.log
+            held.home = home if held.is_guest else ""
         if held.is_guest:
             self._resume_from(held, message.after)
-        self._want(held, now)
+        self._want(held, subscription, now)
         held.progress = LogProgress(heard=held.told_from)
         self._reader.begin(held, held.told_from, now)
         self._lanes.open(held)
@@ -167,19 +208,26 @@ class Registry:
             held.start = min(held.start, after[self._ledger.log] + 1)
             held.told_from = min(held.told_from, held.start)
 
-    def _want(self, held: Held, now: float) -> None:
-        self._last_match = None
-        held.handle = self.matcher.add(held.subscription.filter)
-        self.by_handle[held.handle] = held
-        self._durables += held.durable
-        self._ports.events.interested(held.subscription, now)
+    def _subscription(self, id: SubscriptionId, message: Subscribe) -> Subscription:
+        """What is asked for; equal options are kept once, since most subscriptions have the same."""
+        options = self._options.get(message.options, message.options)
+        if len(self._options) < MOST_OPTIONS:
+            self._options[options] = options
+        return Subscription(id, message.filter, options)
+
+    def _want(self, held: Held, subscription: Subscription, now: float) -> None:
+        self._asked_for(subscription.filter, 1)
+        handle = held.handle = self.matcher.add(subscription.filter)
+        while handle >= len(self.by_handle):
+            self.by_handle.append(None)
+        self.by_handle[handle] = held
+        self._ports.events.interested(subscription, now)
 
     def _unwant(self, held: Held, now: float) -> None:
         if held.handle is not None:
-            self._last_match = None
+            self._asked_for(held.subscription.filter, -1)
             self.matcher.remove(held.handle)
-            del self.by_handle[held.handle]
-            self._durables -= held.durable
+            self.by_handle[held.handle] = None
             self._ports.events.uninterested(held.subscription, now)
 
     def _listen_to_dead(self, held: Held, session: Session, name: str) -> None:
@@ -189,18 +237,20 @@ class Registry:
         target = held.dead_letters_of = group if is_group and own not in self.helds else own
         self._dead_listeners.setdefault(target, []).append(held)
         for letter in self._dead.letters(target):
-            if accepts(held.subscription.filter, letter.event):
+            if accepts(held.filter, letter.event):
                 self._courier.enqueue(held, item_of(letter))
 
     def _skip_handled(self, held: Held, message: Subscribe) -> None:
         """The client's token: what it handled counts as told."""
         for log, handled in message.after.items():
             end = min(handled + 1, self._ledger.end) if log == self._ledger.log else handled + 1
-            held.told.add(held.subscription.filter, log, 0, end)
+            if held.told is None:
+                held.told = Told()
+            held.told.add(message.filter, log, 0, end)
 
     def _rejoin(self, held: Held, session: Session, message: Subscribe, now: float) -> Refusal | None:
         is_group = message.options.group is not None
-        is_same = held.subscription.filter.digest == message.filter.digest
+        is_same = held.filter.digest == message.filter.digest
         if held.durable is not message.options.durable:
             kind = "durable" if held.durable else "not durable"
             return Refusal("refused", f"subscription {held.id} is {kind}; subscribe likewise or end it first")
@@ -211,14 +261,14 @@ class Registry:
         if is_group and held.has_members:
             if is_same:
                 return None
-            return Refusal("refused", f"group {held.id.name!r} listens to {held.subscription.filter.text!r}")
+            return Refusal("refused", f"group {held.id.name!r} listens to {held.filter.text!r}")
         listeners = [*held.members, *held.joining]
         if any(member.address == session.address for member in listeners):
             return Refusal("refused", f"subscription {held.id} has a listener; a group can have many")
         self._take_over(held, listeners, now)
         if not is_same:
             self._change_filter(held, message, now)
-        held.subscription = Subscription(held.id, message.filter, message.options)
+        held.subscription = self._subscription(held.id, message)
         self._acknowledge_handled(held, message, now)
         return None
 
@@ -241,21 +291,21 @@ class Registry:
 
     def _change_filter(self, held: Held, message: Subscribe, now: float) -> None:
         """Only what was not told yet will be told."""
-        log, end, old = self._ledger.log, self._ledger.end, held.subscription.filter
+        log, end, old = self._ledger.log, self._ledger.end, held.filter
         held.remember(log, end, self._ports.recovery.known).prune(log, self._ledger.first_offset)
         kept = [right.narrowed(old) for right in held.rights if right.stop > held.progress.low_water]
         held.rights = [*kept, Right((old,), held.since, held.start, end)] if held.durable else []
         owed_elsewhere = self._lanes.rights(held)
         spared = self._courier.spared(held, message.filter)
         self._unwant(held, now)
-        held.subscription = Subscription(held.id, message.filter, message.options)
+        held.subscription = subscription = self._subscription(held.id, message)
         held.since = now if message.options.replay else NEVER
         held.start = end
         held.told_from = self._ledger.first_offset
         self._reader.begin(held, held.told_from, now)  # first, so that what is released stays readable
         self._courier.clear(held, now)
         held.progress = LogProgress(heard=held.told_from)
-        self._want(held, now)
+        self._want(held, subscription, now)
         self._lanes.reopen(held, owed_elsewhere)
         for item in spared:
             self._courier.enqueue(held, item)
@@ -264,10 +314,7 @@ class Registry:
 
     def _remove(self, member: Member) -> None:
         held = member.held
-        if member in held.members:
-            held.members.remove(member)
-        if member in held.joining:
-            held.joining.remove(member)
+        held.leave_out(member)
         session = self.sessions.get(member.address)
         if session is not None:
             session.members.pop(member.ref, None)
@@ -295,7 +342,7 @@ class Registry:
             return []
         self.guests_at = None
         records: list[Record] = []
-        for held in [held for held in self.helds.values() if held.left_at is not None]:
+        for held in [held for held in self.durables.values() if held.left_at is not None]:
             assert held.left_at is not None
             if held.has_members:
                 held.left_at = None
@@ -315,6 +362,7 @@ class Registry:
         self._lanes.stop(held)
         held.step("end")
         del self.helds[held.id]
+        self.durables.pop(held.id, None)
         if held.dead_letters_of is not None:
             self._dead_listeners[held.dead_letters_of].remove(held)
             return []
@@ -325,6 +373,15 @@ class Registry:
             seconds = self._settings.memory_seconds if held.named else self._settings.linger_seconds
             records += self.memory.keep(held.id, told, now + seconds)
         return records
+
+    def end_away(self, id: SubscriptionId, ended: float, now: float) -> list[Record]:
+        """It was ended at another broker, where it was a guest; the records to persist. Whoever subscribed
+        here since then has another one."""
+        held = self.helds.get(id)
+        if held is None or not held.durable or held.is_guest or held.attended > ended:
+            return []
+        self.close(held, "closed", "it was ended at another broker", now)
+        return self.end(held, now)
 
     def close(self, held: Held, code: str, reason: str, now: float) -> list[Record]:
         """Send its members away; a transient one ends. The records to persist."""
@@ -342,20 +399,22 @@ class Registry:
             held.since,
             held.start,
             held.told_from,
-            held.told.encode(),
-            held.rights,
+            (held.told or Told()).encode(),
+            list(held.rights),
             is_guest=held.is_guest,
+            home=held.home,
+            attended=held.attended,
         )
         return rows.put_for(rows.SUBSCRIPTION, held.id, row)
 
     def progress(self, held: Held) -> Record:
         held.floor(self._ledger.end)
         lanes = {
-            log: rows.LaneRow(lane.progress, lane.told_from, lane.start, lane.hold, lane.rights)
+            log: rows.LaneRow(lane.progress, lane.told_from, lane.start, lane.hold, list(lane.rights))
             for log, lane in held.lanes.items()
         }
         return rows.put_for(
-            rows.PROGRESS, held.id, ProgressRow(held.id, held.progress, lanes=lanes, movers=held.movers)
+            rows.PROGRESS, held.id, ProgressRow(held.id, held.progress, lanes=lanes, movers=dict(held.movers))
         )
 
     def load(self, state: Loaded, now: float) -> None:
@@ -363,29 +422,40 @@ class Registry:
         known = {row.subscription: row for row in rows.decoded(state.tables, rows.PROGRESS, ProgressRow)}
         for row in rows.decoded(state.tables, rows.SUBSCRIPTION, SubscriptionRow):
             held = Held(row.subscription, named=True, number=0, since=row.since)
-            self.helds[held.id] = held
+            self.helds[held.id] = self.durables[held.id] = held
             held.start, held.told_from = row.start, row.told_from
-            held.told, held.rights = rows.read_told(row.told), row.rights
+            held.told = rows.read_told(row.told)
+            held.rights = row.rights
             held.again_below = self._ledger.end
             held.is_from_disk = True
-            held.is_guest = row.is_guest
+            held.is_guest, held.home, held.attended = row.is_guest, row.home, row.attended
             if held.is_guest:
                 self._guest_left(held, now)
             held.progress = known[held.id].progress if held.id in known else LogProgress(heard=row.told_from)
-            held.unread.extend(held.progress.owed)
-            self._want(held, now)
+            if held.progress.owed:
+                held.unread = deque(held.progress.owed)
+                self._owe_again(held)
+            self._want(held, row.subscription, now)
             self._reader.begin(held, held.progress.low_water, now)
             if held.id in known:
                 held.lanes = {log: _lane(log, lane) for log, lane in known[held.id].lanes.items()}
                 held.movers = known[held.id].movers
 
+    def _owe_again(self, held: Held) -> None:
+        """Its bounds act on what it was handed in an earlier life, and has not settled, too."""
+        if held.has_bounds:
+            held.later = deque(offset for offset in held.unread if offset in self._ledger.entries)
+            for offset in held.later:
+                self._ledger.owe(offset)
+
     def check(self) -> None:
         for held in self.helds.values():
             held.check(self._ledger.log, self._ledger.end)
-        assert self._durables == sum(held.durable for held in self.by_handle.values())
-        for handle, held in self.by_handle.items():
-            assert held.handle == handle
-            assert self.helds[held.id] is held
+        assert self.durables == {id: held for id, held in self.helds.items() if held.durable}
+        for handle, held in enumerate(self.by_handle):
+            if held is not None:
+                assert held.handle == handle
+                assert self.helds[held.id] is held
         for session in self.sessions.values():
             for ref, member in session.members.items():
                 assert member.ref == ref
@@ -398,6 +468,7 @@ def _lane(log: str, row: rows.LaneRow) -> Lane:
     lane = Lane(log, at, start=row.start, hold=at if row.hold is None else min(at, row.hold))
     lane.rights = row.rights
     lane.progress, lane.told_from = row.progress, row.told_from
-    lane.unread.extend(row.progress.owed)
+    if row.progress.owed:
+        lane.unread = deque(row.progress.owed)
     lane.again = True
     return lane

@@ -37,6 +37,8 @@ class SubscriptionRow(msgspec.Struct, array_like=True, frozen=True):
     rights: list[Right]
     version: int = VERSION
     is_guest: bool = False  # it was resumed here; another broker is its home
+    home: str = ""
+    attended: float = 0.0
 
 
 class LaneRow(msgspec.Struct, array_like=True, frozen=True):

@@ -6,14 +6,15 @@ driver commits). Rules
 - A commit publishes every part of a batch in the order of the parts, as one atomic write together
   with the note that this batch of this query is done. A batch that is done, or an earlier one, is
   answered as done and changes nothing.
-- A commit names how many parts there are. When one is missing, nothing is published.
+- A commit names how many parts there are, or which ones. When one is missing, nothing is published.
+- Whoever commits and was at other brokers before says so by these events, as by any others (`moves.py`).
 - Staging ends after a time, and holds a bounded number of bytes.
 - All of it is bound to this broker's log. Whoever staged at another one is told so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import msgspec
@@ -22,7 +23,15 @@ from tidings.availability.records import Delete, Loaded, Put, Record
 from tidings.model.event import Event
 from tidings.protocol.delivery.sessions import Session
 from tidings.protocol.inputs import PersistFailed
-from tidings.protocol.messages import AskCommitted, CommitStaged, Committed, Refused, Stage, Staged
+from tidings.protocol.messages import (
+    AskCommitted,
+    CommitParts,
+    CommitStaged,
+    Committed,
+    Refused,
+    Stage,
+    Staged,
+)
 from tidings.protocol.slots import Ports
 
 STAGED = "staged"  # table: one row for each part
@@ -30,7 +39,7 @@ DONE = "staged.done"  # table: one row for each query
 
 Done = Callable[[float], None]
 NotDone = Callable[[PersistFailed, float], None]
-Publish = Callable[[list[Event], list[Record], Done, NotDone, float], None]
+Publish = Callable[[Session, list[Event], list[Record], Done, NotDone, float], None]
 
 
 class PartRow(msgspec.Struct, array_like=True, frozen=True):
@@ -118,7 +127,7 @@ class Staging:
 
     # -- committing --------------------------------------------------------------------------
 
-    def commit(self, session: Session, message: CommitStaged, now: float) -> None:
+    def commit(self, session: Session, message: CommitStaged | CommitParts, now: float) -> None:
         address, call, name = session.address, message.call, (message.query, message.batch)
         refusal = self._refusal(message.log)
         if refusal is not None:
@@ -128,22 +137,26 @@ class Staging:
         elif name in self._committing:
             self._committing[name].append((address, call))
         else:
-            self._commit(address, call, name, message.parts, now)
+            numbers = message.numbers if isinstance(message, CommitParts) else range(message.parts)
+            self._commit(session, call, name, numbers, now)
 
-    def _commit(self, address: str, call: int, name: tuple[str, int], count: int, now: float) -> None:
+    def _commit(
+        self, session: Session, call: int, name: tuple[str, int], numbers: Sequence[int], now: float
+    ) -> None:
+        address = session.address
         parts = self._parts.get(name, {})
-        missing = [part for part in range(count) if part not in parts]
+        missing = [part for part in numbers if part not in parts]
         if missing:
-            reason = f"part {missing[0]} of {count} is not staged, or no longer; stage the batch again"
+            reason = f"part {missing[0]} of {len(numbers)} is not staged, or no longer; stage the batch again"
             self._ports.send(address, Refused(call, "refused", reason))
             return
         self._committing[name] = [(address, call)]
-        events = [event for part in range(count) for event in parts[part].events]
+        events = [event for part in numbers for event in parts[part].events]
         query, batch = name
         records: list[Record] = [Put(DONE, query, msgspec.msgpack.encode(DoneRow(query, batch)))]
         records += [Delete(STAGED, _key(row)) for row in self._upto(name)]
         done, not_done = partial(self._committed, name), partial(self._not_committed, name)
-        self._publish(events, records, done, not_done, now)
+        self._publish(session, events, records, done, not_done, now)
 
     def _upto(self, name: tuple[str, int]) -> list[PartRow]:
         """What is staged for this batch and for earlier ones of the query."""

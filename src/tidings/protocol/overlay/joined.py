@@ -4,7 +4,8 @@ Rules
 - A neighbour is kept on the disk before its link is used. From then on events are kept for it, also by
   a next life that begins while it is away.
 - A broker that is already reached on another way may not join: the overlay would have a cycle, and
-  events of one log would come from two sides.
+  events of one log would come from two sides. What two joins at the same moment close together is
+  found afterwards, and the younger one is undone (`circles.py`); for a while it is not tried again.
 - A neighbour stays one until it is `Parted`.
 """
 
@@ -12,54 +13,104 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
+from typing import ClassVar
 
 import msgspec
 
 from tidings.availability.records import Delete, Put, Record
 from tidings.protocol.effects import Connect, Disconnect
 from tidings.protocol.inputs import Input, Joined, Parted, PersistFailed, Started
+from tidings.protocol.messages import Message
 from tidings.protocol.naming import broker_of
+from tidings.protocol.overlay.circles import MESSAGES, Circle, Circles, Cut, Uncoupled
 from tidings.protocol.overlay.static import StaticOverlay
+from tidings.protocol.slots import Ports
 
 NEIGHBOURS = "overlay.neighbours"  # table: by name, when it joined
+UNDONE_SECONDS = (
+    5.0,
+    10.0,
+)  # until a link that was undone may be tried again: logs are known everywhere then
+UNDONE = (
+    "this link closed a cycle together with another that was made at the same moment, and was undone; "
+    "join one broker of a network only"
+)
 
 
 class JoinedOverlay(StaticOverlay):
     name = "joined"
+    messages: ClassVar[tuple[type[Message], ...]] = MESSAGES
 
     def __init__(self, neighbours: Iterable[str] = (), parent: str | None = None) -> None:
         super().__init__(neighbours, parent)
         self._joining: set[str] = set()  # on their way to the disk
+        self._since: dict[str, float] = {}  # by neighbour: when it joined
+        self._undone: dict[str, float] = {}  # by broker: until when it may not join again
+        self.circles_undone = 0
+
+    def bind(self, ports: Ports) -> None:
+        super().bind(ports)
+        self._circles = Circles(ports, lambda peer: self._since.get(peer, 0.0), self._undo)
 
     def on_input(self, input: Input, now: float) -> None:
         if isinstance(input, Started):
-            for peer in sorted(input.state.tables.get(NEIGHBOURS, {})):
-                self._add(peer)
+            for peer, since in sorted(input.state.tables.get(NEIGHBOURS, {}).items()):
+                self._add(peer, msgspec.msgpack.decode(since, type=float))
         elif isinstance(input, Joined):
             self._join(input.peer, now)
         elif isinstance(input, Parted):
-            self._part(input.peer)
+            self._part(input)
         else:
             super().on_input(input, now)
 
-    def _add(self, peer: str) -> None:
+    def on_message(self, sender: str, message: Message, now: float) -> None:
+        if sender not in self._up:
+            return
+        if isinstance(message, Circle):
+            self._circles.on_circle(sender, message, now)
+        elif isinstance(message, Cut):
+            self._circles.on_cut(message, now)
+        elif isinstance(message, Uncoupled):
+            self._undo(sender, now)
+
+    def heard_from_two(self, log: str, upstream: str, other: str, now: float) -> None:
+        if upstream in self._up:
+            self._circles.suspect(log, upstream, other, now)
+        elif upstream in self.neighbours:
+            self._undo(upstream, now)  # the far end undid the link, and could not say so
+
+    def _undo(self, peer: str, now: float) -> None:
+        """A link that closed a cycle: as if it had never been, but what came over it comes another way."""
+        if peer not in self.neighbours:
+            return
+        self.circles_undone += 1
+        self._undone[peer] = now + self.ports.rng.uniform(*UNDONE_SECONDS)
+        if peer in self._up:
+            self.ports.send(peer, Uncoupled())
+        self.ports.events.parted(Parted(peer, UNDONE, is_elsewhere=True), now)
+
+    def _add(self, peer: str, since: float) -> None:
         if peer not in self.neighbours:
             self.neighbours = (*self.neighbours, peer)
+            self._since[peer] = since
 
     def _join(self, peer: str, now: float) -> None:
         if peer in self.neighbours:
             self.ports.emit(Connect(peer))
             return
-        problem = self._problem(peer)
+        problem = self._problem(peer, now)
         if problem is not None:
             self.ports.emit(Disconnect(peer, problem))
         elif peer not in self._joining:
             self._joining.add(peer)
             row = Put(NEIGHBOURS, peer, msgspec.msgpack.encode(now))
-            self._keep(row, peer)
+            self._keep(row, peer, now)
 
-    def _problem(self, peer: str) -> str | None:
+    def _problem(self, peer: str, now: float) -> str | None:
         """Why it cannot be a neighbour."""
+        if self._undone.get(peer, now) > now:
+            return UNDONE
+        self._undone.pop(peer, None)
         if peer == self.ports.name:
             return f"{peer} is our own name; every broker needs a name of its own"
         if any(broker_of(log) == peer for log in self.ports.recovery.logs()):
@@ -70,17 +121,17 @@ class JoinedOverlay(StaticOverlay):
         failed = self.ports.disk.failed
         return None if failed is None else f"the disk has failed: {failed.reason}"
 
-    def _keep(self, row: Record, peer: str) -> None:
+    def _keep(self, row: Record, peer: str, now: float) -> None:
         if self.ports.disk.stable:
             self.ports.disk.persist([row], partial(self._joined, peer), partial(self._not_joined, peer))
         else:
-            self._joined(peer, 0.0)
+            self._joined(peer, now)
 
     def _joined(self, peer: str, now: float) -> None:
         self._joining.discard(peer)
-        problem = self._problem(peer)  # it may have come by another way meanwhile
+        problem = self._problem(peer, now)  # it may have come by another way meanwhile
         if problem is None:
-            self._add(peer)
+            self._add(peer, now)
             self.ports.emit(Connect(peer))
         else:
             self.ports.disk.persist([Delete(NEIGHBOURS, peer)])
@@ -90,11 +141,14 @@ class JoinedOverlay(StaticOverlay):
         self._joining.discard(peer)
         self.ports.emit(Disconnect(peer, f"not kept: {failure.reason}"))
 
-    def _part(self, peer: str) -> None:
+    def _part(self, parted: Parted) -> None:
+        peer = parted.peer
         if peer not in self.neighbours:
             return
         self.neighbours = tuple(other for other in self.neighbours if other != peer)
+        self._since.pop(peer, None)
         self._up.discard(peer)
+        self._review()
         if self.ports.disk.stable and self.ports.disk.failed is None:
             self.ports.disk.persist([Delete(NEIGHBOURS, peer)])
-        self.ports.emit(Disconnect(peer, "it was parted from this network"))
+        self.ports.emit(Disconnect(peer, parted.reason))

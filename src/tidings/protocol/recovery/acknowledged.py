@@ -24,7 +24,7 @@ from tidings.model.event import Event
 from tidings.protocol.inputs import Input, LinkDown, LinkUp, Parted
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.naming import broker_of
-from tidings.protocol.recovery.logs import LogView, Trail
+from tidings.protocol.recovery.logs import ORPHAN, LogView, Trail
 from tidings.protocol.recovery.relay import Relay
 from tidings.protocol.recovery.timers import Timers
 from tidings.protocol.recovery.words import (
@@ -38,6 +38,7 @@ from tidings.protocol.recovery.words import (
     ReplayAsk,
     ReplayAsks,
     ReplayPart,
+    Unheard,
 )
 from tidings.protocol.slots import Page, Ports, Recovery, Wanted
 
@@ -52,14 +53,16 @@ class AcknowledgedSettings(msgspec.Struct, frozen=True, kw_only=True):
     answer_seconds: float = 0.6  # a log may be far away: ask it again only after so long
     slow_seconds: float = 3.0  # the longest pause between tries
     poll_seconds: float = 10.0  # how often to ask a link that has all but needs it still
+    orphan_seconds: float = 60.0  # a log whose link was undone is heard by another way by then, or gone
     waiting: int = 1024  # events that wait behind a gap, per log; more holds more memory
     chunk: int = 256  # events in one answer
 
 
 class Acknowledged(Recovery):
     name = "acknowledged"
-    messages = (Known, Have, Ask, Fill, ReplayAsk, ReplayAsks, ReplayPart)
+    messages = (Known, Have, Unheard, Ask, Fill, ReplayAsk, ReplayAsks, ReplayPart)
     headers = frozenset({PREVIOUS})
+    is_blind = True
 
     def __init__(self, settings: AcknowledgedSettings | None = None) -> None:
         self.settings = settings or AcknowledgedSettings()
@@ -80,17 +83,25 @@ class Acknowledged(Recovery):
             self._link_up(input.peer, now)
         elif isinstance(input, LinkDown):
             self._link_down(input.peer)
+            for view in list(self.views.values()):
+                if broker_of(view.name) == input.peer and self.is_up(view.upstream):
+                    self.ports.overlay.heard_from_two(view.name, input.peer, str(view.upstream), now)
         elif isinstance(input, Parted):
-            self._part(input.peer, now)
+            self._part(input, now)
 
     def _link_down(self, link: str) -> None:
         self._up.pop(link, None)
         self.timers.clear(("tell", link))
         self.timers.clear(("confirm", link))
 
-    def _part(self, peer: str, now: float) -> None:
-        """A neighbour is gone for good, and with it every log that was heard from it."""
+    def _part(self, parted: Parted, now: float) -> None:
+        """A neighbour is gone for good, and with it every log that was heard from it; or it is not gone,
+        and they are heard by another way soon, from where they are known."""
+        peer = parted.peer
         self._link_down(peer)
+        heard = [view for view in self.views.values() if view.upstream == peer]
+        if parted.is_elsewhere:
+            self._orphan(heard, now)
         for view in list(self.views.values()):
             if view.upstream == peer:
                 self.forget(view.name, now)
@@ -98,6 +109,27 @@ class Acknowledged(Recovery):
                 view.trails.pop(peer, None)
         self.ports.delivery.unpinned()
         self.progressed(now)
+
+    def _orphan(self, views: list[LogView], now: float) -> None:
+        """They do not come by this link any more; those who had them from us have to know."""
+        links = {view.upstream for view in views}
+        for view in views:
+            view.upstream, view.told = ORPHAN, None
+            self.timers.set(("orphan", view.name), now + self.settings.orphan_seconds)
+        if views:
+            logs = tuple(view.name for view in views)
+            for link in self._up:
+                if link not in links:
+                    self.ports.send(link, Unheard(logs))
+
+    def disclaim(self, log: str, link: str) -> None:
+        self.ports.send(link, Unheard((log,)))
+
+    def _hear_unheard(self, link: str, message: Unheard, now: float) -> None:
+        views = [self.views[log] for log in message.logs if log in self.views]
+        self._orphan([view for view in views if view.upstream == link], now)
+        if any(view.is_told_to(link) and view.trail(link).is_behind for view in views):
+            self.timers.set(("tell", link), now)
 
     def _own(self) -> LogView:
         """The view of our own log; it is named when the disk was read."""
@@ -202,12 +234,14 @@ class Acknowledged(Recovery):
                 self._hear_news(sender, news, now)
         elif isinstance(message, Have):
             self._hear_have(sender, message, now)
+        elif isinstance(message, Unheard):
+            self._hear_unheard(sender, message, now)
         else:
             self._relay.on_message(sender, message, now)
 
     def _hear_news(self, link: str, news: News, now: float) -> None:
         view = self.views.get(news.log) or self._learn(link, news, now)
-        if view is None or view.upstream != link:
+        if view is None or not self._is_way(view, link, news, now):
             return
         view.last = max(view.last, news.last)
         if view.known >= news.last:
@@ -215,6 +249,20 @@ class Acknowledged(Recovery):
         view.told = None  # whoever tells wants to be answered
         self._confirm_later(view, now)
         self.pass_on(view, now)
+
+    def _is_way(self, view: LogView, link: str, news: News, now: float) -> bool:
+        """Does the log come over this link?"""
+        if view.upstream == ORPHAN:
+            view.upstream = link
+            view.trails.pop(link, None)
+            view.last = max(view.last, news.base)  # what we lack of what came before is asked for
+            self.timers.clear(("orphan", view.name))
+            self._announce(view, now)
+        elif view.upstream is not None and view.upstream != link:
+            self.ports.overlay.heard_from_two(news.log, view.upstream, link, now)
+        elif broker_of(news.log) != link and not self.is_up(broker_of(news.log)):
+            self.ports.overlay.heard_from_two(news.log, broker_of(news.log), link, now)
+        return view.upstream == link
 
     def _learn(self, link: str, news: News, now: float) -> LogView | None:
         """A log that is new here: take it from where the neighbour answers for it."""
@@ -226,18 +274,23 @@ class Acknowledged(Recovery):
                 return None
             self.forget(older, now)
         view = self.views[news.log] = LogView(news.log, link, news.base)
-        for other in self._up:
-            if other != link:
-                view.trail(other)
-                self.timers.set(("tell", other), now)
+        self._announce(view, now)
         self.ports.delivery.log_found(news.log, now)
         return view
+
+    def _announce(self, view: LogView, now: float) -> None:
+        """It comes over a new link: the others have to know."""
+        for other in self._up:
+            if other != view.upstream:
+                view.trail(other)
+                self.timers.set(("tell", other), now)
 
     def forget(self, log: str, now: float) -> None:
         """This log is no more."""
         view = self.views.pop(log, None)
         if view is not None:
             self.timers.clear(("ask", log))
+            self.timers.clear(("orphan", log))
             self._relay.log_gone(log, now)
             self.ports.delivery.log_gone(log, now)
 
@@ -259,7 +312,7 @@ class Acknowledged(Recovery):
                 self.timers.set(("tell", link), now + self.settings.poll_seconds)
 
     def _trails(self, link: str) -> list[Trail]:
-        return [view.trail(link) for view in self.views.values() if view.upstream != link]
+        return [view.trail(link) for view in self.views.values() if view.is_told_to(link)]
 
     def _acked_more(self, view: LogView, now: float) -> None:
         if view.upstream is None:
@@ -331,13 +384,15 @@ class Acknowledged(Recovery):
                 self._confirm(whom)
             elif what == "ask":
                 self._ask(self.views[whom], now)
+            elif what == "orphan":
+                self.forget(whom, now)
             else:
                 readings.append(int(whom))
         self._relay.retry(readings, now)
 
     def _tell(self, link: str, now: float) -> None:
         """Say what the far end does not have, as far as we know."""
-        views = [view for view in self.views.values() if view.upstream != link]
+        views = [view for view in self.views.values() if view.is_told_to(link)]
         behind = [view for view in views if view.trail(link).is_behind]
         owing = [view for view in views if view.trail(link).owes]
         telling = behind or owing

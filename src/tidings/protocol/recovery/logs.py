@@ -16,6 +16,7 @@ from tidings.protocol.messages import Envelope
 from tidings.protocol.recovery.words import News
 
 UNHEARD = -1
+ORPHAN = ""  # upstream of a log whose link was undone, until it comes by another; no link has this name
 
 
 class Trail:
@@ -61,6 +62,10 @@ class LogView:
         self.told: tuple[int, int] | None = None  # what upstream was told: known and acked
         self.hurried_at = float("-inf")  # when it was last asked for because somebody waits for it
         self.pause = 0.0  # until the next try to fill a gap
+
+    def is_told_to(self, link: str) -> bool:
+        """Away from where it comes from; while that is not known, nowhere."""
+        return self.upstream not in (link, ORPHAN)
 
     def trail(self, link: str) -> Trail:
         found = self.trails.get(link)

@@ -1,6 +1,6 @@
 """What brokers say to one another so that no event is lost between them.
 
-Downstream, away from a log: `Known` (what was sent, and that there is nothing else), `Fill`,
+Downstream, away from a log: `Known` (what was sent, and that there is nothing else), `Unheard`, `Fill`,
 `ReplayPart`. Upstream, toward it: `Have` (what arrived, and what is needed no more), `Ask`,
 `ReplayAsk`. What goes upstream is passed from broker to broker and carries the `path` that it took;
 the answer goes back along it, so that nobody in between has to remember anything.
@@ -29,6 +29,12 @@ class Known(Message, frozen=True):
     """Knowledge and silence; repeated until the far end says that it has it."""
 
     news: tuple[News, ...]
+
+
+class Unheard(Message, frozen=True):
+    """The sender hears these logs no more: whoever had them from it has to look elsewhere."""
+
+    logs: tuple[str, ...]
 
 
 class Had(msgspec.Struct, frozen=True, array_like=True):

@@ -16,13 +16,17 @@ withdrawn, or whose client has gone, lingers, since the client may be back soon.
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Sequence
+from itertools import islice
 
 from tidings.algebra import overlaps
 from tidings.errors import SettingsError
-from tidings.matching.small import SmallMatcher
+from tidings.matching.engine import THRESHOLD, MatchingEngine
+from tidings.matching.matcher import Matcher
 from tidings.model.event import Event
 from tidings.model.filter import EVERYTHING, Filter
 from tidings.model.subscription import Advertisement, Subscription
+from tidings.protocol.effects import Channel
 from tidings.protocol.inputs import Input, LinkDown, LinkUp, Parted, Started
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.routing.diffusion import LOCAL, Diffusion, Interest, InterestSeen
@@ -36,6 +40,9 @@ ADVERTISEMENTS = "advertisements"
 LINGER_SECONDS = (
     30.0  # that a withdrawn advertisement stays; less moves more filters when clients come and go
 )
+MOST_LINGERING = 1024  # of them; then the oldest goes at once, so that coming and going holds no memory
+MAINTAIN_BUDGET = 4  # steps of the matcher's upkeep at once, some milliseconds
+MAINTAIN_SECONDS = 0.05
 IMPLICIT_SECONDS = 600.0  # without such an event, until a broker no longer advertises everything
 
 
@@ -53,6 +60,7 @@ class SubscriptionRouting(Routing):
         acknowledged: bool = False,
         remember_links: bool = False,
         numbered: bool = True,
+        channel: Channel = Channel.LINK,
         linger_seconds: float = LINGER_SECONDS,
         implicit_seconds: float = IMPLICIT_SECONDS,
     ) -> None:
@@ -64,6 +72,7 @@ class SubscriptionRouting(Routing):
         self.hierarchical = hierarchical
         self.remember_links = remember_links  # True: a broken link keeps its interest, for replay
         self.numbered = numbered  # False: recovery alone tells what was here before
+        self.channel = channel  # of events; filters always take the link
         gate = self._gate if advertisements or hierarchical else None
         self._uses_advertisements = advertisements
         self._settles = advertisements and remember_links
@@ -82,12 +91,20 @@ class SubscriptionRouting(Routing):
         self._implicit_until: float | None = None  # we advertise everything; None: we do not
         self._subs.on_change = self._subscription_changed
         self._ads.on_change = self._advertisement_changed
-        self._matcher = SmallMatcher()
+        self._matcher = MatchingEngine()
+        self._maintain_at: float | None = None
         self._handles: dict[str, int] = {}  # digest -> handle, for filters wanted over a link
         self._wanted_over: dict[int, tuple[str, ...]] = {}  # handle -> the links
+        self._signatures: dict[int, int] = {}  # handle -> signature
+        self._links_wanting: dict[int, tuple[str, ...]] = {}  # signature -> the links
+        self._wanted_here: dict[int, float] = {}  # signature -> since when
+        self._matched: tuple[Event | None, tuple[int, ...]] = (None, ())  # the last event, and its handles
         self._seen = Window()
         self._gates_to_review: dict[str, None] = {}
         self._checked = (-1, -1)  # versions of the tables
+
+    def matchers(self) -> tuple[Matcher, ...]:
+        return (self._matcher,)
 
     def bind(self, ports: Ports) -> None:
         super().bind(ports)
@@ -124,10 +141,13 @@ class SubscriptionRouting(Routing):
 
     def interest_added(self, subscription: Subscription, at: tuple[str, ...], now: float) -> None:
         self._subs.local_added(subscription.filter)
+        self._wanted_here.setdefault(subscription.filter.signature, now)
         self._flush(now)
 
     def interest_removed(self, subscription: Subscription, at: tuple[str, ...], now: float) -> None:
         self._subs.local_removed(subscription.filter)
+        if not self._subs.is_local(subscription.filter.digest):
+            self._wanted_here.pop(subscription.filter.signature, None)
         self._flush(now)
 
     def advertisement_added(self, advertisement: Advertisement, now: float) -> None:
@@ -139,6 +159,9 @@ class SubscriptionRouting(Routing):
     def advertisement_removed(self, advertisement: Advertisement, now: float) -> None:
         if self._settles:
             self._leaving.append((now + self.linger_seconds, advertisement.filter))
+            if len(self._leaving) > MOST_LINGERING:
+                self._disown(self._leaving.popleft()[1])
+                self._flush(now)
             return
         self._disown(advertisement.filter)
         self._flush(now)
@@ -163,6 +186,8 @@ class SubscriptionRouting(Routing):
     def on_message(self, sender: str, message: Message, now: float) -> None:
         if isinstance(message, Forward):
             self._event(sender, message.envelope, now)
+        elif sender not in self.ports.overlay.links():
+            return  # a neighbour no longer; it was on its way
         elif isinstance(message, Interest):
             self._hear(sender, message)
             self._flush(now)
@@ -189,6 +214,8 @@ class SubscriptionRouting(Routing):
 
     def _flush(self, now: float) -> None:
         links = self.ports.overlay.links()
+        if len(self._handles) > THRESHOLD:
+            self._maintain_at = now
         if self._uses_advertisements:
             self._ads.flush(self.ports.send, links, now)
         for link in self._gates_to_review:
@@ -201,6 +228,9 @@ class SubscriptionRouting(Routing):
 
     def on_timer(self, now: float) -> None:
         links = self.ports.overlay.links()
+        if self._maintain_at is not None and self._maintain_at <= now:
+            left = self._matcher.maintain(MAINTAIN_BUDGET)
+            self._maintain_at = now + MAINTAIN_SECONDS if left else None
         self._withdraw(now)
         self._settled.ask_again(self.ports.send, links, now)
         for diffusion in (self._ads, self._subs):
@@ -221,15 +251,21 @@ class SubscriptionRouting(Routing):
 
     def next_deadline(self) -> float | None:
         if not self.acknowledged:
-            return None
-        times = (
-            self._ads.next_deadline(),
-            self._subs.next_deadline(),
-            self._settled.next_deadline(),
-            self._leaving[0][0] if self._leaving else None,
-            self._implicit_until,
-        )
-        return min((at for at in times if at is not None), default=None)
+            return self._maintain_at
+        earliest = self._subs.next_deadline()
+        at = self._maintain_at
+        if at is not None and (earliest is None or at < earliest):
+            earliest = at
+        if self._uses_advertisements:
+            for at in (
+                self._ads.next_deadline(),
+                self._settled.next_deadline(),
+                self._leaving[0][0] if self._leaving else None,
+                self._implicit_until,
+            ):
+                if at is not None and (earliest is None or at < earliest):
+                    earliest = at
+        return earliest
 
     # -- tables ----------------------------------------------------------------------------
 
@@ -249,15 +285,18 @@ class SubscriptionRouting(Routing):
         if source == LOCAL:
             return
         digest = filter.digest
+        self._matched = (None, ())
         links = tuple(other for other in self._subs.sources[digest] if other != LOCAL)
         handle = self._handles.get(digest)
         if links and handle is None:
             handle = self._handles[digest] = self._matcher.add(filter)
+            self._signatures[handle] = filter.signature
         elif handle is not None and not links:
-            del self._handles[digest], self._wanted_over[handle]
+            del self._handles[digest], self._wanted_over[handle], self._signatures[handle]
+            self._links_wanting.pop(filter.signature, None)
             self._matcher.remove(handle)
         if links and handle is not None:
-            self._wanted_over[handle] = links
+            self._wanted_over[handle] = self._links_wanting[filter.signature] = links
 
     # -- events ----------------------------------------------------------------------------
 
@@ -287,18 +326,45 @@ class SubscriptionRouting(Routing):
             if link in wanted and link != came_from:
                 leaving = ports.recovery.outgoing(envelope, link, now)
                 if leaving is not None and link in up:
-                    ports.send(link, Forward(leaving))
+                    ports.send(link, Forward(leaving), self.channel)
+
+    def staying(self, events: Sequence[Event], now: float) -> Sequence[bool]:
+        if self.numbered or (self.hierarchical and self.parent is not None):
+            return [False] * len(events)
+        if self._settles:
+            unsaid = (event for event in events if not self._own.accepts(event))
+            for event in islice(unsaid, 1):  # one says as much as all of them do
+                self._published(event, now)
+        if self._wanted_over or self.ports.overlay.peers():
+            return [not self._wanting(event) for event in events]
+        return [True] * len(events)
 
     def _wanting(self, event: Event) -> set[str]:
         wanted: set[str] = set()
         if not self._wanted_over and not self.ports.overlay.peers():
             return wanted  # most brokers of small networks have no neighbour
         if self._wanted_over:
-            for handle in self._matcher.match(event):
+            for handle in self._match(event):
                 wanted.update(self._wanted_over[handle])
         if self.remember_links:
             wanted.update(link for link in self.ports.overlay.peers() if self._is_open(link, event))
         return wanted
+
+    def _match(self, event: Event) -> tuple[int, ...]:
+        """The filters of links that accept it; asked twice in a row for one event, matched once."""
+        if self._matched[0] is not event:
+            self._matched = (event, tuple(self._matcher.match(event)))
+        return self._matched[1]
+
+    def matching(self, event: Event) -> tuple[int, ...]:
+        signatures = self._signatures
+        return tuple([signatures[handle] for handle in self._match(event)])
+
+    def links_wanting(self, signature: int) -> tuple[str, ...]:
+        return self._links_wanting.get(signature, ())
+
+    def wanted_here(self, signature: int) -> float | None:
+        return self._wanted_here.get(signature)
 
     def _is_open(self, link: str, event: Event) -> bool:
         """Nobody can say whether this is wanted behind the link."""
@@ -359,5 +425,7 @@ class Covering(SubscriptionRouting):
 class SubscriptionForwarding(SubscriptionRouting):
     name = "subscription forwarding"
 
-    def __init__(self) -> None:
-        super().__init__(reduce="identical")
+    def __init__(
+        self, *, acknowledged: bool = False, numbered: bool = True, channel: Channel = Channel.LINK
+    ) -> None:
+        super().__init__(reduce="identical", acknowledged=acknowledged, numbered=numbered, channel=channel)

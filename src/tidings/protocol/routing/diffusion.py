@@ -18,11 +18,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tidings.model.filter import Filter
+from tidings.model.packed import pack, unpack
 from tidings.protocol.messages import Message
 from tidings.protocol.routing.outlets import OUTLETS, Outlet
 from tidings.protocol.slots import Sender
 
 LOCAL = ""  # the source of our own clients' filters; no link has this name
+OURS_ALONE = (LOCAL,)
 
 
 class Interest(Message, frozen=True):
@@ -50,7 +52,6 @@ class _Talk:
         self.session = ""
         self.number = 0  # the last one sent
         self.seen = 0  # the last one that the far end has
-        self.again_at: float | None = None
         self.heard_session = ""
         self.heard_number = 0
         self.whole = False  # the far end was told, in this session, all that there is
@@ -76,69 +77,88 @@ class Diffusion:
         self.peers: Callable[[], tuple[str, ...]] = tuple  # every link that there should be
         self._heard_whole: set[str] = set()  # links that said all that they want, in this life
         self.repeat_seconds = repeat_seconds
-        self.filters: dict[str, Filter] = {}
-        self.sources: dict[str, dict[str, None]] = {}  # digest -> where it is wanted, in order
+        self._filters: dict[str, bytes | Filter] = {}  # packed: most are looked at when a link comes or goes
+        self.sources: dict[str, tuple[str, ...]] = {}  # digest -> where it is wanted, in order
         self.outlets: dict[str, Outlet] = {}
         self._make_outlet = OUTLETS[reduce]
         self._gate = gate
-        self._local: dict[str, int] = {}
+        self._again: dict[str, int] = {}  # how many of our clients want it, when it is more than one
         self._talks: dict[str, _Talk] = {}
+        self._behind: dict[str, tuple[int, tuple[Filter, ...]]] = {}  # by link, as of that version
+        self._repeat_at: dict[str, float] = {}  # by link: when to say again what the far end has not seen
         self.version = 0  # grows with every change, so that what was checked need not be checked again
         self.on_change: Callable[[Filter, str, bool], None] | None = None  # filter, source, came or went
 
     # -- what is wanted ------------------------------------------------------------------
 
     def local_added(self, filter: Filter) -> None:
-        count = self._local.get(filter.digest, 0)
-        self._local[filter.digest] = count + 1
-        if not count:
+        digest = filter.digest
+        if LOCAL in self.sources.get(digest, ()):
+            self._again[digest] = self._again.get(digest, 1) + 1
+        else:
             self._source_added(filter, LOCAL)
 
     def local_removed(self, filter: Filter) -> None:
-        self._local[filter.digest] -= 1
-        if not self._local[filter.digest]:
-            del self._local[filter.digest]
-            self._source_removed(filter.digest, LOCAL)
+        digest = filter.digest
+        left = self._again.pop(digest, 1) - 1
+        if left > 1:
+            self._again[digest] = left
+        elif not left:
+            self._source_removed(digest, LOCAL)
+
+    def filter(self, digest: str) -> Filter:
+        """The filter of this digest, which somebody wants."""
+        return unpack(self._filters[digest])
+
+    def is_local(self, digest: str) -> bool:
+        """Does a client here want it?"""
+        return LOCAL in self.sources.get(digest, ())
 
     def behind(self, link: str) -> tuple[Filter, ...]:
         """What was heard over a link."""
-        return tuple(self.filters[digest] for digest, sources in self.sources.items() if link in sources)
+        version, found = self._behind.get(link, (-1, ()))
+        if version != self.version:
+            found = tuple(self.filter(digest) for digest, sources in self.sources.items() if link in sources)
+            self._behind[link] = (self.version, found)
+        return found
 
     def _source_added(self, filter: Filter, source: str) -> None:
         digest = filter.digest
-        sources = self.sources.setdefault(digest, {})
+        sources = self.sources.get(digest, ())
         if source in sources:
             return
-        self.filters[digest] = filter
-        sources[source] = None
+        if not sources:
+            self._filters[digest] = pack(filter)
+        self.sources[digest] = (*sources, source) if sources or source != LOCAL else OURS_ALONE
+        self.version += 1
         if self.on_change is not None:
             self.on_change(filter, source, True)
-        self._review(digest)
+        self._review(digest, filter)
 
     def _source_removed(self, digest: str, source: str) -> None:
-        sources = self.sources.get(digest)
-        if sources is None or source not in sources:
+        sources = self.sources.get(digest, ())
+        if source not in sources:
             return
-        del sources[source]
-        filter = self.filters[digest]
+        self.sources[digest] = tuple(other for other in sources if other != source)
+        self.version += 1
+        filter = self.filter(digest)
         if self.on_change is not None:
             self.on_change(filter, source, False)
-        self._review(digest)
-        if not sources:
-            del self.sources[digest], self.filters[digest]
+        self._review(digest, filter)
+        if not self.sources[digest]:
+            del self.sources[digest], self._filters[digest]
 
-    def _review(self, digest: str) -> None:
-        self.version += 1
+    def _review(self, digest: str, filter: Filter) -> None:
         for link, outlet in self.outlets.items():
-            self._review_one(digest, link, outlet)
+            self._review_one(digest, filter, link, outlet)
 
-    def _review_one(self, digest: str, link: str, outlet: Outlet) -> None:
+    def _review_one(self, digest: str, filter: Filter, link: str, outlet: Outlet) -> None:
         sources = self.sources[digest]
         concerns = (len(sources) > 1 or (len(sources) == 1 and link not in sources)) and (
-            self._gate is None or self._gate(link, self.filters[digest])
+            self._gate is None or self._gate(link, filter)
         )
         if concerns and digest not in outlet:
-            outlet.add(self.filters[digest])
+            outlet.add(filter)
         elif not concerns and digest in outlet:
             outlet.remove(digest)
 
@@ -148,7 +168,7 @@ class Diffusion:
         if outlet is not None:
             self.version += 1
             for digest in list(self.sources):
-                self._review_one(digest, link, outlet)
+                self._review_one(digest, self.filter(digest), link, outlet)
 
     # -- links ---------------------------------------------------------------------------
 
@@ -168,14 +188,14 @@ class Diffusion:
         self.version += 1
         self.outlets.pop(link, None)
         self._talks.pop(link, None)
+        self._behind.pop(link, None)
+        self._repeat_at.pop(link, None)
         for digest in [d for d, sources in self.sources.items() if link in sources]:
             self._source_removed(digest, link)
 
     def quiet(self, link: str) -> None:
         """The link is down for now: stop talking, keep what was heard."""
-        talk = self._talks.get(link)
-        if talk is not None:
-            talk.again_at = None
+        self._repeat_at.pop(link, None)
 
     # -- talking -------------------------------------------------------------------------
 
@@ -200,7 +220,7 @@ class Diffusion:
                 number = talk.number if self.acknowledged else 0
                 send(link, Interest(self.what, *changes, first, talk.session, number, whole))
                 if self.acknowledged:
-                    talk.again_at = now + self.repeat_seconds
+                    self._repeat_at[link] = now + self.repeat_seconds
 
     def _date(self, talk: _Talk, outlet: Outlet) -> None:
         if self.dated:
@@ -270,18 +290,16 @@ class Diffusion:
         if talk is not None and message.session == talk.session:
             talk.seen = max(talk.seen, message.number)
             if talk.seen >= talk.number:
-                talk.again_at = None
+                self._repeat_at.pop(link, None)
 
     def next_deadline(self) -> float | None:
-        return min((t.again_at for t in self._talks.values() if t.again_at is not None), default=None)
+        return min(self._repeat_at.values()) if self._repeat_at else None
 
     def repeat(self, send: Sender, links: tuple[str, ...], now: float) -> None:
         """Say again, whole, what the far end has not seen."""
         for link in links:
-            talk = self._talks.get(link)
-            if talk is None or talk.again_at is None or talk.again_at > now:
-                continue
-            self.tell_all(send, link, now)
+            if self._repeat_at.get(link, now + 1.0) <= now:
+                self.tell_all(send, link, now)
 
     def tell_all(self, send: Sender, link: str, now: float) -> None:
         """Say everything, under a new number."""
@@ -290,14 +308,14 @@ class Diffusion:
         talk.number += 1
         talk.whole = self.is_whole(link)
         self._date(talk, outlet)
-        talk.again_at = now + self.repeat_seconds
+        self._repeat_at[link] = now + self.repeat_seconds
         told = tuple(outlet.told.values())
         send(link, Interest(self.what, told, (), True, talk.session, talk.number, talk.whole))
 
     def check(self) -> None:
         for digest, sources in self.sources.items():
             assert sources, "a filter that nobody wants"
-            assert digest in self.filters
+            assert digest in self._filters
         for link, outlet in self.outlets.items():
             for digest in outlet.told:
                 merged = digest not in outlet  # a union may be equal to what the far end itself wants

@@ -8,13 +8,17 @@ and sends one copy to each broker with a taker (Virgillito 2003, 2.4.4 and Table
 
 from __future__ import annotations
 
-from tidings.matching.small import SmallMatcher
+from tidings.matching.engine import THRESHOLD, MatchingEngine
+from tidings.matching.matcher import Matcher
 from tidings.model.event import Event
 from tidings.model.filter import Filter
 from tidings.model.subscription import Subscription
 from tidings.protocol.effects import Channel
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.slots import Ports, Routing
+
+MAINTAIN_BUDGET = 4  # steps of the matcher's upkeep at once, some milliseconds
+MAINTAIN_SECONDS = 0.05
 
 
 class Hold(Message, frozen=True):
@@ -42,7 +46,7 @@ class _Held:
     """Filters held for brokers; one matcher entry per (filter, broker)."""
 
     def __init__(self) -> None:
-        self._matcher = SmallMatcher()
+        self.matcher = MatchingEngine()
         self._handles: dict[tuple[str, str], int] = {}
         self._access: dict[int, str] = {}
         self._counts: dict[tuple[str, str], int] = {}
@@ -53,17 +57,17 @@ class _Held:
         if total > 0:
             self._counts[key] = total
             if key not in self._handles:
-                self._handles[key] = handle = self._matcher.add(filter)
+                self._handles[key] = handle = self.matcher.add(filter)
                 self._access[handle] = access
         elif key in self._handles:
             del self._counts[key]
             handle = self._handles.pop(key)
             del self._access[handle]
-            self._matcher.remove(handle)
+            self.matcher.remove(handle)
 
     def takers(self, event: Event) -> list[str]:
         """The brokers with a subscription that accepts the event, each once, in a fixed order."""
-        return sorted({self._access[handle] for handle in self._matcher.match(event)})
+        return sorted({self._access[handle] for handle in self.matcher.match(event)})
 
     def __len__(self) -> int:
         return len(self._handles)
@@ -76,10 +80,27 @@ class _Direct(Routing):
     def bind(self, ports: Ports) -> None:
         super().bind(ports)
         self._held = _Held()
+        self._maintain_at: float | None = None
 
     def table_size(self) -> int:
         """Filters held, for this broker and for others."""
         return len(self._held)
+
+    def matchers(self) -> tuple[Matcher, ...]:
+        return (self._held.matcher,)
+
+    def _change(self, hold: Hold, now: float) -> None:
+        self._held.change(hold.filter, hold.access, hold.count)
+        if len(self._held) > THRESHOLD:
+            self._maintain_at = now
+
+    def next_deadline(self) -> float | None:
+        return self._maintain_at
+
+    def on_timer(self, now: float) -> None:
+        if self._maintain_at is not None and self._maintain_at <= now:
+            left = self._held.matcher.maintain(MAINTAIN_BUDGET)
+            self._maintain_at = now + MAINTAIN_SECONDS if left else None
 
     def wanted_elsewhere(self, event: Event) -> bool:
         return any(taker != self.ports.name for taker in self._held.takers(event))
@@ -98,20 +119,20 @@ class MatchFirst(_Direct):
     messages = (Hold, ToAccess)
 
     def interest_added(self, subscription: Subscription, at: tuple[str, ...], now: float) -> None:
-        self._spread(Hold(subscription.filter, self.ports.name, +1, spread=True), None)
+        self._spread(Hold(subscription.filter, self.ports.name, +1, spread=True), None, now)
 
     def interest_removed(self, subscription: Subscription, at: tuple[str, ...], now: float) -> None:
-        self._spread(Hold(subscription.filter, self.ports.name, -1, spread=True), None)
+        self._spread(Hold(subscription.filter, self.ports.name, -1, spread=True), None, now)
 
-    def _spread(self, hold: Hold, came_from: str | None) -> None:
-        self._held.change(hold.filter, hold.access, hold.count)
+    def _spread(self, hold: Hold, came_from: str | None, now: float) -> None:
+        self._change(hold, now)
         for link in self.ports.overlay.links():
             if link != came_from:
                 self.ports.send(link, hold)
 
     def on_message(self, sender: str, message: Message, now: float) -> None:
         if isinstance(message, Hold):
-            self._spread(message, sender)
+            self._spread(message, sender, now)
         else:
             assert isinstance(message, ToAccess)
             self.ports.events.arrived(message.envelope, sender, now)
@@ -128,21 +149,21 @@ class MatchAtTarget(_Direct):
     messages = (Hold, ToTarget, ToAccess)
 
     def interest_added(self, subscription: Subscription, at: tuple[str, ...], now: float) -> None:
-        self._hold_at(at, Hold(subscription.filter, self.ports.name, +1))
+        self._hold_at(at, Hold(subscription.filter, self.ports.name, +1), now)
 
     def interest_removed(self, subscription: Subscription, at: tuple[str, ...], now: float) -> None:
-        self._hold_at(at, Hold(subscription.filter, self.ports.name, -1))
+        self._hold_at(at, Hold(subscription.filter, self.ports.name, -1), now)
 
-    def _hold_at(self, at: tuple[str, ...], hold: Hold) -> None:
+    def _hold_at(self, at: tuple[str, ...], hold: Hold, now: float) -> None:
         for broker in at:
             if broker == self.ports.name:
-                self._held.change(hold.filter, hold.access, hold.count)
+                self._change(hold, now)
             else:
                 self.ports.send(broker, hold, Channel.DATAGRAM)
 
     def on_message(self, sender: str, message: Message, now: float) -> None:
         if isinstance(message, Hold):
-            self._held.change(message.filter, message.access, message.count)
+            self._change(message, now)
         elif isinstance(message, ToTarget):
             self._hand_out(message.envelope)
             if self.ports.name in self._held.takers(message.envelope.event):

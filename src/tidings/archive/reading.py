@@ -1,0 +1,144 @@
+"""Reading an archive: the events that a filter accepts, in the order of each log, file by file.
+
+Rules
+- What cannot hold an event for the filter is not opened (`pruning.py`).
+- Each event is judged by the filter itself, from its own bytes: columns only tell what to leave out.
+- A place {log: offset} says where to go on: what is at or below it was read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from tidings.archive.pruning import file_may_hold, row_groups
+from tidings.archive.state import Archive, State, opened
+from tidings.errors import CorruptionError
+from tidings.language.evaluate import accepts
+from tidings.model.event import Event
+from tidings.model.filter import Filter
+
+_decode = msgspec.msgpack.Decoder(Event).decode
+
+
+class Found(NamedTuple):
+    """An event as the archive holds it."""
+
+    log: str
+    offset: int
+    accepted: float
+    event: Event
+
+
+class Piece(NamedTuple):
+    """Row groups of a file, for one reader. It can travel to another process."""
+
+    place: str
+    log: str
+    groups: tuple[int, ...]
+    rows: int
+
+
+def pieces(
+    archive: Archive, state: State, filters: Sequence[Filter], *, after: Mapping[str, int] | None = None
+) -> list[Piece]:
+    """What has to be read for these filters, in the order of the logs."""
+    import pyarrow.parquet as parquet
+
+    found: list[Piece] = []
+    for file in state.files:
+        if file.last <= (after or {}).get(file.log, 0) or not file_may_hold(file, filters):
+            continue
+        place = archive.find(file, state)
+        metadata = _sound(place, parquet.read_metadata)
+        groups = row_groups(metadata, filters, has_odd=bool(file.odd))
+        if groups:
+            rows = sum(metadata.row_group(number).num_rows for number in groups)
+            found.append(Piece(str(place), file.log, tuple(groups), rows))
+    return found
+
+
+def events(
+    archive: Archive,
+    state: State,
+    filter: Filter,
+    *,
+    after: Mapping[str, int] | None = None,
+    upto: Mapping[str, int] | None = None,
+) -> Iterator[Found]:
+    """What the filter accepts beyond `after`, up to `upto` (the state's own places, when not given)."""
+    begins = after or {}
+    ends = state.places if upto is None else upto
+    for piece in pieces(archive, state, [filter], after=begins):
+        begin, end = begins.get(piece.log, 0), ends.get(piece.log, 0)
+        for batch in batches(piece, ["_offset", "_accepted", "_event"]):
+            for offset, accepted, raw in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                if begin < offset <= end and accepts(filter, event := _decode(raw)):
+                    yield Found(piece.log, offset, accepted.timestamp(), event)
+
+
+class Page(NamedTuple):
+    """A part of what a filter accepts, and where to go on."""
+
+    found: list[Found]
+    after: dict[str, int]
+    is_last: bool
+
+
+def page(
+    archive: Archive,
+    state: State,
+    filter: Filter,
+    *,
+    after: Mapping[str, int],
+    upto: Mapping[str, int],
+    limit: int,
+    most_rows: int,
+) -> Page:
+    """At most so many events, from at most so many rows (and the rest of a row group)."""
+    place, looked = dict(after), 0
+    found: list[Found] = []
+    for piece in pieces(archive, state, [filter], after=place):
+        begin, end = place.get(piece.log, 0), upto.get(piece.log, 0)
+        for batch in batches(piece, ["_offset", "_accepted", "_event"]):
+            if len(found) >= limit or looked >= most_rows:
+                return Page(found, place, False)
+            looked += len(batch)
+            for offset, accepted, raw in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                if offset > end:
+                    break
+                if offset > begin and accepts(filter, event := _decode(raw)):
+                    found.append(Found(piece.log, offset, accepted.timestamp(), event))
+                    if len(found) >= limit:
+                        return Page(found, {**place, piece.log: offset}, False)
+                place[piece.log] = max(place.get(piece.log, 0), offset)
+    return Page(found, {**place, **upto}, True)
+
+
+def batches(piece: Piece, columns: list[str] | None = None) -> Iterator[Any]:
+    """The rows of a piece as Arrow batches."""
+    import pyarrow.parquet as parquet
+
+    file = _sound(piece.place, parquet.ParquetFile)
+    for number in piece.groups:
+        yield from _sound(
+            piece.place, lambda _, n=number: file.read_row_group(n, columns=columns)
+        ).to_batches()
+
+
+def _sound(place: Any, read: Any) -> Any:
+    import pyarrow as pa
+
+    try:
+        return opened(place, read)
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptionError(
+            f"{place} cannot be read: {error}", hint="restore it from a copy; nothing of it is served"
+        ) from None
+
+
+def stored_in(state: State) -> int:
+    """How many events there are."""
+    return sum(file.rows for file in state.files)

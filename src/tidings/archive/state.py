@@ -1,0 +1,209 @@
+"""What an archive holds: its files, how far each log is in it, and the columns of attributes.
+
+    ARCHIVE/_state/00000042.json                      the truth: a whole state; the highest number counts
+    ARCHIVE/log=b1%2300ff/date=2026-01-02/FIRST-LAST-42-MARK.parquet
+    ARCHIVE/_staged/                                  what is being written
+    ARCHIVE/_gone/                                    what was replaced, for readers that still want it
+
+Rules
+- A change is written aside, then a new state names it, in one atomic rename; then files move into place, and
+  those that it replaces move away, to be deleted an hour later. After a crash the newest state says what is left to do; doing it again
+  changes nothing. So every event of a log up to its place is in exactly one file of a state.
+- Whoever reads goes by the state. A file that it names and that is not there, or not whole, is an error; so
+  is a Parquet file beside them that it does not name.
+- One writer at a time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tidings.errors import CorruptionError, InputError, StoreLockedError
+
+VERSION = 1
+STATES, STAGED, GONE, LOCK = "_state", "_staged", "_gone", "_lock"
+GRACE = 3600.0  # seconds for which a replaced file stays readable for those who began with an older state
+KEPT = 3  # states that stay, for readers that began with an older one
+
+
+class Stats(msgspec.Struct, array_like=True, frozen=True):
+    """What a column of a file holds; no bounds when that is not known."""
+
+    low: Any = None
+    high: Any = None
+    has_values: bool = True
+    has_nulls: bool = True
+
+
+class File(msgspec.Struct, frozen=True, kw_only=True):
+    path: str  # below the archive
+    log: str
+    first: int  # offsets
+    last: int
+    rows: int
+    bytes: int
+    odd: int = 0  # rows with attributes that columns cannot hold
+    stats: dict[str, Stats] = {}
+
+
+class State(msgspec.Struct, frozen=True, kw_only=True):
+    version: int = VERSION
+    number: int = 0
+    policy: str | None = None  # the filter of what is archived beside what lives forever
+    places: dict[str, int] = {}  # by log: everything up to here that belongs in the archive is in it
+    columns: dict[str, str] = {}  # of attributes: bool, int, float, str, time
+    files: tuple[File, ...] = ()
+    added: tuple[str, ...] = ()  # by the last change: to be moved into place
+    removed: tuple[str, ...] = ()  # by the last change: to be deleted
+
+
+class Archive:
+    """An archive in a folder. Reading needs nothing else; `locked` is for the one writer."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+
+    @property
+    def exists(self) -> bool:
+        return (self.path / STATES).is_dir()
+
+    def state(self) -> State:
+        """The newest state; an empty one when there is none."""
+        numbers = self._numbers()
+        if not numbers:
+            return State()
+        place = self._place(numbers[-1])
+        try:
+            state = msgspec.json.decode(place.read_bytes(), type=State)
+        except (OSError, msgspec.MsgspecError) as error:
+            raise CorruptionError(
+                f"{place} is no state of an archive: {error}",
+                hint="restore it from a copy; an older state beside it lacks what came after",
+            ) from None
+        if state.version > VERSION:
+            raise InputError(
+                f"{self.path} is an archive of version {state.version}; this release reads up to {VERSION}",
+                hint="use a newer release",
+            )
+        return state
+
+    def checked(self) -> State:
+        """The newest state, whose files are all there and whole, with none beside them that it does not name."""
+        state = self.state()
+        named = {file.path for file in state.files}
+        for file in state.files:
+            self.find(file, state)
+        passing = {*state.added, *state.removed}
+        for found in sorted(self.path.glob("log=*/**/*.parquet")):
+            own = str(found.relative_to(self.path))
+            if own not in named | passing:
+                raise CorruptionError(
+                    f"{found} is not a file of this archive: no state names it",
+                    hint="if you put it there, move it away; what it holds is not in the archive",
+                )
+        return state
+
+    def find(self, file: File, state: State) -> Path:
+        """Where a file is: in its place, or not moved there yet."""
+        places = [self.path / file.path]
+        if file.path in state.added:
+            places.append(self.path / STAGED / Path(file.path).name)
+        places += [
+            self.path / GONE / Path(file.path).name,
+            self.path / file.path,
+        ]  # it may have moved just now
+        for place in places:
+            try:
+                size = place.stat().st_size
+            except FileNotFoundError:
+                continue
+            if size != file.bytes:
+                raise CorruptionError(
+                    f"{place} has {size} bytes, and {file.bytes} were written: it is torn or was changed",
+                    hint="restore it from a copy; nothing of it is served",
+                )
+            return place
+        raise CorruptionError(
+            f"{self.path / file.path} is gone, with {file.rows} events of the log {file.log}",
+            hint="restore it from a copy; the archive is not complete without it",
+        )
+
+    # -- for the writer -------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """The right to change it. What a crash left undone is done first."""
+        (self.path / STATES).mkdir(parents=True, exist_ok=True)
+        (self.path / STAGED).mkdir(exist_ok=True)
+        with (self.path / LOCK).open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise StoreLockedError(
+                    f"somebody else writes to the archive {self.path}", hint="an archive has one writer"
+                ) from None
+            self._finish(self.state())
+            for left in (self.path / STAGED).iterdir():
+                left.unlink()  # of a change that no state names
+            yield
+
+    def publish(self, state: State) -> None:
+        """Make this the newest state, and put its files where they belong."""
+        draft = self.path / STAGED / f"state-{state.number}.json"
+        draft.write_bytes(msgspec.json.format(msgspec.json.encode(state), indent=1))
+        _sync(draft)
+        draft.rename(self._place(state.number))
+        _sync(self.path / STATES)
+        self._finish(state)
+        for number in self._numbers()[:-KEPT]:
+            self._place(number).unlink()
+
+    def _finish(self, state: State) -> None:
+        for own in state.added:
+            staged = self.path / STAGED / Path(own).name
+            if staged.exists():
+                (self.path / own).parent.mkdir(parents=True, exist_ok=True)
+                staged.rename(self.path / own)
+        for own in state.removed:
+            if (self.path / own).exists():
+                (self.path / GONE).mkdir(exist_ok=True)
+                gone = self.path / GONE / Path(own).name
+                (self.path / own).rename(gone)
+                os.utime(gone)
+        if (self.path / GONE).is_dir():
+            for gone in (self.path / GONE).iterdir():
+                if gone.stat().st_mtime < time.time() - GRACE:
+                    gone.unlink()
+
+    def _numbers(self) -> list[int]:
+        if not self.exists:
+            return []
+        return sorted(int(file.stem) for file in (self.path / STATES).glob("*.json") if file.stem.isdigit())
+
+    def _place(self, number: int) -> Path:
+        return self.path / STATES / f"{number:08d}.json"
+
+
+def opened(place: str | os.PathLike[str], read: Any) -> Any:
+    """Read a file of an archive that may be replaced at this very moment."""
+    try:
+        return read(place)
+    except FileNotFoundError:
+        path = Path(place)
+        return read(path.parents[2] / GONE / path.name)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,287 @@
+"""Brokers and Spark together: how fast events go from a broker into Spark, round, and out of an archive.
+
+Works
+- `read`: a broker's log, whole, into a Spark job that looks at every row; beside it the same pages turned into
+  Arrow in one process without Spark, and the way through the node, event by event.
+- `round trip`: published at a broker, through a stream of Spark, back to a broker, to a subscriber: seconds, by
+  the publisher's own clock, at a rate of 5,000 events a second (1,000 when quick).
+- `archive`: 1,000 new subscriptions against an archive, `pruned` as their filters allow (they ask for 5% of the
+  files) and `whole`: rows of the archive a second. Starting Spark is not counted anywhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+Row = dict[str, Any]
+EVENTS = (100_000, 400_000)  # quick, whole
+RATES = (1_000, 5_000)
+SECONDS = (10, 30)
+ROWS = (400_000, 10_000_000)
+FILES = 20
+SUBSCRIPTIONS = 1_000
+WORKS = ("read", "round trip", "archive")
+
+
+def run(
+    *, quick: bool = False, seed: int = 1, only: str | None = None, rows: int | None = None
+) -> Iterator[Row]:
+    """Rows of figures; `quick` takes a minute or two, most of it for Spark's start. `rows` of the archive."""
+    from tidings.errors import InputError
+    from tidings.pipeline import session
+
+    chosen = [work.strip() for work in only.split(",")] if only else list(WORKS)
+    for work in chosen:
+        if work not in WORKS:
+            raise InputError(f"there is no work {work!r}", hint=f"there are {', '.join(WORKS)}")
+    size = 0 if quick else 1
+    spark = session(name="tidings-meeting")
+    with tempfile.TemporaryDirectory(prefix="tidings-bench-") as directory:
+        folder = Path(directory)
+        with _Cluster(folder) as cluster:
+            if "read" in chosen:
+                yield from _read(spark, cluster, EVENTS[size])
+            if "round trip" in chosen:
+                yield from _round_trip(spark, cluster, folder, RATES[size], SECONDS[size])
+        if "archive" in chosen:
+            yield from _archive(spark, folder, rows or ROWS[size], seed)
+
+
+class _Cluster:
+    """Two brokers as processes, on a loop in a thread."""
+
+    def __init__(self, folder: Path) -> None:
+        from tidings.runtime.cluster import Cluster
+
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._cluster = Cluster(2, store=folder / "store")
+
+    def __enter__(self) -> _Cluster:
+        self._thread.start()
+        asyncio.run_coroutine_threadsafe(self._cluster.__aenter__(), self._loop).result()
+        self.addresses = [member.address for member in self._cluster.members]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        from tidings.pipeline.broker.lines import close_lines
+
+        close_lines()
+        asyncio.run_coroutine_threadsafe(self._cluster.stop(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+
+def _figure(work: str, size: int, engine: str, figure: float, unit: str, best: float | None = None) -> Row:
+    ratio = None if not best else round(figure / best, 2)
+    return {
+        "work": work, "size": size, "engine": engine, "figure": round(figure, 3 if unit == "s" else 0),
+        "unit": unit, "ratio_to_best_peer": ratio,
+    }  # fmt: skip
+
+
+# -- reading ---------------------------------------------------------------------------------------
+
+
+def _fill(address: str, count: int) -> None:
+    import tidings
+    from tidings.model.event import FOREVER, make_event
+
+    with tidings.open(address, name="filler") as bus:
+        for batch, first in enumerate(range(0, count, 5_000)):
+            events = [
+                make_event(
+                    {"symbol": f"S{n % 500}", "price": n % 1000 / 10, "volume": n},
+                    source="filler", id=f"f{n}", topic="in", lifetime=FOREVER,
+                )
+                for n in range(first, min(first + 5_000, count))
+            ]  # fmt: skip
+            bus.stage("fill", batch, 0, events)
+            bus.commit_staged("fill", batch, 1)
+
+
+SCHEMA = "id string, symbol string, price double, volume bigint"
+
+
+def _read(spark: Any, cluster: _Cluster, count: int) -> Iterator[Row]:
+    address = cluster.addresses[0]
+    _fill(address, count)
+
+    def through_spark() -> float:
+        frame = spark.read.format("tidings").schema(SCHEMA).option("brokers", address).load()
+        began = time.perf_counter()
+        (seen,) = frame.selectExpr("count(id)", "sum(volume)").collect()
+        assert seen[0] == count
+        return count / (time.perf_counter() - began)
+
+    through_spark()  # workers start, code is compiled
+    best = max(through_spark() for _ in range(3))
+    alone = max(_alone(address, count) for _ in range(3))
+    node = _through_node(address, min(count, 50_000))
+    yield _figure("read", count, "spark", best, "events/s", alone)
+    yield _figure("read", count, "one process", alone, "events/s")
+    yield _figure("read", min(count, 50_000), "through the node", node, "events/s", alone)
+
+
+def _alone(address: str, count: int) -> float:
+    from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType
+
+    from tidings.pipeline.broker.columns import Columns
+    from tidings.pipeline.broker.options import reading
+    from tidings.pipeline.broker.reading import Span, state_of
+
+    kinds = [("id", StringType()), ("symbol", StringType()), ("price", DoubleType()), ("volume", LongType())]
+    columns = Columns(StructType([StructField(name, kind) for name, kind in kinds]))
+    where = reading({"brokers": address}).brokers[0]
+    state = state_of(where)
+    began = time.perf_counter()
+    span = Span(where, state.log, 0, state.end, None, "tidings")
+    read = sum(len(batch) for batch in columns.read(span))
+    assert read == count
+    return count / (time.perf_counter() - began)
+
+
+def _through_node(address: str, count: int) -> float:
+    import tidings
+
+    with tidings.open(address, name="node") as bus:
+        began, after = time.perf_counter(), 0
+        while after < count:
+            after = bus.read_log(after=after, limit=4_096).upto
+        return count / (time.perf_counter() - began)
+
+
+# -- round trip ------------------------------------------------------------------------------------
+
+
+def _round_trip(spark: Any, cluster: _Cluster, folder: Path, rate: int, seconds: int) -> Iterator[Row]:
+    import tidings
+
+    first, second = cluster.addresses
+    events = (
+        spark.readStream.format("tidings").schema("sent double")
+        .options(brokers=first, filter="topic = 'go'", reader="round", startingOffsets="latest").load()
+    )  # fmt: skip
+    query = (
+        events.writeStream.format("tidings")
+        .options(broker=second, topic="back", checkpointLocation=str(folder / "checkpoint")).start()
+    )  # fmt: skip
+    took: list[float] = []
+    done = threading.Event()
+    with tidings.open(second, name="ear") as ear:
+        listener = ear.subscribe("topic = 'back'", queue=1_000_000, durable=True, name="back")
+
+        def hear() -> None:
+            while not done.is_set():
+                try:
+                    took.append(time.time() - float(str(listener.get(timeout=1)["sent"])))
+                except TimeoutError:
+                    continue
+
+        hearing = threading.Thread(target=hear)
+        hearing.start()
+        sent = asyncio.run(_publish(first, rate, seconds + 10))
+        while len(took) < sent and query.isActive:
+            done.wait(0.2)
+        done.set()
+        hearing.join()
+    query.stop()
+    if query.exception() is not None:
+        raise query.exception()
+    warm = sorted(took[10 * rate :])  # the first ten seconds are Spark's to warm up
+    for name, place in (("p50", 0.5), ("p99", 0.99)):
+        yield _figure("round trip", rate, name, warm[int(place * (len(warm) - 1))], "s")
+
+
+async def _publish(address: str, rate: int, seconds: int) -> int:
+    """At a steady rate; each event says when it was sent."""
+    import tidings
+
+    step = 0.02
+    sent = 0
+    async with tidings.connect(address, name="mouth") as bus:
+        began = time.perf_counter()
+        waiting: set[asyncio.Task[Any]] = set()
+        while (now := time.perf_counter() - began) < seconds:
+            while sent < now * rate:
+                task = asyncio.ensure_future(bus.publish({"sent": time.time()}, topic="go"))
+                waiting.add(task)
+                task.add_done_callback(waiting.discard)
+                sent += 1
+            await asyncio.sleep(step)
+        await asyncio.gather(*waiting)
+    return sent
+
+
+# -- the archive -----------------------------------------------------------------------------------
+
+
+def make_archive(folder: Path, rows: int, files: int, seed: int) -> None:
+    """Rows of prices, each file of a narrow range of days: what a log that was archived day by day looks like."""
+    import msgspec
+    import numpy as np
+    import pyarrow as pa
+
+    from tidings.archive.state import Archive, State
+    from tidings.archive.writing import schema_of, write_table
+    from tidings.model.event import FOREVER, make_event
+
+    archive, columns = Archive(folder), {"day": "int", "symbol": "str", "price": "float"}
+    rng = np.random.default_rng(seed)
+    per = rows // files
+    raw = msgspec.msgpack.encode(make_event({"day": 1}, source="s", id="e", lifetime=FOREVER))
+    schema = schema_of(columns)
+    made = []
+    with archive.locked():
+        for number in range(files):
+            offsets = np.arange(number * per + 1, (number + 1) * per + 1)
+            own = {
+                "id": pa.array(offsets).cast(pa.string()), "source": pa.array(["s"] * per),
+                "topic": pa.array(["prices"] * per), "type": pa.nulls(per, schema.field("type").type),
+                "time": pa.nulls(per, schema.field("time").type), "_offset": pa.array(offsets),
+                "_accepted": pa.array(offsets * 1_000_000, pa.int64()).cast(schema.field("_accepted").type),
+                "_lifetime": pa.array(np.full(per, np.inf)), "_odd": pa.array(np.zeros(per, bool)),
+                "_event": pa.array([raw] * per, pa.binary()),
+                "day": pa.array(np.full(per, number)),
+                "symbol": pa.array([f"S{s}" for s in rng.integers(0, 500, 1000)]).take(pa.array(rng.integers(0, 1000, per))),
+                "price": pa.array(np.round(rng.uniform(0, 100, per), 2)),
+            }  # fmt: skip
+            table = pa.table([own[name] for name in schema.names], schema=schema)
+            made.append(write_table(archive, table, "bench#1", f"2026-01-{number + 1:02d}", 1))
+        archive.publish(
+            State(
+                number=1, places={"bench#1": per * files}, columns=columns, files=tuple(made),
+                added=tuple(file.path for file in made),
+            )
+        )  # fmt: skip
+
+
+def _archive(spark: Any, folder: Path, rows: int, seed: int) -> Iterator[Row]:
+    import random
+
+    from tidings.pipeline.broker.catching import catch_up
+
+    make_archive(folder / "archive", rows, FILES, seed)
+    rng = random.Random(seed)
+    wanted = [
+        (n, f"day = {FILES // 2} AND symbol = 'S{rng.randrange(500)}' AND price BETWEEN {(low := rng.uniform(0, 98)):.2f} AND {low + 2:.2f}")
+        for n in range(SUBSCRIPTIONS)
+    ]  # fmt: skip
+    table = spark.createDataFrame(wanted, "id int, filter string").cache()
+    rates: dict[str, float] = {}
+    counts: dict[str, int] = {}
+    for _ in range(2):  # the first time workers start
+        for name, prune in (("pruned", True), ("whole", False)):
+            began = time.perf_counter()
+            caught = catch_up(spark, folder / "archive", table, prune=prune, whole=False)
+            counts[name] = caught.result.selectExpr("sum(size(subscriptions))").collect()[0][0]
+            rates[name] = rows / (time.perf_counter() - began)
+    assert counts["pruned"] == counts["whole"] > 0
+    yield _figure("archive", rows, "whole", rates["whole"], "rows/s")
+    yield _figure("archive", rows, "pruned", rates["pruned"], "rows/s", rates["whole"])

@@ -1,0 +1,100 @@
+"""The act where brokers and Spark meet: events go round once, and a late subscriber is caught up.
+
+What should be heard is what was published; the act claims only what agrees.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import tidings
+from tidings.cli._spark_act import on_spark
+from tidings.cli._stage import Stage
+from tidings.runtime.cluster import Cluster
+
+EVENTS = 200
+PATIENCE = 60.0  # seconds to wait for an event that is owed, on a loaded machine
+SILENCE = 0.5
+
+
+async def spark_acts(stage: Stage, folder: Path) -> None:
+    """The acts that need Spark, in one session."""
+    if find_spec("pyspark") is None:
+        await on_spark(stage, folder)  # it says so
+        return
+    from pyspark import SparkContext
+
+    from tidings.pipeline import session
+
+    was_there = SparkContext._active_spark_context is not None
+    spark = await asyncio.to_thread(session, quick=True, progress=stage.say)
+    try:
+        await on_spark(stage, folder)
+        await meeting(stage, folder, spark)
+    finally:
+        if not was_there:
+            spark.stop()
+
+
+async def meeting(stage: Stage, folder: Path, spark: Any) -> None:
+    stage.act(
+        "Brokers and Spark together",
+        f"{EVENTS} prices go from a broker into a stream of Spark, and doubled to another broker.",
+    )
+    async with Cluster(2, store=folder / "meeting", archive=folder / "archive", log="error") as cluster:
+        first, second = (member.address for member in cluster.members)
+        async with tidings.connect(first, name="market") as market, tidings.connect(first, name="ear") as ear:
+            async with ear.subscribe("topic = 'doubled'", name="doubled", durable=True) as doubled:
+                for n in range(EVENTS):
+                    await market.publish({"n": n, "price": n / 2}, topic="prices", lifetime=tidings.FOREVER)
+                for _ in range(2):  # the second run finds nothing new
+                    await asyncio.to_thread(_go_round, spark, first, second, folder)
+                heard = await _heard(doubled)
+            stage.claim(
+                f"{EVENTS} events went from a broker through Spark to a broker and its subscriber, each once",
+                sorted(heard) == list(range(EVENTS)),
+                short=f"{EVENTS} events went round through Spark once",
+            )
+            await _late(stage, folder, first, market)
+
+
+def _go_round(spark: Any, source: str, sink: str, folder: Path) -> None:
+    reader = spark.readStream.format("tidings").schema("n bigint, price double")
+    events = reader.options(brokers=source, filter="topic = 'prices'", reader="demo").load()
+    writer = events.selectExpr("n", "price * 2 AS price").writeStream.format("tidings")
+    writer = writer.options(broker=sink, topic="doubled", checkpointLocation=str(folder / "round"))
+    writer.trigger(availableNow=True).start().awaitTermination()
+
+
+async def _late(stage: Stage, folder: Path, address: str, market: tidings.Bus) -> None:
+    from tidings.pipeline.broker.archiving import Archiver
+    from tidings.pipeline.broker.lines import close_lines
+
+    archiver = Archiver(folder / "archive", address, release=True)
+    archived = await asyncio.to_thread(archiver.run_once)
+    await asyncio.to_thread(close_lines)
+    stage.say(f"{archived} events that live forever are in the archive now, and the broker lets go of them")
+    await market.publish({"n": EVENTS, "price": 0.0}, topic="prices", lifetime=tidings.FOREVER)
+    async with (
+        tidings.connect(address, name="late") as late,
+        late.subscribe("topic = 'prices'", since="forever") as news,
+    ):
+        heard = await _heard(news)
+    stage.claim(
+        f"a late subscriber heard {len(heard)} events: the archive up to an exact place in the log, then live",
+        heard == list(range(EVENTS + 1)),
+        short=f"a late subscriber caught up with {len(heard)} events",
+    )
+
+
+async def _heard(listener: tidings.Listener[tidings.Event]) -> list[int]:
+    heard: list[int] = []
+    while True:
+        try:
+            event = await listener.get(timeout=PATIENCE if len(heard) < EVENTS else SILENCE)
+        except TimeoutError:
+            return heard
+        heard.append(int(str(event["n"])))

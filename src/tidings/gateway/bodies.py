@@ -1,0 +1,97 @@
+"""Requests to events, and events to answers: CloudEvents in its three modes, and plain JSON.
+
+- `application/cloudevents+json`: one event; `application/cloudevents-batch+json`: a list of them.
+- Headers that begin with `ce-`: one event in binary mode, its data the body.
+- `application/json` without such headers: the body's members are the attributes; topic, type, id, source,
+  lifetime, key and expires stand in the query. Without an id the gateway gives one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+
+from tidings.errors import EventError
+from tidings.gateway.problems import Problem
+from tidings.model.cloudevents import STRUCTURED_TYPE, from_binary, from_mapping, from_structured
+from tidings.model.event import FOREVER, Event
+
+BATCH_TYPE = "application/cloudevents-batch+json"
+MOST_BYTES = 4 * 2**20
+MOST_EVENTS = 10_000  # in one batch
+OPTIONS = ("topic", "type", "id", "source", "lifetime", "key", "expires")
+
+
+class Draft(msgspec.Struct):
+    """Something to publish: an event, or attributes with options as `Bus.publish` takes them."""
+
+    what: Any
+    options: dict[str, Any] = {}
+
+
+def read_drafts(headers: Mapping[str, str], query: Mapping[str, str], body: bytes) -> list[Draft]:
+    """What a request wants published. Raises `EventError` or `Problem`."""
+    media = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media == STRUCTURED_TYPE:
+        return [Draft(from_structured(body))]
+    if media == BATCH_TYPE:
+        return [Draft(event) for event in _batch(body)]
+    if any(name.startswith("ce-") for name in headers):
+        return [Draft(from_binary(headers, body))]
+    if media in ("application/json", ""):
+        return [Draft(_attributes(body), _options(query))]
+    raise Problem(
+        HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+        f"events are not read from {media!r}",
+        hint=f"send {STRUCTURED_TYPE}, {BATCH_TYPE}, application/json, or headers that begin with ce-",
+    )
+
+
+def _batch(body: bytes) -> list[Event]:
+    listed = _json(body)
+    if not isinstance(listed, list):
+        raise EventError("a batch is a list of CloudEvents")
+    if len(listed) > MOST_EVENTS:
+        raise EventError(f"a batch of {len(listed)} events; {MOST_EVENTS} at most")
+    events = []
+    for number, one in enumerate(listed):
+        if not isinstance(one, dict):
+            raise EventError(f"event {number} of the batch is no object")
+        try:
+            events.append(from_mapping(one))
+        except EventError as error:
+            raise EventError(f"event {number} of the batch: {error.message}", hint=error.hint) from None
+    return events
+
+
+def _attributes(body: bytes) -> dict[str, Any]:
+    attributes = _json(body)
+    if not isinstance(attributes, dict):
+        raise EventError("the body is no JSON object", hint="its members are the event's attributes")
+    return attributes
+
+
+def _json(body: bytes) -> Any:
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise EventError(f"the body is no JSON: {error}") from None
+
+
+def _options(query: Mapping[str, str]) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    for name, text in query.items():
+        if name not in OPTIONS:
+            raise EventError(f"the query has an unknown {name!r}", hint=f"it may hold {', '.join(OPTIONS)}")
+        options[name] = _seconds(name, text) if name in ("lifetime", "expires") else text
+    return options
+
+
+def _seconds(name: str, text: str) -> float:
+    try:
+        return FOREVER if text == "forever" else float(text)
+    except ValueError:
+        raise EventError(f"{name} is {text!r}", hint="seconds, or forever") from None

@@ -1,0 +1,1 @@
+"""Bridges to what people already run: NATS and JetStream, Redis streams, another MQTT broker."""

@@ -1,0 +1,70 @@
+"""A desk for each principal that comes by HTTP: his bus for publishing and asking, kept while it is used."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from tidings.runtime.bus import Bus
+from tidings.runtime.guests import Guests, Host
+
+IDLE_SECONDS = 60.0
+
+
+class Desk:
+    """One principal's way in. `guests` gives further clients of his."""
+
+    def __init__(self, host: Host, principal: Any) -> None:
+        self.principal = principal
+        self.guests = Guests(host, principal)
+        self.bus = self.guests.bus(client_name(principal, "http"))
+        self.users = 0
+        self.idle_since = 0.0
+
+    def client(self, name: str) -> Bus:
+        return self.guests.bus(client_name(self.principal, name))
+
+
+def client_name(principal: Any, name: str) -> str:
+    """A client's name that is this principal's to use."""
+    return f"{getattr(principal, 'name', principal)}/{name}"
+
+
+class Desks:
+    """Opened when somebody comes, closed when he was not seen for a while."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._desks: dict[Any, Desk] = {}
+        self._opening = asyncio.Lock()
+
+    @asynccontextmanager
+    async def of(self, principal: Any) -> AsyncIterator[Desk]:
+        async with self._opening:
+            await self._tidy()
+            desk = self._desks.get(principal)
+            if desk is None:
+                desk = Desk(self._host, principal)
+                await desk.bus.open()
+                self._desks[principal] = desk
+        desk.users += 1
+        try:
+            yield desk
+        finally:
+            desk.users -= 1
+            desk.idle_since = self._host.clock.now()
+
+    async def _tidy(self) -> None:
+        now = self._host.clock.now()
+        for principal, desk in list(self._desks.items()):
+            is_broken = desk.bus.state == "refused"
+            if not desk.users and (is_broken or now - desk.idle_since > IDLE_SECONDS):
+                del self._desks[principal]
+                await desk.bus.close()
+
+    async def close(self) -> None:
+        for desk in self._desks.values():
+            await desk.bus.close()
+        self._desks.clear()

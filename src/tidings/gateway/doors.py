@@ -1,0 +1,78 @@
+"""The gateways of one broker: those that its settings open.
+
+service = Service(settings, doors=Gateways)
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+from tidings.errors import MissingDependencyError
+from tidings.gateway.proving import Prover
+from tidings.runtime import tls
+from tidings.runtime.service import Service
+
+
+class Gateway(Protocol):
+    @property
+    def address(self) -> str: ...
+
+    async def start(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+class Gateways:
+    """Opens and closes them together."""
+
+    def __init__(self, service: Service) -> None:
+        self.addresses: dict[str, str] = {}
+        self._service = service
+        self._open: list[tuple[str, Gateway]] = []
+        guard = service.secured.guard
+        self._prover = Prover(service.secured.authenticator, service.server.clock.now, lambda: guard.version)
+
+    async def start(self) -> None:
+        try:
+            for name, gateway in self._chosen():
+                await gateway.start()
+                self._open.append((name, gateway))
+                if gateway.address:
+                    self.addresses[name] = gateway.address
+        except BaseException:
+            await self.close()
+            raise
+
+    def _chosen(self) -> list[tuple[str, Gateway]]:
+        settings, server = self._service.settings, self._service.server
+        listening = tls.listening(settings.tls)
+        folder = Path(settings.store) if settings.store else None
+        chosen: list[tuple[str, Gateway]] = []
+        if settings.gateway.http:
+            try:
+                from tidings.gateway.http import HttpDoor
+            except ImportError as error:
+                raise MissingDependencyError(
+                    f"the HTTP gateway needs {error.name}", hint="pip install 'tidings[server]'"
+                ) from None
+            allowed = settings.gateway.webhooks
+            chosen.append(
+                ("http", HttpDoor(server, self._prover, settings.gateway.http, folder, allowed, listening))
+            )
+        if settings.gateway.mqtt or settings.gateway.mqtt_websocket:
+            from tidings.gateway.mqtt.door import MqttDoor
+
+            door = MqttDoor(server, self._prover, settings.gateway.mqtt, folder, listening)
+            chosen.append(("mqtt", door))
+            if settings.gateway.mqtt_websocket:
+                from tidings.gateway.mqtt.websocket import MqttSocketDoor
+
+                where = settings.gateway.mqtt_websocket
+                chosen.append(("mqtt over websocket", MqttSocketDoor(door, where, listening)))
+        return chosen
+
+    async def close(self) -> None:
+        for _, gateway in reversed(self._open):
+            await gateway.close()
+        self._open.clear()

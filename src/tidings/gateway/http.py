@@ -1,0 +1,275 @@
+"""The HTTP gateway: publish, subscribe by CloudEvents' Subscriptions API, hear, look back, ask why.
+
+Rules
+- Who comes proves who he is with each request: a token (`Authorization: Bearer`), or a name and a password
+  (`Basic`). Only a development broker, on loopback, lets in who proves nothing.
+- An answer is JSON; a refusal is a problem object that says what to do.
+- An event is published once, however often it is sent: by its source and id.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import ipaddress
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route, WebSocketRoute
+
+from tidings.errors import EventError, InputError, RefusedError, TidingsError
+from tidings.gateway import openapi
+from tidings.gateway.bodies import MOST_BYTES, Draft, read_drafts
+from tidings.gateway.desks import Desk, Desks
+from tidings.gateway.problems import Problem, answering, status_of, told
+from tidings.gateway.proving import Prover, Where
+from tidings.gateway.serving import Serving
+from tidings.gateway.streams import Streams
+from tidings.gateway.subscriptions import Subscriptions
+from tidings.language import parse_filter
+from tidings.matching.explain import explain
+from tidings.model.cloudevents import from_mapping, to_mapping
+from tidings.model.event import make_event
+from tidings.runtime.guests import Host
+
+CHALLENGE = {"WWW-Authenticate": 'Bearer, Basic realm="tidings"'}
+MOST_ENTRIES = 1000  # of the log in one answer
+
+
+class HttpGateway:
+    """The application; `app` is what a server serves."""
+
+    def __init__(self, host: Host, prover: Prover, subscriptions: Subscriptions) -> None:
+        self._host = host
+        self._prover = prover
+        self._subscriptions = subscriptions
+        self.desks = Desks(host)
+        streams = Streams(self.desk)
+        routes = [
+            Route("/events", answering(self.publish), methods=["POST"]),
+            Route("/events", answering(streams.listen), methods=["GET"]),
+            WebSocketRoute("/events/socket", streams.socket),
+            Route("/subscriptions", answering(self.create), methods=["POST"]),
+            Route("/subscriptions", answering(self.list), methods=["GET"]),
+            Route("/subscriptions/{id}", answering(self.read), methods=["GET"]),
+            Route("/subscriptions/{id}", answering(self.update), methods=["PUT"]),
+            Route("/subscriptions/{id}", answering(self.delete), methods=["DELETE"]),
+            Route("/log", answering(self.log), methods=["GET"]),
+            Route("/explain", answering(self.explain), methods=["POST"]),
+            Route("/figures", answering(self.figures), methods=["GET"]),
+            Route("/trace/{id:path}", answering(self.trace), methods=["GET"]),
+            Route("/openapi.json", self.openapi, methods=["GET"]),
+            Route("/asyncapi.json", self.asyncapi, methods=["GET"]),
+        ]
+        self.app = Starlette(routes=routes)
+
+    async def close(self) -> None:
+        await self.desks.close()
+
+    # -- who --------------------------------------------------------------------------------------
+
+    async def principal(self, request: HTTPConnection) -> Any:
+        """Who asks. Raises `Problem` (401)."""
+        where = where_of(request)
+        scheme, _, rest = request.headers.get("authorization", "").partition(" ")
+        try:
+            match scheme.lower():
+                case "":
+                    return await self._prover.nobody("anonymous", where)
+                case "bearer":
+                    return await self._prover.token(rest.strip(), where)
+                case "basic":
+                    return await self._prover.password(*_basic(rest), where)
+            raise RefusedError(f"no scheme is called {scheme!r} here", hint="use Bearer or Basic")
+        except RefusedError as error:
+            raise Problem(
+                HTTPStatus.UNAUTHORIZED, error.message, hint=error.hint or "", headers=CHALLENGE
+            ) from None
+
+    @asynccontextmanager
+    async def desk(self, request: HTTPConnection) -> AsyncIterator[Desk]:
+        async with self.desks.of(await self.principal(request)) as desk:
+            yield desk
+
+    # -- publishing -------------------------------------------------------------------------------
+
+    async def publish(self, request: Request) -> Response:
+        async with self.desk(request) as desk:
+            drafts = read_drafts(request.headers, request.query_params, await _body(request))
+            if len(drafts) == 1:
+                return JSONResponse({"events": [await _published(desk, drafts[0])]})
+            done = [await _published_or_told(desk, draft) for draft in drafts]
+        has_problems = any("code" in one for one in done)
+        return JSONResponse({"events": done}, HTTPStatus.MULTI_STATUS if has_problems else HTTPStatus.OK)
+
+    # -- subscriptions ----------------------------------------------------------------------------
+
+    async def create(self, request: Request) -> Response:
+        principal = await self.principal(request)
+        made = await self._subscriptions.create(principal, _object(await _body(request)))
+        where = f"/subscriptions/{made['id']}"
+        return JSONResponse(made, HTTPStatus.CREATED, headers={"Location": where})
+
+    async def list(self, request: Request) -> Response:
+        return JSONResponse(self._subscriptions.of(await self.principal(request)))
+
+    async def read(self, request: Request) -> Response:
+        principal = await self.principal(request)
+        return JSONResponse(self._subscriptions.shown(principal, request.path_params["id"]))
+
+    async def update(self, request: Request) -> Response:
+        principal = await self.principal(request)
+        body = _object(await _body(request))
+        return JSONResponse(await self._subscriptions.update(principal, request.path_params["id"], body))
+
+    async def delete(self, request: Request) -> Response:
+        principal = await self.principal(request)
+        await self._subscriptions.delete(principal, request.path_params["id"])
+        return Response(status_code=HTTPStatus.NO_CONTENT)
+
+    # -- looking back, and why --------------------------------------------------------------------
+
+    async def log(self, request: Request) -> Response:
+        query = request.query_params
+        limit = _whole(query, "limit", 100, most=MOST_ENTRIES)
+        after = _whole(query, "after", 0)
+        async with self.desk(request) as desk:
+            page = await desk.bus.read_log(
+                query.get("filter"), after=after, limit=limit, log=query.get("log", "")
+            )
+        entries = [
+            {"offset": entry.offset, "accepted": entry.accepted, "event": to_mapping(entry.event)}
+            for entry in page.entries
+        ]
+        return JSONResponse(
+            {"log": page.log, "entries": entries, "upto": page.upto, "begin": page.begin, "end": page.end}
+        )
+
+    async def explain(self, request: Request) -> Response:
+        await self.principal(request)
+        asked = _object(await _body(request))
+        text, event = asked.get("filter"), asked.get("event")
+        if not isinstance(text, str) or not isinstance(event, dict):
+            raise EventError("send a filter (text) and an event (an object)")
+        filter = parse_filter(text, dialect=str(asked.get("dialect", "tidings")))
+        read = from_mapping(event) if "specversion" in event else make_event(event, source="you", id="1")
+        told_aloud = explain(read, filter)
+        return Response(msgspec.json.encode(told_aloud), media_type="application/json")
+
+    async def figures(self, request: Request) -> Response:
+        return await self._informed(request, "figures", {})
+
+    async def trace(self, request: Request) -> Response:
+        return await self._informed(request, "trace", {"event": request.path_params["id"]})
+
+    async def _informed(self, request: Request, what: str, about: dict[str, Any]) -> Response:
+        found = await self._host.informed(await self.principal(request), what, about)
+        return Response(msgspec.json.encode(found, enc_hook=str), media_type="application/json")
+
+    # -- documents --------------------------------------------------------------------------------
+
+    async def openapi(self, request: Request) -> Response:
+        return JSONResponse(openapi.document(str(request.base_url).rstrip("/")))
+
+    async def asyncapi(self, request: Request) -> Response:
+        return JSONResponse(openapi.channels(str(request.base_url.netloc)))
+
+
+class HttpDoor:
+    """The gateway with its server."""
+
+    def __init__(
+        self,
+        host: Host,
+        prover: Prover,
+        listen: str,
+        folder: Path | None,
+        allowed: tuple[str, ...],
+        tls: ssl.SSLContext | None,
+    ) -> None:
+        self._subscriptions = Subscriptions(host, folder, allowed)
+        self._gateway = HttpGateway(host, prover, self._subscriptions)
+        self._serving = Serving(self._gateway.app, listen, tls)
+
+    @property
+    def address(self) -> str:
+        return self._serving.address
+
+    async def start(self) -> None:
+        await self._subscriptions.start()
+        await self._serving.start()
+
+    async def close(self) -> None:
+        await self._serving.close()
+        await self._subscriptions.close()
+        await self._gateway.close()
+
+
+async def _published(desk: Desk, draft: Draft) -> dict[str, Any]:
+    receipt = await desk.bus.publish(draft.what, **draft.options)
+    where = receipt.position
+    position = None if where is None else {"log": where.log, "offset": where.offset}
+    return {"source": receipt.source, "id": receipt.id, "position": position}
+
+
+async def _published_or_told(desk: Desk, draft: Draft) -> dict[str, Any]:
+    """Of a batch: one that is refused does not stop the others."""
+    try:
+        return await _published(desk, draft)
+    except TidingsError as error:
+        return {"status": int(status_of(error)), **told(error)}
+
+
+def where_of(request: HTTPConnection) -> Where:
+    host = request.client.host if request.client is not None else ""
+    try:
+        is_loopback = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        is_loopback = False
+    return Where(host, is_loopback, request.url.scheme in ("https", "wss"))
+
+
+def _basic(text: str) -> tuple[str, str]:
+    try:
+        name, colon, password = base64.b64decode(text, validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError):
+        colon = ""
+    if not colon:
+        raise RefusedError("the name and the password cannot be read", hint="base64 of name:password")
+    return name, password
+
+
+async def _body(request: Request) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    async for part in request.stream():
+        size += len(part)
+        if size > MOST_BYTES:
+            raise Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a body of more than {MOST_BYTES} bytes")
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    try:
+        read = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"the body is no JSON: {error}") from None
+    if not isinstance(read, dict):
+        raise InputError("the body is no JSON object")
+    return read
+
+
+def _whole(query: Mapping[str, str], name: str, default: int, most: int = 2**63 - 1) -> int:
+    text = query.get(name, str(default))
+    if not (text.isascii() and text.isdecimal() and len(text) < 20 and int(text) <= most):
+        raise InputError(f"{name} is {text!r}", hint=f"a number from 0 to {most}")
+    return int(text)

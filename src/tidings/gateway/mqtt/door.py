@@ -1,0 +1,490 @@
+"""The door for MQTT: connections, handshakes, keep-alive, and which session belongs to whom.
+
+Rules
+- The first packet is CONNECT, within ten seconds. A name and a password are checked as everywhere; a password
+  without a name (version 5), or with the name `token`, is a signed token.
+- A client id belongs to its principal. Who connects under an id that is connected takes its session over.
+- What the protocol does not allow ends the connection, with a reason for version 5.
+- Sessions that outlive their connection are written down (a JSON file in the store's directory), and end
+  when their expiry has passed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import logging
+import secrets
+import ssl
+from collections import deque
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tidings.errors import RefusedError, StoreError, TidingsError
+from tidings.gateway.desks import client_name
+from tidings.gateway.mqtt import packets as mq
+from tidings.gateway.mqtt.packets import V5, Kind, Malformed, Packet, Reason
+from tidings.gateway.mqtt.reading import Reader
+from tidings.gateway.mqtt.session import NEVER, Kept, Session
+from tidings.gateway.mqtt.writing import write
+from tidings.gateway.proving import Prover, Where
+from tidings.gateway.serving import bind
+from tidings.gateway.subscriptions import replace_file
+from tidings.runtime.guests import Guests, Host
+from tidings.security.principal import Principal
+
+log = logging.getLogger("tidings.gateway")
+
+FILE = "mqtt-sessions.json"
+LARGEST = 2**20  # bytes of a packet
+HANDSHAKE_SECONDS = 10.0
+AHEAD = 100  # publishes of QoS 1 and 2 that we take before we answer: our receive maximum
+ALIASES = 32
+BUFFER = 256 * 1024  # bytes that may wait for a slow client before nothing more is taken for it
+MOST_WAITING = 8 * 2**20  # bytes of QoS 0 that wait for a slow client
+_OLD_CODES = {Reason.VERSION: 1, Reason.CLIENT_ID: 2, Reason.UNAVAILABLE: 3, Reason.PASSWORD: 4}
+
+
+class Written(msgspec.Struct):
+    """A session as the file holds it."""
+
+    owner: Principal
+    client_id: str
+    expiry: int
+    left_at: float | None
+    subscriptions: dict[str, Kept]
+
+
+class MqttDoor:
+    def __init__(
+        self, host: Host, prover: Prover, listen: str, folder: Path | None, tls: ssl.SSLContext | None
+    ) -> None:
+        self._host = host
+        self._prover = prover
+        self._listen = listen
+        self._tls = tls
+        self._file = None if folder is None else folder / FILE
+        self._server: asyncio.Server | None = None
+        self._sessions: dict[tuple[Any, str], Session] = {}
+        self._known: dict[tuple[Any, str], Written] = {}  # durable ones, also those that nobody uses now
+        self._links: dict[tuple[Any, str], Link] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._sweeping: asyncio.Task[None] | None = None
+        self._writing = asyncio.Lock()
+        self.address = ""
+
+    async def start(self) -> None:
+        self._load()
+        self._sweeping = asyncio.create_task(self._sweep())
+        if not self._listen:
+            return  # connections come by WebSocket alone
+        bound = bind(self._listen, "gateway.mqtt")
+        self._server = await asyncio.start_server(self.serve, sock=bound, ssl=self._tls, limit=2**16)
+        host, port = bound.getsockname()[:2]
+        self.address = f"{'mqtt' if self._tls is None else 'mqtts'}://{host}:{port}"
+
+    async def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+        for link in list(self._links.values()):
+            link.end(Reason.SHUTTING_DOWN)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for session in list(self._sessions.values()):
+            await session.close()
+        await self._write()
+
+    # -- connections -------------------------------------------------------------------------------
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One connection, from beginning to end."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            await Link(self, reader, writer).run()
+        except (ConnectionError, TimeoutError, asyncio.IncompleteReadError, ssl.SSLError) as error:
+            log.debug("mqtt: a connection ended: %s", error)
+        finally:
+            self._tasks.discard(task)
+            writer.close()
+
+    async def proved(self, connect: mq.Connect, where: Where) -> Any:
+        if connect.password is None:
+            return await self._prover.nobody(connect.user or connect.client_id or "anonymous", where)
+        try:
+            password = connect.password.decode()
+        except UnicodeDecodeError:
+            raise RefusedError("the name or the password is wrong") from None
+        if connect.user in (None, "", "token"):
+            return await self._prover.token(password, where)
+        return await self._prover.password(connect.user, password, where)
+
+    async def session(self, principal: Any, connect: mq.Connect, link: Link) -> tuple[Session, bool]:
+        """The session that this connection carries on, or a new one; was there one?"""
+        key = (principal, connect.client_id)
+        other = self._links.get(key)
+        if other is not None:
+            other.end(Reason.TAKEN_OVER)
+            await other.over.wait()
+        self._links[key] = link
+        before, known = self._sessions.pop(key, None), self._known.get(key)
+        if connect.clean:
+            if before is None and known is not None:
+                before = await self._open(
+                    principal, connect.client_id, durable=True, kept=known.subscriptions
+                )
+            if before is not None:
+                await before.end()
+            self._known.pop(key, None)
+            before = known = None
+        expiry = link.expiry(connect)
+        if before is not None and before.durable and before.bus.state == "up":
+            session = before
+        else:
+            kept = known.subscriptions if known is not None else None
+            session = await self._open(principal, connect.client_id, durable=expiry > 0, kept=kept)
+        session.expiry, session.left_at = expiry, None
+        self._sessions[key] = session
+        if session.durable:
+            self._known[key] = Written(principal, connect.client_id, expiry, None, session.kept)
+            await self._write()
+        return session, known is not None
+
+    async def _open(
+        self, principal: Any, client_id: str, *, durable: bool, kept: dict[str, Kept] | None
+    ) -> Session:
+        bus = Guests(self._host, principal).bus(client_name(principal, client_id))
+        await bus.open()
+        return Session(client_id, bus, durable=durable, kept=kept)
+
+    async def left(self, key: tuple[Any, str], session: Session, link: Link) -> None:
+        """The connection of a session is gone."""
+        if self._links.get(key) is link:
+            del self._links[key]
+        await session.detach()
+        if self._sessions.get(key) is not session:
+            return
+        session.left_at = self._host.clock.now()
+        if not session.expiry or not session.durable:
+            del self._sessions[key]
+            self._known.pop(key, None)
+            await session.end()
+        elif key in self._known:
+            self._known[key] = Written(key[0], key[1], session.expiry, session.left_at, session.kept)
+        await self._write()
+
+    def later(self, seconds: float, say: Callable[[], Awaitable[Any]]) -> None:
+        """A will with a delay."""
+
+        async def wait() -> None:
+            await asyncio.sleep(seconds)
+            await say()
+
+        task = asyncio.create_task(wait())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def is_connected(self, key: tuple[Any, str]) -> bool:
+        return key in self._links
+
+    # -- sessions that stay ------------------------------------------------------------------------
+
+    def _load(self) -> None:
+        if self._file is None or not self._file.exists():
+            return
+        try:
+            listed = msgspec.json.decode(self._file.read_bytes(), type=list[Written])
+        except (OSError, msgspec.DecodeError) as error:
+            raise StoreError(
+                f"{self._file} cannot be read: {error}", hint="restore it, or move it away to begin without"
+            ) from None
+        now = self._host.clock.now()
+        for written in listed:
+            if written.left_at is None:
+                written.left_at = now
+            self._known[written.owner, written.client_id] = written
+
+    async def changed(self) -> None:
+        """Subscriptions of a session changed."""
+        await self._write()
+
+    async def _write(self) -> None:
+        if self._file is None:
+            return
+        async with self._writing:
+            written = msgspec.json.encode(list(self._known.values()))
+            await asyncio.to_thread(replace_file, self._file, written)
+
+    async def _sweep(self) -> None:
+        """End the sessions whose time has passed."""
+        while True:
+            await asyncio.sleep(1.0)
+            now = self._host.clock.now()
+            for key, written in list(self._known.items()):
+                if written.left_at is None or written.expiry == NEVER or key in self._links:
+                    continue
+                if written.left_at + written.expiry <= now:
+                    with contextlib.suppress(TidingsError):
+                        session = self._sessions.pop(key, None) or await self._open(
+                            *key, durable=True, kept=written.subscriptions
+                        )
+                        await session.end()
+                    self._known.pop(key, None)
+                    await self._write()
+
+
+class Link:
+    """One connection."""
+
+    def __init__(self, door: MqttDoor, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._door = door
+        self._reader = reader
+        self._writer = writer
+        self._read = Reader(LARGEST)
+        self._version = 4
+        self._session: Session | None = None
+        self._answers: deque[asyncio.Task[None]] = deque()
+        self._aliases: dict[int, str] = {}
+        self._will: mq.Will | None = None
+        self._is_over = False
+        self._lines: list[bytes] = []  # to be written in this turn of the loop
+        self.lost = 0
+        self.over = asyncio.Event()
+        writer.transport.set_write_buffer_limits(high=BUFFER)
+
+    def send(self, packet: Packet) -> None:
+        if not self._is_over:
+            self._flush()
+            self._writer.write(write(packet, self._version))
+
+    def send_bytes(self, data: bytes) -> None:
+        """Of QoS 0: what a client that reads too slowly has no room for is lost to it, as the standard allows."""
+        if self._is_over:
+            return
+        if self._writer.transport.get_write_buffer_size() > MOST_WAITING:
+            self.lost += 1
+            return
+        self._lines.append(data)
+        if len(self._lines) == 1:
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        """Everything of one turn of the loop in one write."""
+        if self._lines and not self._is_over:
+            self._writer.write(b"".join(self._lines))
+        self._lines.clear()
+
+    def end(self, reason: Reason) -> None:
+        """Leave the client, with a reason if it understands one."""
+        if self._version == V5 and self._session is not None:
+            self.send(mq.Disconnect(reason))
+        self._is_over = True
+        self._writer.close()
+
+    def expiry(self, connect: mq.Connect) -> int:
+        """Seconds for which the session outlives the connection."""
+        if connect.version == V5:
+            return int(connect.properties.get("session_expiry", 0))
+        return 0 if connect.clean else NEVER
+
+    async def run(self) -> None:
+        connect, rest = await self._first()
+        try:
+            principal = await self._door.proved(connect, self._where())
+            session, present = await self._door.session(principal, connect, self)
+        except RefusedError as error:
+            log.info("mqtt %s: %s", connect.client_id, error)
+            self._refuse(Reason.NOT_AUTHORISED if connect.password is None else Reason.PASSWORD)
+            self.over.set()
+            return
+        key = (principal, connect.client_id)
+        self._session, self._will = session, connect.will
+        try:
+            self.send(mq.Connack(0, present, self._said(connect)))
+            await session.attach(
+                self.send,
+                self.send_bytes,
+                self._writer.drain,
+                version=self._version,
+                ahead=connect.properties.get("receive_maximum", 0xFFFF),
+                largest=connect.properties.get("maximum_packet", 0),
+            )
+            await self._hear_all(rest, connect.keep_alive * 1.5 or None)
+        finally:
+            await self._over(key, session)
+
+    async def _over(self, key: tuple[Any, str], session: Session) -> None:
+        self._is_over = True
+        await asyncio.gather(*self._answers, return_exceptions=True)
+        will, self._will = self._will, None
+        if will is not None:
+            delay = min(will.properties.get("will_delay", 0), session.expiry)
+            if delay and session.durable:
+                self._door.later(delay, lambda: self._say_late(key, session, will))
+            else:
+                await session.will(will)
+        await self._door.left(key, session, self)
+        self.over.set()
+
+    async def _say_late(self, key: tuple[Any, str], session: Session, will: mq.Will) -> None:
+        if not self._door.is_connected(key) and session.bus.state == "up":
+            await session.will(will)
+
+    async def _first(self) -> tuple[mq.Connect, list[Packet]]:
+        """CONNECT, and what came behind it."""
+        found: list[Packet] = []
+        try:
+            async with asyncio.timeout(HANDSHAKE_SECONDS):
+                while not found:
+                    data = await self._reader.read(2**16)
+                    if not data:
+                        raise ConnectionResetError("gone before CONNECT")
+                    found = list(self._read.feed(data))
+            connect = found[0]
+            assert isinstance(connect, mq.Connect)
+            self._version = connect.version
+            if "authentication_method" in connect.properties:
+                raise Malformed("no such method", Reason.AUTHENTICATION)
+            if not connect.client_id:
+                if connect.version != V5 and not connect.clean:
+                    raise Malformed("a session without a client id", Reason.CLIENT_ID)
+                connect.client_id = f"auto-{secrets.token_hex(8)}"
+                connect.properties["assigned"] = connect.client_id
+        except Malformed as error:
+            self._refuse(error.reason)
+            raise ConnectionResetError(str(error)) from None
+        return connect, found[1:]
+
+    def _refuse(self, reason: Reason) -> None:
+        self._version = self._read.version or 4
+        code = int(reason) if self._version == V5 else _OLD_CODES.get(reason, 5)
+        self._writer.write(write(mq.Connack(code), self._version))
+
+    def _where(self) -> Where:
+        peer = self._writer.get_extra_info("peername") or ("",)
+        try:
+            is_loopback = ipaddress.ip_address(peer[0]).is_loopback
+        except ValueError:
+            is_loopback = False
+        return Where(str(peer[0]), is_loopback, self._writer.get_extra_info("ssl_object") is not None)
+
+    def _said(self, connect: mq.Connect) -> mq.Properties:
+        if self._version != V5:
+            return {}
+        said: mq.Properties = {
+            "receive_maximum": AHEAD,
+            "maximum_packet": LARGEST,
+            "topic_alias_maximum": ALIASES,
+            "subscription_ids_available": 1,
+            "shared_available": 1,
+        }
+        if "assigned" in connect.properties:
+            said["assigned_client_id"] = connect.properties["assigned"]
+        return said
+
+    # -- what it says ------------------------------------------------------------------------------
+
+    async def _hear_all(self, rest: list[Packet], silence: float | None) -> None:
+        try:
+            for packet in rest:
+                await self._hear(packet)
+            while not self._is_over:
+                try:
+                    async with asyncio.timeout(silence):
+                        data = await self._reader.read(2**16)
+                except TimeoutError:
+                    self.end(Reason.KEEP_ALIVE)
+                    return
+                if not data:
+                    return
+                for packet in self._read.feed(data):
+                    await self._hear(packet)
+        except Malformed as error:
+            log.info("mqtt %s: %s", self._session.client_id if self._session else "?", error)
+            self.end(error.reason)
+
+    async def _hear(self, packet: Packet) -> None:
+        session = self._session
+        assert session is not None
+        if self._is_over:
+            return
+        match packet:
+            case mq.Publish():
+                await self._publish(session, packet)
+            case mq.Ack(kind=Kind.PUBREL):
+                reason = session.released(packet.packet_id)
+                self.send(mq.Ack(Kind.PUBCOMP, packet.packet_id, reason))
+            case mq.Ack():
+                session.acknowledged(packet)
+            case mq.Subscribe():
+                reasons = await session.subscribe(packet)
+                old = [reason if reason < 0x80 else 0x80 for reason in reasons]
+                self.send(mq.Suback(packet.packet_id, reasons if self._version == V5 else old))
+                await self._door.changed()
+            case mq.Unsubscribe():
+                reasons = [await session.unsubscribe(name) for name in packet.filters]
+                self.send(mq.Unsuback(packet.packet_id, reasons))
+                await self._door.changed()
+            case mq.Ping(is_answer=False):
+                self.send(mq.Ping(True))
+            case mq.Disconnect():
+                self._leave(session, packet)
+            case _:
+                raise Malformed(f"{type(packet).__name__} from a client", Reason.PROTOCOL)
+
+    def _leave(self, session: Session, packet: mq.Disconnect) -> None:
+        expiry = packet.properties.get("session_expiry")
+        if expiry is not None:
+            if expiry and not session.expiry:
+                raise Malformed("an expiry where there was none", Reason.PROTOCOL)
+            session.expiry = expiry
+        if packet.reason != Reason.WITH_WILL:
+            self._will = None
+        self._is_over = True
+        self._writer.close()
+
+    async def _publish(self, session: Session, packet: mq.Publish) -> None:
+        packet.topic = self._named(packet)
+        if packet.qos == 0:
+            session.publish_soon(packet)
+            return
+        if packet.qos == 2 and not session.is_new(packet.packet_id):
+            self.send(mq.Ack(Kind.PUBREC, packet.packet_id))
+            return
+        while self._answers and self._answers[0].done():
+            self._answers.popleft()
+        if len(self._answers) >= AHEAD:
+            await self._answers[0]
+        self._answers.append(asyncio.create_task(self._answer(session, packet)))
+
+    async def _answer(self, session: Session, packet: mq.Publish) -> None:
+        """Acknowledge when the broker has."""
+        reason = await session.publish(packet)
+        if reason >= 0x80:
+            session.forget(packet.packet_id)
+            if self._version != V5:
+                self.end(Reason(reason))
+                return
+        kind = Kind.PUBACK if packet.qos == 1 else Kind.PUBREC
+        self.send(mq.Ack(kind, packet.packet_id, reason))
+
+    def _named(self, packet: mq.Publish) -> str:
+        """The topic, by its alias if it has one."""
+        alias = packet.properties.pop("topic_alias", None)
+        if "subscription_id" in packet.properties:
+            raise Malformed("a subscription id from a client", Reason.PROTOCOL)
+        if alias is None:
+            return packet.topic
+        if alias > ALIASES:
+            raise Malformed(f"topic alias {alias}", Reason.TOPIC_ALIAS)
+        if packet.topic:
+            self._aliases[alias] = packet.topic
+        elif alias not in self._aliases:
+            raise Malformed(f"topic alias {alias} stands for nothing", Reason.TOPIC_ALIAS)
+        return self._aliases[alias]

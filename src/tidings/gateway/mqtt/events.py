@@ -1,0 +1,166 @@
+"""Between MQTT's messages and events.
+
+Rules
+- The payload stays what it is, byte for byte. When it is a JSON object, its members are attributes, so that
+  filters can ask for them; user properties are attributes too, and win over members.
+- Topics of MQTT may have empty levels, and ours not: an empty level is written `∅` here.
+- A retained message is an event that lives forever and supersedes the one before on its topic; an empty one
+  supersedes and does not stay. A message's expiry is the event's end.
+- A wildcard at the first level does not stand for topics that begin with `$`.
+- A subscription may carry a content filter: `filter` among the user properties of its SUBSCRIBE.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from tidings.errors import EventError, FilterError
+from tidings.gateway.mqtt.packets import Malformed, Properties, Publish, Reason
+from tidings.language.build import Condition, attr, topic
+from tidings.language.parser import parse
+from tidings.model.event import FOREVER, RESERVED, Event
+from tidings.model.filter import Filter
+from tidings.model.topic import ROOT, check_topic, is_pattern
+from tidings.model.value import INT_MAX, INT_MIN
+
+EMPTY = "∅"
+SHARE = "$share/"
+KEY = "mqtt:"  # before the topic, in the key of what is retained
+FILTER = "filter"  # the user property of a subscription
+PLAIN = frozenset({"response_topic", "correlation", "payload_format"})
+JSON_TYPE = "application/json"
+
+
+def our_topic(name: str) -> str:
+    """The topic of ours for a topic name or a topic filter."""
+    return "/".join(level or EMPTY for level in name.split("/"))
+
+
+def their_topic(ours: str | None) -> str:
+    if ours is None or ours == ROOT:
+        return "/"
+    return "/".join("" if level == EMPTY else level for level in ours.split("/"))
+
+
+def wanted(text: str, properties: Properties) -> tuple[Filter, str | None]:
+    """The filter of a SUBSCRIBE's entry, and the group when it is shared. Raises `FilterError`."""
+    group = None
+    if text.startswith(SHARE):
+        group, _, text = text.removeprefix(SHARE).partition("/")
+        if not group or is_pattern(group) or not text:
+            raise FilterError("a shared subscription is $share/GROUP/FILTER")
+    if not text:
+        raise FilterError("the topic filter is empty")
+    condition = topic(our_topic(text))
+    if text[0] in "+#":
+        condition = condition & ~attr("topic").startswith("$")
+    for name, said in properties.get("user", ()):
+        if name == FILTER:
+            condition = condition & Condition(parse(said))
+    return condition.filter(), group
+
+
+# -- inward ------------------------------------------------------------------------------------------
+
+
+def options_of(publish: Publish) -> dict[str, Any]:
+    """What `Bus.publish` needs beside the attributes. Raises `Malformed`."""
+    try:
+        name = check_topic(our_topic(publish.topic))
+    except EventError as error:
+        raise Malformed(error.message, Reason.TOPIC_NAME) from None
+    expiry = publish.properties.get("message_expiry")
+    options: dict[str, Any] = {
+        "topic": name,
+        "payload": publish.payload,
+        "content_type": publish.properties.get("content_type"),
+        "expires": None if expiry is None else float(expiry),
+        "time": datetime.now(UTC),
+    }
+    if publish.retain:
+        options["key"] = KEY + name
+        options["lifetime"] = FOREVER if publish.payload else 0.0
+    return options
+
+
+def attributes_of(publish: Publish) -> dict[str, Any]:
+    properties = publish.properties
+    if properties.get("payload_format") == 1:
+        try:
+            publish.payload.decode()
+        except UnicodeDecodeError:
+            raise Malformed("the payload is said to be UTF-8", Reason.PAYLOAD_FORMAT) from None
+    attributes = members_of(publish.payload, properties.get("content_type"))
+    for name in ("response_topic", "payload_format"):
+        if name in properties:
+            attributes[name] = properties[name]
+    if "correlation_data" in properties:
+        attributes["correlation"] = properties["correlation_data"].hex()
+    for name, value in properties.get("user", ()):
+        if name and name not in RESERVED and "." not in name:
+            attributes[name] = value
+    return attributes
+
+
+def members_of(payload: bytes, content_type: str | None = None) -> dict[str, Any]:
+    """The members of a JSON object that can be attributes."""
+    if not payload.startswith(b"{") or content_type not in (None, JSON_TYPE):
+        return {}
+    try:
+        read = msgspec.json.decode(payload)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return {}
+    return _plain(read, 1)
+
+
+def _plain(members: Mapping[str, Any], depth: int) -> dict[str, Any]:
+    kept: dict[str, Any] = {}
+    for name, value in members.items():
+        if not name or "." in name or (depth == 1 and name in RESERVED):
+            continue
+        if isinstance(value, dict) and depth < 8:
+            kept[name] = _plain(value, depth + 1)
+        elif type(value) in (bool, str, float) or (type(value) is int and INT_MIN <= value <= INT_MAX):
+            kept[name] = value
+    return kept
+
+
+# -- outward -----------------------------------------------------------------------------------------
+
+
+def publish_of(event: Event, qos: int, *, retain: bool, with_properties: bool) -> Publish:
+    """The event as a message."""
+    payload = event.payload
+    if payload is None:
+        payload = msgspec.json.encode(event.attributes, enc_hook=str) if event.attributes else b""
+    properties = _properties(event, payload) if with_properties else {}
+    return Publish(their_topic(event.topic), payload, qos, retain, properties=properties)
+
+
+def _properties(event: Event, payload: bytes) -> Properties:
+    properties: Properties = {}
+    if event.content_type is not None:
+        properties["content_type"] = event.content_type
+    elif event.payload is None:
+        properties["content_type"] = JSON_TYPE
+    if event.expires is not None:
+        properties["message_expiry"] = min(int(event.expires), 2**32 - 1)
+    attributes = event.attributes
+    for name in ("response_topic", "payload_format"):
+        if name in attributes:
+            properties[name] = attributes[name]
+    if isinstance(attributes.get("correlation"), str):
+        with contextlib.suppress(ValueError):  # it came by another way, and is no correlation of MQTT
+            properties["correlation_data"] = bytes.fromhex(attributes["correlation"])
+    members = members_of(payload, event.content_type)
+    user = [
+        (name, value)
+        for name, value in attributes.items()
+        if isinstance(value, str) and members.get(name) != value and name not in PLAIN
+    ]
+    return properties | ({"user": user} if user else {})

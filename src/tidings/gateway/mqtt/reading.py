@@ -1,0 +1,301 @@
+"""Bytes to MQTT packets. No I/O: bytes come, packets go.
+
+Rules (OASIS MQTT 3.1.1 and 5.0)
+- What is malformed raises `Malformed` with the reason code of version 5; nothing is guessed.
+- Text is UTF-8 without NUL and without surrogates. A packet is no longer than the reader's bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tidings.gateway.mqtt.packets import (
+    ALLOWED,
+    MANY,
+    PROPERTIES,
+    TOLD,
+    V5,
+    V311,
+    Ack,
+    Auth,
+    Connack,
+    Connect,
+    Disconnect,
+    Kind,
+    Malformed,
+    Packet,
+    Ping,
+    Properties,
+    Publish,
+    Reason,
+    Suback,
+    Subscribe,
+    Unsuback,
+    Unsubscribe,
+    Will,
+    Wish,
+)
+
+
+class _Bytes:
+    """Walks through a packet's body."""
+
+    __slots__ = ("at", "data", "end")
+
+    def __init__(self, data: bytes, at: int = 0, end: int | None = None) -> None:
+        self.data = data
+        self.at = at
+        self.end = len(data) if end is None else end
+
+    @property
+    def left(self) -> int:
+        return self.end - self.at
+
+    def take(self, count: int) -> bytes:
+        if count > self.left:
+            raise Malformed("the packet ends too early")
+        self.at += count
+        return self.data[self.at - count : self.at]
+
+    def number(self, count: int) -> int:
+        return int.from_bytes(self.take(count), "big")
+
+    def variable(self) -> int:
+        value = 0
+        for shift in (0, 7, 14, 21):
+            byte = self.number(1)
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                if shift and byte == 0:
+                    raise Malformed("a length is written longer than it needs")
+                return value
+        raise Malformed("a length of more than four bytes")
+
+    def blob(self) -> bytes:
+        return self.take(self.number(2))
+
+    def text(self) -> str:
+        try:
+            text = self.blob().decode()
+        except UnicodeDecodeError:
+            raise Malformed("text that is no UTF-8") from None
+        if "\0" in text:
+            raise Malformed("text that holds NUL")
+        return text
+
+    def properties(self, allowed: frozenset[str]) -> Properties:
+        size = self.variable()
+        if size > self.left:
+            raise Malformed("properties longer than their packet")
+        inner = _Bytes(self.data, self.at, self.at + size)
+        self.at += size
+        found: Properties = {}
+        while inner.left:
+            identifier = inner.variable()
+            if identifier not in PROPERTIES:
+                raise Malformed(f"no property is called 0x{identifier:02x}")
+            name, kind = PROPERTIES[identifier]
+            if name not in allowed:
+                raise Malformed(f"{name} has no place here", Reason.PROTOCOL)
+            inner.property(name, kind, found)
+        return found
+
+    def property(self, name: str, kind: str, found: Properties) -> None:
+        value: Any
+        if kind == "s":
+            value = self.text()
+        elif kind == "b":
+            value = self.blob()
+        elif kind == "p":
+            value = (self.text(), self.text())
+        elif kind == "v":
+            value = self.variable()
+        else:
+            value = self.number(int(kind))
+            if kind == "1" and value > 1:
+                raise Malformed(f"{name} is {value}", Reason.PROTOCOL)
+        if name in MANY:
+            found.setdefault(name, []).append(value)
+        elif name in found:
+            raise Malformed(f"{name} stands twice", Reason.PROTOCOL)
+        else:
+            found[name] = value
+
+    def finish(self) -> None:
+        if self.left:
+            raise Malformed(f"{self.left} bytes too many")
+
+
+class Reader:
+    """Bytes of one direction to packets. `version` is set once it is known."""
+
+    def __init__(self, largest: int, version: int = 0) -> None:
+        self.version = version
+        self._largest = largest
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[Packet]:
+        self._buffer += data
+        while (found := self._next()) is not None:
+            yield found
+
+    def _next(self) -> Packet | None:
+        buffer = self._buffer
+        size, at = 0, 1
+        while True:
+            if len(buffer) <= at:
+                return None
+            byte = buffer[at]
+            size |= (byte & 0x7F) << 7 * (at - 1)
+            at += 1
+            if byte < 0x80:
+                break
+            if at > 4:
+                raise Malformed("a length of more than four bytes")
+        if at + size > self._largest:
+            raise Malformed(f"a packet of {at + size} bytes", Reason.TOO_LARGE)
+        if len(buffer) < at + size:
+            return None
+        head, body = buffer[0], bytes(buffer[at : at + size])
+        del buffer[: at + size]
+        return self._read(head >> 4, head & 0x0F, _Bytes(body))
+
+    def _read(self, number: int, flags: int, body: _Bytes) -> Packet:
+        if number == 0:
+            raise Malformed("a packet of kind 0")
+        kind = Kind(number)
+        if kind is not Kind.PUBLISH and flags != (2 if kind in _FLAGGED else 0):
+            raise Malformed(f"{kind.name} with flags {flags}")
+        if self.version == 0 and kind is not Kind.CONNECT:
+            raise Malformed(f"{kind.name} before CONNECT", Reason.PROTOCOL)
+        packet = self._of_kind(kind, flags, body)
+        body.finish()
+        return packet
+
+    def _of_kind(self, kind: Kind, flags: int, body: _Bytes) -> Packet:
+        match kind:
+            case Kind.CONNECT:
+                return self._connect(body)
+            case Kind.CONNACK:
+                present, reason = body.number(1), body.number(1)
+                return Connack(reason, bool(present), self._properties(kind, body))
+            case Kind.PUBLISH:
+                return self._publish(flags, body)
+            case Kind.PUBACK | Kind.PUBREC | Kind.PUBREL | Kind.PUBCOMP:
+                return Ack(kind, _packet_id(body), *self._told(body))
+            case Kind.SUBSCRIBE:
+                return self._subscribe(body)
+            case Kind.UNSUBSCRIBE:
+                return self._unsubscribe(body)
+            case Kind.SUBACK:
+                packet_id, properties = _packet_id(body), self._properties(TOLD, body)
+                return Suback(packet_id, list(body.take(body.left)), properties)
+            case Kind.UNSUBACK:
+                packet_id = _packet_id(body)
+                self._properties(TOLD, body)
+                return Unsuback(packet_id, list(body.take(body.left)))
+            case Kind.PINGREQ | Kind.PINGRESP:
+                return Ping(kind is Kind.PINGRESP)
+            case Kind.DISCONNECT:
+                return Disconnect(*self._told(body, ALLOWED[kind]))
+            case Kind.AUTH:
+                if self.version != V5:
+                    raise Malformed("AUTH before version 5", Reason.PROTOCOL)
+                return Auth(*self._told(body, ALLOWED[kind]))
+
+    def _properties(self, allowed: Kind | frozenset[str], body: _Bytes) -> Properties:
+        if self.version != V5:
+            return {}
+        return body.properties(ALLOWED[allowed] if isinstance(allowed, Kind) else allowed)
+
+    def _told(self, body: _Bytes, allowed: frozenset[str] = TOLD) -> tuple[int, Properties]:
+        if self.version != V5 or not body.left:
+            return 0, {}
+        reason = body.number(1)
+        return reason, body.properties(allowed) if body.left else {}
+
+    def _connect(self, body: _Bytes) -> Connect:
+        if self.version:
+            raise Malformed("CONNECT twice", Reason.PROTOCOL)
+        name, version = body.blob(), body.number(1)
+        if name != b"MQTT" or version not in (V311, V5):
+            raise Malformed(f"{name!r} of version {version}", Reason.VERSION)
+        self.version = version
+        flags = body.number(1)
+        will_qos, has_will = flags >> 3 & 3, bool(flags & 4)
+        if flags & 1 or will_qos == 3 or (not has_will and flags & 0x38):
+            raise Malformed(f"CONNECT with flags {flags:#x}")
+        if version == V311 and flags & 0x40 and not flags & 0x80:
+            raise Malformed("a password without a name")
+        connect = Connect(version, "", bool(flags & 2), body.number(2))
+        connect.properties = self._properties(Kind.CONNECT, body)
+        connect.client_id = body.text()
+        if has_will:
+            connect.will = self._will(body, will_qos, bool(flags & 0x20))
+        connect.user = body.text() if flags & 0x80 else None
+        connect.password = body.blob() if flags & 0x40 else None
+        return connect
+
+    def _will(self, body: _Bytes, qos: int, retain: bool) -> Will:
+        properties = self._properties(ALLOWED["will"], body)
+        return Will(check_name(body.text()), body.blob(), qos, retain, properties)
+
+    def _publish(self, flags: int, body: _Bytes) -> Publish:
+        qos = flags >> 1 & 3
+        if qos == 3 or (qos == 0 and flags & 8):
+            raise Malformed(f"PUBLISH with flags {flags}")
+        topic = body.text()
+        packet_id = _packet_id(body) if qos else 0
+        properties = self._properties(Kind.PUBLISH, body)
+        if properties.get("topic_alias") == 0:
+            raise Malformed("topic alias 0", Reason.TOPIC_ALIAS)
+        if topic or "topic_alias" not in properties:
+            check_name(topic)
+        return Publish(
+            topic, body.take(body.left), qos, bool(flags & 1), bool(flags & 8), packet_id, properties
+        )
+
+    def _subscribe(self, body: _Bytes) -> Subscribe:
+        packet_id, properties = _packet_id(body), self._properties(Kind.SUBSCRIBE, body)
+        if properties.get("subscription_id") in ([0],) or len(properties.get("subscription_id", ())) > 1:
+            raise Malformed("subscription id", Reason.PROTOCOL)
+        wishes = []
+        while body.left:
+            filter, options = body.text(), body.number(1)
+            if (
+                options & 3 == 3
+                or options & (0xFC if self.version == V311 else 0xC0)
+                or options >> 4 & 3 == 3
+            ):
+                raise Malformed(f"subscription options {options:#x}")
+            wishes.append(Wish(filter, options & 3, bool(options & 4), bool(options & 8), options >> 4 & 3))
+        if not wishes:
+            raise Malformed("SUBSCRIBE to nothing", Reason.PROTOCOL)
+        return Subscribe(packet_id, wishes, properties)
+
+    def _unsubscribe(self, body: _Bytes) -> Unsubscribe:
+        packet_id, properties = _packet_id(body), self._properties(Kind.UNSUBSCRIBE, body)
+        filters = []
+        while body.left:
+            filters.append(body.text())
+        if not filters:
+            raise Malformed("UNSUBSCRIBE from nothing", Reason.PROTOCOL)
+        return Unsubscribe(packet_id, filters, properties)
+
+
+_FLAGGED = (Kind.PUBREL, Kind.SUBSCRIBE, Kind.UNSUBSCRIBE)
+
+
+def _packet_id(body: _Bytes) -> int:
+    packet_id = body.number(2)
+    if not packet_id:
+        raise Malformed("packet id 0", Reason.PROTOCOL)
+    return packet_id
+
+
+def check_name(topic: str) -> str:
+    """A topic that can be published to."""
+    if not topic or "+" in topic or "#" in topic:
+        raise Malformed(f"the topic name {topic!r}", Reason.TOPIC_NAME)
+    return topic

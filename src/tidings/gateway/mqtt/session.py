@@ -1,0 +1,364 @@
+"""One MQTT session: its subscriptions, what is on its way to the client, and what came from it.
+
+Rules
+- A session has a client of the broker's own. With an expiry (or without a clean start in 3.1.1) its
+  subscriptions are durable: the broker keeps what comes while the client is away.
+- A message of QoS 1 or 2 stays the broker's until the client has acknowledged it; after a broken connection
+  it is sent again with DUP, under its packet id.
+- At most as many are on their way as the client's receive maximum.
+- What came with QoS 2 is published once: its packet id is remembered until PUBREL.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from tidings.errors import ClosedError, RefusedError, TidingsError
+from tidings.gateway.mqtt.events import attributes_of, options_of, publish_of, wanted
+from tidings.gateway.mqtt.packets import Ack, Kind, Malformed, Packet, Publish, Reason, Subscribe, Will, Wish
+from tidings.gateway.mqtt.writing import write
+from tidings.model.event import Event
+from tidings.protocol.messages import Mode
+from tidings.runtime.bus import Bus
+from tidings.runtime.listener import Listener
+
+log = logging.getLogger("tidings.gateway")
+
+MOST_AHEAD = 1000  # messages on their way to a client, whatever it says
+MOST_SUBSCRIPTIONS = 10_000
+NEVER = 0xFFFFFFFF  # an expiry
+
+
+class Way(msgspec.Struct):
+    """A message on its way to the client."""
+
+    publish: Publish
+    held: Held
+    tag: int
+    is_received: bool = False  # QoS 2: PUBREC came, PUBREL was sent
+
+
+class Held:
+    """One subscription."""
+
+    def __init__(self, wish: Wish, ids: list[int], listener: Listener[Event]) -> None:
+        self.wish = wish
+        self.ids = ids  # subscription identifiers, of version 5
+        self.listener = listener
+        self.began = datetime.now(UTC)
+        self.task: asyncio.Task[None] | None = None
+        self.is_pushed = False  # what comes is written without being taken
+        self.parked: tuple[Publish, int] | None = None  # taken, and waits for room on the way
+
+
+class Kept(msgspec.Struct, omit_defaults=True):
+    """A subscription as it outlives the process."""
+
+    wish: Wish
+    ids: list[int] = []
+    user: list[tuple[str, str]] = []
+
+
+Send = Callable[[Packet], None]
+
+_last: tuple[Event | None, int, bool, bytes] = (None, 0, False, b"")
+
+
+def written(event: Event, version: int, *, retain: bool) -> bytes:
+    """The bytes of a PUBLISH of QoS 0; those of the last one are at hand, since many want the same."""
+    global _last
+    if _last[0] is not event or _last[1] != version or _last[2] != retain:
+        packet = publish_of(event, 0, retain=retain, with_properties=version == 5)
+        _last = (event, version, retain, write(packet, version))
+    return _last[3]
+
+
+class Session:
+    def __init__(
+        self, client_id: str, bus: Bus, *, durable: bool, kept: dict[str, Kept] | None = None
+    ) -> None:
+        self.client_id = client_id
+        self.bus = bus
+        self.durable = durable
+        self.kept = kept if kept is not None else {}
+        self.expiry = 0
+        self.left_at: float | None = None
+        self._held: dict[str, Held] = {}
+        self._ways: dict[int, Way] = {}
+        self._received: set[int] = set()  # packet ids of QoS 2 that wait for PUBREL
+        self._last_id = 0
+        self._send: Send | None = None
+        self._send_bytes: Callable[[bytes], None] | None = None
+        self._version = 4
+        self._largest = 0
+        self._room = asyncio.Semaphore(0)
+        self._drained: Callable[[], Any] | None = None
+
+    # -- the connection ----------------------------------------------------------------------------
+
+    async def attach(
+        self,
+        send: Send,
+        send_bytes: Callable[[bytes], None],
+        drained: Callable[[], Any],
+        *,
+        version: int,
+        ahead: int,
+        largest: int,
+    ) -> None:
+        """A connection carries this session from now on."""
+        self._send, self._drained, self._version, self._largest = send, drained, version, largest
+        self._send_bytes = send_bytes
+        ahead = min(ahead, MOST_AHEAD)
+        self._room = asyncio.Semaphore(max(ahead - len(self._ways), 0))
+        for packet_id, way in self._ways.items():
+            if way.is_received:
+                send(Ack(Kind.PUBREL, packet_id))
+            else:
+                way.publish.dup = True
+                send(way.publish)
+        for name, kept in self.kept.items():
+            if name not in self._held:
+                await self._open(name, kept)
+        for held in self._held.values():
+            self._pump(held)
+
+    async def detach(self) -> None:
+        """The connection is gone; what is on its way stays so."""
+        self._send = self._send_bytes = None
+        tasks = [held.task for held in self._held.values() if held.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def close(self) -> None:
+        """The session is left: a durable one goes on at the broker."""
+        await self.detach()
+        await self.bus.close(commit=False)
+
+    async def end(self) -> None:
+        """The session is over, with all that it wanted."""
+        await self.detach()
+        for name, kept in self.kept.items():
+            if name not in self._held and self.durable:
+                try:
+                    await self._open(name, kept)
+                except TidingsError as error:
+                    log.warning("mqtt %s: %s could not be ended: %s", self.client_id, name, error)
+        for held in self._held.values():
+            await held.listener.unsubscribe()
+        self._held.clear()
+        self.kept.clear()
+        await self.bus.close()
+
+    # -- subscriptions -----------------------------------------------------------------------------
+
+    async def subscribe(self, packet: Subscribe) -> list[int]:
+        """A reason for each wish."""
+        return [await self._wish(wish, packet) for wish in packet.wishes]
+
+    async def _wish(self, wish: Wish, packet: Subscribe) -> int:
+        if wish.no_local and wish.filter.startswith("$share/"):
+            raise Malformed("no local on a shared subscription", Reason.PROTOCOL)
+        if len(self._held) >= MOST_SUBSCRIPTIONS:
+            return Reason.QUOTA
+        user = [tuple(pair) for pair in packet.properties.get("user", ())]
+        kept = Kept(wish, packet.properties.get("subscription_id", []), user)
+        before = self._held.get(wish.filter)
+        try:
+            if before is not None:
+                await self._leave(wish.filter)
+            held = await self._open(wish.filter, kept, is_again=before is not None)
+        except RefusedError as error:
+            log.info("mqtt %s: %s", self.client_id, error)
+            return Reason.NOT_AUTHORISED
+        except TidingsError as error:
+            log.info("mqtt %s: %s", self.client_id, error)
+            return Reason.TOPIC_FILTER
+        self.kept[wish.filter] = kept
+        self._pump(held)
+        return wish.qos
+
+    async def _open(self, name: str, kept: Kept, *, is_again: bool = False) -> Held:
+        filter, group = wanted(name, {"user": kept.user})
+        options: dict[str, Any] = {"replay": group is None and self._replays(kept.wish, is_again)}
+        if group is not None:
+            options["group"] = f"{group}/{name}"
+        elif self.durable:
+            options |= {"durable": True, "name": f"mqtt:{name}"}
+        if self._is_plain(kept, group):
+            began = datetime.now(UTC)
+            listener = await self.bus.hear(filter, lambda told: self._push(told.event, began), **options)
+        else:
+            listener = await self.bus.subscribe(filter, **options)
+        held = self._held[name] = Held(kept.wish, kept.ids, listener)
+        held.is_pushed = self._is_plain(kept, group)
+        return held
+
+    def _is_plain(self, kept: Kept, group: str | None) -> bool:
+        """Of QoS 0, and nothing special: what comes is written at once."""
+        wish = kept.wish
+        return not (wish.qos or self.durable or group or kept.ids or wish.no_local or wish.as_published)
+
+    def _push(self, event: Event, began: datetime) -> None:
+        if self._send_bytes is None:
+            return
+        is_old = event.time is not None and event.time < began and event.lifetime > 0
+        data = written(event, self._version, retain=is_old)
+        if self._largest and len(data) > self._largest:
+            return
+        self._send_bytes(data)
+
+    @staticmethod
+    def _replays(wish: Wish, is_again: bool) -> bool:
+        return wish.handling == 0 or (wish.handling == 1 and not is_again)
+
+    async def unsubscribe(self, name: str) -> int:
+        if name not in self._held:
+            return Reason.NO_SUBSCRIPTION
+        await self._leave(name)
+        self.kept.pop(name, None)
+        return Reason.SUCCESS
+
+    async def _leave(self, name: str) -> None:
+        held = self._held.pop(name)
+        if held.task is not None:
+            held.task.cancel()
+            await asyncio.gather(held.task, return_exceptions=True)
+        for packet_id in [id for id, way in self._ways.items() if way.held is held]:
+            del self._ways[packet_id]
+            self._room.release()
+        await held.listener.unsubscribe()
+
+    # -- to the client -----------------------------------------------------------------------------
+
+    def _pump(self, held: Held) -> None:
+        if not held.is_pushed and (held.task is None or held.task.done()):
+            held.task = asyncio.create_task(self._tell(held), name=f"mqtt {self.client_id}")
+
+    async def _tell(self, held: Held) -> None:
+        listener, wish = held.listener, held.wish
+        if held.parked is not None:
+            await self._on_its_way(held)
+        while True:
+            try:
+                notification, tag = await listener.take()
+            except ClosedError:
+                return
+            event = notification.event
+            if wish.no_local and event.source == self.bus.name:
+                listener.settle(tag)
+                continue
+            is_old = event.time is not None and event.time < held.began and event.lifetime > 0
+            retain = event.key is not None and wish.as_published if not is_old else True
+            publish = publish_of(event, wish.qos, retain=retain, with_properties=self._version == 5)
+            if held.ids:
+                publish.properties["subscription_id"] = held.ids
+            if self._largest and len(publish.payload) + len(publish.topic) + 64 > self._largest:
+                listener.settle(tag)  # the client says that it cannot take it
+                continue
+            if wish.qos:
+                held.parked = (publish, tag)
+                await self._on_its_way(held)
+            else:
+                self._say(publish)
+                listener.settle(tag)
+            if self._drained is not None:
+                await self._drained()
+
+    async def _on_its_way(self, held: Held) -> None:
+        """Send what is parked as soon as there is room."""
+        await self._room.acquire()
+        assert held.parked is not None
+        publish, tag = held.parked
+        held.parked = None
+        publish.packet_id = self._next_id()
+        self._ways[publish.packet_id] = Way(publish, held, tag)
+        self._say(publish)
+
+    def _say(self, packet: Packet) -> None:
+        if self._send is not None:
+            self._send(packet)
+
+    def _next_id(self) -> int:
+        while True:
+            self._last_id = self._last_id % 0xFFFF + 1
+            if self._last_id not in self._ways:
+                return self._last_id
+
+    def acknowledged(self, ack: Ack) -> None:
+        """PUBACK, PUBREC or PUBCOMP came."""
+        way = self._ways.get(ack.packet_id)
+        if ack.kind is Kind.PUBREC:
+            if way is None:
+                self._say(Ack(Kind.PUBREL, ack.packet_id, Reason.PACKET_ID_NOT_FOUND))
+            elif ack.reason >= 0x80:
+                self._settled(ack.packet_id, way)
+            else:
+                way.is_received = True
+                way.held.listener.settle(way.tag)  # the client has it: it is not sent again
+                self._say(Ack(Kind.PUBREL, ack.packet_id))
+        elif way is not None:
+            self._settled(ack.packet_id, way)
+
+    def _settled(self, packet_id: int, way: Way) -> None:
+        del self._ways[packet_id]
+        if not way.is_received:
+            way.held.listener.settle(way.tag)
+        self._room.release()
+
+    # -- from the client ---------------------------------------------------------------------------
+
+    async def publish(self, packet: Publish) -> int:
+        """Publish, and answer when the broker has it; the reason code."""
+        try:
+            await self.bus.publish(
+                attributes_of(packet),
+                mode=Mode.BEST_EFFORT if packet.qos == 0 else Mode.AUTO,
+                **options_of(packet),
+            )
+        except RefusedError as error:
+            log.info("mqtt %s: %s", self.client_id, error)
+            return Reason.NOT_AUTHORISED
+        except Malformed as error:
+            return error.reason
+        except TidingsError as error:
+            log.warning("mqtt %s: %s", self.client_id, error)
+            return Reason.IMPLEMENTATION
+        return Reason.SUCCESS
+
+    def publish_soon(self, packet: Publish) -> None:
+        """Of QoS 0: publish, and wait for nothing."""
+        try:
+            self.bus.publish_soon(attributes_of(packet), **options_of(packet))
+        except TidingsError as error:
+            log.info("mqtt %s: %s", self.client_id, error)
+
+    def is_new(self, packet_id: int) -> bool:
+        """Of QoS 2: False when it came before and waits for PUBREL."""
+        if packet_id in self._received:
+            return False
+        self._received.add(packet_id)
+        return True
+
+    def forget(self, packet_id: int) -> None:
+        """It was not taken: it may come again."""
+        self._received.discard(packet_id)
+
+    def released(self, packet_id: int) -> int:
+        """PUBREL came; the reason of PUBCOMP."""
+        if packet_id in self._received:
+            self._received.discard(packet_id)
+            return Reason.SUCCESS
+        return Reason.PACKET_ID_NOT_FOUND
+
+    async def will(self, will: Will) -> None:
+        """The client is gone without a word: say what it left to say."""
+        properties = {k: v for k, v in will.properties.items() if k != "will_delay"}
+        await self.publish(Publish(will.topic, will.payload, will.qos, will.retain, properties=properties))

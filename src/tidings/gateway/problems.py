@@ -1,0 +1,73 @@
+"""Errors as HTTP says them: a status, and a JSON object that says what is wrong and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from tidings.errors import InputError, TidingsError
+
+TYPE = "application/problem+json"
+_BY_CODE = {
+    "refused": HTTPStatus.FORBIDDEN,
+    "unreachable": HTTPStatus.SERVICE_UNAVAILABLE,
+    "unknown": HTTPStatus.SERVICE_UNAVAILABLE,
+    "closed": HTTPStatus.SERVICE_UNAVAILABLE,
+    "slow": HTTPStatus.TOO_MANY_REQUESTS,
+    "full": HTTPStatus.INSUFFICIENT_STORAGE,
+}
+
+
+class Problem(Exception):
+    """Refuse a request with this status."""
+
+    def __init__(
+        self, status: HTTPStatus, detail: str, *, hint: str = "", headers: dict[str, str] | None = None
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+        self.hint = hint
+        self.headers = headers or {}
+
+
+def status_of(error: TidingsError) -> HTTPStatus:
+    default = HTTPStatus.BAD_REQUEST if isinstance(error, InputError) else HTTPStatus.INTERNAL_SERVER_ERROR
+    return _BY_CODE.get(error.code, default)
+
+
+def told(error: TidingsError) -> dict[str, Any]:
+    """The error as a JSON object."""
+    said = {"code": error.code, "detail": error.message}
+    return said | ({"hint": error.hint} if error.hint else {})
+
+
+def response_of(error: TidingsError | Problem) -> Response:
+    if isinstance(error, Problem):
+        body = {"title": error.status.phrase, "status": int(error.status), "detail": error.detail}
+        body |= {"hint": error.hint} if error.hint else {}
+        return JSONResponse(body, int(error.status), headers=error.headers, media_type=TYPE)
+    status = status_of(error)
+    return JSONResponse(
+        {"title": status.phrase, "status": int(status), **told(error)}, int(status), media_type=TYPE
+    )
+
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+def answering(endpoint: Endpoint) -> Endpoint:
+    """The endpoint, with its errors answered."""
+
+    async def answer(request: Request) -> Response:
+        try:
+            return await endpoint(request)
+        except (TidingsError, Problem) as error:
+            return response_of(error)
+
+    answer.__name__ = getattr(endpoint, "__name__", "endpoint")
+    return answer

@@ -1,0 +1,259 @@
+"""The CloudEvents Subscriptions API: standing subscriptions whose events are sent to a sink by HTTP.
+
+Rules
+- A subscription is durable: the broker keeps its events until the sink has taken them.
+- It belongs to the principal that made it; nobody else sees, changes or deletes it.
+- A sink's host has to be allowed by the operator (`gateway.webhooks`): a broker does not send to
+  whatever address a user names.
+- What was made is on disk (a JSON file in the store's directory) before the answer; secrets are never shown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+from fnmatch import fnmatchcase
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from tidings.errors import InputError, RefusedError, StoreError, TidingsError
+from tidings.gateway.desks import client_name
+from tidings.gateway.dialects import read_filters
+from tidings.gateway.problems import Problem
+from tidings.gateway.webhooks import Credential, Sink, Webhook
+from tidings.model.filter import Filter
+from tidings.runtime.guests import Guests, Host
+from tidings.security.principal import Principal
+
+FILE = "webhooks.json"
+FIELDS = (
+    "id",
+    "source",
+    "types",
+    "config",
+    "filters",
+    "sink",
+    "sinkcredential",
+    "protocol",
+    "protocolsettings",
+)
+SETTINGS = ("mode", "secret", "headers", "max_deliveries")
+MOST_OF_ONE = 1000  # subscriptions of one principal
+
+
+class Kept(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One subscription as the file holds it."""
+
+    id: str
+    owner: Principal
+    sink: str
+    source: str | None = None
+    types: list[str] = []
+    config: dict[str, Any] = {}
+    filters: list[Any] = []
+    protocol: str = "HTTP"
+    protocolsettings: dict[str, Any] = {}
+    sinkcredential: dict[str, Any] = {}
+
+
+class Subscriptions:
+    """All of them, with the workers that deliver."""
+
+    def __init__(self, host: Host, folder: Path | None, allowed: tuple[str, ...]) -> None:
+        self._host = host
+        self._file = None if folder is None else folder / FILE
+        self._allowed = allowed
+        self._kept: dict[str, Kept] = {}
+        self._webhooks: dict[str, Webhook] = {}
+        self._writing = asyncio.Lock()
+
+    async def start(self) -> None:
+        """Go on with what the file holds."""
+        if self._file is None or not self._file.exists():
+            return
+        try:
+            listed = msgspec.json.decode(self._file.read_bytes(), type=list[Kept])
+        except (OSError, msgspec.DecodeError) as error:
+            raise StoreError(
+                f"{self._file} cannot be read: {error}", hint="restore it, or move it away to begin without"
+            ) from None
+        for kept in listed:
+            self._kept[kept.id] = kept
+            await self._begin(kept)
+
+    async def close(self) -> None:
+        for webhook in self._webhooks.values():
+            await webhook.close()
+
+    # -- the four verbs ---------------------------------------------------------------------------
+
+    async def create(self, principal: Any, asked: dict[str, Any]) -> dict[str, Any]:
+        if sum(kept.owner == principal for kept in self._kept.values()) >= MOST_OF_ONE:
+            raise RefusedError(f"{MOST_OF_ONE} subscriptions are yours already", hint="delete some first")
+        if "id" in asked:
+            raise InputError("the id is given by the broker", hint="leave it out")
+        kept = self._read(asked, secrets.token_urlsafe(12), principal)
+        await self._begin(kept)
+        self._kept[kept.id] = kept
+        await self._write()
+        return self._show(kept)
+
+    def of(self, principal: Any) -> list[dict[str, Any]]:
+        return [self._show(kept) for kept in self._kept.values() if kept.owner == principal]
+
+    def shown(self, principal: Any, id: str) -> dict[str, Any]:
+        return self._show(self._find(principal, id))
+
+    async def update(self, principal: Any, id: str, asked: dict[str, Any]) -> dict[str, Any]:
+        """Put a whole subscription in the place of another; what waits for it is kept."""
+        self._find(principal, id)
+        if asked.get("id", id) != id:
+            raise InputError("the id of a subscription cannot change")
+        kept = self._read({**asked, "id": id}, id, principal)
+        webhook = self._webhooks.pop(id, None)
+        if webhook is not None:
+            await webhook.close()
+        await self._begin(kept)
+        self._kept[id] = kept
+        await self._write()
+        return self._show(kept)
+
+    async def delete(self, principal: Any, id: str) -> None:
+        self._find(principal, id)
+        webhook = self._webhooks.pop(id, None)
+        if webhook is not None:
+            await webhook.end()
+        del self._kept[id]
+        await self._write()
+
+    def _find(self, principal: Any, id: str) -> Kept:
+        kept = self._kept.get(id)
+        if kept is None or kept.owner != principal:
+            raise Problem(HTTPStatus.NOT_FOUND, f"no subscription of yours has the id {id!r}")
+        return kept
+
+    # -- reading and showing ----------------------------------------------------------------------
+
+    def _read(self, asked: dict[str, Any], id: str, principal: Any) -> Kept:
+        for name in asked:
+            if name not in FIELDS:
+                raise InputError(f"a subscription has no {name!r}", hint=f"it may have {', '.join(FIELDS)}")
+        try:
+            kept = msgspec.convert({**asked, "id": id, "owner": msgspec.to_builtins(principal)}, Kept)
+        except msgspec.ValidationError as error:
+            raise InputError(f"the subscription is not well formed: {error}") from None
+        if kept.protocol.upper() != "HTTP":
+            raise InputError(f"protocol {kept.protocol!r} is not offered", hint="HTTP")
+        _check_settings(kept.protocolsettings)
+        Credential.read(kept.sinkcredential)
+        self._check_sink(kept.sink)
+        filter_of(kept)
+        return kept
+
+    def _check_sink(self, sink: str) -> None:
+        try:
+            parts = urlsplit(sink)
+            host = parts.hostname or ""
+            _ = parts.port
+        except ValueError:
+            host, parts = "", urlsplit("")
+        if parts.scheme not in ("http", "https") or not host or parts.username or parts.fragment:
+            raise InputError(f"the sink {sink!r} is no address that HTTP can reach", hint="https://host/path")
+        if not any(fnmatchcase(host, pattern) for pattern in self._allowed):
+            raise RefusedError(
+                f"this broker does not send to {host}",
+                hint="the operator allows hosts in gateway.webhooks",
+            )
+
+    def _show(self, kept: Kept) -> dict[str, Any]:
+        shown: dict[str, Any] = msgspec.to_builtins(kept)
+        for secret in ("owner", "sinkcredential"):
+            shown.pop(secret, None)
+        shown.setdefault("protocol", "HTTP")
+        settings = {k: v for k, v in kept.protocolsettings.items() if k not in ("secret", "headers")}
+        shown.pop("protocolsettings", None)
+        if settings:
+            shown["protocolsettings"] = settings
+        webhook = self._webhooks.get(kept.id)
+        if webhook is not None:
+            shown["status"] = webhook.status()
+        return shown
+
+    # -- delivering, and the file -----------------------------------------------------------------
+
+    async def _begin(self, kept: Kept) -> None:
+        settings = kept.protocolsettings
+        sink = Sink(
+            address=kept.sink,
+            mode=settings.get("mode", "binary"),
+            secret=settings.get("secret", ""),
+            headers=settings.get("headers", {}),
+            credential=Credential.read(kept.sinkcredential),
+        )
+        bus = Guests(self._host, kept.owner).bus(client_name(kept.owner, f"webhook/{kept.id}"))
+        webhook = Webhook(bus, filter_of(kept), sink, max_deliveries=settings.get("max_deliveries", 5))
+        try:
+            await webhook.start()
+        except TidingsError:
+            await webhook.close()
+            raise
+        self._webhooks[kept.id] = webhook
+
+    async def _write(self) -> None:
+        if self._file is None:
+            return
+        async with self._writing:
+            written = msgspec.json.encode(list(self._kept.values()))
+            await asyncio.to_thread(replace_file, self._file, written)
+
+
+def filter_of(kept: Kept) -> Filter:
+    """What `source`, `types` and `filters` accept together."""
+    parts = list(kept.filters)
+    if kept.source is not None:
+        parts.append({"exact": {"source": kept.source}})
+    if kept.types:
+        parts.append({"any": [{"exact": {"type": name}} for name in kept.types]})
+    return read_filters(parts)
+
+
+def _check_settings(settings: dict[str, Any]) -> None:
+    for name in settings:
+        if name not in SETTINGS:
+            raise InputError(
+                f"protocolsettings have no {name!r}", hint=f"they may have {', '.join(SETTINGS)}"
+            )
+    if settings.get("mode", "binary") not in ("binary", "structured"):
+        raise InputError(f"mode is {settings['mode']!r}", hint="binary or structured")
+    if not isinstance(settings.get("secret", ""), str):
+        raise InputError("secret is a text")
+    headers = settings.get("headers", {})
+    if not isinstance(headers, dict) or not all(
+        isinstance(v, str)
+        and v.isprintable()
+        and v.isascii()
+        and k.replace("-", "").isalnum()
+        and k.isascii()
+        for k, v in headers.items()
+    ):
+        raise InputError("headers are names with texts")
+    deliveries = settings.get("max_deliveries", 5)
+    if type(deliveries) is not int or not 1 <= deliveries <= 1000:
+        raise InputError(f"max_deliveries is {deliveries!r}", hint="1 to 1000")
+
+
+def replace_file(file: Path, written: bytes) -> None:
+    """All of it or nothing, and on the disk; readable by its owner alone."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    new = file.with_suffix(".new")
+    handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(handle, "wb") as out:
+        out.write(written)
+        out.flush()
+        os.fsync(out.fileno())
+    new.replace(file)

@@ -1,0 +1,185 @@
+"""Sending events to a sink, one after the other, until each is taken.
+
+Rules
+- 2xx takes the event. 410 ends the sending: the sink wants no more, and the subscription waits there.
+- Another 4xx (but 408, 425 and 429) gives the event back: after `max_deliveries` it is a dead letter.
+- Anything else, no answer too, is tried again for ever, with pauses that double up to five minutes
+  (or as long as `Retry-After` says). Later events wait behind it, so the order stays.
+- With a secret each request is signed: `Tidings-Signature: t=SECONDS,v1=HEX` where HEX is the
+  HMAC-SHA256 of `SECONDS.` and the body. The id of the event tells a sink what it had before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import logging
+import random
+import time
+from typing import Any
+
+import msgspec
+
+from tidings.errors import ClosedError, InputError
+from tidings.model.cloudevents import STRUCTURED_TYPE, to_binary, to_structured
+from tidings.model.event import Event
+from tidings.model.filter import Filter
+from tidings.runtime.bus import Bus
+
+log = logging.getLogger("tidings.gateway")
+
+TIMEOUT_SECONDS = 30.0
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 300.0
+PATIENT = frozenset({408, 425, 429})  # 4xx that mean: later
+USER_AGENT = "tidings-webhook/1"
+
+
+class Credential(msgspec.Struct, frozen=True):
+    """What is shown to a sink."""
+
+    header: str = ""
+
+    @staticmethod
+    def read(given: dict[str, Any]) -> Credential:
+        """From `sinkcredential` as CloudEvents writes it. Raises `InputError`."""
+        if not given:
+            return Credential()
+        kind = str(given.get("credentialtype", "")).upper()
+        token, scheme = given.get("accesstoken"), str(given.get("accesstokentype", "bearer"))
+        if (
+            kind != "ACCESSTOKEN"
+            or not isinstance(token, str)
+            or not token.isascii()
+            or not token.isprintable()
+        ):
+            raise InputError("sinkcredential cannot be used", hint="ACCESSTOKEN with accesstoken is offered")
+        if scheme.lower() != "bearer":
+            raise InputError(f"accesstokentype {scheme!r} is not offered", hint="bearer")
+        return Credential(f"Bearer {token}")
+
+
+class Sink(msgspec.Struct, frozen=True, kw_only=True):
+    """Where to send, and how."""
+
+    address: str
+    mode: str = "binary"
+    secret: str = ""
+    headers: dict[str, str] = {}
+    credential: Credential = Credential()
+
+    def request(self, event: Event, now: int) -> tuple[dict[str, str], bytes]:
+        """The headers and the body that carry an event."""
+        if self.mode == "structured":
+            headers, body = {"content-type": STRUCTURED_TYPE}, to_structured(event)
+        else:
+            headers, body = to_binary(event)
+        headers = {**self.headers, "user-agent": USER_AGENT, **headers}
+        if self.credential.header:
+            headers["authorization"] = self.credential.header
+        if self.secret:
+            headers["tidings-signature"] = f"t={now},v1={signature(self.secret, now, body)}"
+        return headers, body
+
+
+def signature(secret: str, now: int, body: bytes) -> str:
+    """What a sink computes anew to know that it was us."""
+    return hmac.new(secret.encode(), f"{now}.".encode() + body, hashlib.sha256).hexdigest()
+
+
+class Webhook:
+    """The worker of one subscription."""
+
+    def __init__(self, bus: Bus, filter: Filter, sink: Sink, *, max_deliveries: int = 5) -> None:
+        self._bus = bus
+        self._sink = sink
+        self._listener = bus.subscribe(filter, name="webhook", durable=True, max_deliveries=max_deliveries)
+        self._task: asyncio.Task[None] | None = None
+        self._sent = 0
+        self._refused = 0
+        self._tries = 0  # of the event that waits
+        self._problem = ""
+
+    async def start(self) -> None:
+        await self._bus.open()
+        await self._listener.open()
+        self._task = asyncio.create_task(self._send_all(), name=f"webhook {self._bus.name}")
+
+    async def close(self) -> None:
+        """Stop sending; what was not taken waits."""
+        await self._stop()
+        await self._bus.close(commit=False)
+
+    async def end(self) -> None:
+        """Stop, and want nothing any more."""
+        await self._stop()
+        await self._listener.unsubscribe()
+        await self._bus.close()
+
+    async def _stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def status(self) -> dict[str, Any]:
+        """For people."""
+        return {
+            "sent": self._sent,
+            "given back": self._refused,
+            "tries": self._tries,
+            **({"problem": self._problem} if self._problem else {}),
+        }
+
+    async def _send_all(self) -> None:
+        import httpx
+
+        async with httpx.AsyncClient(
+            timeout=TIMEOUT_SECONDS, follow_redirects=False, trust_env=False
+        ) as http:
+            while True:
+                try:
+                    event = await self._listener.get()
+                except ClosedError as error:
+                    self._problem = str(error)
+                    return
+                if not await self._send(http, event):
+                    return
+
+    async def _send(self, http: Any, event: Event) -> bool:
+        """Until it is taken or given back. False: the sink is gone."""
+        pause = FIRST_PAUSE
+        self._tries = 0
+        while True:
+            self._tries += 1
+            status, wait = await self._try(http, event)
+            if 200 <= status < 300:
+                await self._listener.ack()
+                self._sent += 1
+                self._tries, self._problem = 0, ""
+                return True
+            if status == 410:
+                self._problem = "the sink answered 410: it wants no more"
+                log.warning("webhook %s: %s", self._bus.name, self._problem)
+                return False
+            if 400 <= status < 500 and status not in PATIENT:
+                self._refused += 1
+                await self._listener.nack()
+                return True
+            await asyncio.sleep(wait if wait is not None else pause * random.uniform(0.5, 1.5))
+            pause = min(pause * 2, LONGEST_PAUSE)
+
+    async def _try(self, http: Any, event: Event) -> tuple[int, float | None]:
+        """The status of the answer (0: there was none), and how long it asks us to wait."""
+        import httpx
+
+        headers, body = self._sink.request(event, int(time.time()))
+        try:
+            answer = await http.post(self._sink.address, content=body, headers=headers)
+        except (httpx.HTTPError, OSError, ValueError) as error:
+            self._problem = f"{type(error).__name__}: {error}"
+            return 0, None
+        if not answer.is_success:
+            self._problem = f"the sink answered {answer.status_code}"
+        asked = answer.headers.get("retry-after", "")
+        wait = min(float(asked), LONGEST_PAUSE) if asked.isdecimal() else None
+        return answer.status_code, wait

@@ -1,0 +1,16 @@
+"""Brokers and Spark: `format("tidings")` as source and sink, the archive, catching up.
+
+The one part of this room that knows `runtime`. `register(spark)` makes the format known to a session;
+`tidings.pipeline.session()` does it by itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def register(spark: Any) -> None:
+    """Make `format("tidings")` known to this session."""
+    from tidings.pipeline.broker.format import Tidings
+
+    spark.dataSource.register(Tidings)

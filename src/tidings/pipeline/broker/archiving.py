@@ -1,0 +1,123 @@
+"""Filling an archive from the brokers' logs, exactly once: the archive itself says how far it is.
+
+Rules
+- Each log is read on from its place in the archive. Files and the new place become the archive's state in one
+  step; then the broker is told that the log need not hold what lies before it. A crash anywhere repeats
+  nothing and skips nothing.
+- The broker holds what is to come: what the policy names is in the log until it is archived, whatever its
+  lifetime. A hold that was lost is an error when there is a policy: nobody can tell what went by.
+- With `release`, what lives forever leaves the log once it is archived, so that a broker's disk and memory do
+  not grow for ever. Then only subscriptions `since="forever"` hear it, from the archive.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from tidings.archive.state import Archive
+from tidings.archive.writing import Entry, Writer
+from tidings.errors import InputError
+from tidings.pipeline.broker import options
+from tidings.pipeline.broker.lines import Ask, line_to
+from tidings.pipeline.broker.options import GO_ON, Where
+from tidings.pipeline.broker.reading import Span, pages
+from tidings.protocol.messages import LogHeld
+
+NAME = "archive"
+STEP = 200_000  # places of a log that become one change of the archive
+NOTHING = "FALSE"  # a hold for its place alone: what lives forever stays by itself
+
+
+class Progress(NamedTuple):
+    """What one step did."""
+
+    log: str
+    upto: int
+    archived: int
+    read: int
+
+
+class Archiver:
+    """Fills one archive from the brokers that the options name (as those of `format("tidings")`)."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        brokers: Mapping[str, str] | str,
+        *,
+        policy: str | None = None,
+        release: bool = False,
+        step: int = STEP,
+    ) -> None:
+        given = {"brokers": brokers} if isinstance(brokers, str) else dict(brokers)
+        self._reading = options.reading({"reader": NAME, **given})
+        self._archive, self._policy, self._release, self._step = Archive(path), policy, release, step
+
+    def run_once(self, tell: Callable[[Progress], None] = lambda progress: None) -> int:
+        """Bring the archive up to what the logs hold now; how many events came into it."""
+        count = 0
+        with self._archive.locked():
+            writer = Writer(self._archive, policy=self._policy)
+            for where in self._reading.brokers:
+                for progress in self._fill(writer, where):
+                    count += progress.archived
+                    tell(progress)
+        return count
+
+    def run(
+        self,
+        stop: threading.Event,
+        *,
+        every: float = 5.0,
+        compact_every: int = 100,
+        tell: Callable[[Progress], None] = lambda progress: None,
+    ) -> None:
+        """Until it is told to stop; small files are joined now and then."""
+        rounds = 0
+        while True:
+            self.run_once(tell)
+            rounds += 1
+            if rounds % compact_every == 0:
+                self.compact()
+            if stop.wait(every):
+                return
+
+    def compact(self) -> int:
+        """Join small files; how many went."""
+        with self._archive.locked():
+            return Writer(self._archive, policy=self._policy).compact()
+
+    def _fill(self, writer: Writer, where: Where) -> Any:
+        line = line_to(where)
+        held: LogHeld = line.ask(self._hold("", 0))
+        place = writer.state.places.get(held.log, 0)
+        if held.is_new and place and self._policy is not None and self._reading.on_trimmed != GO_ON:
+            line.ask(lambda bus: bus.end_hold(self._reading.reader))
+            raise InputError(
+                f"nobody held the log {held.log} at {where.address} for the archive any more: what the policy names "
+                f"and came after offset {place} may be gone",
+                hint="set onTrimmed to 'go on' to archive what is there; keepSeconds makes brokers hold longer",
+            )
+        while place < held.end:
+            upto = min(held.end, place + self._step)
+            entries = [
+                Entry(offset, stored.accepted, stored.event)
+                for page in pages(Span(where, held.log, place, upto, None, "tidings"))
+                for offset, stored in page
+            ]
+            before = sum(file.rows for file in writer.state.files)
+            writer.append(held.log, entries, upto)
+            archived = sum(file.rows for file in writer.state.files) - before
+            yield Progress(held.log, upto, archived, len(entries))
+            place = upto
+        line.ask(self._hold(held.log, place))
+
+    def _hold(self, log: str, upto: int) -> Ask[LogHeld]:
+        reading = self._reading
+        return lambda bus: bus.hold_log(
+            reading.reader, self._policy or NOTHING, upto=upto, seconds=reading.keep_seconds,
+            releases=self._release and upto > 0, log=log,
+        )  # fmt: skip

@@ -1,0 +1,220 @@
+"""`catch_up`: an archive against many new subscriptions in one pass on Spark, up to an exact place in each log.
+
+Rules
+- Only the files and row groups that may hold an event for one of the filters are read (`archive/pruning.py`).
+- The answer is the matcher's, on the columns of the archive; rows whose attributes the columns do not hold are
+  matched from the whole event.
+- `places` says how far each log was in the archive. Whoever subscribes with `since=places` at a broker goes on
+  from there: up to the places from here, beyond them live. Open that subscription first (a durable one), then
+  catch up: what the log lets go of meanwhile is in the archive by then.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from tidings.archive.reading import Piece, batches, pieces
+from tidings.archive.state import Archive, State
+from tidings.archive.writing import arrow_kind
+from tidings.language import parse_filter
+from tidings.model.event import RESERVED, Event
+from tidings.model.filter import EVERYTHING, Filter
+
+OWN = (
+    "id string, source string, topic string, type array<string>, time timestamp, _log string, _offset bigint"
+)
+KEPT = ["_log", "_offset", "id", "source"]
+SPARK_KINDS = {"bool": "boolean", "int": "bigint", "float": "double", "str": "string", "time": "timestamp"}
+PIECE_ROWS = 500_000  # that one task reads at most
+
+_decode = msgspec.msgpack.Decoder(Event).decode
+
+
+class CaughtUp(NamedTuple):
+    """What `catch_up` gives. `result`: `_log`, `_offset`, `id`, `source`, `subscriptions`, and `_event` (the whole
+    event in MessagePack); `places`: the seam, by log; the rest says what was read."""
+
+    result: Any
+    places: dict[str, int]
+    rows: int
+    rows_read: int
+    files: int
+    files_read: int
+    rejects: Any
+
+
+def catch_up(
+    spark: Any,
+    archive: str | os.PathLike[str],
+    subscriptions: Any,
+    *,
+    after: Mapping[str, int] | None = None,
+    prune: bool = True,
+    whole: bool = True,
+) -> CaughtUp:
+    """Match an archive with a table of subscriptions (`id`, `filter`, …: see `match`).
+
+    `after` leaves out what lies at or before a place of a log. `prune` False reads everything, for comparison.
+    `whole` False leaves out `_event`.
+    """
+    from tidings.pipeline.matching import match, subscription_rows
+
+    held = Archive(archive)
+    state = held.checked()
+    table = subscription_rows(spark, subscriptions)
+    filters = _filters(table) if prune else [EVERYTHING]
+    found = _cut(pieces(held, state, filters, after=after))
+    frame = _frame(spark, found, state, dict(after or {}), whole=whole)
+    kept = [*KEPT, "_event"] if whole else KEPT
+    plain = match(frame.where("NOT _odd").drop("_odd"), table, keep=kept, unmatched=False)
+    result = plain.result.drop("version")
+    if any(file.odd for file in state.files):
+        odd = _odd_frame(spark, found, table, dict(after or {}), result.schema, whole=whole)
+        result = result.unionByName(odd)
+    return CaughtUp(
+        result=result,
+        places=dict(state.places),
+        rows=sum(file.rows for file in state.files),
+        rows_read=sum(piece.rows for piece in found),
+        files=len(state.files),
+        files_read=len({piece.place for piece in found}),
+        rejects=plain.rejects,
+    )
+
+
+def _filters(table: Any) -> list[Filter]:
+    """The filters of the subscriptions, each once; those that cannot be read are told by `match`."""
+    from tidings.errors import FilterError
+
+    names = table.column_names if hasattr(table, "column_names") else table.columns
+    rows = table.select([n for n in ("filter", "dialect") if n in names])
+    rows = rows if hasattr(rows, "to_pylist") else rows.toArrow()
+    found: dict[str, Filter] = {}
+    for row in rows.to_pylist():
+        try:
+            filter = parse_filter(row["filter"] or "", dialect=row.get("dialect") or "tidings")
+        except FilterError:
+            continue
+        found[filter.digest] = filter
+    return list(found.values())
+
+
+def _cut(found: Sequence[Piece]) -> list[Piece]:
+    """Pieces that tasks can share: none much larger than others."""
+    cut: list[Piece] = []
+    for piece in found:
+        per = max(1, len(piece.groups) * PIECE_ROWS // max(1, piece.rows))
+        for first in range(0, len(piece.groups), per):
+            groups = piece.groups[first : first + per]
+            cut.append(Piece(piece.place, piece.log, groups, piece.rows * len(groups) // len(piece.groups)))
+    return cut
+
+
+def _spread(spark: Any, found: Sequence[Piece]) -> Any:
+    """The pieces as a table, some for each task."""
+    rows = [(piece.place, piece.log, list(piece.groups), piece.rows) for piece in found]
+    frame = spark.createDataFrame(rows, "place string, log string, groups array<int>, rows bigint")
+    return frame.repartition(max(1, min(len(rows), 4 * spark.sparkContext.defaultParallelism)))
+
+
+def _pieces_in(batch: Any) -> Iterator[Piece]:
+    for row in batch.to_pylist():
+        yield Piece(row["place"], row["log"], tuple(row["groups"]), row["rows"])
+
+
+def _frame(spark: Any, found: Sequence[Piece], state: State, after: dict[str, int], *, whole: bool) -> Any:
+    """The rows of the pieces, with the attributes as columns."""
+    kinds = {name: kind for name, kind in state.columns.items() if name not in RESERVED}
+    own = ", ".join(f"`{name}` {SPARK_KINDS[kind]}" for name, kind in kinds.items())
+    schema = f"{OWN}, _odd boolean{', _event binary' if whole else ''}{', ' + own if own else ''}"
+
+    def read(tables: Iterator[Any]) -> Iterator[Any]:
+        for table in tables:
+            for piece in _pieces_in(table):
+                for batch in batches(piece):
+                    yield evened(batch, piece.log, kinds, after.get(piece.log, 0), whole=whole)
+
+    return _spread(spark, found).mapInArrow(read, schema)
+
+
+def evened(batch: Any, log: str, kinds: Mapping[str, str], after: int, *, whole: bool) -> Any:
+    """A batch with all columns of the archive, whatever its file has."""
+    import pyarrow as pa
+    import pyarrow.compute as compute
+
+    if after:
+        batch = batch.filter(compute.greater(batch.column("_offset"), after))
+    names = batch.schema.names
+    arrays, fields = [], []
+    for name in ("id", "source", "topic", "type", "time"):
+        arrays.append(batch.column(name))
+        fields.append(name)
+    arrays += [pa.array([log] * len(batch), pa.string()), batch.column("_offset"), batch.column("_odd")]
+    fields += ["_log", "_offset", "_odd"]
+    if whole:
+        arrays.append(batch.column("_event"))
+        fields.append("_event")
+    for name, kind in kinds.items():
+        wanted = arrow_kind(kind)
+        has = name in names
+        arrays.append(batch.column(name).cast(wanted) if has else pa.nulls(len(batch), wanted))
+        fields.append(name)
+    return pa.RecordBatch.from_arrays(arrays, names=fields)
+
+
+def _odd_frame(
+    spark: Any, found: Sequence[Piece], table: Any, after: dict[str, int], schema: Any, *, whole: bool
+) -> Any:
+    """Rows with attributes that the columns do not hold, matched from the whole event."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    rows = table if hasattr(table, "to_pylist") else table.toArrow()
+    wanted = [
+        (row["id"], row["filter"], row.get("dialect") or "tidings")
+        for row in rows.to_pylist()
+        if row["filter"]
+    ]
+    arrow = to_arrow_schema(schema, timezone="UTC")
+
+    def read(tables: Iterator[Any]) -> Iterator[Any]:
+        filters = list(_parsed(wanted))
+        for batch in tables:
+            for piece in _pieces_in(batch):
+                yield from _odd_rows(piece, filters, after.get(piece.log, 0), arrow, whole=whole)
+
+    return _spread(spark, found).mapInArrow(read, schema)
+
+
+def _parsed(wanted: Sequence[tuple[Any, str, str]]) -> Iterator[tuple[Any, Filter]]:
+    from tidings.errors import FilterError
+
+    for id, text, dialect in wanted:
+        try:
+            yield id, parse_filter(text, dialect=dialect)
+        except FilterError:  # it is among the rejects of the match
+            continue
+
+
+def _odd_rows(
+    piece: Piece, filters: Sequence[tuple[Any, Filter]], after: int, arrow: Any, *, whole: bool
+) -> Iterator[Any]:
+    import pyarrow as pa
+
+    from tidings.language.evaluate import accepts
+
+    for batch in batches(piece, ["_offset", "_odd", "_event"]):
+        rows = []
+        for row in batch.to_pylist():
+            if not row["_odd"] or row["_offset"] <= after:
+                continue
+            event = _decode(row["_event"])
+            ids = [id for id, filter in filters if accepts(filter, event)]
+            if ids:
+                own = {"_log": piece.log, "_offset": row["_offset"], "id": event.id, "source": event.source}
+                rows.append({**own, "subscriptions": ids} | ({"_event": row["_event"]} if whole else {}))
+        if rows:
+            yield pa.RecordBatch.from_pylist(rows, schema=arrow)

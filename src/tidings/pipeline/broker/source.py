@@ -1,0 +1,285 @@
+"""`spark.read` and `spark.readStream` from brokers: offsets are places in their logs.
+
+Rules
+- Each broker that is named is read at its own log. An offset of a stream is, for each log, the place up to
+  which everything was read; with it stands the name of the reader.
+- A stream holds the logs under its name (`Bus.hold_log`): what its filter accepts is kept until a
+  batch that read it is done. So nothing is missed between two batches, whatever its lifetime.
+- A batch is a span of each log between two offsets, so a batch that is repeated reads the same events.
+- Nothing is skipped silently: a hold that is gone, a log that is gone, a stream that begins anew where one of its
+  name has been are errors, and an option says how to go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from tidings.errors import InputError, SettingsError
+from tidings.language import parse_filter
+from tidings.pipeline.broker.columns import Columns
+from tidings.pipeline.broker.lines import line_to
+from tidings.pipeline.broker.options import GO_ON, Reading, Where, places, shown
+from tidings.pipeline.broker.reading import Span, State, state_of
+from tidings.protocol.messages import LogHeld
+
+SPAN_EVENTS = 25_000  # places of a log that one task reads at least
+MOST_TASKS = 8  # that read one log, unless the option partitions says otherwise
+BEGUN = "reader:"  # before a reader's name: the note at the broker that it has begun
+
+
+class Part(InputPartition):  # type: ignore[misc]
+    def __init__(self, span: Span) -> None:
+        self.span = span
+
+
+def read_part(schema: Any, part: Any) -> Iterator[Any]:
+    return Columns(schema).read(part.span)
+
+
+class BatchReader(DataSourceReader):  # type: ignore[misc]
+    """What the logs hold now, or between two sets of offsets."""
+
+    def __init__(self, reading: Reading, schema: Any) -> None:
+        self._reading, self._schema = reading, schema
+        _check(reading, schema)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        reading = self._reading
+        states = {where: state_of(where) for where in reading.brokers}
+        starts = _starting(reading, states)
+        ends = {state.log: state.end for state in states.values()}
+        if reading.ending != "latest":
+            ends |= _chosen(reading.ending, "endingOffsets", states)
+        for where, state in states.items():
+            if starts[state.log] > 0:
+                _refuse_trimmed(reading, where, state.log, starts[state.log], state.begin)
+        return [
+            Part(span)
+            for where, state in states.items()
+            for span in _spans(reading, where, state.log, starts[state.log], min(ends[state.log], state.end))
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        return read_part(self._schema, partition)
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+    def __init__(self, reading: Reading, schema: Any) -> None:
+        if not reading.reader:
+            raise SettingsError(
+                "a stream needs a name at the brokers, under which they keep what it has not read",
+                hint='.option("reader", "price-alerts")',
+            )
+        self._reading, self._schema = reading, schema
+        self._last: dict[str, int] | None = None  # of a query that ends with what is there
+        self._has_begun = False
+        _check(reading, schema)
+
+    # -- offsets -----------------------------------------------------------------------------------
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        reading = self._reading
+        held = {where: _hold(reading, where) for where in reading.brokers}
+        known = [where for where, one in held.items() if not one.is_new and _was_begun(reading, where)]
+        if known and reading.on_lost_checkpoint == "fail":
+            raise InputError(
+                f"the reader {reading.reader!r} has read from {known[0].address} before, and this query has no "
+                "checkpoint: it was lost, or the name is another query's",
+                hint="restore the checkpoint; or set onLostCheckpoint to resume (from what was committed last: the "
+                "batch after it comes again) or restart (from startingOffsets); or choose another reader",
+            )
+        if known and reading.on_lost_checkpoint == "resume":
+            return self._offset({one.log: one.upto for one in held.values()})
+        states = {where: State(one.log, one.begin, one.end) for where, one in held.items()}
+        return self._offset(_starting(reading, states))
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        reading, read = self._reading, self._read(start)
+        ends: dict[str, int] = {}
+        for where in reading.brokers:
+            held = _hold(reading, where)
+            if held.log in read:
+                self._refuse_gap(where, held, read[held.log])
+            ends[held.log] = max(held.end, read.get(held.log, 0))
+            if self._last is not None:
+                ends[held.log] = max(min(ends[held.log], self._last.get(held.log, 0)), read.get(held.log, 0))
+            read.setdefault(held.log, 0)
+        self._refuse_missing(set(read) - set(ends))
+        ends |= {log: read[log] for log in read if log not in ends}
+        if isinstance(limit, ReadMaxRows):
+            ends = within(read, ends, limit.max_rows)
+        return self._offset(ends)
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        return ReadMaxRows(self._reading.most_events)
+
+    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
+        return self._offset({state.log: state.end for state in map(state_of, self._reading.brokers)})
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._last = {state.log: state.end for state in map(state_of, self._reading.brokers)}
+
+    def _offset(self, logs: Mapping[str, int]) -> dict[str, Any]:
+        return {"reader": self._reading.reader, "logs": dict(sorted(logs.items()))}
+
+    def _read(self, offset: Mapping[str, Any]) -> dict[str, int]:
+        if offset["reader"] != self._reading.reader:
+            raise InputError(
+                f"the checkpoint is of the reader {offset['reader']!r}, not of {self._reading.reader!r}",
+                hint="give the reader its name back, or begin with a new checkpoint",
+            )
+        return dict(offset["logs"])
+
+    def _refuse_gap(self, where: Where, held: LogHeld, read: int) -> None:
+        """A hold that began anew: what was not read may be gone."""
+        if not held.is_new or self._reading.on_trimmed == GO_ON:
+            return
+        line = line_to(where)
+        line.ask(lambda bus: bus.end_hold(self._reading.reader))  # so that asking again finds the same
+        gone = f"offsets {read + 1} to {held.begin - 1} are gone" if held.begin > read + 1 else (
+            f"what came after offset {read} may be gone"
+        )  # fmt: skip
+        raise InputError(
+            f"nobody held the log {held.log} at {where.address} for the reader {self._reading.reader!r} any more: "
+            f"{gone}, as far as lifetimes were over",
+            hint="set onTrimmed to 'go on' to read on with what is there; keepSeconds makes brokers hold longer",
+        )
+
+    def _refuse_missing(self, missing: set[str]) -> None:
+        if missing and self._reading.on_missing_log != GO_ON:
+            raise InputError(
+                f"no broker that was named has the log {min(missing)}, which this query has read from",
+                hint="name its broker again; if its disk is lost for good, so is what was not read of it: set "
+                "onMissingLog to 'go on'",
+            )
+
+    # -- batches -----------------------------------------------------------------------------------
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        reading = self._reading
+        self._note_begun()
+        begins, ends = self._read(start), self._read(end)
+        homes: dict[str, Where] = {}
+        for where in reading.brokers:
+            held = _hold(reading, where)
+            homes[held.log] = where
+            if ends.get(held.log, 0) > begins.get(held.log, 0) > 0:  # a batch that is repeated, perhaps
+                self._refuse_gap(where, held, begins[held.log])
+        self._refuse_missing({log for log, upto in ends.items() if upto > begins.get(log, 0)} - set(homes))
+        return [
+            Part(span)
+            for log, where in homes.items()
+            for span in _spans(reading, where, log, begins.get(log, 0), ends.get(log, 0))
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        return read_part(self._schema, partition)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        ends = self._read(end)
+        for where in self._reading.brokers:
+            if _hold(self._reading, where, ends).is_new and ends:
+                line_to(where).ask(
+                    lambda bus: bus.end_hold(self._reading.reader)
+                )  # the next batch tells of it
+
+    def stop(self) -> None:
+        """The hold stays: the query may come back."""
+
+    def _note_begun(self) -> None:
+        """By now the checkpoint knows where the query began; from now on a lost one is told."""
+        if not self._has_begun:
+            for where in self._reading.brokers:
+                line_to(where).ask(lambda bus: bus.commit_parts(BEGUN + self._reading.reader, 0, ()))
+            self._has_begun = True
+
+
+def _check(reading: Reading, schema: Any) -> None:
+    Columns(schema)
+    if reading.filter is not None:
+        parse_filter(reading.filter, dialect=reading.dialect)
+
+
+def _hold(reading: Reading, where: Where, ends: Mapping[str, int] | None = None) -> LogHeld:
+    line = line_to(where)
+
+    async def hold(bus: Any) -> LogHeld:
+        held: LogHeld = await bus.hold_log(
+            reading.reader, reading.filter, seconds=reading.keep_seconds, dialect=reading.dialect
+        )
+        upto = (ends or {}).get(held.log, 0)
+        if upto > held.upto:
+            moved: LogHeld = await bus.hold_log(
+                reading.reader, reading.filter, upto=upto, seconds=reading.keep_seconds,
+                log=held.log, dialect=reading.dialect,
+            )  # fmt: skip
+            return msgspec.structs.replace(moved, is_new=held.is_new)
+        return held
+
+    return line.ask(hold)
+
+
+def _was_begun(reading: Reading, where: Where) -> bool:
+    return line_to(where).ask(lambda bus: bus.committed(BEGUN + reading.reader)) >= 0
+
+
+def _starting(reading: Reading, states: Mapping[Where, State]) -> dict[str, int]:
+    if reading.starting == "earliest":
+        return {state.log: 0 for state in states.values()}
+    if reading.starting == "latest":
+        return {state.log: state.end for state in states.values()}
+    return {state.log: 0 for state in states.values()} | _chosen(reading.starting, "startingOffsets", states)
+
+
+def _chosen(text: str, option: str, states: Mapping[Where, State]) -> dict[str, int]:
+    chosen = places(text, option)
+    logs = {state.log for state in states.values()}
+    unknown = sorted(set(chosen) - logs)
+    if unknown:
+        raise SettingsError(
+            f"{option} names the log {unknown[0]}, which none of the brokers has",
+            hint=f"they have {', '.join(sorted(logs))}",
+        )
+    return chosen
+
+
+def _refuse_trimmed(reading: Reading, where: Where, log: str, after: int, begin: int) -> None:
+    if begin > after + 1 and reading.on_trimmed != GO_ON:
+        raise InputError(
+            f"the log {log} at {where.address} begins at {begin} now: offsets {after + 1} to {begin - 1} are gone",
+            hint=f"start from {shown({log: begin - 1})}, or set onTrimmed to 'go on'",
+        )
+
+
+def within(read: Mapping[str, int], ends: Mapping[str, int], most: int) -> dict[str, int]:
+    """Ends that lie at most so many places beyond what was read; each log gets its share of them."""
+    left = {log: ends[log] - read.get(log, 0) for log in sorted(ends)}
+    total = sum(left.values())
+    if total <= most:
+        return dict(ends)
+    share = {log: count * most // total for log, count in left.items()}
+    for log in left:  # what rounding left over goes to those that have more
+        more = min(left[log] - share[log], most - sum(share.values()))
+        share[log] += more
+    return {log: read.get(log, 0) + share[log] for log in left}
+
+
+def _spans(reading: Reading, where: Where, log: str, after: int, upto: int) -> list[Span]:
+    """A span cut into the tasks that read it."""
+    size = upto - after
+    if size <= 0:
+        return []
+    count = reading.partitions or min(MOST_TASKS, -(-size // SPAN_EVENTS))
+    count = min(count, size)
+    cuts = [after + size * number // count for number in range(count + 1)]
+    return [Span(where, log, first, last, reading.filter, reading.dialect) for first, last in pairwise(cuts)]

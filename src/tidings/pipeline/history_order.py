@@ -1,0 +1,102 @@
+"""The second pass of the sieve: all that one hearer was told of one source, in order.
+
+Suspicious is who was told an event after a later one of its source, and who has an unsettled claim
+between two events that it was told while its subscription stood. The rules of suspicion are those of
+`history_sieving.py`; what that pass has found travels through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from tidings.pipeline.history_lanes import Flags, Lanes
+from tidings.pipeline.history_sieving import (
+    MOST,
+    NAMES,
+    OPEN,
+    SAID,
+    TOLD,
+    Asked,
+    Findings,
+    Suspect,
+    lanes_for,
+    one,
+    said,
+)
+
+
+def streamed(asked: Asked, batches: Iterable[Any]) -> Iterator[Any]:
+    """The body of the pass."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    held = [batch for batch in batches if batch.num_rows]
+    if not held:
+        return
+    table = pa.Table.from_batches(held)
+    passing = table.filter(pc.equal(table.column("kind"), SAID))
+    yield from passing.to_batches()
+    rows = table.filter(pc.not_equal(table.column("kind"), SAID)).combine_chunks()
+    found = Findings(suspects=sorted(set(_stream_suspects(asked, rows))))
+    yield said(found if len(found.suspects) <= MOST else Findings(gave_up=f"more than {MOST:,} suspects"))
+
+
+def _stream_suspects(asked: Asked, rows: Any) -> Iterator[Suspect]:
+    if not rows.num_rows:
+        return
+    coded = one(rows.column("source")).dictionary_encode()
+    words, source = coded.dictionary.to_pylist(), coded.indices.to_numpy(zero_copy_only=False)
+    held = {name: one(rows.column(name)).to_numpy(zero_copy_only=False) for name in NAMES[3:7] + NAMES[:2]}
+    rules: list[tuple[bool, Callable[..., Any]]] = [(asked.order, _overtaken), (asked.gaps, _left_out)]
+    lanes = lanes_for(asked)
+    for wanted, rule in rules:
+        if wanted:
+            for at in np.flatnonzero(rule(lanes, source, held)).tolist():
+                yield (*lanes.names[int(held["interval"][at])], words[int(source[at])])
+
+
+def _overtaken(lanes: Lanes, source: Any, held: dict[str, Any]) -> Flags:  # noqa: ARG001
+    """Rows that were told after an event of their source that was published later."""
+    rows = np.flatnonzero(held["kind"] == TOLD)
+    columns = [held[name][rows] for name in ("sequence", "published", "time")] + [
+        source[rows], held["interval"][rows]
+    ]  # fmt: skip
+    order = np.lexsort(columns)
+    sequence, published, _, stream, interval = (column[order] for column in columns)
+    same = (stream[1:] == stream[:-1]) & (interval[1:] == interval[:-1])
+    earlier = published[1:] < published[:-1]
+    earlier |= (published[1:] == published[:-1]) & (sequence[1:] < sequence[:-1])
+    found = np.zeros(len(source), bool)
+    found[rows[order[1:][same & earlier]]] = True
+    return found
+
+
+def _left_out(lanes: Lanes, source: Any, held: dict[str, Any]) -> Flags:
+    """Unsettled claims with something told before and after them, while the subscription stood."""
+    since = lanes.since[held["interval"]]
+    found = np.zeros(len(source), bool)
+    if not (held["kind"] == OPEN).any():
+        return found
+    part = (held["kind"] == OPEN) | (held["published"] > since)
+    rows = np.flatnonzero(part)
+    columns = [
+        held["sequence"][rows],
+        held["published"][rows],
+        since[rows],
+        source[rows],
+        held["hearer"][rows],
+    ]
+    order = np.lexsort(columns)
+    keys = [column[order] for column in columns[2:]]
+    begins = np.r_[True, np.any([key[1:] != key[:-1] for key in keys], axis=0)]
+    group = np.cumsum(begins) - 1
+    heard = held["kind"][rows][order] != OPEN
+    before = np.cumsum(heard) - heard
+    first, size = np.flatnonzero(begins), np.bincount(group, heard).astype(np.int64)
+    told_before = before - before[first][group]
+    between = ~heard & (told_before > 0) & (told_before < size[group])
+    found[rows[order[between]]] = True
+    return found

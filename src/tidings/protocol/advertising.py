@@ -1,0 +1,55 @@
+"""What a client says that it may publish, and what of it the broker has not answered.
+
+An advertisement ends with its link, so on a new one everything is said again; whoever waits is answered then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidings.model.filter import Filter
+from tidings.protocol import inputs as ins
+from tidings.protocol.messages import Advertise, Unadvertise
+
+
+class Advertising:
+    """Of one client."""
+
+    def __init__(self) -> None:
+        self._filters: dict[str, Filter] = {}  # by name
+        self._calls: dict[int, str] = {}  # by call that the broker has not answered: the name
+
+    def advertise(self, input: ins.ClientAdvertise) -> Advertise:
+        """What to tell the broker."""
+        self._filters[input.name] = input.filter
+        self._calls[input.call] = input.name
+        return Advertise(input.call, input.name, input.filter)
+
+    def unadvertise(self, input: ins.ClientUnadvertise, *, is_up: bool) -> Unadvertise | None:
+        """The same; None: there is nothing to tell."""
+        if self._filters.pop(input.name, None) is None or not is_up:
+            return None
+        self._calls[input.call] = input.name
+        return Unadvertise(input.call, input.name)
+
+    def is_answered(self, call: int) -> bool:
+        """The broker answered; False: it was not about this."""
+        return self._calls.pop(call, None) is not None
+
+    def is_refused(self, call: int) -> bool:
+        """The broker said no; False: it was not about this."""
+        name = self._calls.pop(call, None)
+        if name is not None:
+            self._filters.pop(name, None)
+        return name is not None
+
+    def again(self) -> Iterator[Advertise]:
+        """On a new link: the broker forgot what was said on the old one."""
+        for name, filter in self._filters.items():
+            yield Advertise(0, name, filter)
+
+    def waiting(self) -> list[int]:
+        """The calls that wait, in order; they wait no more."""
+        calls = sorted(self._calls)
+        self._calls.clear()
+        return calls

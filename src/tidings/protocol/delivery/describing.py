@@ -1,0 +1,67 @@
+"""Subscriptions as people see them, at a cost that has a bound however many there are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from heapq import nlargest
+from itertools import islice
+from typing import Any
+
+from tidings.protocol.delivery.held import Held
+
+AT_ONCE = 10_000  # subscriptions that one question looks at, some milliseconds; more are looked at in turns
+
+
+class Sweep:
+    """What waits for all subscriptions together, and how many of them read. Of many it is summed up over
+    several questions, and until the sum is done the one before it counts."""
+
+    def __init__(self) -> None:
+        self._unseen: list[Held] = []
+        self._sum = (0, 0)
+        self._last: tuple[int, int] | None = None
+
+    def look(self, helds: Mapping[Any, Held]) -> tuple[int, int]:
+        if len(helds) <= AT_ONCE:
+            self._unseen, self._last = [], None
+            return _counted(helds.values())
+        if not self._unseen:
+            self._unseen, self._sum = list(helds.values()), (0, 0)
+        some = self._unseen[-AT_ONCE:]
+        del self._unseen[-AT_ONCE:]
+        waiting, reading = _counted(some)
+        self._sum = (self._sum[0] + waiting, self._sum[1] + reading)
+        if not self._unseen:
+            self._last = self._sum
+        return self._last or self._sum
+
+
+def _counted(helds: Iterable[Held]) -> tuple[int, int]:
+    waiting = reading = 0
+    for held in helds:
+        if not held.has_ended:
+            waiting += held.in_hand()
+            reading += held.is_behind
+    return waiting, reading
+
+
+def busiest(helds: Mapping[Any, Held], limit: int) -> list[Held]:
+    """Those for which most waits, first; of many, among the first of them."""
+    return nlargest(limit, islice(helds.values(), AT_ONCE), key=Held.in_hand)
+
+
+def described(held: Held, known: Callable[[str], int]) -> dict[str, Any]:
+    """What waits for it here, and how far it is in each log; `known` says how far a log is known here."""
+    return {
+        "subscription": str(held.id),
+        "filter": held.filter.text,
+        "listeners": len(held.members),
+        "credit": sum(member.credit for member in held.members),
+        "waiting": len(held.queue),
+        "unacknowledged": len(held.unacked),
+        "phase": str(held.phase),
+        "logs": {
+            log: {"phase": str(lane.phase), "at": lane.at, "known": known(log), "missed": lane.missed}
+            for log, lane in held.lanes.items()
+        },
+    }

@@ -1,0 +1,52 @@
+"""What a broker does for jobs elsewhere, such as queries of a cluster: read, hold, stage, commit.
+
+Three parts behind one face: `scanning` reads the log by filter, `holding` keeps it for whoever has not
+read it yet, `staging` publishes in two steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tidings.availability.records import Loaded, Record
+from tidings.protocol import messages as msg
+from tidings.protocol.delivery.holding import Holding
+from tidings.protocol.delivery.ledger import Ledger
+from tidings.protocol.delivery.scanning import Scanning
+from tidings.protocol.delivery.sessions import Session
+from tidings.protocol.delivery.settings import DeliverySettings
+from tidings.protocol.delivery.staging import Publish, Staging
+from tidings.protocol.slots import Ports
+
+Handler = Callable[[Session, Any, float], None]
+
+
+class Jobs:
+    def __init__(self, ports: Ports, settings: DeliverySettings, ledger: Ledger, publish: Publish) -> None:
+        scanning = Scanning(ports, ledger)
+        self.holding = holding = Holding(ports, ledger)
+        self.staging = staging = Staging(ports, settings.staging_seconds, settings.staging_bytes, publish)
+        self.handlers: dict[type[msg.Message], Handler] = {
+            msg.ReadLog: lambda session, message, now: scanning.read(session.address, message),
+            msg.HoldLog: holding.hold,
+            msg.EndHold: holding.end,
+            msg.Stage: staging.stage,
+            msg.CommitStaged: staging.commit,
+            msg.CommitParts: staging.commit,
+            msg.AskCommitted: lambda session, message, now: staging.ask(session, message),
+        }
+
+    def load(self, state: Loaded) -> None:
+        self.staging.load(state)
+        self.holding.load(state)
+
+    @property
+    def next_at(self) -> float | None:
+        """When there may be something to forget."""
+        staged, held = self.staging.next_at, self.holding.next_at
+        return staged if held is None or (staged is not None and staged < held) else held
+
+    def collect(self, now: float) -> list[Record]:
+        """Forget what is over; the records to persist."""
+        return [*self.staging.collect(now), *self.holding.collect(now)]

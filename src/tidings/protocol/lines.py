@@ -1,0 +1,45 @@
+"""Lines of what waits, and tables: nearly all of them are empty, and an empty one costs nothing.
+
+A subscription has half a dozen places where something may wait, and a broker has a million
+subscriptions; an empty deque takes 760 bytes, an empty dict 64. So all empty ones are one object
+that refuses to be filled. Whoever puts something in asks `own` or `own_table` for one to put it in.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, NoReturn
+
+
+def _refuse(*_: Any, **__: Any) -> NoReturn:
+    raise AssertionError("this one is everybody's: ask for an own one to put something in")
+
+
+class _EmptyLine(deque[Any]):
+    append = appendleft = extend = extendleft = insert = __iadd__ = _refuse
+
+
+class _EmptyTable(dict[Any, Any]):
+    __setitem__ = setdefault = update = __ior__ = _refuse
+
+
+EMPTY: deque[Any] = _EmptyLine()
+NOTHING: dict[Any, Any] = _EmptyTable()
+
+
+def own(holder: Any, name: str) -> deque[Any]:
+    """The line of that name, to put something in."""
+    line: deque[Any] = getattr(holder, name)
+    if type(line) is _EmptyLine:
+        line = deque()
+        setattr(holder, name, line)
+    return line
+
+
+def own_table(holder: Any, name: str) -> dict[Any, Any]:
+    """The table of that name, to put something in."""
+    table: dict[Any, Any] = getattr(holder, name)
+    if type(table) is _EmptyTable:
+        table = {}
+        setattr(holder, name, table)
+    return table

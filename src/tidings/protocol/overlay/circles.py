@@ -1,0 +1,132 @@
+"""Finding the cycle that two joins closed together, and the link in it that has to go.
+
+Each join alone is checked (`joined.py`); two at the same moment, far apart, are not seen by either. Then
+the logs in the cycle are heard from two sides, and whoever notices asks up both ways (`Circle`). The two
+questions meet where the ways do, and with them all links of the cycle. Rules
+- The youngest link of the cycle goes, and no other. Both ends of a link date it, the later date counts;
+  so whoever asks, for whichever log, the answer is the same, and of several cycles that share links
+  what remains hangs together (it is the spanning tree of the oldest links).
+- An end of that link is told along the way that the question took (`Cut`); it tells the other end
+  (`Uncoupled`), and both forget one another. What came over the link comes by the other way then.
+- Where a question finds nobody who hears the log, that is said to whom it came from.
+- A question is remembered for a while only, and few are; whoever hears of two sides again asks again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from tidings.protocol.messages import Message
+from tidings.protocol.naming import broker_of
+from tidings.protocol.slots import Ports
+
+PAUSE_SECONDS = 0.5  # between two questions of one broker; a cycle is found as soon, and it hurts nobody
+KEPT_SECONDS = 30.0  # that the first of two questions is remembered
+MOST_KEPT = 256
+
+
+class Dated(msgspec.Struct, frozen=True, array_like=True, order=True):
+    """A link, with the later of the two times at which its ends wrote it down."""
+
+    since: float
+    one: str  # the smaller name
+    other: str
+
+
+class Circle(Message, frozen=True):
+    """Goes toward a log, along both ways on which it is heard."""
+
+    log: str
+    finder: str
+    number: int
+    path: tuple[str, ...]  # from the finder to the sender
+    since: float  # when the sender wrote down the link that this travels on
+    youngest: Dated | None = None  # of the links before
+
+
+class Cut(Message, frozen=True):
+    """Goes back along the way of a question to an end of the link that has to go."""
+
+    link: Dated
+    path: tuple[str, ...]  # whom it still has to pass; the last one first
+
+
+class Uncoupled(Message, frozen=True):
+    """The sender has undone the link that this comes on."""
+
+
+MESSAGES: tuple[type[Message], ...] = (Circle, Cut, Uncoupled)
+
+
+def dated(since: float, one: str, other: str) -> Dated:
+    return Dated(since, min(one, other), max(one, other))
+
+
+class Circles:
+    """`since` says when a neighbour was written down, `cut` undoes the link to one."""
+
+    def __init__(
+        self, ports: Ports, since: Callable[[str], float], cut: Callable[[str, float], None]
+    ) -> None:
+        self._ports = ports
+        self._since = since
+        self._cut = cut
+        self._asked_at = float("-inf")
+        self._last_number = 0
+        self._kept: dict[tuple[str, int], tuple[float, str, Circle, Dated]] = {}
+
+    def suspect(self, log: str, one: str, other: str, now: float) -> None:
+        """A log is heard over two links."""
+        if now < self._asked_at + PAUSE_SECONDS:
+            return
+        self._asked_at = now
+        self._last_number += 1
+        for link in (one, other):
+            circle = Circle(log, self._ports.name, self._last_number, (self._ports.name,), self._since(link))
+            self._ports.send(link, circle)
+
+    def on_circle(self, sender: str, circle: Circle, now: float) -> None:
+        name = self._ports.name
+        if name in circle.path or not circle.path or circle.path[-1] != sender:
+            return  # it went round
+        link = dated(max(circle.since, self._since(sender)), sender, name)
+        youngest = link if circle.youngest is None else max(circle.youngest, link)
+        first = self._kept.get((circle.finder, circle.number))
+        if first is not None and first[1] != sender:
+            del self._kept[circle.finder, circle.number]
+            self._decide(first[2], first[3], circle, youngest, now)
+            return
+        self._keep(sender, circle, youngest, now)
+        if broker_of(circle.log) == name:
+            return
+        upstream = self._ports.recovery.upstream(circle.log)
+        if not upstream:
+            self._ports.recovery.disclaim(circle.log, sender)
+        elif upstream != sender and upstream in self._ports.overlay.links():
+            path = (*circle.path, name)
+            onward = Circle(
+                circle.log, circle.finder, circle.number, path, self._since(upstream), youngest
+            )  # fmt: skip
+            self._ports.send(upstream, onward)
+
+    def _keep(self, sender: str, circle: Circle, youngest: Dated, now: float) -> None:
+        for old in [key for key, (at, *_) in self._kept.items() if at < now - KEPT_SECONDS]:
+            del self._kept[old]
+        if len(self._kept) < MOST_KEPT:
+            self._kept[circle.finder, circle.number] = (now, sender, circle, youngest)
+
+    def _decide(self, one: Circle, youngest: Dated, other: Circle, young: Dated, now: float) -> None:
+        """Both ways have come together here."""
+        link, circle = max((youngest, one), (young, other), key=lambda each: each[0])
+        self.on_cut(Cut(link, circle.path[::-1]), now)
+
+    def on_cut(self, cut: Cut, now: float) -> None:
+        name, link = self._ports.name, cut.link
+        if name in (link.one, link.other):
+            peer = link.other if name == link.one else link.one
+            if self._since(peer) <= link.since:  # else it is another link, younger than the question
+                self._cut(peer, now)
+        elif cut.path and cut.path[0] in self._ports.overlay.links():
+            self._ports.send(cut.path[0], Cut(link, cut.path[1:]))

@@ -1,0 +1,42 @@
+"""What was asked of whom: so that nothing is asked for twice at once, and an empty promise is noticed."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+
+from tidings.protocol.recovery.epidemic.marks import Received
+from tidings.protocol.recovery.epidemic.standing import OFFER, Standing
+from tidings.protocol.recovery.epidemic.words import Id
+
+
+class Requests:
+    def __init__(self, patience: float, received: Received, standing: Standing) -> None:
+        self._patience = patience
+        self._received = received
+        self._standing = standing
+        self._asked: dict[Id, int] = {}  # in how many open requests
+        self._open: deque[tuple[float, str, tuple[Id, ...]]] = deque()  # until when, whom, for what
+
+    def __contains__(self, id: Id) -> bool:
+        return id in self._asked
+
+    def note(self, peer: str, ids: Iterable[Id], now: float) -> None:
+        wanted = tuple(ids)
+        for id in wanted:
+            self._asked[id] = self._asked.get(id, 0) + 1
+        self._open.append((now + self._patience, peer, wanted))
+
+    def review(self, now: float) -> None:
+        """Requests whose time is over: one that brought nothing is a strike."""
+        while self._open and self._open[0][0] <= now:
+            _, peer, ids = self._open.popleft()
+            for id in ids:
+                self._asked[id] -= 1
+                if not self._asked[id]:
+                    del self._asked[id]
+            if not any(id in self._received for id in ids):
+                self._standing.strike(peer, OFFER, now)
+
+    def __len__(self) -> int:
+        return len(self._asked)

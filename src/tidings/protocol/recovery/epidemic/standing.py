@@ -1,0 +1,77 @@
+"""Who is believed: peers that waste others' work are ignored for a while.
+
+Rules
+- A strike is: a peer offered what it does not give when asked; asked again for what it was given often
+  enough already; asked for nothing but events that nobody can have lost; sent a digest that is over
+  the bound. So many strikes and the peer is ignored for a while; then it may try again. Each time
+  the while is twice as long: honest peers have bad luck where messages are lost, so the first is short.
+- An offer that was kept clears what is held against the peer's offers; nothing but time clears what is held
+  against its requests, or a helpful liar would go on. One unanswered request is one strike however
+  many events it named.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from tidings.protocol.recovery.epidemic.words import Id
+
+MOST_PEERS = 10_000
+MOST_GIVEN = 20_000  # that are remembered
+OFFER, REQUEST = "offer", "request"  # what a strike is for
+OFTEN = 3  # times that one peer is given one event before it is too often; replies are lost too
+
+
+class Standing:
+    def __init__(self, strikes: int, ignore_seconds: float, longest_seconds: float) -> None:
+        self._most = strikes
+        self._first = ignore_seconds
+        self._longest = longest_seconds  # also the time after which strikes are forgotten
+        self._times: OrderedDict[str, int] = OrderedDict()  # that each was ignored, since it was cleared
+        self._strikes: OrderedDict[tuple[str, str], tuple[int, float]] = (
+            OrderedDict()
+        )  # how many, the last when
+        self._ignored: OrderedDict[str, float] = OrderedDict()  # until when
+        self._given: OrderedDict[tuple[str, Id], int] = OrderedDict()
+        self.ignored = 0  # messages that were not listened to
+        self.banned = 0  # times that a peer was
+
+    def is_ignored(self, peer: str, now: float) -> bool:
+        until = self._ignored.get(peer)
+        if until is None:
+            return False
+        if until <= now:
+            del self._ignored[peer]
+            return False
+        self.ignored += 1
+        return True
+
+    def strike(self, peer: str, what: str, now: float) -> None:
+        count, last = self._strikes.pop((peer, what), (0, now))
+        count = count + 1 if now - last <= self._longest else 1
+        if count >= self._most:
+            self.banned += 1
+            times = self._times[peer] = self._times.pop(peer, 0) + 1
+            self._ignored[peer] = now + min(self._longest, self._first * 2 ** (times - 1))
+        else:
+            self._strikes[peer, what] = (count, now)
+        for table in (self._strikes, self._ignored, self._times):
+            if len(table) > MOST_PEERS:
+                table.popitem(last=False)
+
+    def clear(self, peer: str) -> None:
+        """It kept what it offered."""
+        self._strikes.pop((peer, OFFER), None)
+        self._times.pop(peer, None)
+
+    def give(self, peer: str, id: Id, now: float) -> bool:
+        """May this peer have this event, again? False: it was given often enough."""
+        key = (peer, id)
+        count = self._given[key] = self._given.pop(key, 0) + 1
+        if len(self._given) > MOST_GIVEN:
+            self._given.popitem(last=False)
+        return count <= OFTEN
+
+    def offenders(self, now: float) -> set[str]:
+        """Who is ignored now."""
+        return {peer for peer, until in self._ignored.items() if until > now}

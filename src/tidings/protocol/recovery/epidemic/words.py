@@ -1,0 +1,141 @@
+"""What brokers say to one another in epidemic recovery, and what they write on events.
+
+Numbers of one source, or of one pattern, stand together, since most digests name few of them. A message
+names its initiator: gossip is handed on, so the sender is seldom the one who asks or offers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from tidings.protocol.messages import Envelope, Message
+
+ID = "recovery.id"  # header: the source and its number for the event
+TAGS = "recovery.tags"  # header: pairs of a pattern and the source's counter for it
+ROUTE = "recovery.route"  # header: the brokers that the event crossed, its source first
+HEADERS = frozenset({ID, TAGS, ROUTE})
+
+Id = tuple[str, int]
+Loss = tuple[str, int, int]  # source, pattern, counter
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """What an event's headers say of it."""
+
+    source: str
+    number: int
+    tags: tuple[Sequence[int], ...] = ()  # pairs; lists, when they came over a network
+    route: tuple[str, ...] = ()
+
+    @property
+    def id(self) -> Id:
+        return (self.source, self.number)
+
+    def losses(self) -> list[Loss]:
+        """The event as a receiver would know it that missed it."""
+        source = self.source
+        return [(source, tag[0], tag[1]) for tag in self.tags]
+
+    def headers(self) -> dict[str, Any]:
+        headers: dict[str, Any] = {ID: (self.source, self.number)}
+        if self.tags:
+            headers[TAGS] = self.tags
+        if self.route:
+            headers[ROUTE] = self.route
+        return headers
+
+
+def read_mark(headers: dict[str, Any]) -> Mark | None:
+    """None: nobody of ours wrote these. They came over a network, so nothing about them is certain."""
+    try:
+        source, number = headers[ID]
+        tags = headers.get(TAGS, ())
+        for pattern, counter in tags:
+            if type(pattern) is not int or type(counter) is not int:
+                return None
+        route = headers.get(ROUTE, ())
+        if type(number) is not int or type(source) is not str:
+            return None
+        return Mark(source, number, tuple(tags), tuple(route))
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def id_of(headers: dict[str, Any]) -> Id | None:
+    """The identity alone, which most questions are about."""
+    try:
+        source, number = headers[ID]
+    except (KeyError, TypeError, ValueError):
+        return None
+    return (source, number) if type(source) is str and type(number) is int else None
+
+
+class Bloom(msgspec.Struct, frozen=True, array_like=True):
+    """A digest that says "perhaps"."""
+
+    bits: bytes
+    hashes: int
+    count: int  # entries
+    given: tuple[tuple[Any, int], ...] = ()  # those of them that somebody has answered
+
+
+class PushOffer(Message, frozen=True):
+    """Push: the initiator holds these events of a pattern; each with its age there, in milliseconds."""
+
+    initiator: str
+    pattern: int
+    held: dict[str, tuple[tuple[int, int], ...]]
+
+
+class PushWant(Message, frozen=True):
+    """Push: the sender misses these of what was offered to it."""
+
+    ids: dict[str, tuple[int, ...]]
+
+
+class Recovered(Message, frozen=True):
+    """One event that was asked for, and how long it has been held, in seconds."""
+
+    envelope: Envelope
+    age: float = 0.0
+
+
+class PatternPull(Message, frozen=True):
+    """The initiator lost events of a pattern: counters by source."""
+
+    initiator: str
+    pattern: int
+    lost: dict[str, tuple[int, ...]]
+    bloom: Bloom | None = None  # instead of `lost`
+
+
+class SourcePull(Message, frozen=True):
+    """The initiator lost events of a source: counters by pattern. Walks the route, nearest first."""
+
+    initiator: str
+    source: str
+    lost: dict[int, tuple[int, ...]]
+    route: tuple[str, ...]
+    bloom: Bloom | None = None
+
+
+class LazyAnnounce(Message, frozen=True):
+    """Lazy push: these went over the link lately; each with its age, in milliseconds."""
+
+    held: dict[str, tuple[tuple[int, int], ...]]
+
+
+class CounterBeat(Message, frozen=True):
+    """The last counter of each of these patterns at a source that has been silent for a while."""
+
+    source: str
+    counters: dict[int, int]
+    route: tuple[str, ...]
+
+
+MESSAGES: tuple[type[Message], ...] = (
+    PushOffer, PushWant, Recovered, PatternPull, SourcePull, LazyAnnounce, CounterBeat,
+)  # fmt: skip

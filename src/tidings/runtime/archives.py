@@ -1,0 +1,74 @@
+"""A broker's archive, as its clients see it: the inquiry `archive`.
+
+Rules
+- Reading the archive is a way out like any other: the filter is narrowed to what the principal may hear,
+  and each event is asked about again before it goes.
+- Without a filter the answer is how the archive stands: how far each log is in it, and its policy.
+- Pages are bounded, by events and by rows that are looked at; a place {log: offset} says where to go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Any
+
+import msgspec
+
+from tidings.archive.reading import Found, page
+from tidings.archive.state import Archive, State
+from tidings.errors import InputError
+from tidings.language import DEFAULT_LIMITS, Limits, parse_filter
+from tidings.model.filter import TIDINGS
+from tidings.security.doors import Guard
+
+MOST_EVENTS = 2_000  # in one page
+MOST_ROWS = 200_000  # that are looked at for one page: half a second or so
+
+
+class Asked(msgspec.Struct, forbid_unknown_fields=True):
+    """What a client asks the archive for."""
+
+    filter: str | None = None
+    dialect: str = TIDINGS
+    after: dict[str, int] = {}
+    upto: dict[str, int] = {}
+
+
+class ServedArchive:
+    def __init__(
+        self, path: str | os.PathLike[str], guard: Guard[Any] | None, limits: Limits = DEFAULT_LIMITS
+    ) -> None:
+        self._archive, self._guard, self._limits = Archive(path), guard, limits
+
+    async def answer(self, about: dict[str, Any], principal: Any) -> dict[str, Any]:
+        try:
+            asked = msgspec.convert(about, Asked)
+        except msgspec.ValidationError as error:
+            raise InputError(f"the archive cannot be asked this: {error}") from None
+        if asked.filter is None:
+            state = await asyncio.to_thread(self._archive.state)
+            return {"places": state.places, "policy": state.policy}
+        filter = parse_filter(asked.filter, dialect=asked.dialect, limits=self._limits)
+        if self._guard is not None:
+            filter = self._guard.subscribe(principal, "", "archive", filter)
+            self._guard.unsubscribed(principal, "", "archive")
+        state, found = await asyncio.to_thread(self._read, filter, asked)
+        return {
+            "places": state.places,
+            "entries": [entry for one in found.found if (entry := self._allowed(one, principal)) is not None],
+            "after": found.after,
+            "is_last": found.is_last,
+        }
+
+    def _read(self, filter: Any, asked: Asked) -> tuple[State, Any]:
+        state = self._archive.state()
+        found = page(
+            self._archive, state, filter,
+            after=asked.after, upto=asked.upto, limit=MOST_EVENTS, most_rows=MOST_ROWS,
+        )  # fmt: skip
+        return state, found
+
+    def _allowed(self, found: Found, principal: Any) -> tuple[str, int, Any] | None:
+        event = found.event if self._guard is None else self._guard.deliver(principal, found.event)
+        return None if event is None else (found.log, found.offset, event)

@@ -1,0 +1,165 @@
+"""Clients that a gateway brings into a broker's own process: a bus for each, and the same gate as for all.
+
+Somebody came by another protocol and proved who he is; from here on he is a client like any other. His
+machine lives here, its messages pass the gate of his principal (checks, permissions, quotas), and what
+the node says to him passes it on the way back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random, SystemRandom
+from typing import Any, Protocol
+
+import msgspec
+
+from tidings.errors import TidingsError
+from tidings.model.event import Event
+from tidings.model.subscription import Policy, Position, SubscriptionId
+from tidings.protocol.client import Client
+from tidings.protocol.inputs import ClientSubscribe, Input
+from tidings.protocol.messages import Message
+from tidings.runtime.broker import Watch
+from tidings.runtime.bus import Bus
+from tidings.runtime.clock import Clock
+from tidings.runtime.driver import Driver, Hear
+from tidings.runtime.gate import Gate
+from tidings.security.doors import Guard
+
+AHEAD = 64  # notifications on their way to a guest at most: his queue is the broker's
+
+
+class Guest:
+    """The broker's end of a guest's link. `sent_away` is called when he has to come in anew."""
+
+    def __init__(
+        self,
+        address: str,
+        principal: Any,
+        driver: Driver,
+        guard: Guard[Any] | None,
+        sent_away: Callable[[], None],
+    ) -> None:
+        self.address = address
+        self.sent_away = sent_away
+        self._principal = principal
+        self._driver = driver
+        self._guard = guard
+        self._gate: Gate | None = None
+        self._all: set[Guest] = set()
+
+    def open(self, gate: Gate, all: set[Guest]) -> None:
+        """Use this gate from now on; `all` are the guests that are here."""
+        self._gate, self._all = gate, all
+        all.add(self)
+        self._driver.link_up(self.address, gate.outlet(lambda: None))
+
+    def hear(self, message: Message) -> None:
+        """What the guest says."""
+        if self._gate is not None:
+            self._driver.receive(self.address, self._gate.inward([message]), soon=True)
+
+    def charge(self, received_bytes: int) -> float:
+        """So many bytes came from him; seconds for which nothing more is to be taken from him."""
+        return 0.0 if self._guard is None else self._guard.charge(self._principal, received_bytes)
+
+    def close(self) -> None:
+        """The guest is gone."""
+        gate, self._gate = self._gate, None
+        if gate is None:
+            return
+        self._all.discard(self)
+        gate.close()
+        if self._guard is not None:
+            self._guard.disconnected(self._principal)
+        self._driver.link_down(self.address)
+
+
+class Host(Protocol):
+    """What guests need of a broker; `Server` is one."""
+
+    name: str
+
+    @property
+    def clock(self) -> Clock: ...
+
+    def admit_guest(
+        self, name: str, principal: Any, say: Callable[[Message], None], sent_away: Callable[[], None]
+    ) -> Guest:
+        """Let a guest in under a client's name. Raises `RefusedError` when it is not his to use."""
+
+    async def informed(self, principal: Any, what: str, about: dict[str, Any]) -> Any:
+        """Answer what a principal asks about the broker. Raises."""
+
+    def figures(self) -> dict[str, Any]: ...
+
+
+class Guests:
+    """A broker as the guests of one principal see it (`runtime.broker.Broker`)."""
+
+    policy = Policy.DROP_OLDEST  # as for clients elsewhere: nobody waits for a slow subscriber
+
+    def __init__(self, host: Host, principal: Any) -> None:
+        self._host = host
+        self._principal = principal
+        self._guests: dict[str, tuple[Driver, Guest]] = {}
+        self._names = 0
+        self._rng = Random(SystemRandom().getrandbits(64))
+
+    def bus(self, name: str) -> Bus:
+        """A client of this principal; open it to begin."""
+        return Bus(self, name)
+
+    async def join(self, client: str, hear: Hear, watch: Watch) -> str:
+        self._names += 1
+        address = f"{client}#{self._names}"
+        machine = Client(client, "", rng=Random(self._rng.getrandbits(64)))
+        driver = Driver(client, machine, self._host.clock, record=_nothing, hear=hear)
+
+        def come_in() -> None:
+            guest = self._host.admit_guest(client, self._principal, say, again)
+            self._guests[address] = (driver, guest)
+            driver.link_up(self._host.name, guest.hear)
+
+        def say(message: Message) -> None:
+            driver.receive(self._host.name, [message])
+
+        def again() -> None:
+            driver.link_down(self._host.name)
+            try:
+                come_in()
+            except TidingsError as error:
+                watch("refused", error)
+
+        come_in()
+        watch("up", None)
+        return address
+
+    async def part(self, address: str) -> None:
+        driver, guest = self._guests.pop(address)
+        guest.close()
+        await driver.close()
+
+    def charge(self, address: str, received_bytes: int) -> float:
+        """So many bytes came from this guest; seconds for which nothing more is to be taken from him."""
+        return self._guests[address][1].charge(received_bytes)
+
+    def hand(self, address: str, input: Input) -> None:
+        if isinstance(input, ClientSubscribe) and not input.window and input.options.group is None:
+            input = msgspec.structs.replace(input, window=min(AHEAD, max(1, input.options.queue // 8)))
+        driver, _ = self._guests[address]
+        driver.hand(driver.name, input)
+
+    async def inquire(self, address: str, what: str, about: dict[str, Any]) -> Any:
+        del address
+        return await self._host.informed(self._principal, what, about)
+
+    def note(self, address: str, subscription: SubscriptionId, event: Event, position: Position) -> None:
+        """Nobody records."""
+
+    def figures(self) -> dict[str, Any]:
+        return self._host.figures()
+
+
+def _nothing(row: Any) -> None:
+    """Nobody records: a guest's history is the broker's."""

@@ -1,0 +1,143 @@
+"""A subscription that begins with the archive: `bus.subscribe(…, since="forever")`.
+
+Rules
+- The subscription is opened first, then the broker says how far each log is in its archive: the *seam*. So
+  whatever the log let go of was in the archive by then. What belongs in the archive and lies up to the seam
+  comes from there, everything else from the broker: nothing twice, nothing missed.
+- First the archive, in the order of each log, then the rest.
+- A durable subscription's seam, and how far it is in the archive, are kept at its broker, and go on after a
+  restart of the client. What was handed over and not committed then comes again, as with live events.
+- A broker without an archive holds everything in its log: then this is an ordinary subscription.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, TypeVar
+
+import msgspec
+
+from tidings.errors import RefusedError
+from tidings.language import parse_filter
+from tidings.model.event import Event
+from tidings.model.packed import unpack
+from tidings.model.subscription import Notification, Position
+from tidings.protocol.inputs import ClientSkip
+from tidings.runtime.listener import Listener
+
+T = TypeVar("T")
+FIXED, CAUGHT_UP = 0, 1  # how a durable subscription stands with the archive
+
+
+class LateListener(Listener[T]):
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._seam: dict[str, int] = {}
+        self._after: dict[str, int] = {}
+        self._waiting: deque[Notification] = deque()  # of the page that is being handed over
+        self._upto: dict[str, int] = {}  # where the archive stands when that page is done
+        self._is_behind = False
+        self._is_over_page = True
+        self._from_archive = False  # the event that was taken last
+
+    async def open(self) -> LateListener[T]:
+        await super().open()
+        try:
+            stands = await self._bus.inquire("archive")
+        except RefusedError:
+            return self
+        await self._find_seam(stands["places"])
+        policy = None if stands["policy"] is None else parse_filter(stands["policy"])
+        assert self._ref is not None
+        self._bus._tell(ClientSkip(self._ref, self._seam, policy))
+        return self
+
+    # -- the seam --------------------------------------------------------------------------------
+
+    async def _find_seam(self, places: dict[str, int]) -> None:
+        if not self._durable:
+            self._seam, self._is_behind = places, bool(places)
+            return
+        bus, own = self._bus, self._note()
+        stands = await bus.committed(own)
+        if stands < FIXED:
+            for log, place in places.items():
+                await bus.commit_staged(f"{own} seam {log}", place, 0)
+            await bus.commit_staged(own, FIXED, 0)
+            self._seam, self._is_behind = places, True
+            return
+        for log in places:
+            seam = await bus.committed(f"{own} seam {log}")
+            if seam >= 0:  # a log that began later is not in the archive for us
+                self._seam[log] = seam
+                self._after[log] = max(0, await bus.committed(f"{own} read {log}"))
+        self._is_behind = stands < CAUGHT_UP
+
+    def _note(self) -> str:
+        return f"forever {self.id.subscriber}/{self.id.name}"
+
+    async def _commit_page(self) -> None:
+        """Everything of the page was handled."""
+        before, self._after = self._after, dict(self._upto or self._after)
+        if not self._durable:
+            return
+        for log, place in self._after.items():
+            if place > before.get(log, 0):
+                await self._bus.commit_staged(f"{self._note()} read {log}", place, 0)
+
+    # -- hearing ---------------------------------------------------------------------------------
+
+    async def _take(self, timeout: float | None = None) -> Notification:
+        while self._is_behind:
+            if self._waiting:
+                return self._handed(self._waiting.popleft())
+            await self._commit_page()
+            if self._upto and self._is_over_page:
+                self._is_behind = False
+                if self._durable:
+                    await self._bus.commit_staged(self._note(), CAUGHT_UP, 0)
+                break
+            await self._read_page()
+        self._from_archive = False
+        return await super()._take(timeout)
+
+    async def _read_page(self) -> None:
+        filter = unpack(self._filter)
+        answer = await self._bus.inquire(
+            "archive", filter=filter.text, dialect=filter.dialect, after=self._after, upto=self._seam
+        )
+        self._upto, self._is_over_page = answer["after"], answer["is_last"]
+        for log, offset, raw in answer["entries"]:
+            event = msgspec.convert(raw, Event)
+            self._waiting.append(Notification(self.id, event, Position(log, offset)))
+
+    def _handed(self, notification: Notification) -> Notification:
+        self._last, self._last_tag = notification, None
+        self._from_archive = True
+        self._taken += 1
+        assert notification.position is not None
+        self._bus._note(self.id, notification.event, notification.position)
+        return notification
+
+    async def ack(self) -> None:
+        if not self._from_archive:
+            await super().ack()
+        elif self._last is not None and self._last.position is not None:
+            await self._commit_upto(self._last.position)
+
+    async def _commit_upto(self, position: Position) -> None:
+        if self._durable:
+            await self._bus.commit_staged(f"{self._note()} read {position.log}", position.offset, 0)
+
+    async def nack(self) -> None:
+        """An event of the archive comes again at once."""
+        if not self._from_archive:
+            await super().nack()
+        elif self._last is not None:
+            self._waiting.appendleft(self._last)
+            self._from_archive = False
+
+    async def _leave(self, *, commit: bool, end: bool) -> None:
+        if commit and self._from_archive and not self._is_over:
+            await self.ack()
+        await super()._leave(commit=commit, end=end)

@@ -1,0 +1,92 @@
+"""Reading a broker's log in large pages, as its disk holds it: the inquiry `log`.
+
+For jobs that go through whole logs. `Bus.read_log` asks the node, which makes each event and each answer
+anew; here a thread takes the stored bytes from the disk, and the broker's own work goes on beside it.
+Rules
+- Only who may hear everything is served: for all others every event has to be asked about, which the
+  way through the node does. They are refused, and go that way.
+- A filter is applied here; without one no event is decoded at all.
+- What has expired is left out. What is beyond `upto` is not read: the reader has learned from the node how
+  far the log was told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from tidings.errors import InputError, RefusedError
+from tidings.language import DEFAULT_LIMITS, Limits, parse_filter
+from tidings.language.evaluate import accepts
+from tidings.model.event import Event
+from tidings.model.filter import EVERYTHING, TIDINGS, Filter
+from tidings.security.doors import Guard
+
+PAGE_EVENTS = 16_384  # in one page; more is fewer questions and more memory
+PAGE_BYTES = 4 << 20
+_NO_END = 10  # the byte that says whether an entry has an end: after the array's mark and the time
+_NIL = 0xC0
+
+
+class Stored(msgspec.Struct, array_like=True, frozen=True):
+    """An entry as the disk and a page hold it, beside its offset."""
+
+    accepted: float
+    expires_at: float | None
+    sequence: int | None
+    event: Event
+
+
+_decode = msgspec.msgpack.Decoder(Stored).decode
+
+
+class LogPages:
+    """Answers the inquiry `log` of one broker."""
+
+    def __init__(
+        self,
+        store: Any,
+        guard: Guard[Any] | None,
+        log: Callable[[], str],
+        now: Callable[[], float],
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
+        self._store, self._guard, self._log, self._now, self._limits = store, guard, log, now, limits
+
+    async def answer(self, about: dict[str, Any], principal: Any) -> dict[str, Any]:
+        if self._guard is not None and not self._guard.hears_all(principal):
+            raise RefusedError("whole pages are for those who may hear everything", hint="use read_log")
+        after, upto = about.get("after", 0), about.get("upto", 0)
+        text, dialect = about.get("filter"), about.get("dialect", TIDINGS)
+        if not all(isinstance(place, int) for place in (after, upto)) or not isinstance(text, str | None):
+            raise InputError("a page is asked for by two places and a filter's text")
+        filter = EVERYTHING if text is None else parse_filter(text, dialect=dialect, limits=self._limits)
+        wants = _wanted(filter, self._now())
+        packed, read = await asyncio.to_thread(
+            self._store.pack, after + 1, upto, PAGE_EVENTS, PAGE_BYTES, wants
+        )
+        return {"log": self._log(), "entries": packed, "upto": read}
+
+
+def _wanted(filter: Filter, now: float) -> Callable[[bytes], bool]:
+    """Whether a stored entry goes into the page."""
+
+    def has_ended(payload: bytes) -> bool:
+        if payload[_NO_END] == _NIL:
+            return False
+        ends_at = _decode(payload).expires_at
+        return ends_at is not None and ends_at <= now
+
+    if filter.is_always_true:
+        return lambda payload: not has_ended(payload)
+
+    def is_wanted(payload: bytes) -> bool:
+        stored = _decode(payload)
+        if stored.expires_at is not None and stored.expires_at <= now:
+            return False
+        return accepts(filter, stored.event)
+
+    return is_wanted

@@ -1,0 +1,58 @@
+"""Recovery over real UDP, of which a tenth is lost: five broker processes deliver as the simulation does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.chaos._udp import Network, simulated_delivery
+
+LOSS = 0.1
+
+
+async def over_udp(folder: Path, system: str, events: int, at_once: int, **gossip: Any) -> Network:
+    network = Network(folder, system, loss=LOSS, **gossip)
+    await network.start()
+    try:
+        await network.run(events, at_once, calm=8.0)
+        figures = await network.figures("b2")
+    finally:
+        await network.close()
+    lost = network.udp.count["lost"] / (network.udp.count["lost"] + network.udp.count["passed"])
+    said = {
+        name: figures.get(name)
+        for name in ("events lost", "events recovered", "recovered twice", "gossip sent")
+    }
+    print(json.dumps({"system": system, "delivery": network.delivery(events), "loss": lost, **said}))
+    assert network.udp.count["strange"] == 0
+    assert 0.8 * LOSS < lost < 1.2 * LOSS
+    for broker, heard in network.heard.items():
+        assert len(heard) == len(set(heard)), f"{broker} was told something twice"
+    return network
+
+
+def judge(folder: Path, system: str, events: int, at_once: int, **gossip: Any) -> None:
+    network = asyncio.run(over_udp(folder, system, events, at_once, **gossip))
+    if system == "tidings":
+        assert network.delivery(events) == 1.0
+        return
+    simulated = simulated_delivery(system, min(events, 3000), LOSS, **gossip)
+    assert abs(network.delivery(events) - simulated) <= 0.02, f"{simulated} in simulation"
+    assert network.delivery(events) >= 0.95
+
+
+@pytest.mark.timeout(170)
+@pytest.mark.parametrize("system", ["epidemic", "tidings"])
+def test_a_tenth_of_the_datagrams_is_lost_and_comes_back(tmp_path: Path, system: str) -> None:
+    judge(tmp_path, system, events=1200, at_once=4)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("system", ["epidemic", "epidemic-push", "epidemic-lazy-push", "tidings"])
+def test_a_hundred_thousand_events_over_lossy_udp(tmp_path: Path, system: str) -> None:
+    judge(tmp_path, system, events=int(os.environ.get("TIDINGS_UDP_EVENTS", "100000")), at_once=8)

@@ -1,0 +1,67 @@
+"""Every parser that takes bytes of strangers, fuzzed: a little always, for long and by coverage in soak."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from random import Random
+
+import pytest
+from tests.fuzz._targets import TARGETS, corpus
+
+ROOT = Path(__file__).parents[2]
+ROUNDS = 300
+
+
+def mutated(data: bytes, rng: Random) -> bytes:
+    body = bytearray(data)
+    for _ in range(rng.randrange(6)):
+        place = rng.randrange(len(body) + 1)
+        body[place : place + rng.randrange(4)] = rng.randbytes(rng.randrange(5))
+    return bytes(body)
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_a_target_stands_what_its_corpus_becomes(name: str) -> None:
+    rng = Random(name)
+    seeds = corpus(name)
+    for data in [b"", b"\x00", *seeds]:
+        TARGETS[name](data)
+    for _ in range(ROUNDS):
+        TARGETS[name](mutated(rng.choice(seeds), rng))
+
+
+def test_somebody_who_is_let_in_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A target that cannot fail shows nothing."""
+    from tests.fuzz import _targets
+
+    from tidings.security.doors import LoopbackOnly
+
+    monkeypatch.setattr(_targets, "ByUsers", lambda *given, **more: LoopbackOnly())
+    with pytest.raises(AssertionError, match="without a proof"):
+        TARGETS["handshake"](corpus("handshake")[0])
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+@pytest.mark.skipif(
+    importlib.util.find_spec("atheris") is None,
+    reason="Atheris is not installed: it has no wheel for this Python",
+)
+@pytest.mark.parametrize("name", TARGETS)
+def test_fuzzing_by_coverage_finds_nothing(name: str, tmp_path: Path) -> None:
+    seconds = os.environ.get("TIDINGS_FUZZ_SECONDS", "300")
+    path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.fuzz._child", name, seconds, str(tmp_path / "corpus")],
+        cwd=ROOT, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    said = done.stderr + done.stdout
+    assert done.returncode == 0, said[-4000:]
+    runs = re.search(r"stat::number_of_executed_units:\s*(\d+)", said)
+    assert runs is not None, said[-2000:]
+    print(f"{name}: {runs[1]} inputs in {seconds} s, nothing found")

@@ -1,0 +1,62 @@
+"""A broker with its gateways, in this process, on free ports."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidings.gateway.doors import Gateways
+from tidings.runtime.service import Service
+from tidings.runtime.settings import BrokerSettings, GatewaySettings, SecuritySettings
+from tidings.security.scram import make_key
+
+USERS = f"""
+[users.ann]
+password = "{make_key("a", iterations=4096)}"
+filter = "level < 5"
+[users.market]
+password = "{make_key("m", iterations=4096)}"
+names = ["/quotes*"]
+[[allow]]
+who = "ann"
+action = "subscribe"
+filter = "topic = 'quotes/#'"
+[[allow]]
+who = "market"
+action = ["publish", "subscribe"]
+"""
+
+
+@pytest.fixture(autouse=True)
+def quiet_logs() -> Iterator[None]:
+    logger = logging.getLogger("tidings")
+    before = (list(logger.handlers), logger.level, logger.propagate)
+    yield
+    logger.handlers[:], logger.propagate = before[0], before[2]
+    logger.setLevel(before[1])
+
+
+@asynccontextmanager
+async def broker(
+    folder: Path | None = None, *, users: bool = False, **gateway: Any
+) -> AsyncIterator[Service]:
+    """A broker that lets anybody in from this machine, or by the users file above."""
+    security = SecuritySettings(anonymous=True)
+    if users:
+        assert folder is not None
+        (folder / "users.toml").write_text(USERS)
+        security = SecuritySettings(users=str(folder / "users.toml"))
+    settings = BrokerSettings(
+        name="b1",
+        listen="127.0.0.1:0",
+        store=str(folder / "store") if folder is not None else "",
+        security=security,
+        gateway=GatewaySettings(**gateway),
+    )
+    async with Service(settings, doors=Gateways) as service:
+        yield service

@@ -1,0 +1,359 @@
+"""The HTTP gateway by a client that is not ours (httpx): every mode, every verb, every refusal."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import websockets
+from tests.gateway.conftest import broker
+
+import tidings
+from tidings.gateway.webhooks import signature
+
+EVENT = {"specversion": "1.0", "id": "1", "source": "/quotes", "type": "quote", "subject": "quotes/ibm"}
+
+
+def event(id: str, **data: Any) -> dict[str, Any]:
+    return {**EVENT, "id": id, "data": data}
+
+
+@asynccontextmanager
+async def at(folder: Path | None = None, **options: Any) -> AsyncIterator[tuple[httpx.AsyncClient, Any]]:
+    async with broker(folder, http="127.0.0.1:0", **options) as service:
+        assert service.doors is not None
+        address = service.doors.addresses["http"]
+        async with httpx.AsyncClient(base_url=address, trust_env=False, timeout=20) as http:
+            yield http, service
+
+
+def run(test: Callable[[], Awaitable[None]]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(60):
+            await test()
+
+    asyncio.run(bounded())
+
+
+def ce(body: Any) -> dict[str, Any]:
+    kind = "application/cloudevents-batch+json" if isinstance(body, list) else "application/cloudevents+json"
+    return {"content": json.dumps(body), "headers": {"content-type": kind}}
+
+
+# -- publishing ------------------------------------------------------------------------------------
+
+
+def test_every_mode_of_publishing_reaches_a_subscriber_once() -> None:
+    async def test() -> None:
+        async with at() as (http, service):
+            async with (
+                tidings.connect(service.server.address, name="ann") as bus,
+                bus.subscribe("change < 0") as news,
+            ):
+                structured = await http.post("/events", **ce(event("1", change=-1)))
+                batch = await http.post("/events", **ce([event("2", change=-2), event("3", change=5)]))
+                binary = await http.post(
+                    "/events",
+                    content=b'{"change": -4}',
+                    headers={
+                        "ce-specversion": "1.0", "ce-id": "4", "ce-source": "/quotes", "ce-type": "quote",
+                        "content-type": "application/json",
+                    },
+                )  # fmt: skip
+                plain = await http.post(
+                    "/events",
+                    json={"change": -5},
+                    params={"topic": "quotes/ibm", "id": "5", "source": "me"},
+                )
+                again = await http.post("/events", **ce(event("1", change=-1)))
+                heard = [await news.get(10) for _ in range(4)]
+                assert [each.id for each in heard] == ["1", "2", "4", "5"]
+                with pytest.raises(TimeoutError):
+                    await news.get(0.05)
+            answers = [structured, batch, binary, plain, again]
+            assert [answer.status_code for answer in answers] == [200] * 5
+            assert [one["id"] for one in batch.json()["events"]] == ["2", "3"]
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("request_", "status", "words"),
+    [
+        ({"content": b"{", "headers": {"content-type": "application/json"}}, 400, "no JSON"),
+        ({"content": b"[1]", "headers": {"content-type": "application/json"}}, 400, "no JSON object"),
+        ({"content": b"x", "headers": {"content-type": "text/plain"}}, 415, "text/plain"),
+        (ce({"id": "1"}), 400, "1.0"),
+        (ce([event("1"), {"id": "2"}]), 400, "event 1 of the batch"),
+        ({"json": {"a": 1}, "params": {"topik": "x"}}, 400, "unknown 'topik'"),
+        ({"json": {"a": 1}, "params": {"lifetime": "soon"}}, 400, "lifetime"),
+        ({"json": {"id": 5}}, 400, "belongs to the event"),
+        ({"content": b"x" * (4 * 2**20 + 1), "headers": {"content-type": "application/json"}}, 413, "bytes"),
+    ],
+    ids=["torn", "list", "media", "version", "batch", "option", "seconds", "reserved", "long"],
+)
+def test_bad_events_are_refused_with_a_reason(request_: dict[str, Any], status: int, words: str) -> None:
+    async def test() -> None:
+        async with at() as (http, _):
+            answer = await http.post("/events", **request_)
+            assert answer.status_code == status
+            assert words in answer.json()["detail"]
+
+    run(test)
+
+
+# -- hearing ---------------------------------------------------------------------------------------
+
+
+async def lines_of(stream: httpx.Response, count: int) -> list[tuple[str, dict[str, Any]]]:
+    found, id = [], ""
+    async for line in stream.aiter_lines():
+        if line.startswith("id: "):
+            id = line[4:]
+        elif line.startswith("data: "):
+            found.append((id, json.loads(line[6:])))
+            if len(found) == count:
+                return found
+    return found
+
+
+def test_a_stream_goes_on_where_it_was_broken(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with at(tmp_path) as (http, _):
+            for number in range(4):
+                await http.post("/events", json={"n": number}, params={"lifetime": "forever", "topic": "t"})
+            async with http.stream("GET", "/events", params={"filter": "n >= 0"}) as stream:
+                first = await lines_of(stream, 2)
+            last = {"last-event-id": first[-1][0]}
+            async with http.stream("GET", "/events", params={"filter": "n >= 0"}, headers=last) as stream:
+                rest = await lines_of(stream, 2)
+            assert [said["data"]["n"] for _, said in first + rest] == [0, 1, 2, 3]
+
+    run(test)
+
+
+def test_a_bad_stream_is_refused() -> None:
+    async def test() -> None:
+        async with at() as (http, service):
+            for query, words in (
+                ({"filter": "a <"}, "the filter ends"),
+                ({"nam": "x"}, "nam"),
+                ({"since": "x"}, "position"),
+            ):
+                answer = await http.get("/events", params=query)
+                assert answer.status_code == 400
+                assert words in answer.text
+            assert service.server.figures()["guests"] <= 1  # none was left behind
+
+    run(test)
+
+
+def test_a_socket_publishes_and_hears() -> None:
+    async def test() -> None:
+        async with at() as (http, _):
+            where = str(http.base_url).rstrip("/").replace("http", "ws") + "/events/socket"
+            async with websockets.connect(where) as socket:
+
+                async def ask(said: dict[str, Any]) -> Any:
+                    await socket.send(json.dumps(said))
+                    return json.loads(await socket.recv())
+
+                said = {"op": "subscribe", "ref": "a", "filter": "change < 0", "ack": "manual"}
+                assert (await ask(said))["op"] == "subscribed"
+                await socket.send(json.dumps({"op": "publish", "call": 7, "event": event("1", change=-1)}))
+                heard = [json.loads(await socket.recv()) for _ in range(2)]
+                assert {one["op"] for one in heard} == {"published", "event"}
+                assert (await ask({"op": "nonsense"}))["op"] == "error"
+                assert (await ask({"op": "ack", "ref": "b"}))["detail"].startswith("no subscription")
+                await socket.send(json.dumps({"op": "ack", "ref": "a"}))
+                assert (await ask({"op": "unsubscribe", "ref": "a"}))["op"] == "unsubscribed"
+
+    run(test)
+
+
+# -- the Subscriptions API ---------------------------------------------------------------------------
+
+
+class Receiver:
+    """A sink: answers as it is told, and remembers."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[dict[str, str], bytes]] = []
+        self.answers: list[int] = []
+        self.changed = asyncio.Event()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).decode()
+                headers = dict(line.split(": ", 1) for line in head.split("\r\n")[1:] if ": " in line)
+                headers = {name.lower(): value for name, value in headers.items()}
+                body = await reader.readexactly(int(headers.get("content-length", "0")))
+                status = self.answers.pop(0) if self.answers else 204
+                self.heard.append((headers, body))
+                self.changed.set()
+                writer.write(f"HTTP/1.1 {status} x\r\ncontent-length: 0\r\n\r\n".encode())
+                await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            writer.close()
+
+    async def until(self, count: int) -> None:
+        while len(self.heard) < count:
+            self.changed.clear()
+            await self.changed.wait()
+
+
+@asynccontextmanager
+async def sink() -> AsyncIterator[tuple[Receiver, str]]:
+    receiver = Receiver()
+    server = await asyncio.start_server(receiver.serve, "127.0.0.1", 0)
+    try:
+        yield receiver, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/hook"
+    finally:
+        server.close()
+
+
+def test_a_webhook_is_tried_until_it_is_taken_and_goes_on_after_a_restart(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with sink() as (receiver, address):
+            wanted = {
+                "sink": address,
+                "filters": [{"prefix": {"source": "/quo"}}, {"not": {"exact": {"level": "9"}}}],
+                "protocolsettings": {"secret": "s3cret"},
+            }
+            receiver.answers = [503]
+            async with at(tmp_path, webhooks=("127.0.0.1",)) as (http, _):
+                made = await http.post("/subscriptions", json=wanted)
+                assert made.status_code == 201
+                id = made.json()["id"]
+                assert made.headers["location"] == f"/subscriptions/{id}"
+                assert "secret" not in made.text
+                assert (await http.get(f"/subscriptions/{id}")).json()["filters"] == wanted["filters"]
+                for number, level in (("1", 1), ("2", 9), ("3", 2)):
+                    await http.post("/events", **ce(event(number, level=level)))
+                await receiver.until(3)
+            ids = [headers["ce-id"] for headers, _ in receiver.heard]
+            assert ids == ["1", "1", "3"]
+            headers, body = receiver.heard[-1]
+            moment, _, signed = headers["tidings-signature"].partition(",v1=")
+            assert signed == signature("s3cret", int(moment.removeprefix("t=")), body)
+            async with at(tmp_path, webhooks=("127.0.0.1",)) as (http, _):
+                assert [one["id"] for one in (await http.get("/subscriptions")).json()] == [id]
+                await http.post("/events", **ce(event("4", level=1)))
+                await receiver.until(4)
+                assert receiver.heard[-1][0]["ce-id"] == "4"
+                assert (await http.delete(f"/subscriptions/{id}")).status_code == 204
+                assert (await http.get(f"/subscriptions/{id}")).status_code == 404
+                assert (await http.delete(f"/subscriptions/{id}")).status_code == 404
+
+    run(test)
+
+
+def test_an_event_that_a_sink_refuses_is_given_back_a_few_times_only() -> None:
+    async def test() -> None:
+        async with sink() as (receiver, address), at(webhooks=("127.0.0.1",)) as (http, _):
+            receiver.answers = [422, 422]
+            wanted = {"sink": address, "protocolsettings": {"max_deliveries": 2, "mode": "structured"}}
+            await http.post("/subscriptions", json=wanted)
+            await http.post("/events", **ce(event("1")))
+            await http.post("/events", **ce(event("2")))
+            await receiver.until(3)
+            assert [json.loads(body)["id"] for _, body in receiver.heard] == ["1", "1", "2"]
+
+    run(test)
+
+
+def test_a_changed_subscription_hears_by_its_new_filter() -> None:
+    async def test() -> None:
+        async with sink() as (receiver, address), at(webhooks=("127.0.0.1",)) as (http, _):
+            made = (await http.post("/subscriptions", json={"sink": address, "types": ["a"]})).json()
+            changed = await http.put(
+                f"/subscriptions/{made['id']}", json={"sink": address, "types": ["quote"]}
+            )
+            assert changed.status_code == 200
+            await http.post("/events", **ce({**event("1"), "type": "a"}))
+            await http.post("/events", **ce(event("2")))
+            await receiver.until(1)
+            assert receiver.heard[0][0]["ce-id"] == "2"
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "status", "words"),
+    [
+        ({}, 400, "sink"),
+        ({"sink": "ftp://x/"}, 400, "ftp"),
+        ({"sink": "http://127.0.0.1/", "filters": [{"exakt": {"a": "b"}}]}, 400, "exakt"),
+        ({"sink": "http://127.0.0.1/", "filters": [{"sql": "a <"}]}, 400, "expected"),
+        ({"sink": "http://127.0.0.1/", "filters": [{"all": []}]}, 400, "one at least"),
+        ({"sink": "http://127.0.0.1/", "colour": 1}, 400, "colour"),
+        ({"sink": "http://127.0.0.1/", "protocol": "NATS"}, 400, "NATS"),
+        ({"sink": "http://127.0.0.1/", "protocolsettings": {"mode": "x"}}, 400, "mode"),
+        ({"sink": "http://169.254.169.254/latest"}, 403, "169.254.169.254"),
+    ],
+    ids=["none", "scheme", "dialect", "sql", "empty", "member", "protocol", "mode", "host"],
+)
+def test_bad_subscriptions_are_refused_with_a_reason(wanted: dict[str, Any], status: int, words: str) -> None:
+    async def test() -> None:
+        async with at(webhooks=("127.0.0.1",)) as (http, _):
+            answer = await http.post("/subscriptions", json=wanted)
+            assert answer.status_code == status, answer.text
+            assert words in answer.json()["detail"]
+            assert (await http.get("/subscriptions")).json() == []
+
+    run(test)
+
+
+# -- who, and why ----------------------------------------------------------------------------------
+
+
+def test_rules_hold_over_http_as_everywhere(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with at(tmp_path, users=True) as (http, _):
+            nobody = await http.post("/events", **ce(event("1")))
+            assert (nobody.status_code, "www-authenticate" in nobody.headers) == (401, True)
+            assert (await http.get("/log", auth=("ann", "wrong"))).status_code == 401
+            assert (await http.get("/log", headers={"authorization": "Basic ???"})).status_code == 401
+            assert (await http.get("/log", headers={"authorization": "Digest x"})).status_code == 401
+            refused = await http.post("/events", **ce(event("1")), auth=("ann", "a"))
+            assert refused.status_code == 403
+            foreign = await http.post(
+                "/events", **ce({**event("1"), "source": "other"}), auth=("market", "m")
+            )
+            assert foreign.status_code == 403
+            listening = {"params": {"filter": "level > 0"}, "auth": ("ann", "a")}
+            async with http.stream("GET", "/events", **listening) as stream:
+                for id, level in (("1", 9), ("2", 3)):  # ann's mandatory filter hides the first
+                    done = await http.post("/events", **ce(event(id, level=level)), auth=("market", "m"))
+                    assert done.status_code == 200
+                heard = await lines_of(stream, 1)
+            assert heard[0][1]["id"] == "2"
+            assert (await http.get("/figures", auth=("ann", "a"))).status_code == 403
+
+    run(test)
+
+
+def test_looking_back_and_asking_why(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with at(tmp_path) as (http, _):
+            for number in range(3):
+                await http.post("/events", json={"n": number}, params={"lifetime": "forever"})
+            page = (await http.get("/log", params={"filter": "n > 0", "limit": 1})).json()
+            assert [entry["event"]["data"]["n"] for entry in page["entries"]] == [1]
+            why = (await http.post("/explain", json={"filter": "a > 1 AND b = 2", "event": {"a": 5}})).json()
+            assert why["accepted"] is False
+            assert (await http.post("/explain", json={"filter": "a >", "event": {}})).status_code == 400
+            assert (await http.get("/log", params={"limit": "x"})).status_code == 400
+            assert (await http.get("/figures")).json()["broker"] == "b1"
+            assert (await http.get("/nowhere")).status_code == 404
+            assert (await http.get("/openapi.json")).json()["openapi"] == "3.1.0"
+            assert (await http.get("/asyncapi.json")).json()["asyncapi"] == "3.0.0"
+
+    run(test)

@@ -1,0 +1,179 @@
+"""Publishing as Spark's tasks and driver do, without Spark: once, or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="pyspark is not installed")
+pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+from tests.meeting._brokers import Brokers  # noqa: E402
+
+from tidings.errors import EventError, InputError, SettingsError  # noqa: E402
+from tidings.model.event import FOREVER  # noqa: E402
+from tidings.pipeline.broker import options, sink  # noqa: E402
+from tidings.pipeline.broker.lines import close_lines  # noqa: E402
+
+
+@pytest.fixture
+def one(tmp_path: Path) -> Iterator[Brokers]:
+    with Brokers(tmp_path, 1) as brokers:
+        yield brokers
+
+
+class Context:
+    """What a task of Spark's knows of itself."""
+
+    partition, attempt, query, batch = 0, 0, "q-1", 0
+
+    def partitionId(self) -> int:
+        return self.partition
+
+    def attemptNumber(self) -> int:
+        return self.attempt
+
+    def getLocalProperty(self, name: str) -> str:
+        return {sink.QUERY_ID: self.query, sink.BATCH_ID: str(self.batch)}[name]
+
+
+@pytest.fixture
+def context(monkeypatch: pytest.MonkeyPatch) -> Context:
+    import pyspark
+
+    made = Context()
+    monkeypatch.setattr(pyspark.TaskContext, "get", staticmethod(lambda: made))
+    return made
+
+
+def rows(*numbers: int, **more: Any) -> Iterator[Any]:
+    yield pa.RecordBatch.from_pylist([{"n": n, **more} for n in numbers])
+
+
+def writer(one: Brokers, **more: str) -> sink.StreamWriter:
+    given = {"broker": one.all, "checkpointLocation": "/somewhere", "lifetime": "60", **more}
+    return sink.StreamWriter(options.writing(given))
+
+
+def heard(one: Brokers, name: str = "late") -> list[Any]:
+    bus = one.bus(0, name)
+    page = bus.read_log(limit=4096)
+    return [entry.event for entry in page.entries]
+
+
+def test_nothing_is_heard_before_the_commit_and_a_commit_counts_once(one: Brokers, context: Context) -> None:
+    made = writer(one, topic="out/put", partEvents="2")
+    message = made.write(rows(1, 2, 3))
+    assert heard(one) == []
+    for _ in range(2):
+        made.commit([message], 0)
+    events = heard(one)
+    assert [event["n"] for event in events] == [1, 2, 3]
+    assert {event.topic for event in events} == {"out/put"}
+    assert {event.lifetime for event in events} == {60.0}
+    assert len({event.identity for event in events}) == 3
+
+
+def test_only_the_attempt_that_counted_is_published(one: Brokers, context: Context) -> None:
+    made = writer(one)
+    made.write(rows(1, 2, 3))  # this attempt is lost, and its parts with it
+    context.attempt = 1
+    again = made.write(rows(1, 2))
+    context.partition, context.attempt = 1, 0
+    other = made.write(rows(7))
+    made.commit([again, other, None], 0)
+    assert [event["n"] for event in heard(one)] == [1, 2, 7]
+
+
+def test_a_lost_checkpoint_is_refused(one: Brokers, context: Context) -> None:
+    made = writer(one)
+    made.commit([made.write(rows(1))], 0)
+    context.query = "q-2"
+    message = made.write(rows(1))
+    with pytest.raises(InputError, match="was another query before: its checkpoint was lost"):
+        made.commit([message], 0)
+    assert len(heard(one)) == 1
+    bold = writer(one, onLostCheckpoint="go on")
+    bold.commit([bold.write(rows(5))], 0)
+    assert [event["n"] for event in heard(one, "later")] == [1, 5]
+    context.query = "q-1"
+    with pytest.raises(InputError, match="was another query before"):
+        made.commit([made.write(rows(6))], 1)
+
+
+def test_a_broker_that_should_know_the_query_and_does_not_is_refused(one: Brokers, context: Context) -> None:
+    made = writer(one)
+    made.commit([made.write(rows(1))], 0)
+    one.stop(0)
+    one.start(0, folder="empty")  # the disk was replaced
+    close_lines()
+    context.batch = 1
+    message = made.write(rows(2))
+    with pytest.raises(InputError, match="its disk was lost, or it is another broker"):
+        made.commit([message], 1)
+
+
+def test_a_restarted_broker_commits_what_was_staged_before(one: Brokers, context: Context) -> None:
+    made = writer(one)
+    message = made.write(rows(1, 2))
+    one.stop(0)
+    one.start(0)
+    made.commit([message], 0)
+    made.commit([message], 0)
+    assert [event["n"] for event in heard(one)] == [1, 2]
+
+
+def test_rows_say_what_events_are(one: Brokers, context: Context) -> None:
+    made = writer(one)
+    made.commit(
+        [
+            made.write(
+                rows(
+                    1,
+                    id="x",
+                    source="elsewhere",
+                    topic="own",
+                    type=["Trade", "Event"],
+                    _lifetime=FOREVER,
+                    _key="k",
+                    _rest='{"more": 5}',
+                    venue={"city": "Rome", "open": None},
+                    none=None,
+                    _log="l",
+                    _offset=7,
+                )
+            )
+        ],
+        0,
+    )
+    (event,) = heard(one)
+    assert event.identity == ("elsewhere", "x")
+    assert (event.topic, event.type, event.lifetime, event.key) == ("own", ("Trade", "Event"), FOREVER, "k")
+    assert event.attributes == {"n": 1, "more": 5, "venue": {"city": "Rome"}}
+
+
+def test_a_row_that_is_no_event_is_told_with_its_place(one: Brokers, context: Context) -> None:
+    made = writer(one)
+    with pytest.raises(EventError, match=r"row 2 of partition 0 is no event: .*topic"):
+        made.write(iter([pa.RecordBatch.from_pylist([{"topic": "fine"}, {"topic": "no//topic"}])]))
+
+
+def test_a_batch_job_under_a_name_publishes_once(one: Brokers, context: Context) -> None:
+    given = {"broker": one.all, "job": "load-1", "lifetime": "60"}
+    for _ in range(2):
+        made = sink.BatchWriter(options.writing(given))
+        made.commit([made.write(rows(1, 2))])
+    other = sink.BatchWriter(options.writing({"broker": one.all, "lifetime": "60"}))
+    other.commit([other.write(rows(3))])
+    assert [event["n"] for event in heard(one)] == [1, 2, 3]
+
+
+def test_settings_of_a_sink_are_checked() -> None:
+    with pytest.raises(SettingsError, match="a sink publishes at one broker, and 2 are named"):
+        options.writing({"brokers": "a:1,b:2"})
+    with pytest.raises(SettingsError, match="lifetime is 'long'"):
+        options.writing({"broker": "a:1", "lifetime": "long"})
+    with pytest.raises(SettingsError, match="needs a name, by which the broker knows a lost checkpoint"):
+        sink.StreamWriter(options.writing({"broker": "a:1"}))

@@ -1,0 +1,307 @@
+"""Reading brokers' logs as Spark does, without Spark: offsets, holds, filters, and what is told when something is gone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="pyspark is not installed")
+pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from tests.meeting import _schema
+from tests.meeting._brokers import Brokers
+
+from tidings.errors import FilterError, InputError, SettingsError, UnreachableError
+from tidings.pipeline.broker import options
+from tidings.pipeline.broker.columns import Columns, inferred
+from tidings.pipeline.broker.lines import close_lines
+from tidings.pipeline.broker.reading import state_of
+from tidings.pipeline.broker.source import BatchReader, StreamReader, within
+
+SCHEMA = "id string, n bigint, price double, _log string, _offset bigint"
+
+
+def schema(text: str = SCHEMA) -> Any:
+    return _schema.schema(text)
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Iterator[Brokers]:
+    with Brokers(tmp_path, 2) as brokers:
+        yield brokers
+
+
+@pytest.fixture
+def one(tmp_path: Path) -> Iterator[Brokers]:
+    with Brokers(tmp_path, 1) as brokers:
+        yield brokers
+
+
+def rows(reader: Any, parts: Any) -> list[dict[str, Any]]:
+    return [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
+
+
+def stream(brokers: str, **more: str) -> StreamReader:
+    return StreamReader(options.reading({"brokers": brokers, "reader": "r", **more}), schema())
+
+
+def batch(brokers: str, text: str = SCHEMA, **more: str) -> BatchReader:
+    return BatchReader(options.reading({"brokers": brokers, **more}), schema(text))
+
+
+def step(reader: StreamReader, start: dict[str, Any], limit: Any = None) -> tuple[dict[str, Any], list[int]]:
+    """One batch, as Spark runs it: the offsets go through the checkpoint as text."""
+    end = json.loads(json.dumps(reader.latestOffset(start, limit or ReadAllAvailable())))
+    read = rows(reader, reader.partitions(start, end))
+    return end, sorted(row["n"] for row in read)
+
+
+def test_a_batch_reads_what_all_brokers_hold_and_the_filter_accepts(two: Brokers) -> None:
+    ann, bob = two.bus(0, "ann"), two.bus(1, "bob")
+    for n in range(10):
+        (ann if n % 2 else bob).publish({"n": n, "price": n / 2}, lifetime=60)
+    reader = batch(two.all, filter="n >= 3 AND price < 4.5")
+    assert sorted(row["n"] for row in rows(reader, reader.partitions())) == [3, 4, 5, 6, 7, 8]
+    cut = batch(two.all, partitions="3")
+    assert len(cut.partitions()) == 6
+    assert sorted(row["n"] for row in rows(cut, cut.partitions())) == list(range(10))
+
+
+def test_a_batch_between_offsets_reads_that_span(one: Brokers) -> None:
+    ann = one.bus(0, "ann")
+    for n in range(6):
+        ann.publish({"n": n}, lifetime=60)
+    log = state_of(options.reading({"brokers": one.all}).brokers[0]).log
+    reader = batch(one.all, startingOffsets=json.dumps({log: 2}), endingOffsets=json.dumps({log: 4}))
+    assert [row["n"] for row in rows(reader, reader.partitions())] == [2, 3]
+    with pytest.raises(SettingsError, match="which none of the brokers has"):
+        batch(one.all, startingOffsets='{"nowhere": 2}').partitions()
+    with pytest.raises(SettingsError, match="startingOffsets is 'soon'"):
+        batch(one.all, startingOffsets="soon").partitions()
+
+
+def test_a_stream_hears_what_has_no_lifetime_because_it_holds_the_logs(two: Brokers) -> None:
+    ann, bob = two.bus(0, "ann"), two.bus(1, "bob")
+    ann.publish({"n": 100})
+    reader = stream(two.all, filter="n < 50")
+    start = reader.initialOffset()
+    for n in (1, 2, 60):
+        ann.publish({"n": n})
+    bob.publish({"n": 3})
+    end, first = step(reader, start)
+    assert first == [1, 2, 3]
+    assert step(reader, start)[1] == [1, 2, 3], "a batch that is repeated reads the same"
+    reader.commit(end)
+    bob.publish({"n": 4})
+    again = stream(two.all, filter="n < 50")  # the query was restarted
+    end, second = step(again, end)
+    assert second == [4]
+    assert again.latestOffset(end, ReadAllAvailable()) == end
+
+
+def test_what_was_committed_is_forgotten_by_the_broker(one: Brokers) -> None:
+    ann = one.bus(0, "ann")
+    reader = stream(one.all)
+    start = reader.initialOffset()
+    for n in range(5):
+        ann.publish({"n": n})
+    end, _ = step(reader, start)
+    reader.commit(end)
+    ann.publish({"n": 5}, lifetime=60)
+    while state_of(options.reading({"brokers": one.all}).brokers[0]).begin < 6:
+        pass
+    assert step(reader, end)[1] == [5]
+
+
+def test_a_batch_is_no_larger_than_was_admitted(two: Brokers) -> None:
+    ann, bob = two.bus(0, "ann"), two.bus(1, "bob")
+    reader = stream(two.all, maxEventsPerBatch="4")
+    assert reader.getDefaultReadLimit() == ReadMaxRows(4)
+    at = reader.initialOffset()
+    for n in range(9):
+        (ann if n < 7 else bob).publish({"n": n}, lifetime=60)
+    read: list[int] = []
+    for _ in range(10):
+        end, some = step(reader, at, reader.getDefaultReadLimit())
+        assert len(some) <= 4
+        read += some
+        at = end
+    assert sorted(read) == list(range(9))
+
+
+@pytest.mark.parametrize(
+    ("most", "ends"), [(10, {"a": 3, "b": 4}), (3, {"a": 2, "b": 1}), (1, {"a": 1, "b": 0})]
+)
+def test_logs_share_what_is_admitted(most: int, ends: dict[str, int]) -> None:
+    assert within({"a": 0}, {"a": 3, "b": 4}, most) == ends
+
+
+def test_a_run_that_ends_with_what_is_there_does_not_read_what_comes_later(one: Brokers) -> None:
+    ann = one.bus(0, "ann")
+    reader = stream(one.all)
+    start = reader.initialOffset()
+    ann.publish({"n": 1})
+    reader.prepareForTriggerAvailableNow()
+    ann.publish({"n": 2})
+    end, read = step(reader, start)
+    assert read == [1]
+    assert reader.latestOffset(end, ReadAllAvailable()) == end
+
+
+def test_a_lost_checkpoint_is_refused_and_the_options_say_how_to_go_on(one: Brokers) -> None:
+    ann = one.bus(0, "ann")
+    reader = stream(one.all)
+    start = reader.initialOffset()
+    assert stream(one.all).initialOffset() == start, "until it has begun, beginning again is no loss"
+    ann.publish({"n": 1}, lifetime=60)
+    end, _ = step(reader, start)
+    reader.commit(end)
+    ann.publish({"n": 2})
+    with pytest.raises(InputError, match=r"has read from .* before, and this query has no checkpoint"):
+        stream(one.all).initialOffset()
+    resumed = stream(one.all, onLostCheckpoint="resume")
+    assert step(resumed, resumed.initialOffset())[1] == [2]
+    anew = stream(one.all, onLostCheckpoint="restart")
+    assert step(anew, anew.initialOffset())[1] == [1, 2]
+
+
+def test_a_hold_that_is_gone_is_told_with_what_is_gone(one: Brokers) -> None:
+    ann = one.bus(0, "ann")
+    reader = stream(one.all)
+    start = reader.initialOffset()
+    ann.publish({"n": 1})
+    end, _ = step(reader, start)
+    one.bus(0, "spark").end_hold("r")
+    for n in (2, 3):
+        ann.publish({"n": n})
+    ann.publish({"n": 4}, lifetime=60)
+    for _ in range(2):  # asking again does not hide it
+        with pytest.raises(
+            InputError, match=r"nobody held the log .* any more: what came after offset 1 may be gone"
+        ):
+            stream(one.all).latestOffset(end, ReadAllAvailable())
+    assert step(stream(one.all, onTrimmed="go on"), end)[1] == [4]
+
+
+def test_offsets_that_were_trimmed_are_told(one: Brokers) -> None:
+    ann = one.bus(0, "ann")
+    for n in range(3):
+        ann.publish({"n": n}, lifetime=60, key="last")
+    log = state_of(options.reading({"brokers": one.all}).brokers[0]).log
+    starting = {"startingOffsets": json.dumps({log: 1})}
+    with pytest.raises(InputError, match="offsets 2 to 2 are gone"):
+        batch(one.all, **starting).partitions()
+    reader = batch(one.all, **starting, onTrimmed="go on")
+    assert [row["n"] for row in rows(reader, reader.partitions())] == [2]
+
+
+def test_a_broker_that_lost_its_disk_is_told(two: Brokers) -> None:
+    ann = two.bus(0, "ann")
+    reader = stream(two.all)
+    start = reader.initialOffset()
+    ann.publish({"n": 1})
+    end, _ = step(reader, start)
+    with pytest.raises(InputError, match=r"no broker that was named has the log b2#"):
+        stream(two.addresses[0]).latestOffset(end, ReadAllAvailable())
+    left = stream(two.addresses[0], onMissingLog="go on")
+    ann.publish({"n": 2})
+    assert step(left, end)[1] == [2]
+
+
+def test_a_broker_that_is_down_fails_within_the_time_out(one: Brokers) -> None:
+    reader = stream(one.all, timeout="1")
+    start = reader.initialOffset()
+    one.stop(0)
+    with pytest.raises(UnreachableError, match="did not answer within 1 s"):
+        reader.latestOffset(start, ReadAllAvailable())
+    close_lines()
+    with pytest.raises(UnreachableError, match="no broker answered at"):
+        reader.latestOffset(start, ReadAllAvailable())
+    one.start(0)
+    close_lines()
+    assert reader.latestOffset(start, ReadAllAvailable()) == start
+
+
+def test_another_readers_checkpoint_is_refused(one: Brokers) -> None:
+    start = stream(one.all).initialOffset()
+    with pytest.raises(InputError, match="the checkpoint is of the reader 'r', not of 'other'"):
+        stream(one.all, reader="other").latestOffset(start, ReadAllAvailable())
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({}, "no broker is named"),
+        ({"brokers": "h:1", "pasword": "x"}, "unknown option 'pasword'"),
+        ({"brokers": "h:1", "password": "x"}, "would be seen in plans and logs"),
+        ({"brokers": "h:1", "maxEventsPerBatch": "none"}, "maxEventsPerBatch is 'none'"),
+        ({"brokers": "h:1", "onTrimmed": "shrug"}, "onTrimmed cannot be 'shrug'"),
+        ({"brokers": "h:1", "timeout": "0"}, "timeout is '0'"),
+    ],
+    ids=["none", "misspelt", "secret", "number", "choice", "seconds"],
+)
+def test_wrong_options_are_told(given: dict[str, str], problem: str) -> None:
+    with pytest.raises(SettingsError, match=problem):
+        options.reading(given)
+
+
+def test_a_stream_needs_a_reader_and_a_filter_that_can_be_read() -> None:
+    with pytest.raises(SettingsError, match="a stream needs a name at the brokers"):
+        StreamReader(options.reading({"brokers": "h:1"}), schema())
+    with pytest.raises(FilterError):
+        stream("h:1", filter="price >")
+
+
+# -- columns ---------------------------------------------------------------------------------------
+
+
+def test_a_value_that_does_not_fit_is_told_or_goes_to_the_rest(one: Brokers) -> None:
+    ann = one.bus(0, "ann")
+    ann.publish({"n": 1, "price": 2}, lifetime=60)
+    ann.publish({"n": "one", "price": True, "more": "x"}, lifetime=60)
+    plain = batch(one.all)
+    with pytest.raises(InputError, match="n = 'one', which does not fit the column's type int64"):
+        rows(plain, plain.partitions())
+    careful = batch(one.all, "n bigint, price double, _rest string")
+    read = rows(careful, careful.partitions())
+    assert read[0] == {"n": 1, "price": 2.0, "_rest": None}
+    assert (read[1]["n"], read[1]["price"]) == (None, None)
+    assert json.loads(read[1]["_rest"]) == {"n": "one", "price": True, "more": "x"}
+
+
+def test_the_schema_of_a_sample_has_every_attribute_and_the_rest(one: Brokers) -> None:
+    from datetime import UTC, datetime
+
+    ann = one.bus(0, "ann")
+    at = datetime(2026, 1, 2, tzinfo=UTC)
+    ann.publish(
+        {"n": 1, "ok": True, "venue": {"city": "Rome"}}, lifetime=60, topic="a/b", type="Trade", time=at
+    )
+    ann.publish({"n": 1.5, "word": "w", "at": at, "venue": {"open": False}}, lifetime=60)
+    from tidings.pipeline.broker.format import Tidings
+
+    text = Tidings({"brokers": one.all}).schema()
+    assert "`n` double, `ok` boolean, `venue` struct<`city`: string, `open`: boolean>" in text
+    reader = batch(one.all, text)
+    first, second = rows(reader, reader.partitions())
+    assert (first["topic"], first["type"], first["time"]) == ("a/b", ["Trade"], at)
+    assert (first["venue"], second["venue"]) == (
+        {"city": "Rome", "open": None},
+        {"city": None, "open": False},
+    )
+    assert (second["n"], second["at"], second["_rest"], second["_offset"]) == (1.5, at, None, 2)
+    assert inferred([]).startswith("id string, source string")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [("_ofset bigint", "no column is called '_ofset'"), ("topic bigint", "the column 'topic' is string")],
+    ids=["unknown", "type"],
+)
+def test_columns_that_cannot_be_are_refused(text: str, problem: str) -> None:
+    with pytest.raises(InputError, match=problem):
+        Columns(schema(text))

@@ -1,0 +1,102 @@
+"""Messages that arrive together do what they do one after the other: told, lost, kept and answered alike."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.unit.protocol._stage import BROKER, Stage
+
+from tidings.model.subscription import Policy
+from tidings.protocol.delivery.settings import DeliverySettings
+from tidings.protocol.messages import DeliverAll, Mode, PublishedAll
+
+FILTERS = ("TRUE", "n < 4", "n % 2 = 1", "topic MATCHES 'a/#'", "topic = 'b'", "topic = 'b' AND n > 1")
+POLICIES = (Policy.BLOCK, Policy.DROP_OLDEST, Policy.DROP_NEWEST, Policy.DISCONNECT)
+
+
+def _subscribe(stage: Stage, rng: Random) -> list[tuple[str, int]]:
+    found = []
+    topics_only = rng.random() < 0.3
+    for number in range(rng.randint(1, 4)):
+        who = stage.client(f"s{number}")
+        durable = rng.random() < 0.2
+        ref = stage.subscribed(
+            who,
+            rng.choice(FILTERS[3:5] if topics_only else FILTERS),
+            name=f"n{number}",
+            durable=durable,
+            queue=rng.choice((1, 3, 100)),
+            policy=rng.choice(POLICIES),
+            window=rng.choice((0, 2, 8, 50)),
+            auto=rng.random() < 0.5,
+        )
+        found.append((who, ref))
+    return found
+
+
+def _publish(stage: Stage, rng: Random) -> list[int]:
+    calls = []
+    for burst in range(rng.randint(1, 4)):
+        for number in range(rng.randint(1, 12)):
+            is_odd = rng.random() < 0.1
+            options: dict[str, Any] = {"topic": rng.choice(("a/x", "b", "b", None))}
+            if is_odd:
+                options |= rng.choice(
+                    ({"lifetime": 60.0}, {"key": "k"}, {"mode": Mode.KEPT}, {"id": f"own-{burst}-{number}"}, {"expires": 50.0})
+                )  # fmt: skip
+            calls.append(stage.publish(rng.choice(("p", "p", "p", "q")), {"n": number}, **options))
+        stage.settle()
+    return calls
+
+
+def _played(seed: int, *, together: bool) -> dict[str, Any]:
+    rng = Random(seed)
+    tiny = DeliverySettings(chunk=2, flush_seconds=0.01)
+    stage = Stage(stable=rng.random() < 0.5, settings=tiny, together=together)
+    for name in ("p", "q"):
+        stage.client(name)
+    readers = _subscribe(stage, rng)
+    calls = _publish(stage, rng)
+    for who, ref in readers:
+        for _ in range(rng.randint(0, 60)):
+            stage.taken(who, ref)
+    stage.wait(1.0)
+    figures = stage.node.figures()
+    return {
+        "heard": {reader: [(n.event, n.attempt) for n in stage.heard.get(reader, [])] for reader in readers},
+        "answers": [
+            (call, stage.answers[call].id, stage.answers[call].position is None)
+            for call in calls
+            if call in stage.answers
+        ],
+        "failed": {call: stage.failures[call] for call in calls if call in stage.failures},
+        "lost": stage.lost,
+        "ended": stage.ended,
+        "figures": {name: figures[name] for name in ("published", "kept", "delivered", "lost", "waiting")},
+    }
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 2**32))
+def test_together_or_one_after_the_other_is_the_same(seed: int) -> None:
+    assert _played(seed, together=True) == _played(seed, together=False)
+
+
+def test_a_burst_is_told_and_answered_in_one_message() -> None:
+    stage = Stage()
+    stage.client("p")
+    stage.client("s")
+    stage.subscribed("s", "n >= 0", window=100)
+    stage.published("p", {"n": 0})
+    for number in range(1, 6):
+        stage.publish("p", {"n": number})
+    stage.together = True
+    stage.move("message", ("p", BROKER))
+    told = [message for _, message in stage.channels[BROKER, "s"]]
+    said = [message for _, message in stage.channels[BROKER, "p"]]
+    assert [type(message) for message in told] == [DeliverAll]
+    assert [event["n"] for event in told[0].events] == [1, 2, 3, 4, 5]
+    assert [(type(message), message.count) for message in said] == [(PublishedAll, 5)]

@@ -1,0 +1,57 @@
+"""What people ask about subscriptions has a bounded cost, and the right sums."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidings.language import parse_filter
+from tidings.model.subscription import DeliveryOptions, Subscription, SubscriptionId
+from tidings.protocol.delivery import describing
+from tidings.protocol.delivery.describing import AT_ONCE, Sweep, busiest
+from tidings.protocol.delivery.held import Held
+from tidings.protocol.lines import own
+
+
+def holds(count: int, waiting: int = 0) -> dict[Any, Held]:
+    filter = parse_filter("x > 0")
+    made = {}
+    for number in range(count):
+        id = SubscriptionId("s", str(number))
+        held = Held(Subscription(id, filter, DeliveryOptions()), named=True, number=0, since=0.0)
+        for _ in range(waiting):
+            own(held, "queue").append(None)
+        made[id] = held
+    return made
+
+
+def test_few_are_summed_up_at_once() -> None:
+    assert Sweep().look(holds(100, waiting=2)) == (200, 0)
+
+
+def test_many_are_summed_up_over_several_questions(monkeypatch: Any) -> None:
+    monkeypatch.setattr(describing, "AT_ONCE", 10)
+    helds = holds(25, waiting=1)
+    sweep = Sweep()
+    assert [sweep.look(helds)[0] for _ in range(3)] == [10, 20, 25]
+    for held in helds.values():
+        own(held, "queue").append(None)
+    assert [sweep.look(helds)[0] for _ in range(3)] == [25, 25, 50], "until it is done, the last one counts"
+
+
+def test_one_question_looks_at_no_more_than_its_share(monkeypatch: Any) -> None:
+    helds, looked = holds(3 * AT_ONCE), []
+    in_hand = Held.in_hand
+    monkeypatch.setattr(Held, "in_hand", lambda held: looked.append(1) or in_hand(held))
+    Sweep().look(helds)
+    assert len(looked) == AT_ONCE
+    looked.clear()
+    busiest(helds, 10)
+    assert len(looked) == AT_ONCE
+
+
+def test_those_for_which_most_waits_are_described() -> None:
+    helds = holds(50)
+    slow = list(helds.values())[7]
+    own(slow, "queue").append(None)
+    assert busiest(helds, 3)[0] is slow
+    assert len(busiest(helds, 3)) == 3

@@ -1,0 +1,139 @@
+"""Holding the log for a reader: what it has not read is kept, and goes when it has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.unit.protocol.test_staging import Sink
+
+from tidings.language import parse_filter
+from tidings.model.event import FOREVER, make_event
+from tidings.model.filter import EVERYTHING
+from tidings.protocol import messages as msg
+
+ODD = parse_filter("n % 2 = 1")
+
+
+def held(stage: Sink, name: str = "spark", filter: Any = EVERYTHING, **more: Any) -> msg.LogHeld:
+    call = stage.ask(msg.HoldLog, name, filter, seconds=more.pop("seconds", 60.0), **more)
+    answer: msg.LogHeld = stage.answers[call]
+    return answer
+
+
+def commit(stage: Sink, batch: int, *numbers: int, lifetime: float = 0.0) -> None:
+    made = tuple(make_event({"n": n}, source="q", id=f"q{n}", lifetime=lifetime) for n in numbers)
+    stage.ask(msg.Stage, "q", batch, 0, made)
+    stage.ask(msg.CommitStaged, "q", batch, 1)
+    stage.wait(1.0)
+
+
+def test_an_event_without_a_lifetime_goes_at_once_when_nobody_holds() -> None:
+    stage = Sink()
+    commit(stage, 0, 1, 2)
+    assert stage.log() == []
+
+
+def test_a_hold_keeps_what_was_not_read_and_lets_go_of_what_was() -> None:
+    stage = Sink()
+    first = held(stage)
+    assert (first.begin, first.end, first.upto, first.is_new) == (1, 0, 0, True)
+    commit(stage, 0, 1, 2, 3)
+    assert stage.log() == [1, 2, 3]
+    again = held(stage, upto=2)
+    assert (again.end, again.upto, again.is_new) == (3, 2, False)
+    stage.wait(1.0)
+    assert stage.log() == [3]
+
+
+def test_a_place_never_goes_back() -> None:
+    stage = Sink()
+    held(stage)
+    commit(stage, 0, 1, 2)
+    held(stage, upto=2)
+    assert held(stage, upto=1).upto == 2
+
+
+def test_published_events_are_kept_for_a_hold_whose_filter_accepts_them() -> None:
+    stage = Sink()
+    stage.client("p")
+    held(stage, filter=ODD)
+    for n in (1, 2, 3):
+        stage.publish("p", {"n": n})
+        stage.settle()
+    stage.wait(1.0)
+    assert stage.log() == [1, 3]
+
+
+def test_a_hold_survives_a_crash_and_ends_when_nobody_asks_for_it() -> None:
+    stage = Sink()
+    held(stage, seconds=60.0)
+    commit(stage, 0, 1)
+    stage.crash()
+    stage.link("w")
+    stage.wait(1.0)
+    assert stage.log() == [1]
+    assert not held(stage, seconds=60.0).is_new
+    stage.wait(61.0)
+    stage.wait(1.0)
+    assert stage.log() == []
+    assert held(stage, seconds=60.0).is_new
+
+
+def test_a_hold_that_is_ended_holds_nothing() -> None:
+    stage = Sink()
+    held(stage)
+    commit(stage, 0, 1)
+    stage.ask(msg.EndHold, "spark")
+    stage.wait(1.0)
+    assert stage.log() == []
+
+
+def test_what_lives_forever_is_released_only_up_to_the_place_and_only_on_request() -> None:
+    stage = Sink()
+    held(stage, "archive")
+    commit(stage, 0, 1, 2, 3, lifetime=FOREVER)
+    held(stage, "archive", upto=2)
+    stage.wait(1.0)
+    assert stage.log() == [1, 2, 3]
+    held(stage, "archive", upto=2, releases=True)
+    stage.wait(1.0)
+    assert stage.log() == [3]
+
+
+def test_what_a_durable_subscription_is_owed_is_not_released() -> None:
+    stage = Sink()
+    stage.client("s")
+    stage.subscribed("s", name="mine", durable=True)
+    commit(stage, 0, 1, 2, lifetime=FOREVER)
+    held(stage, "archive", upto=2, releases=True)
+    stage.wait(1.0)
+    assert stage.log() == [1, 2]
+
+
+def test_the_slowest_reader_decides() -> None:
+    stage = Sink()
+    held(stage, "slow")
+    held(stage, "fast")
+    commit(stage, 0, 1, 2)
+    held(stage, "fast", upto=2)
+    stage.wait(1.0)
+    assert stage.log() == [1, 2]
+
+
+def test_a_commit_of_named_parts_takes_these_in_this_order_and_drops_the_rest() -> None:
+    stage = Sink()
+    held(stage)
+    for part, n in ((70_000, 1), (3, 2), (4, 9)):
+        stage.ask(msg.Stage, "q", 0, part, (make_event({"n": n}, source="q", id=f"q{n}"),))
+    call = stage.ask(msg.CommitParts, "q", 0, (70_000, 3))
+    assert stage.answers[call] == msg.Committed(call, "q", 0, is_new=True)
+    assert stage.log() == [1, 2]
+    assert stage.disk.tables["staged"] == {}
+
+
+def test_an_identity_that_is_known_is_not_published_again_by_a_batch() -> None:
+    stage = Sink()
+    held(stage)
+    commit(stage, 0, 1)
+    commit(stage, 1, 1, 2, 2)
+    assert stage.log() == [1, 2]
