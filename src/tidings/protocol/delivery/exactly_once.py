@@ -327,9 +327,8 @@ class ExactlyOnce(Delivery):
         held.leave_out(member)
         held.members = (*held.members, member)
         member.is_open = True
-        self.ports.send(
-            member.address, Subscribed(call, member.ref, held.id.subscriber, held.id.name, is_resumed)
-        )
+        answer = Subscribed(call, member.ref, held.id.subscriber, held.id.name, is_resumed)
+        self.ports.send(member.address, answer)
         if held.lost:
             self._courier.tell_losses(held, now)
         self._courier.pump(held, now)
@@ -356,8 +355,8 @@ class ExactlyOnce(Delivery):
             if held.is_guest and held.has_ended:
                 records += self._farewells.say(held.id, held.home, now)
             self._maintain_at = now
-        answer = Unsubscribed(message.call, message.ref)
-        self._persist(records, now, lambda _: self.ports.send(session.address, answer))
+        left = Unsubscribed(message.call, message.ref)
+        self._persist(records, now, lambda _: self.ports.send(session.address, left))
 
     def _on_credit(self, session: Session, message: Credit, now: float) -> None:
         member = session.members.get(message.ref)
