@@ -39,8 +39,9 @@ QUICK = NetworkSettings(retry_seconds=0.05, slow_retry_seconds=0.5)
 class Broker:
     """One broker process; it keeps its port when it is started again."""
 
-    def __init__(self, name: str, folder: Path, joins: list[Proxy]) -> None:
+    def __init__(self, name: str, folder: Path, joins: list[Proxy], said: tuple[str, ...] = ()) -> None:
         self.name = name
+        self._said = said  # further arguments
         self._folder = folder
         self._joins = joins
         self._process: subprocess.Popen[str] | None = None
@@ -52,6 +53,7 @@ class Broker:
         arguments += ["--store", str(self._folder / self.name)]
         for proxy in self._joins:
             arguments += ["--join", proxy.address]
+        arguments += self._said
         path = os.pathsep.join([str(SOURCE), os.environ.get("PYTHONPATH", "")])
         with (self._folder / f"{self.name}.err").open("a") as errors:
             self._process = await asyncio.to_thread(
@@ -95,8 +97,9 @@ class Broker:
 
 
 class Rig:
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(self, folder: Path, seed: int, said: tuple[str, ...] = ()) -> None:
         self.rng = Random(seed)
+        self.said = said  # to every broker
         self.folder = folder
         self.history = folder / "history.jsonl"
         self.brokers: dict[str, Broker] = {}
@@ -125,7 +128,7 @@ class Rig:
                     proxy = self.proxies[one, other] = Proxy(self._place_of(other), Random(self.rng.random()))
                     await proxy.start()
                     joins.append(proxy)
-            self.brokers[name] = Broker(name, self.folder, joins)
+            self.brokers[name] = Broker(name, self.folder, joins, self.said)
         for broker in self.brokers.values():
             await broker.start()
 
@@ -190,7 +193,7 @@ class Rig:
             bus.subscribe(f"kind < {self.bounds[name]}", name="mine", durable=True) as news,
         ):
             ready.set()
-            while self._is_publishing or missing:
+            while self._is_publishing or missing or any(self._in_flight.values()):
                 try:
                     event = await news.get(timeout=0.2)
                 except TimeoutError:

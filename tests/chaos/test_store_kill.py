@@ -77,6 +77,7 @@ def test_kill_a_few_times(tmp_path: Path, mode: str) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(0)
 @pytest.mark.parametrize("mode", ["commit", "group"])
 def test_kill_two_hundred_times(tmp_path: Path, mode: str) -> None:
     for seed in range(200):

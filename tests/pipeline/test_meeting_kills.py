@@ -23,7 +23,7 @@ from tidings.runtime.cluster import Cluster
 pytestmark = pytest.mark.spark
 
 CHILD = Path(__file__).with_name("_meeting_child.py")
-VICTIMS = ("driver", "worker", "broker")
+VICTIMS = ("driver", "worker", "broker")  # the driver with its Java
 WAITING = 240.0  # seconds for the next step of a driver, on a busy machine
 TRIES = 4  # of a driver that ends by itself: Spark gives its Python ten seconds to start
 
@@ -34,15 +34,15 @@ class Run:
         self.published = 0
         self.fired = dict.fromkeys(VICTIMS, 0)
 
-    async def go(self, kills: int) -> list[int]:
+    async def go(self, rounds: int) -> list[int]:
+        """In each round a worker, a broker and the driver are killed, a batch or so apart."""
         async with Cluster(2, store=self.folder / "store") as self.cluster:
-            await self._publish(100)
-            for number in range(kills):
-                await self._disturbed(VICTIMS[number % len(VICTIMS)])
-                await self._publish(50)
+            for _ in range(rounds):
+                await self._publish(200)
+                await self._disturbed()
+            await self._publish(20)
             await self._undisturbed()
-            async with tidings.connect(self.cluster.members[1].address, name="judge") as judge:
-                return await self._all(judge)
+            return await self._all()
 
     async def _publish(self, count: int) -> None:
         buses = [await tidings.connect(m.address, name=f"p{n}") for n, m in enumerate(self.cluster.members)]
@@ -66,13 +66,21 @@ class Run:
         assert child.stdout is not None
         return (await asyncio.wait_for(child.stdout.readline(), WAITING)).decode().strip()
 
-    async def _disturbed(self, victim: str) -> None:
-        """Start a driver, and kill somebody after a step or two."""
+    async def _disturbed(self) -> None:
+        """A driver at work; a worker and a broker are killed under it in some order, then the driver itself."""
         child = await self._start()
-        for _ in range(self.rng.randint(1, 3)):
-            if await self._step(child) in ("", "done"):
+        for victim in (*self.rng.sample(VICTIMS[1:], 2), "driver"):
+            while (said := await self._step(child)) and not said.startswith("batch"):
+                continue
+            if not said:  # it gave up before its time: the next round begins with another
                 break
-        self.fired[victim] += 1
+            self.fired[victim] += 1
+            await self._kill(victim, child)
+        with suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        await child.wait()
+
+    async def _kill(self, victim: str, child: asyncio.subprocess.Process) -> None:
         if victim == "broker":
             number = self.rng.randrange(2)
             await self.cluster.kill(number)
@@ -82,11 +90,6 @@ class Run:
                 with suppress(ProcessLookupError):
                     os.kill(worker, signal.SIGKILL)
         else:
-            os.killpg(child.pid, signal.SIGKILL)
-        while await self._step(child):  # it goes on to its end, or has ended
-            continue
-        await child.wait()
-        with suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
 
     async def _undisturbed(self) -> None:
@@ -98,7 +101,7 @@ class Run:
                 return
         raise AssertionError((self.folder / "stderr").read_text()[-2000:])
 
-    async def _all(self, judge: tidings.Bus) -> list[int]:
+    async def _all(self) -> list[int]:
         found: list[int] = []
         for member in self.cluster.members:
             async with tidings.connect(member.address, name="reader") as bus:
@@ -135,16 +138,18 @@ def _workers(root: int) -> list[int]:
 
 
 @pytest.mark.timeout(900)
-def test_the_sink_holds_each_event_once_after_a_kill_of_each_kind(tmp_path: Path) -> None:
+def test_the_sink_holds_each_event_once_after_kills_of_worker_broker_and_driver(tmp_path: Path) -> None:
     run = Run(tmp_path, seed=1)
-    found = asyncio.run(run.go(3))
-    assert run.fired == {"driver": 1, "worker": 1, "broker": 1}
+    found = asyncio.run(run.go(1))
+    assert sum(run.fired.values()) >= 2, "the driver gave up too early to be disturbed"
     assert sorted(found) == list(range(run.published))
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(0)
 def test_the_same_for_long(tmp_path: Path) -> None:
+    rounds = int(os.environ.get("TIDINGS_KILLS", "20"))
     run = Run(tmp_path, seed=int(os.environ.get("TIDINGS_CHAOS_SEED", "2")))
-    found = asyncio.run(run.go(3 * int(os.environ.get("TIDINGS_KILLS", "20"))))
+    found = asyncio.run(run.go(rounds))
+    assert min(run.fired.values()) >= rounds // 2
     assert sorted(found) == list(range(run.published))

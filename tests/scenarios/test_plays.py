@@ -12,7 +12,9 @@ PLAYS = sorted(Path(__file__).parent.glob("*.play"))
 
 
 def test_there_is_a_play_for_each_figure_that_tells_a_story() -> None:
-    assert {"figure_3_1", "figure_3_4", "figure_4_1"} <= {play.stem for play in PLAYS}
+    assert {"figure_3_1", "figure_3_4", "figure_4_1", "figure_4_3", "figure_4_9"} <= {
+        play.stem for play in PLAYS
+    }
 
 
 @pytest.mark.parametrize("play", PLAYS, ids=lambda play: play.stem)

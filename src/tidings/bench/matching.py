@@ -13,14 +13,14 @@ import gc
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
 
 from tidings.bench.peers import Peer, peers
 from tidings.bench.workloads import Workload, events, filters, record_batch, workload
-from tidings.errors import InputError
+from tidings.errors import FilterError, InputError
 from tidings.language import parse_filter
 from tidings.matching.boxes import BoxMatcher
 from tidings.matching.columnar.matcher import ColumnarMatcher
@@ -35,6 +35,10 @@ SIZES = (1_000, 10_000, 100_000, 1_000_000)
 QUICK_SIZES = (1_000, 10_000)
 WORKS = ("W1", "W2", "W3", "W4")
 ADVERSARIES = ("W4hot", "W4shared", "W4unseen")
+PLAIN, MIXED = "W2", "W4"
+TURNS = 7
+MEMORY, CHURN = "memory", "churn"
+MEMORY_SIZES, QUICK_MEMORY = (100_000, 1_000_000), (20_000,)
 SAMPLE = 1_000  # events that cells are cut by
 SINGLE, BATCH = 3_000, 8_000
 PEER_SECONDS = 1.0  # CPU seconds that a peer is measured for
@@ -44,37 +48,81 @@ CLASSICAL_MOST = 10_000  # subscriptions that the classical indexes are measured
 def run(
     *,
     quick: bool = False,
+    only: str | None = None,
     subscriptions: str | None = None,
     events: str | None = None,
     plots: str | None = None,
 ) -> Iterator[Row]:
-    """Rows of every workload and size, then churn; or of the files given. `plots`: a folder for drawings."""
+    """Rows of every workload and size, then memory and churn; or of the files given.
+
+    `only`: some of the works, with commas between. `plots`: a folder for drawings.
+    """
     if (subscriptions is None) is not (events is None):
         raise InputError("give --subscriptions and --events together")
     if subscriptions is not None and events is not None:
         yield from own_files(subscriptions, events)
         return
+    chosen = chosen_works(only)
     rows: list[Row] = []
+    kept: dict[str, ColumnarMatcher] = {}
     for size in QUICK_SIZES if quick else SIZES:
         for name in WORKS if size > max(QUICK_SIZES) else (*WORKS, *ADVERSARIES):
-            for made in one_work(workload(name), size):
+            for made in one_work(workload(name), size, kept) if name in chosen else ():
                 rows.append(made)
                 yield made
-        yield from mixed_over_plain(rows, size)
+        yield from mixed_over_plain(kept, size)
+        kept.clear()
     if plots is not None:
         from tidings.bench.plots import plot
 
         plot(rows, plots)
-    from tidings.bench.churn import churn
+    if MEMORY in chosen:
+        yield from whole_brokers(QUICK_MEMORY if quick else MEMORY_SIZES)
+    if CHURN in chosen:
+        from tidings.bench.churn import churn
 
-    yield from churn(10_000 if quick else 1_000_000, 3.0 if quick else 60.0)
+        yield from churn(10_000 if quick else 1_000_000, 3.0 if quick else 60.0)
 
 
-def mixed_over_plain(rows: Sequence[Row], size: int) -> Iterator[Row]:
-    """What an event costs in W4, in times of what it costs in W2."""
-    for engine in ("tidings, one by one", "tidings, columns"):
-        rates = {r["work"]: r["figure"] for r in rows if r["size"] == size and r["engine"] == engine}
-        yield row("W4 over W2", size, engine, rates["W2"] / rates["W4"], "times the cost", None)
+def chosen_works(only: str | None) -> set[str]:
+    known = (*WORKS, *ADVERSARIES, MEMORY, CHURN)
+    names = set(known) if only is None else {name.strip() for name in only.split(",")}
+    for name in sorted(names.difference(known)):
+        raise InputError(f"there is no work {name!r}", hint=f"there are {', '.join(known)}")
+    return names
+
+
+def whole_brokers(sizes: Sequence[int]) -> Iterator[Row]:
+    """Bytes that a subscription takes of a whole broker process."""
+    from tidings.bench.memory import memory
+
+    for size in sizes:
+        for broker, figure in memory(size):
+            yield row(MEMORY, size, f"tidings, {broker}", figure, "bytes/subscription", None)
+
+
+def mixed_over_plain(matchers: Mapping[str, ColumnarMatcher], size: int) -> Iterator[Row]:
+    """What an event costs in W4, in times of what it costs in W2: measured in turns, since other programs
+    come and go, and the best of each."""
+    if not {PLAIN, MIXED} <= matchers.keys():
+        return
+    single, batch = dict[str, float](), dict[str, float]()
+    works = {name: (matchers[name], events(workload(name), SINGLE)) for name in (PLAIN, MIXED)}
+    columns = {name: record_batch(workload(name), BATCH) for name in (PLAIN, MIXED)}
+    for _ in range(TURNS):
+        for name, (matcher, probes) in works.items():
+            took = _cpu(lambda one=matcher.match, some=probes: list(map(one, some))) / len(probes)  # type: ignore[misc]
+            single[name] = min(single.get(name, took), took)
+            took = _cpu(lambda many=matcher.match_batch, some=columns[name]: many(some)) / BATCH  # type: ignore[misc]
+            batch[name] = min(batch.get(name, took), took)
+    for engine, costs in (("tidings, one by one", single), ("tidings, columns", batch)):
+        yield row("W4 over W2", size, engine, costs[MIXED] / costs[PLAIN], "times the cost", None)
+
+
+def _cpu(work: Callable[[], Any]) -> float:
+    began = time.process_time()
+    work()
+    return max(time.process_time() - began, 1e-9)
 
 
 def row(work: str, size: int, engine: str, figure: float, unit: str, best: float | None) -> Row:
@@ -99,7 +147,7 @@ def rate(match: Callable[[Sequence[Any]], Any], some: Sequence[Any], seconds: fl
     return best
 
 
-def one_work(made: Workload, size: int) -> Iterator[Row]:
+def one_work(made: Workload, size: int, kept: dict[str, ColumnarMatcher] | None = None) -> Iterator[Row]:
     """One workload at one size: ours, the peers, the classical indexes when few."""
     probes = events(made, SINGLE)
     sample = events(made, SAMPLE, start=50_000)
@@ -109,6 +157,8 @@ def one_work(made: Workload, size: int) -> Iterator[Row]:
     began = time.process_time()
     matcher.load(population if few else filters(made, size), sample=sample)
     loaded = time.process_time() - began
+    if kept is not None and made.name in (PLAIN, MIXED):
+        kept[made.name] = matcher
     rivals = list(peers(population, matcher.table, boxes=made.name == "W1"))
     figures = _peers(rivals, probes, size)
     best = max((figure for _, figure in figures), default=None)
@@ -214,10 +264,10 @@ def _wall(work: Callable[[], Any], threads: int) -> float:
 
 def own_files(subscriptions: str, events: str) -> Iterator[Row]:
     """The same for anyone's files: lines {"id", "filter"}, and events as objects of attributes."""
-    population = [parse_filter(_object(line, subscriptions)["filter"]) for line in _lines(subscriptions)]
+    population = [_filter(value, where) for where, value in _objects(subscriptions)]
     probes = [
-        make_event(_object(line, events), source="bench", id=str(number))
-        for number, line in enumerate(_lines(events), 1)
+        make_event(value, source="bench", id=str(number))
+        for number, (_, value) in enumerate(_objects(events), 1)
     ]
     matcher = ColumnarMatcher()
     matcher.load(population, sample=probes[::2])
@@ -234,16 +284,33 @@ def own_files(subscriptions: str, events: str) -> Iterator[Row]:
         yield row(name, size, label, figure, "events/s", best)
 
 
-def _lines(path: str) -> Iterator[str]:
+def _objects(path: str) -> list[tuple[str, dict[str, Any]]]:
+    """The objects of a file, one a line, each with where it stands."""
+    found = []
     with Path(path).open(encoding="utf-8") as file:
-        yield from (line for line in file if line.strip())
+        for number, line in enumerate(file, 1):
+            if line.strip():
+                found.append((f"{path}, line {number}", _object(line, f"{path}, line {number}")))
+    if not found:
+        raise InputError(f"{path} is empty", hint="it holds JSON objects, one a line")
+    return found
 
 
-def _object(line: str, path: str) -> dict[str, Any]:
+def _object(line: str, where: str) -> dict[str, Any]:
     try:
         value = json.loads(line)
     except ValueError as error:
-        raise InputError(f"{path}: a line is not JSON: {error}") from None
+        raise InputError(f"{where}: no JSON: {error}") from None
     if not isinstance(value, dict):
-        raise InputError(f"{path}: a line is no JSON object")
+        raise InputError(f"{where}: no JSON object")
     return value
+
+
+def _filter(value: dict[str, Any], where: str) -> Filter:
+    text = value.get("filter")
+    if not isinstance(text, str):
+        raise InputError(f'{where}: no "filter"', hint='a line is {"id": "a", "filter": "price > 3"}')
+    try:
+        return parse_filter(text)
+    except FilterError as error:
+        raise InputError(f"{where}: {error}") from None

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 Row = dict[str, Any]
-EVENTS = (50_000, 400_000)  # quick, whole
+EVENTS = (100_000, 400_000)  # quick, whole
 RATES = (1_000, 5_000)
 SECONDS = (10, 30)
 ROWS = (400_000, 10_000_000)
@@ -134,17 +134,15 @@ def _alone(address: str, count: int) -> float:
 
     from tidings.pipeline.broker.columns import Columns
     from tidings.pipeline.broker.options import reading
-    from tidings.pipeline.broker.reading import Span, pages, state_of
+    from tidings.pipeline.broker.reading import Span, state_of
 
     kinds = [("id", StringType()), ("symbol", StringType()), ("price", DoubleType()), ("volume", LongType())]
     columns = Columns(StructType([StructField(name, kind) for name, kind in kinds]))
     where = reading({"brokers": address}).brokers[0]
     state = state_of(where)
     began = time.perf_counter()
-    read = sum(
-        len(columns.batch(state.log, page))
-        for page in pages(Span(where, state.log, 0, state.end, None, "tidings"))
-    )
+    span = Span(where, state.log, 0, state.end, None, "tidings")
+    read = sum(len(batch) for batch in columns.read(span))
     assert read == count
     return count / (time.perf_counter() - began)
 

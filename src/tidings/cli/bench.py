@@ -23,9 +23,11 @@ BENCHES = {
     "broker": "a broker process beside mosquitto, NATS, Redis and amqtt, driven by load generators in C",
     "checks": "history checks on Spark beside the plain checker, rows a second",
     "filters": "from text to normal form, filters a second",
+    "gateway": "MQTT through our door beside mosquitto and amqtt, and publishing by HTTP",
     "matching": "events a second against 10k to 1M subscriptions, beside installable peers",
     "meeting": "brokers and Spark together: reading, a round trip, an archive for late subscribers",
     "pipeline": "tables and streams on Spark, beside joins of Spark SQL, DuckDB and Polars",
+    "recovery": "what recovery costs while nothing is lost, events per CPU second",
     "simulator": "handled messages a second on a simulated network, beside SimPy",
     "store": "synced events a second, and what a restart costs",
 }

@@ -104,12 +104,11 @@ class HttpGateway:
     async def publish(self, request: Request) -> Response:
         async with self.desk(request) as desk:
             drafts = read_drafts(request.headers, request.query_params, await _body(request))
-            done = [await _publish(desk, draft) for draft in drafts]
-        problems = [one for one in done if "code" in one]
-        if len(done) == 1 and problems:
-            status = int(problems[0].pop("status"))
-            return JSONResponse(problems[0] | {"status": status}, status)
-        return JSONResponse({"events": done}, HTTPStatus.MULTI_STATUS if problems else HTTPStatus.OK)
+            if len(drafts) == 1:
+                return JSONResponse({"events": [await _published(desk, drafts[0])]})
+            done = [await _published_or_told(desk, draft) for draft in drafts]
+        has_problems = any("code" in one for one in done)
+        return JSONResponse({"events": done}, HTTPStatus.MULTI_STATUS if has_problems else HTTPStatus.OK)
 
     # -- subscriptions ----------------------------------------------------------------------------
 
@@ -214,14 +213,19 @@ class HttpDoor:
         await self._gateway.close()
 
 
-async def _publish(desk: Desk, draft: Draft) -> dict[str, Any]:
-    try:
-        receipt = await desk.bus.publish(draft.what, **draft.options)
-    except TidingsError as error:
-        return {"status": int(status_of(error)), **told(error)}
+async def _published(desk: Desk, draft: Draft) -> dict[str, Any]:
+    receipt = await desk.bus.publish(draft.what, **draft.options)
     where = receipt.position
     position = None if where is None else {"log": where.log, "offset": where.offset}
     return {"source": receipt.source, "id": receipt.id, "position": position}
+
+
+async def _published_or_told(desk: Desk, draft: Draft) -> dict[str, Any]:
+    """Of a batch: one that is refused does not stop the others."""
+    try:
+        return await _published(desk, draft)
+    except TidingsError as error:
+        return {"status": int(status_of(error)), **told(error)}
 
 
 def where_of(request: HTTPConnection) -> Where:

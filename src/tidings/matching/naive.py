@@ -63,7 +63,8 @@ class NaiveMatcher:
 
 def one_by_one(match: Callable[[Event], Sequence[int]], events: Iterable[Event]) -> Matches:
     """A batch for a matcher that knows no better way."""
-    offsets, handles = [0], []
+    offsets: list[int] = [0]
+    handles: list[int] = []
     for event in events:
         handles += match(event)
         offsets.append(len(handles))

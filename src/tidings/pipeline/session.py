@@ -24,6 +24,7 @@ from typing import Any
 
 from tidings.errors import MissingDependencyError
 from tidings.pipeline.broker import register
+from tidings.pipeline.home import quick_home
 
 OLDEST_JAVA = 17
 LEAST_MEMORY, MOST_MEMORY = 1024, 8192  # of the driver on one machine, in MB
@@ -69,6 +70,9 @@ def session(
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     if not submitted and (master or "local").startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # else it looks for its name and warns
+        home = quick_home(_is_ours)
+        if home is not None:
+            os.environ["SPARK_HOME"] = home
     wanted = settings(master=master, cores=cores, memory_mb=memory_mb, quick=quick, submitted=submitted)
     wanted.update(config or {})
     builder = spark_session.builder.appName(name)

@@ -307,24 +307,10 @@ class Client:
             self._held_back[listening.ref] = listening
             return
         self._held_back.pop(listening.ref, None)
-        listening.granted = (
-            0 if listening.phase is Phase.LEAVING else listening.window + len(listening.waiting)
-        )
         call = -listening.ref if listening.call is None else listening.call
         if listening.home not in ("", self._log):
             self._send(msg.Home(listening.ref, listening.home))
-        self._send(
-            msg.Subscribe(
-                call,
-                listening.ref,
-                listening.id.name,
-                listening.filter,
-                listening.options,
-                listening.named,
-                dict(listening.after),
-                listening.granted,
-            )
-        )
+        self._send(listening.asked(call))
         if listening.phase is Phase.LEAVING:
             self._send(msg.Unsubscribe(call, listening.ref, end=True))
 

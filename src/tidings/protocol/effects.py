@@ -59,6 +59,7 @@ class Connect(_Effect, frozen=True):
     """Open a link; `LinkUp` follows when it stands."""
 
     peer: str
+    address: str = ""  # where it is, for who has to dial; empty: it is there already, or the driver knows
 
 
 class Disconnect(_Effect, frozen=True):
@@ -66,12 +67,14 @@ class Disconnect(_Effect, frozen=True):
 
     peer: str
     reason: str = ""  # for people
+    for_good: bool = False  # True: do not dial it again
 
 
 class Probe(_Effect, frozen=True):
     """Measure the distance to a peer; `Probed` follows."""
 
     peer: str
+    address: str = ""  # where it is, if there may be no link to it
 
 
 class Record(_Effect, frozen=True):

@@ -23,7 +23,7 @@ from tidings.model.filter import Filter
 from tidings.model.packed import pack, unpack
 from tidings.model.subscription import DeliveryOptions, Notification, Position, SubscriptionId
 from tidings.protocol.lines import EMPTY, NOTHING, own, own_table
-from tidings.protocol.messages import Deliver
+from tidings.protocol.messages import Deliver, Subscribe
 
 
 class Phase(StrEnum):
@@ -153,6 +153,20 @@ class Listening:
     def hears(self) -> bool:
         """Is what arrives for the application?"""
         return self.phase in (Phase.OPENING, Phase.OPEN) or (self.phase is Phase.LEAVING and self.auto)
+
+    def asked(self, call: int) -> Subscribe:
+        """The request for it, with credit for all that is waited for."""
+        self.granted = 0 if self.phase is Phase.LEAVING else self.window + len(self.waiting)
+        return Subscribe(
+            call,
+            self.ref,
+            self.id.name,
+            self.filter,
+            self.options,
+            self.named,
+            dict(self.after),
+            self.granted,
+        )
 
     def shortage(self) -> int:
         """How much credit to grant (or, below 0, to take back)."""

@@ -68,6 +68,7 @@ class Node:
         self._out: list[Effect] = []
         self._disk = NodeDisk(self._out.append, stable=stable)
         self.strange = 0  # messages that no strategy here understands
+        self.over_links = 0  # events that came from other brokers, each once: hops
         ports = self._ports = Ports()
         ports.name, ports.rng, ports.recording = name, rng, recording
         ports.emit, ports.send = self._out.append, self._send
@@ -121,7 +122,9 @@ class Node:
         return {
             **ports.delivery.figures(),
             **ports.recovery.figures(),
+            **ports.overlay.figures(),
             "strange messages": self.strange,
+            "events over links": self.over_links,
             "neighbours": len(ports.overlay.peers()),
             "links untold": len(untold),  # the far end does not know yet all that is wanted here
             "logs": len(ports.recovery.logs()),
@@ -139,6 +142,10 @@ class Node:
         """For people: a subscription that is held here, and when it began."""
         return self._ports.delivery.subscription(id)
 
+    def reached_at(self, address: str) -> None:
+        """Where others reach this broker: the driver listens there."""
+        self._ports.address = address
+
     def durables(self) -> Iterator[tuple[SubscriptionId, Filter]]:
         """For people: the durable subscriptions that are held here."""
         delivery = self._ports.delivery
@@ -151,6 +158,10 @@ class Node:
     def log(self) -> str:
         """The name that positions in this broker's log carry."""
         return self._ports.delivery.log
+
+    def has_hold(self, name: str) -> bool:
+        """Does some reader hold the log under this name (with whatever stands before it)?"""
+        return self._ports.delivery.has_hold(name)
 
     @property
     def disk_problem(self) -> str | None:
@@ -216,6 +227,8 @@ class Node:
         ports = self._ports
         passing = ports.recovery.observe(envelope, came_from, now)
         if passing is not None:
+            self.over_links += came_from is not None
+            ports.overlay.event_seen(passing, came_from)
             ports.delivery.deliver(passing, now)
             at = ports.assignment.resolve(passing.event)
             ports.routing.forward(passing, at, came_from, now)
@@ -230,11 +243,13 @@ class Node:
         at = self._ports.assignment.assign(subscription)
         self._ports.routing.interest_added(subscription, at, now)
         self._ports.recovery.interested(subscription, now)
+        self._ports.overlay.interest_added(subscription.filter, now)
 
     def uninterested(self, subscription: Subscription, now: float) -> None:
         at = self._ports.assignment.assign(subscription)
         self._ports.routing.interest_removed(subscription, at, now)
         self._ports.recovery.uninterested(subscription, now)
+        self._ports.overlay.interest_removed(subscription.filter, now)
 
     def advertised(self, advertisement: Advertisement, now: float) -> None:
         self._ports.routing.advertisement_added(advertisement, now)

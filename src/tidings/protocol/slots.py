@@ -136,6 +136,7 @@ class Ports:
     """What a strategy is given when the node is put together."""
 
     name: str  # of this node
+    address: str = ""  # where others reach it, once the driver knows
     rng: Random
     recording: bool  # emit `Record` effects?
     send: Sender
@@ -289,6 +290,19 @@ class Overlay(Strategy):
         """Seconds to a peer, when known."""
         return None
 
+    def interest_added(self, filter: Filter, now: float) -> None:
+        """A client of ours wants this from now on; routing knows it already."""
+
+    def interest_removed(self, filter: Filter, now: float) -> None:
+        """It does not any more."""
+
+    def figures(self) -> dict[str, int]:
+        """Counters for people."""
+        return {}
+
+    def event_seen(self, envelope: Envelope, came_from: str | None) -> None:
+        """An event passes here; `came_from` is None at the broker that accepted it."""
+
     def heard_from_two(self, log: str, upstream: str, other: str, now: float) -> None:
         """A log that comes over the link `upstream` is told over another one too: in a tree it cannot be."""
 
@@ -435,6 +449,10 @@ class Delivery(Strategy):
         """The durable subscriptions here need nothing of another broker's log up to this offset;
         None: there are none."""
         return None
+
+    def has_hold(self, name: str) -> bool:
+        """Does some reader hold our log under a name that ends so?"""
+        return False
 
     def log_found(self, log: str, now: float) -> None:
         """There is another broker's log that can be read from now on."""

@@ -13,8 +13,8 @@ from typing import Any, TypeVar, overload
 
 from tidings.errors import ClosedError, SettingsError, TidingsError
 from tidings.model.event import Event
-from tidings.model.filter import TIDINGS
-from tidings.model.subscription import DeliveryOptions, Policy, Position, SubscriptionId
+from tidings.model.filter import TIDINGS, Filter
+from tidings.model.subscription import DeliveryOptions, Notification, Policy, Position, SubscriptionId
 from tidings.protocol import effects as fx
 from tidings.protocol import messages as msg
 from tidings.protocol.inputs import (
@@ -33,6 +33,7 @@ from tidings.runtime.failures import error_of, refuse_unknown
 from tidings.runtime.listener import Listener
 
 T = TypeVar("T")
+Pushed = Callable[[Notification], None]
 
 _PUBLISH = ("topic", "type", "id", "source", "time", "payload", "content_type", "lifetime", "key", "expires")
 _SUBSCRIBE = ("name", "topic", "type", "since", "dialect", *DeliveryOptions.__struct_fields__)
@@ -52,6 +53,8 @@ class Bus:
         self._answers: dict[int, Any] = {}  # given before anyone waited
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._listeners: dict[int, Listener[Any]] = {}
+        self._opening: dict[int, Pushed] = {}  # by call of a subscribe: who is called with what comes
+        self._pushed: dict[int, Pushed] = {}  # the same by ref, once it is open
         self._callings: list[Calling[Any]] = []
         self._state = "new"
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -210,6 +213,15 @@ class Bus:
         self._callings.append(calling)
         return calling
 
+    async def hear(self, filter: Filter, push: Pushed, /, **options: Any) -> Listener[Event]:
+        """Have a function called with each notification, at once and committed: it must not wait, and
+        nothing holds back what comes. For those who pass events on; others are better served by `on`."""
+        listener: Listener[Event] = self.subscribe(filter, **options)
+        assert listener._wanted is not None
+        listener._wanted["auto"] = True
+        listener._push = push
+        return await listener.open()
+
     def figures(self) -> dict[str, Any]:
         """The broker's counters, for people; of a broker elsewhere, what is known of it here."""
         return self._broker.figures()
@@ -297,10 +309,17 @@ class Bus:
     # -- between calls and the client machine ----------------------------------------------------
 
     async def _ask(
-        self, make: Callable[[int], Input], *, taking: int | None = None, subscribing: bool = False
+        self,
+        make: Callable[[int], Input],
+        *,
+        taking: int | None = None,
+        subscribing: bool = False,
+        push: Pushed | None = None,
     ) -> Any:
         """Hand an input to the client and wait for its answer."""
         call = self._asking = self._next_call()
+        if push is not None:
+            self._opening[call] = push
         self._hand(make(call))
         self._asking = 0
         if call in self._answers:
@@ -343,7 +362,12 @@ class Bus:
     def _hear(self, effect: fx.Effect) -> None:
         """What the client machine says to the application."""
         match effect:
+            case fx.Notify(ref, notification, _, None):
+                if ref in self._pushed:
+                    self._pushed[ref](notification)
             case fx.Answer(call, value):
+                if call in self._opening:  # what came early is handed over at once behind this
+                    self._pushed[value.ref] = self._opening.pop(call)
                 self._answer(call, value)
             case fx.Failed(call, _, _):
                 self._answer(call, effect)

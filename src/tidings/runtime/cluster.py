@@ -50,6 +50,7 @@ class Cluster:
         program: str = "tidings.runtime.development",
         gateways: Mapping[str, str] | None = None,
         archive: Path | None = None,
+        said: dict[str, Any] | None = None,
     ) -> None:
         if count < 1:
             raise SettingsError(f"a cluster of {count} brokers", hint="1 or more")
@@ -61,6 +62,7 @@ class Cluster:
         self._program = program  # the module that runs one broker
         self._gateways = dict(gateways or {})  # of the first broker: settings of `gateway`
         self._archive = archive
+        self._said = said or {}  # settings of every broker
         self.members: list[Member] = []
 
     async def __aenter__(self) -> Cluster:
@@ -94,6 +96,7 @@ class Cluster:
             "log.level": self._log,
             **({} if number else {f"gateway.{name}": where for name, where in self._gateways.items()}),
             "archive": str(self._archive) if self._archive is not None else "",
+            **self._said,
         }
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", self._program, json.dumps(said),

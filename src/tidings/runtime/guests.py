@@ -14,7 +14,8 @@ from typing import Any, Protocol
 import msgspec
 
 from tidings.errors import TidingsError
-from tidings.model.subscription import Policy
+from tidings.model.event import Event
+from tidings.model.subscription import Policy, Position, SubscriptionId
 from tidings.protocol.client import Client
 from tidings.protocol.inputs import ClientSubscribe, Input
 from tidings.protocol.messages import Message
@@ -152,6 +153,9 @@ class Guests:
     async def inquire(self, address: str, what: str, about: dict[str, Any]) -> Any:
         del address
         return await self._host.informed(self._principal, what, about)
+
+    def note(self, address: str, subscription: SubscriptionId, event: Event, position: Position) -> None:
+        """Nobody records."""
 
     def figures(self) -> dict[str, Any]:
         return self._host.figures()

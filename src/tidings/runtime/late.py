@@ -20,7 +20,7 @@ import msgspec
 from tidings.errors import RefusedError
 from tidings.language import parse_filter
 from tidings.model.event import Event
-from tidings.model.filter import Filter
+from tidings.model.packed import unpack
 from tidings.model.subscription import Notification, Position
 from tidings.protocol.inputs import ClientSkip
 from tidings.runtime.listener import Listener
@@ -41,10 +41,7 @@ class LateListener(Listener[T]):
         self._from_archive = False  # the event that was taken last
 
     async def open(self) -> LateListener[T]:
-        wanted = self._wanted
         await super().open()
-        assert wanted is not None
-        self._filter: Filter = wanted["filter"]
         try:
             stands = await self._bus.inquire("archive")
         except RefusedError:
@@ -105,7 +102,7 @@ class LateListener(Listener[T]):
         return await super()._take(timeout)
 
     async def _read_page(self) -> None:
-        filter = self._filter
+        filter = unpack(self._filter)
         answer = await self._bus.inquire(
             "archive", filter=filter.text, dialect=filter.dialect, after=self._after, upto=self._seam
         )

@@ -35,7 +35,7 @@ class Listener(Generic[T]):
     """What `bus.subscribe` gives: enter it (or await it) to begin, then iterate."""
 
     __slots__ = (
-        "__weakref__", "_bus", "_durable", "_filter", "_is_over", "_last", "_last_tag", "_lost", "_opened", "_read",
+        "__weakref__", "_bus", "_durable", "_filter", "_is_over", "_last", "_last_tag", "_lost", "_opened", "_push", "_read",
         "_ref", "_taken", "_wanted",
     )  # fmt: skip
 
@@ -54,6 +54,7 @@ class Listener(Generic[T]):
         self._last_tag: int | None = None
         self._taken = 0
         self._lost: dict[str, int] | None = None
+        self._push: Callable[[Notification], None] | None = None  # called with what comes, in place of taking
 
     # -- beginning and leaving -------------------------------------------------------------
 
@@ -63,7 +64,9 @@ class Listener(Generic[T]):
             raise ClosedError("a subscription is opened once", hint="subscribe again under its name")
         wanted = self._wanted
         assert wanted is not None
-        answer = await self._bus._ask(lambda call: ClientSubscribe(call, **wanted), subscribing=True)
+        answer = await self._bus._ask(
+            lambda call: ClientSubscribe(call, **wanted), subscribing=True, push=self._push
+        )
         assert isinstance(answer, Opened)
         self._opened, self._wanted = answer, None
         self._ref = answer.ref
@@ -97,6 +100,7 @@ class Listener(Generic[T]):
         if not self._bus.is_closed and self._bus._over is None:
             await self._bus._ask(lambda call: ClientLeave(call, ref, commit, end))
         self._bus._listeners.pop(ref, None)
+        self._bus._pushed.pop(ref, None)
 
     # -- hearing -----------------------------------------------------------------------------
 

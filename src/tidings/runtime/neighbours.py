@@ -19,11 +19,11 @@ from random import Random
 from typing import Any
 
 from tidings.errors import RefusedError, TidingsError, WireError
-from tidings.protocol.effects import Connect, Disconnect
-from tidings.protocol.inputs import Joined, Parted
+from tidings.protocol.effects import Connect, Disconnect, Probe
+from tidings.protocol.inputs import Joined, Parted, Probed
 from tidings.protocol.messages import Message
 from tidings.runtime.connection import Connection, Gathering, NetworkSettings
-from tidings.runtime.dialling import Address, Dialled, Pauses, dial
+from tidings.runtime.dialling import Address, Dialled, Pauses, dial, parse_addresses
 from tidings.runtime.driver import Driver
 from tidings.runtime.words import Denied, Goodbye, Open, Opened
 from tidings.security.certificates import principal_of
@@ -80,11 +80,15 @@ class Neighbours:
         self._links: dict[str, Neighbour] = {}
         self._joining: dict[str, Neighbour] = {}  # the node has not answered yet
         self._tasks: list[asyncio.Task[None]] = []
+        self._called: dict[str, asyncio.Task[None]] = {}  # by name: whom the node wants to be dialled
+        self._dropped: set[str] = set()  # whom it does not want any more
         self._freed: dict[Connection, asyncio.Event] = {}  # what a dialler waits for
         self.listens = ""
         self.problems: dict[str, str] = {}  # by address: why it could not be joined
         driver.perform(Connect, self._on_connect)
         driver.perform(Disconnect, self._on_disconnect)
+        driver.perform(Probe, self._on_probe)
+        self._probes: set[asyncio.Task[None]] = set()
 
     # -- for the server -----------------------------------------------------------------------
 
@@ -128,9 +132,10 @@ class Neighbours:
         return {name: self._links[name].listens for name in self.up}
 
     async def close(self) -> None:
-        for task in self._tasks:
+        tasks = [*self._tasks, *self._called.values(), *self._probes]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         for connection in self.connections:
             connection.send(Goodbye("the broker stops"))
             connection.finish("this broker stops")
@@ -155,6 +160,8 @@ class Neighbours:
                 self.problems.pop(str(address), None)
                 pauses.reset()
                 await self._until_lost(dialled)
+                if dialled[1].name in self._dropped:
+                    return
             except TidingsError as error:
                 if self.problems.get(str(address)) != str(error):
                     log.warning("cannot join %s: %s", address, error)
@@ -237,8 +244,11 @@ class Neighbours:
 
     def _on_connect(self, effect: Connect) -> None:
         link = self._joining.pop(effect.peer, None)
+        self._dropped.discard(effect.peer)
         if link is None:
-            return  # it went meanwhile; it will dial again
+            if effect.address and effect.peer not in self._links:
+                self._call(effect.peer, effect.address)
+            return  # else it went meanwhile; it will dial again
         self.problems.pop(effect.peer, None)
         connection = link.connection
         if link.farewell is not None:
@@ -253,9 +263,24 @@ class Neighbours:
             self._receive(link, early)
         connection.release("early")
 
+    def _call(self, peer: str, address: str) -> None:
+        """The node knows where somebody is whom it wants to be linked with."""
+        old = self._called.pop(peer, None)
+        if old is not None:
+            old.cancel()
+        self._called[peer] = asyncio.create_task(self._keep_dialling(parse_addresses(address)[0]))
+
     def _on_disconnect(self, effect: Disconnect) -> None:
-        self.problems[effect.peer] = effect.reason
-        log.warning("no link to %s: %s", effect.peer, effect.reason)
+        called = self._called.pop(effect.peer, None)
+        if called is not None:
+            called.cancel()
+        if effect.for_good:
+            self._dropped.add(effect.peer)
+        if effect.for_good:
+            log.info("no link to %s any more: %s", effect.peer, effect.reason)
+        else:
+            self.problems[effect.peer] = effect.reason
+            log.warning("no link to %s: %s", effect.peer, effect.reason)
         for table in (self._joining, self._links):
             link = table.get(effect.peer)
             if link is not None and link.is_used:
@@ -266,6 +291,26 @@ class Neighbours:
             elif link is not None:
                 self._refuse(link, effect.reason)
                 self._lost(link.connection, effect.reason)
+
+    def _on_probe(self, effect: Probe) -> None:
+        task = asyncio.create_task(self._probe(effect))
+        self._probes.add(task)
+        task.add_done_callback(self._probes.discard)
+
+    async def _probe(self, effect: Probe) -> None:
+        """How long it takes to be let into the network of a broker: there and back, once."""
+        distance = None
+        try:
+            address = parse_addresses(effect.address or self._links[effect.peer].listens)[0]
+            loop = asyncio.get_running_loop()
+            begun = loop.time()
+            async with asyncio.timeout(self._settings.dead_seconds):
+                _, writer = await asyncio.open_connection(address.host, address.port)
+            distance = loop.time() - begun
+            writer.close()
+        except (OSError, KeyError, TimeoutError, TidingsError) as error:
+            log.info("%s cannot be measured: %s", effect.peer, error)
+        self._driver.hand(self._driver.name, Probed(effect.peer, distance))
 
     def _receive(self, link: Neighbour, messages: list[Message]) -> None:
         heard = link.connection.answered(messages)

@@ -14,6 +14,7 @@ import asyncio
 import gc
 import json
 import os
+import resource
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
@@ -30,7 +31,9 @@ T = TypeVar("T")
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """Run it on uvloop when that is installed."""
+    """Run it on uvloop when that is installed, with as many descriptors as this system allows."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     try:
         import uvloop
     except ImportError:
@@ -95,13 +98,15 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--advertise", default="")
     parser.add_argument("--peer", action="append", default=[], help="name=host:port")
     parser.add_argument("--options", type=json.loads, default={}, help="knobs of the system, as JSON")
+    parser.add_argument("--heal-seconds", type=float, default=0.0)
     given = parser.parse_args(argv)
 
     async def broker() -> bool:
         server = Server(
             given.name, listen=given.listen, join=given.join, path=given.store, record=given.record,
             system=given.system, datagrams=given.datagrams, advertise=given.advertise,
-            peers=dict(text.split("=", 1) for text in given.peer), options=given.options,
+            peers=dict(text.split("=", 1) for text in given.peer),
+            options={"heal_seconds": given.heal_seconds, **given.options},
         )  # fmt: skip
         return await serve(server)
 

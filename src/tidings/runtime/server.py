@@ -77,7 +77,8 @@ log = logging.getLogger("tidings.broker")
 
 LOOPBACK = "127.0.0.1:0"
 Inquiry = Callable[[dict[str, Any], Any], Awaitable[Any] | Any]  # answers what a principal asks about
-PARTS = 16  # steps in which all connections are looked at
+LOOKED_AT = 40  # connections in one step; more make others wait longer
+PARTS = range(16, 257)  # steps of a round, few connections to many
 DESCRIBED = 1_000  # subscriptions at most that are described at once
 BACKLOG = 1024  # connections that the system holds for us before we take them
 
@@ -98,6 +99,12 @@ class _Client:
 
 class Server:
     """One broker process. Everything happens on the loop that it was started on."""
+
+    _looking: asyncio.TimerHandle | None = None  # when connections are looked at again
+    _parts = PARTS[0]  # steps in which all of them are looked at
+    _share = 0  # of them in one step
+    _is_draining = False
+    _faults = 0
 
     def __init__(
         self,
@@ -165,13 +172,9 @@ class Server:
         self._guests: set[Guest] = set()
         self._last_client = 0
         self._listeners: list[asyncio.Server] = []
-        self._looking: asyncio.TimerHandle | None = None
         self._unseen: list[Connection] = []  # still to be looked at in this round
-        self._share = 0  # of them in one step
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
-        self._is_draining = False
-        self._faults = 0
         self._answer_seconds = Histogram()
 
     # -- beginning ------------------------------------------------------------------------------
@@ -216,6 +219,7 @@ class Server:
             for address in parse_addresses(text):
                 await self._listen_at(address)
         self._neighbours.listens = self._advertise or self.address
+        self.node.reached_at(self._neighbours.listens)
         if self._wants_datagrams or self._system.datagrams:
             await self._open_datagrams(frozenset(declared) - own)
         self._neighbours.join(self._join)
@@ -420,7 +424,7 @@ class Server:
 
     def _look_later(self) -> None:
         loop = asyncio.get_running_loop()
-        self._look_at = loop.time() + self.network.keepalive_seconds / 2 / PARTS
+        self._look_at = loop.time() + self.network.keepalive_seconds / 2 / self._parts
         self._looking = loop.call_at(self._look_at, self._look)
 
     def _look(self) -> None:
@@ -432,7 +436,8 @@ class Server:
                 connection.last_received = min(now, connection.last_received + late)
         if not self._unseen:
             self._unseen = [*self._clients, *self._neighbours.connections]
-            self._share = -(-len(self._unseen) // PARTS)
+            self._parts = min(max(len(self._unseen) // LOOKED_AT, PARTS[0]), PARTS[-1])
+            self._share = -(-len(self._unseen) // self._parts)
         some, self._unseen = self._unseen[: self._share], self._unseen[self._share :]
         for connection in some:
             if not connection.is_over:

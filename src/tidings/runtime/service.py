@@ -26,6 +26,7 @@ from tidings.errors import SettingsError, TidingsError, UnreachableError
 from tidings.model.subscription import SubscriptionId
 from tidings.runtime import logs, tls
 from tidings.runtime.clock import RealClock
+from tidings.runtime.gate import HOLD
 from tidings.runtime.histogram import Histogram
 from tidings.runtime.http import Http, Page
 from tidings.runtime.metrics import CONTENT_TYPE, exposition
@@ -93,7 +94,11 @@ class Service:
             system=settings.system,
             datagrams=settings.datagrams,
             peers=peers_of(settings),
-            options={"gossip": _said(settings)},
+            options={
+                "gossip": _said(settings),
+                "heal_seconds": settings.heal_seconds,
+                **({} if settings.rearrange else {"ttl": 0}),
+            },
         )
         self.server.inquiries["figures"] = lambda about, principal: self.figures()
         self.server.inquiries["trace"] = self._trace
@@ -153,12 +158,16 @@ class Service:
 
     def _count_durables(self) -> None:
         """Durable subscriptions too."""
-        node = self.server.node
-        self.secured.guard.is_held = lambda client, name: (
-            node.subscription(SubscriptionId(client, name)) is not None
-        )
+        self.secured.guard.is_held = self._is_held
         for id, filter in self.server.node.durables():
             self.secured.guard.found(id.subscriber, id.name, filter)
+
+    def _is_held(self, client: str, name: str) -> bool:
+        """Does the broker still hold this durable subscription, or this log for its reader?"""
+        node = self.server.node
+        if name.startswith(HOLD):
+            return node.has_hold(name.removeprefix(HOLD))
+        return node.subscription(SubscriptionId(client, name)) is not None
 
     # -- reload ---------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.recovery.epidemic.settings import EpidemicSettings
 from tidings.runtime.connection import NetworkSettings
 from tidings.security.reading import checked_table, parse_toml, refuse_unknown
-from tidings.systems import SYSTEMS, find_system
+from tidings.systems import NO_LINKS, SYSTEMS, find_system
 
 PREFIX = "TIDINGS_"
 DRAIN_MOST = 10.0  # seconds; whoever stops a broker waits no longer
@@ -87,8 +87,10 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     listen: str = "127.0.0.1:7117"  # host:port for clients and brokers; port 0: a free one
     advertise: str = ""  # host:port where others reach it, when that is not `listen` (0.0.0.0, say)
     join: tuple[str, ...] = ()  # addresses of brokers to link with; the links must make a tree
+    system: str = "tidings"  # how brokers work together, the same in the whole network; see `tidings systems`
+    rearrange: bool = True  # of systems that swap links: False, they stay as they are
+    heal_seconds: float = 0.0  # a neighbour away for so long is lost, and the tree heals without it; 0: never
     store: str = ""  # a directory for what is to survive a crash; empty: in memory, `kept` is refused
-    system: str = "tidings"  # how events travel and come back when lost; the same at all brokers
     datagrams: bool = False  # events travel between brokers by UDP, in the clear, and recovery brings back
     peers: tuple[str, ...] = ()  # name=host:port of brokers to reach by datagram that are no neighbours
     archive: str = ""  # a directory of archived events, for subscriptions `since="forever"`; empty: none
@@ -280,6 +282,8 @@ def check_settings(settings: BrokerSettings) -> None:
 
 
 def _check_choices(settings: BrokerSettings) -> None:
+    if find_system(settings.system).graph == NO_LINKS and settings.join:
+        raise SettingsError(f"{settings.system} is one broker and joins nobody", hint="leave `join` out")
     for value, choices, name in (
         (settings.log.level, ("debug", "info", "warning", "error"), "log.level"),
         (settings.log.format, ("text", "json"), "log.format"),

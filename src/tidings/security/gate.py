@@ -10,6 +10,7 @@ Rules
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -47,6 +48,7 @@ class Gate:
         self._rights: dict[Action, dict[Principal, Right]] = {action: {} for action in Action}
         self._hearing: dict[Principal, Right] = self._rights[Action.SUBSCRIBE]
         self._held: dict[tuple[str, str, str], list[int]] = {}  # constraints of open transient subscriptions
+        self._attended: Counter[tuple[str, str]] = Counter()  # durable ones that somebody has open
         self._owners: dict[str, str] = {}  # by source, while the disk is counted
         self.is_held: Callable[[str, str], bool] = lambda client, name: True  # does the broker hold it?
         self._users = users
@@ -100,6 +102,7 @@ class Gate:
             account = self._accounts.of(principal.name, self._clock())
             if durable:
                 self._keep(account, (client, name), _cost(allowed))
+                self._attended[client, name] += 1
             else:
                 account.subscribe(_cost(allowed))
                 self._held.setdefault((principal.name, client, name), []).append(_cost(allowed))
@@ -111,15 +114,22 @@ class Gate:
         try:
             account.keep(durable, cost)
         except RefusedError:
-            if not account.forget_durables(self.is_held):
+            if not account.forget_durables(self._is_there):
                 raise
             account.keep(durable, cost)
+
+    def _is_there(self, client: str, name: str) -> bool:
+        """What was asked for may still be on its way to the broker's table."""
+        return (client, name) in self._attended or self.is_held(client, name)
 
     def unsubscribed(
         self, principal: Principal, client: str, name: str, *, durable: bool = False, ended: bool = True
     ) -> None:
         account = self._accounts.of(principal.name, self._clock())
         if durable:
+            self._attended[client, name] -= 1
+            if not self._attended[client, name]:
+                del self._attended[client, name]
             if ended:
                 account.end((client, name))
             return

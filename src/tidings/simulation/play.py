@@ -8,7 +8,8 @@
     publish bob price=7
     expect alice hears 1
 
-One line is one step; `#` begins a comment. Times: `run 5` lets five seconds pass, `settle` lets
+Of brokers that rearrange themselves it says `expect b0 linked b7` and, after `watch`, which way something went:
+`expect Lock goes b0>b1 b1>b5`. One line is one step; `#` begins a comment. Times: `run 5` lets five seconds pass, `settle` lets
 everything in flight arrive. A line that is not understood, and an expectation that is not met,
 is a `PlayError` that names the line.
 """
@@ -25,6 +26,7 @@ import msgspec
 
 from tidings.errors import InputError, TidingsError
 from tidings.history.check import check
+from tidings.protocol.inputs import Received
 from tidings.simulation.faults import (
     CRASH,
     PARTITION_HALVES,
@@ -71,6 +73,8 @@ class _Stage:
         self.rates = Rates()
         self.world: World | None = None
         self.cuts: list[Incident] = []
+        self.went: list[tuple[str, str]] = []  # since `watch`: what went between brokers, and which way
+        self.measured: dict[frozenset[str], float] = {}
         self.verbs: dict[str, Callable[[_Line, str], None]] = {
             name[3:].replace("_", "-"): getattr(self, name) for name in dir(self) if name.startswith("do_")
         }
@@ -107,6 +111,8 @@ class _Stage:
             )  # fmt: skip
             self.world.simulation.plan_rough()
             self.world.simulation.plan(FaultPlan(self.rates))
+            if self.measured:
+                self.world.simulation.measured = lambda a, b: self.measured[frozenset((a, b))]
             self.world.run(0.1)
             for client, broker in self.clients.items():
                 self._enter(client, broker)
@@ -164,6 +170,22 @@ class _Stage:
         self.rates = msgspec.structs.replace(self.rates, **{name: float(chance)})
         if self.world is not None:
             self.world.simulation.plan(FaultPlan(self.rates))
+
+    def do_distance(self, line: _Line, rest: str) -> None:
+        """distance b0 - b1 3: as brokers that measure it will find, in whatever unit"""
+        pair, _, amount = rest.rpartition(" ")
+        self.measured[frozenset(name.strip() for name in pair.split("-"))] = float(amount)
+
+    def do_watch(self, line: _Line, rest: str) -> None:
+        """From now on note what goes between brokers, for `expect KIND goes ...`."""
+        simulation = self._ready().simulation
+        self.went = []
+
+        def note(name: str, item: Any, _now: float) -> None:
+            if type(item) is Received and item.sender in self.brokers and name in self.brokers:
+                self.went.append((type(item.message).__name__, f"{item.sender}>{name}"))
+
+        simulation.on_handled = note
 
     # -- what clients do -------------------------------------------------------------------
 
@@ -253,14 +275,31 @@ class _Stage:
     # -- what is expected ----------------------------------------------------------------------
 
     def do_expect(self, line: _Line, rest: str) -> None:
-        """expect alice hears 2 | expect alice hears nothing | expect minimality holds"""
+        """expect alice hears 2 | expect alice hears nothing | expect minimality holds
+        expect b0 linked b1 | expect b0 apart b1 | expect Forward goes b0>b1 b1>b2"""
         subject, verb, *what = rest.split()
         if verb in ("holds", "fails"):
             self._expect_property(line, subject, verb == "holds")
         elif verb == "hears":
             self._expect_hearing(line, subject, what)
+        elif verb in ("linked", "apart") and len(what) == 1:
+            self._expect_link(line, subject, what[0], verb == "linked")
+        elif verb == "goes":
+            self._expect_ways(line, subject, what)
         else:
             raise line.error("say: expect CLIENT hears N, or: expect PROPERTY holds")
+
+    def _expect_link(self, line: _Line, a: str, b: str, linked: bool) -> None:
+        nodes = dict(self._ready().nodes())
+        for one, other in ((a, b), (b, a)):
+            peers = nodes[self._named(line, one)].slots["overlay"].links()
+            if (other in peers) is not linked:
+                raise line.error(f"the links of {one} are {', '.join(sorted(peers))}")
+
+    def _expect_ways(self, line: _Line, kind: str, ways: list[str]) -> None:
+        went = [way for name, way in self.went if name == kind]
+        if sorted(went) != sorted(ways):
+            raise line.error(f"it went {' '.join(went) or 'nowhere'}")
 
     def _expect_hearing(self, line: _Line, client: str, what: list[str]) -> None:
         heard = self._ready().applications[self._named(line, client)].heard

@@ -55,6 +55,7 @@ class SimulationSettings(msgspec.Struct, frozen=True, kw_only=True):
     processing: Callable[[Any], float] | None = None  # seconds a machine is busy with an input
     bytes_per_second: float | None = None  # bandwidth of a link; None: unlimited
     codec: Codec | None = None  # pass every message through bytes
+    together: bool = False  # hand in together what arrives over one link at one moment, as sockets do
 
 
 class Place:
@@ -117,6 +118,10 @@ class Simulation:
         self.on_row: Callable[[Any], None] | None = None  # where history rows go
         self.on_client_effect: Callable[[str, Any], None] | None = None
         self.on_handled: Callable[[str, Any, float], None] | None = None  # to watch: who, what, when
+        self.seconds_between: Callable[[str, str], float] | None = None  # one way, of links yet to be made
+        self.measured: Callable[[str, str], float] | None = (
+            None  # what `Probe` measures, one way; None: seconds
+        )
         self._queue: list[tuple[float, int, Place | None, int, Any]] = []
         self._order = 0
         self._chance = self.rng("network")
@@ -183,7 +188,7 @@ class Simulation:
     def run(self, until: float = _NEVER, progress: Callable[[float, int], None] | None = None) -> None:
         """Run to a moment, or until nothing is left to happen."""
         queue = self._queue
-        processing = self.settings.processing
+        processing, together = self.settings.processing, self.settings.together
         steps = 0
         while queue and queue[0][0] <= until:
             at, _, place, epoch, item = heappop(queue)
@@ -200,12 +205,23 @@ class Simulation:
                 place.busy_until = max(place.busy_until, at) + processing(item)
                 self._push(place.busy_until, place, _Ready(item))
                 continue
+            if together and type(item) is ins.Received:
+                item = self._with_others(at, place, epoch, item)
             self._step(place, item.input if type(item) is _Ready else item)
             steps += 1
             if progress is not None and steps % 10_000 == 0:
                 progress(at, steps)
         if until != _NEVER:
             self.now = max(self.now, until)
+
+    def _with_others(self, at: float, place: Place, epoch: int, first: ins.Received) -> ins.Input:
+        """What arrives next over the same link at the same moment, with this one."""
+        queue, messages = self._queue, [first.message]
+        while queue and (queue[0][0], queue[0][2], queue[0][3]) == (at, place, epoch):
+            if type(queue[0][4]) is not ins.Received or queue[0][4].sender != first.sender:
+                break
+            messages.append(heappop(queue)[4].message)
+        return first if len(messages) == 1 else ins.ReceivedAll(first.sender, messages)
 
     def run_until_quiet(self, limit: float, quiet: Callable[[], bool] | None = None) -> bool:
         """Run until only timers are left, or `quiet` holds; False when `limit` came first."""
@@ -413,17 +429,24 @@ class Simulation:
         self.call_at(self.now + self.settings.disk_seconds / 4, read)
 
     def _probe(self, place: Place, peer: str) -> None:
-        link = self.links.get(_pair(place.name, peer))
-        seconds = link.seconds if link is not None else self.settings.link_seconds
+        seconds = self._seconds(place.name, peer)
         reached = peer in self.places and self.places[peer].up
-        answer = ins.Probed(peer, 2 * seconds if reached else None)
+        way = seconds if self.measured is None else self.measured(place.name, peer)
+        answer = ins.Probed(peer, 2 * way if reached else None)
         self._push(self.now + 2 * seconds, place, answer)
+
+    def _seconds(self, a: str, b: str) -> float:
+        """The latency between two machines, linked or not."""
+        link = self.links.get(_pair(a, b))
+        if link is not None:
+            return link.seconds
+        return self.settings.link_seconds if self.seconds_between is None else self.seconds_between(a, b)
 
     # -- links -------------------------------------------------------------------------
 
     def _open(self, a: str, b: str) -> None:
         if b in self.places:
-            link = self.links.setdefault(_pair(a, b), Link(self.settings.link_seconds))
+            link = self.links.setdefault(_pair(a, b), Link(self._seconds(a, b)))
             link.wanted = True
             self._raise_link(a, b, link)
 

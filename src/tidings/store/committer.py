@@ -3,8 +3,12 @@
 Rules
 - `submit(token, records)` never blocks and never fails for want of a disk. Tokens ascend; batches are kept
   in the order of submission, none overtakes another.
-- While one commit syncs, the next group gathers: no timer, no waiting for company. One alone pays for one
-  sync, a thousand at once share one.
+- While one commit syncs, the next group gathers. One alone pays for one sync and waits for nobody, a thousand
+  at once share one.
+- Publishers that wait for their answer before they publish again fall into two halves: one syncs while the
+  other waits, and each sync serves half of them. So when a group is kept and others wait already, those wait
+  a little longer, for as many as were answered: a quarter of what the sync took at most. When these do not
+  come, the next groups do not wait.
 - `on_kept(token)`: everything up to this token is on stable storage. `on_failed(error)`: nothing after the
   last kept token is, and nothing more will be; said once.
 - A full disk is no failure. Either the committer waits it out (the default): the same group is tried again
@@ -19,6 +23,7 @@ Rules
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -30,20 +35,24 @@ from tidings.store.store import Store
 MAX_GROUP_RECORDS = 8192  # more amortises nothing further and delays the acknowledgements of the first
 MAX_GROUP_BYTES = 16 << 20  # of payloads and rows; a batch that is larger by itself goes alone
 RETRY_SECONDS = 0.5  # how soon a full disk is tried again
+COMPANY_SECONDS = 0.002  # that a group waits for others at most, however slow the disk is
+SKIPS = 16  # groups that do not wait after one that waited in vain
 
 
 class _Group:
     """Batches that share one commit."""
 
-    __slots__ = ("bytes", "first_token", "last_token", "records")
+    __slots__ = ("batches", "bytes", "first_token", "last_token", "records")
 
     def __init__(self, first_token: int) -> None:
         self.first_token = self.last_token = first_token
         self.records: list[Record] = []
+        self.batches = 0
         self.bytes = 0
 
     def add(self, token: int, records: Sequence[Record]) -> None:
         self.last_token = token
+        self.batches += 1
         self.records.extend(records)
         self.bytes += _weight(records)
 
@@ -72,6 +81,8 @@ class Committer:
         max_group_records: int = MAX_GROUP_RECORDS,
         max_group_bytes: int = MAX_GROUP_BYTES,
         retry_seconds: float = RETRY_SECONDS,
+        company_seconds: float = COMPANY_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
         self._on_kept = on_kept
@@ -80,6 +91,10 @@ class Committer:
         self._max_group_records = max_group_records
         self._max_group_bytes = max_group_bytes
         self._retry_seconds = retry_seconds
+        self._company_seconds = company_seconds
+        self._clock = clock
+        self._took = 0.0  # by the last commit
+        self._skips = 0  # groups that wait for no company
         self._queue: deque[tuple[int, Sequence[Record]]] = deque()
         self._backlog = 0
         self._last_token: int | None = None
@@ -142,6 +157,23 @@ class Committer:
                 with self._changed:
                     self._backlog -= len(group.records)
                 self._on_kept(group.last_token)
+                self._wait_for_company(group)
+
+    def _wait_for_company(self, kept: _Group) -> None:
+        """Let those who were answered join those who wait."""
+        with self._changed:
+            waiting = len(self._queue)
+            if not waiting:
+                return
+            if self._skips:
+                self._skips -= 1
+                return
+            seconds = min(self._took / 4, self._company_seconds)
+            have_come = self._changed.wait_for(
+                lambda: len(self._queue) >= waiting + kept.batches or self._is_closing, timeout=seconds
+            )
+            if not have_come:
+                self._skips = SKIPS
 
     def _next_group(self) -> _Group | None:
         """Wait for work and take as much of it as makes a group. None: time to end."""
@@ -163,6 +195,7 @@ class Committer:
     def _commit(self, group: _Group) -> bool:
         """Commit; False when a full disk kept the group out for good."""
         while True:
+            began = self._clock()
             try:
                 self._store.commit(group.records)
             except StoreFullError as error:
@@ -174,6 +207,7 @@ class Committer:
                 if not self._wait_for_room(group.records):
                     return False
             else:
+                self._took = self._clock() - began
                 self.is_full = False
                 self.commits += 1
                 return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from tidings.simulation.delegates import delegate_tree
 from tidings.simulation.lazy_rounds import lazy_push
 from tidings.simulation.rounds import (
+    Group,
     Plan,
     Scheme,
     bytes_per_process,
@@ -25,8 +27,7 @@ from tidings.simulation.rounds import (
 
 LOSS = 0.15
 SETTINGS = ((10, 100, 1000), (100, 100, 100), (100, 100, 100, 100, 100))  # of Tables 1 and 2, the root first
-BUILDERS = {
-    "daMulticast": damulticast,
+BUILDERS: dict[str, Callable[..., Plan]] = {
     "gossip broadcast": gossip_broadcast,
     "publisher groups": publisher_groups,
     "subscriber groups": subscriber_groups,
@@ -46,7 +47,7 @@ def plan_of(algorithm: str, sizes: tuple[int, ...] | list[int], published: int =
 
 
 def measured(
-    algorithm: str, sizes: list[int], runs: int, seed: int, faults: dict[str, float], scheme: dict[str, Any],
+    algorithm: str, sizes: list[int], runs: int, seed: int, faults: dict[str, Any], scheme: dict[str, Any],
     published: int,
 ) -> dict[str, Any]:  # fmt: skip
     """Means over runs, each with tables of its own."""
@@ -122,3 +123,16 @@ def cost(processes: int, seed: int) -> dict[str, float]:
         "entries": sum(n * (end - begin) for n, (begin, end) in zip(plan.entries, plan.groups, strict=True)),
         "reached": float(np.mean(run.reached())),
     }  # fmt: skip
+
+
+def hpcast(processes: int, interested: int, c: float, runs: int, seed: int) -> dict[str, float]:
+    """Gossip as the only routing, with no fault: whole events, to whom it may concern or not."""
+    groups = (Group(interested), Group(processes - interested, (0,)))
+    plan = delegate_tree(groups, interest=False, c=c, published=0)
+    seeds = range(seed * 1_000_003, seed * 1_000_003 + runs)
+    found = [disseminate(plan, seed=number, views=number, count=True) for number in seeds]
+    return {
+        "delivery": float(np.mean([run.reached_of(0) for run in found])),
+        "sent": float(np.mean([run.sent for run in found])),
+        "parasites": float(np.mean([run.parasites() for run in found])),
+    }

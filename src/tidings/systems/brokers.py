@@ -10,14 +10,17 @@ from tidings.protocol.assignment.policies import AccessDriven, AllBrokers, Filte
 from tidings.protocol.delivery.exactly_once import ExactlyOnce
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.effects import Channel
+from tidings.protocol.overlay.healing import HealingOverlay
 from tidings.protocol.overlay.joined import JoinedOverlay
 from tidings.protocol.overlay.static import StaticOverlay
-from tidings.protocol.recovery.acknowledged import Acknowledged
+from tidings.protocol.recovery.acknowledged import Acknowledged, AcknowledgedSettings
 from tidings.protocol.routing.covering import Covering, SubscriptionForwarding
 from tidings.protocol.routing.direct import MatchAtTarget, MatchFirst
 from tidings.protocol.routing.flooding import Flooding
 from tidings.protocol.slots import Assignment, Routing
 from tidings.systems.system import ANY_GRAPH, NO_LINKS, TREE, Site, System
+
+HEALING_ROUNDS = 10  # in which the neighbours of a lost broker find one another, some being away too
 
 
 def plain_delivery(**settings: Any) -> ExactlyOnce:
@@ -45,13 +48,18 @@ def _tidings(site: Site) -> dict[str, Any]:
         advertisements=True, acknowledged=True, remember_links=True, numbered=False,
         channel=event_channel(site), **knobs,
     )  # fmt: skip
+    heal_seconds = float(site.options.get("heal_seconds", 0.0))
+    overlay = JoinedOverlay(site.neighbours, site.parent())
+    if heal_seconds > 0:
+        overlay = HealingOverlay(site.neighbours, site.parent(), heal_seconds=heal_seconds)
+    patience = max(AcknowledgedSettings().orphan_seconds, HEALING_ROUNDS * heal_seconds)
     return {
         **broker_slots(site, routing),
-        "overlay": JoinedOverlay(site.neighbours, site.parent()),
+        "overlay": overlay,
         "delivery": plain_delivery(
             **{**site.options.get("delivery", {}), "allow_block": False, "names_log": True}
         ),
-        "recovery": Acknowledged(),
+        "recovery": Acknowledged(AcknowledgedSettings(orphan_seconds=patience)),
     }
 
 
@@ -96,7 +104,7 @@ SYSTEMS: tuple[System, ...] = (
         "availability 0 / Δ / ∞",
         graph=TREE,
         strategies=_tidings,
-        options=("delivery", "advertising", "datagrams"),
+        options=("delivery", "advertising", "datagrams", "heal_seconds"),
         networked=True,
     ),
     System(

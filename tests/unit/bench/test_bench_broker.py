@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from tidings.bench.broker.plan import (
     topic_subscribers,
 )
 from tidings.bench.broker.rows import BROKER_CPU, DELIVERED, OURS, better, compared
+from tidings.bench.broker.slow import LITTLE, UNBOUNDED, deaf
 from tidings.bench.broker.works import trouble
 from tidings.errors import InputError
 from tidings.language import accepts, parse_filter
@@ -95,3 +97,16 @@ def test_an_unknown_work_is_refused_with_those_that_exist() -> None:
     with pytest.raises(InputError, match="no work of this benchmark") as refused:
         list(run(only="content,hats"))
     assert all(name in str(refused.value.hint) for name in WORKS)
+
+
+@needs_compiler
+def test_who_does_not_read_takes_nothing_from_others(tmp_path: Path) -> None:
+    with (
+        brokers.ours(tmp_path) as broker,
+        closing(deaf(broker.port, "d1", UNBOUNDED)),
+        closing(deaf(broker.port, "d2", LITTLE)),
+    ):
+        plan = Plan(broker.port, topic_subscribers(3))
+        found = load_ours(plan, tmp_path, [broker.pid], count=3000, window=50, drain=30)
+    assert trouble(found) == ""
+    assert found["received"] == 9000

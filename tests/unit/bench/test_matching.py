@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tidings.bench import churn, matching, plots, workloads
-from tidings.errors import InputError
+from tidings.bench import churn, matching, memory, plots, workloads
+from tidings.errors import InputError, TidingsError
 
 KEYS = {"work", "size", "engine", "figure", "unit", "ratio_to_best_peer"}
 
@@ -59,6 +60,28 @@ def test_own_files_are_measured(tmp_path: Path) -> None:
         list(matching.run(subscriptions=str(subscriptions)))
 
 
+@pytest.mark.parametrize(
+    ("subscription", "event", "said"),
+    [
+        ('{"id": 1}', '{"a": 1}', r'subs.jsonl, line 2: no "filter"'),
+        ('{"id": 1, "filter": "a < < 3"}', '{"a": 1}', r"subs.jsonl, line 2: expected"),
+        ("[]", '{"a": 1}', r"subs.jsonl, line 2: no JSON object"),
+        ('{"filter": "a > 1"}', '{"a": 1', r"events.jsonl, line 2: no JSON:"),
+        ('{"filter": "a > 1"}', "", r"events.jsonl is empty"),
+        ("", '{"a": 1}', r"subs.jsonl is empty"),
+    ],
+    ids=["no filter", "bad filter", "no object", "no json", "no events", "no subscriptions"],
+)
+def test_what_is_wrong_with_own_files_is_said_with_its_place(
+    tmp_path: Path, subscription: str, event: str, said: str
+) -> None:
+    subscriptions, events = tmp_path / "subs.jsonl", tmp_path / "events.jsonl"
+    subscriptions.write_text(f"\n{subscription}\n")
+    events.write_text(f"\n{event}\n")
+    with pytest.raises(InputError, match=said):
+        list(matching.run(subscriptions=str(subscriptions), events=str(events)))
+
+
 def test_churn_counts_its_freezes(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = {row["unit"]: row["figure"] for row in churn.churn(2000, 0.3)}
     assert rows["changes/cpu s of changing"] > 0
@@ -74,13 +97,33 @@ def test_plots_are_drawn(tmp_path: Path) -> None:
     assert "matches an event" in drawn[1].read_text()
 
 
-def test_mixed_filters_are_compared_with_plain_ones() -> None:
-    rows = [
-        matching.row(work, 10, f"tidings, {way}", figure, "events/s", None)
-        for work, figure in (("W2", 90.0), ("W4", 30.0))
-        for way in ("one by one", "columns")
-    ]
-    assert [row["figure"] for row in matching.mixed_over_plain(rows, 10)] == [3.0, 3.0]
+def test_mixed_filters_are_compared_with_plain_ones_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: dict[str, Any] = {}
+    for name in ("W2", "W4"):
+        list(matching.one_work(workloads.workload(name), 200, kept))
+    assert [row["unit"] for row in matching.mixed_over_plain(kept, 200)] == ["times the cost"] * 2
+    order = iter((2.0, 4.0, 9.0, 8.0) + (1.0, 9.0, 6.0, 9.0) * (matching.TURNS - 1))
+    monkeypatch.setattr(matching, "_cpu", lambda work: next(order))
+    single, batch = (row["figure"] for row in matching.mixed_over_plain(kept, 200))
+    assert single == 6.0  # the best of each: 6 against 1
+    assert batch == 2.0  # 8 against 4
+    assert list(matching.mixed_over_plain({"W2": kept["W2"]}, 200)) == []
+
+
+def test_some_works_alone_can_be_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matching, "QUICK_SIZES", (200,))
+    monkeypatch.setattr(matching, "QUICK_MEMORY", ())
+    rows = list(matching.run(quick=True, only="W3, memory"))
+    assert {row["work"] for row in rows} == {"W3"}
+    with pytest.raises(InputError, match="no work 'W9'"):
+        list(matching.run(only="W9"))
+
+
+def test_the_memory_of_a_whole_broker_is_measured_in_a_process_of_its_own() -> None:
+    figure = memory.measured_apart("embedded broker", 4_000)
+    assert 500 < figure < 20_000
+    with pytest.raises(TidingsError, match="too few"):
+        memory.measured_apart("embedded broker", 100)
 
 
 def test_brute_force_is_not_scaled_when_it_has_all_filters() -> None:

@@ -218,6 +218,10 @@ def test_every_message_survives_its_encoding() -> None:
         msg.CommitStaged(1, "q", 2, 3, "b"),
         msg.AskCommitted(1, "q"),
         msg.Committed(1, "q", 2, True),
+        msg.CommitParts(1, "q", 2, (3, 70_000), "b"),
+        msg.HoldLog(1, "r", DROPS, 7, 60.0, True, "b"),
+        msg.EndHold(1, "r"),
+        msg.LogHeld(1, "b", 2, 9, 7, True),
     ]
     assert {type(sample) for sample in samples} == set(msg.CLIENT_MESSAGES + msg.BROKER_MESSAGES)
     for sample in samples:

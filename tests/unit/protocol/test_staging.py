@@ -112,7 +112,7 @@ def test_staging_ends_after_a_time() -> None:
     stage.settle()
     assert stage.disk.tables["staged"] == {}
     assert "not staged" in stage.failures[stage.ask(msg.CommitStaged, "q", 0, 1)][1]
-    assert stage.node.slots["delivery"]._staging.staged_bytes == 0
+    assert stage.node.slots["delivery"]._jobs.staging.staged_bytes == 0
 
 
 def test_staging_is_bounded() -> None:

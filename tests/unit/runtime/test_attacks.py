@@ -16,6 +16,7 @@ from tidings.model.filter import EVERYTHING, Filter
 from tidings.model.subscription import DeliveryOptions, Policy
 from tidings.protocol import messages as msg
 from tidings.protocol.messages import Envelope
+from tidings.protocol.recovery.words import Known, News
 from tidings.protocol.routing.seen import Forward
 from tidings.runtime.connection import Connection, Gathering, NetworkSettings
 from tidings.runtime.dialling import dial, parse_addresses
@@ -291,5 +292,28 @@ def test_who_sends_too_fast_waits_and_nobody_else_does(tmp_path: Path) -> None:
             assert not waiting.done()
             await waiting
             assert loop.time() - began > 1.4  # 30,000 bytes above the burst, at 20,000 a second
+
+    play(tmp_path, story)
+
+
+def test_replayed_broker_frames_open_no_door(tmp_path: Path) -> None:
+    """Somebody recorded what a broker said to another, and says it again: without its certificate it is
+    nobody, and nothing of it reaches the node."""
+
+    async def story(service: Service) -> None:
+        codec = Codec((*HANDSHAKE, *BESIDE, Forward, Known))
+        opening = codec.encode(Open("broker", "b2", "tidings", "certificate"))
+        recorded = opening + codec.encode(Known((News("b2#1", 0, 9, 9),)))
+        where = service.server.addresses[0]
+        before = service.server.node.figures()
+        for stream in (opening, recorded, opening + recorded, recorded * 3):
+            reader, writer = await asyncio.open_connection(where.host, where.port)
+            writer.write(stream)
+            while await reader.read(4096):
+                pass
+            writer.close()
+        assert service.server.links == []
+        assert service.server.node.figures() == before
+        assert service.server.figures()["handshakes refused"] >= 1
 
     play(tmp_path, story)

@@ -11,7 +11,7 @@ from tests.unit.store._kit import append
 
 from tidings.availability.records import Append, Forget, Put, Record
 from tidings.errors import ClosedError, StoreError, StoreFullError
-from tidings.store.committer import Committer
+from tidings.store.committer import SKIPS, Committer
 from tidings.store.faulty import DiskFault, Fault, FaultyDisk
 from tidings.store.memory import MemoryStore
 
@@ -232,3 +232,30 @@ def test_closing_may_abandon_what_waits() -> None:
     assert heard.kept == [1]
     with pytest.raises(ClosedError):
         committer.submit(3, [append(3)])
+
+
+def test_those_who_were_answered_join_those_who_wait() -> None:
+    """Two publishers that publish again when they are answered share a sync, whoever came first."""
+    store, heard, times = Gated(), Heard(), iter(range(1_000))
+    committer = heard.of(store, company_seconds=20.0, clock=lambda: 100.0 * next(times))
+    committer.submit(1, [append(1)])
+    assert store.arrived.wait(20)
+    committer.submit(2, [append(2)])
+    store.gate.set()
+    heard.wait(lambda: heard.kept == [1])
+    committer.submit(3, [append(3)])
+    heard.wait(lambda: heard.kept[-1] == 3)
+    committer.close()
+    assert [len(group) for group in store.groups] == [1, 2]
+
+
+def test_company_that_does_not_come_is_not_waited_for_again() -> None:
+    store, heard, times = Gated(), Heard(), iter(range(1_000))
+    committer = heard.of(store, company_seconds=0.01, clock=lambda: 100.0 * next(times))
+    committer.submit(1, [append(1)])
+    assert store.arrived.wait(20)
+    committer.submit(2, [append(2)])
+    store.gate.set()
+    heard.wait(lambda: heard.kept == [1, 2])
+    assert committer._skips == SKIPS
+    committer.close()

@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterator
 from tidings.bench.broker.rows import OURS, Row, left_out
 from tidings.errors import InputError, MissingDependencyError
 
-WORKS = ("content", "topic", "latency", "durable", "idle", "subscriptions", "network")
+WORKS = ("content", "topic", "latency", "durable", "slow", "idle", "subscriptions", "network")
 
 
 def run(*, quick: bool = False, only: str | None = None) -> Iterator[Row]:
     """Rows of every work, or of those that `only` names, with commas between them."""
     from tidings.bench.broker import scale, works
     from tidings.bench.broker.generators import OWN, compiled
+    from tidings.bench.broker.slow import slow
 
     chosen = WORKS if only is None else tuple(only.split(","))
     for name in chosen:
@@ -37,6 +38,7 @@ def run(*, quick: bool = False, only: str | None = None) -> Iterator[Row]:
         "topic": lambda: works.topic(size, highest),
         "latency": lambda: works.latency(size, highest),
         "durable": lambda: works.durable(size),
+        "slow": lambda: slow(2 * size.seconds),
         "idle": lambda: scale.idle(amount),
         "subscriptions": lambda: scale.subscriptions(amount),
         "network": lambda: scale.network(amount),

@@ -58,7 +58,7 @@ def ours(
     process = subprocess.Popen(  # noqa: S603
         [sys.executable, "-m", "tidings.bench.broker.serving", *words], stdout=subprocess.PIPE
     )
-    with _ending(process):
+    with ending(process):
         assert process.stdout is not None
         line = process.stdout.readline()
         if not line:
@@ -77,7 +77,7 @@ def peer(name: str, folder: Path, *, durable: bool = False) -> Iterator[Running]
     words = PEERS[name](where, port, folder, durable)
     with (folder / f"{name}.log").open("wb") as said:
         process = subprocess.Popen(words, stdout=said, stderr=said)  # noqa: S603
-    with _ending(process):
+    with ending(process):
         _wait(name, port, process)
         yield Running(port, process)
 
@@ -162,7 +162,7 @@ def _wait(name: str, port: int, process: subprocess.Popen[bytes]) -> None:
 
 
 @contextmanager
-def _ending(process: subprocess.Popen[bytes]) -> Iterator[None]:
+def ending(process: subprocess.Popen[bytes]) -> Iterator[None]:
     try:
         yield
     finally:

@@ -34,13 +34,12 @@ from tidings.bench.broker.rows import (
     left_out,
 )
 from tidings.errors import TidingsError
-from tidings.language import parse_filter
-from tidings.matching.engine import THRESHOLD, MatchingEngine
-from tidings.model.event import make_event
+from tidings.matching.columnar.warm import warm
 from tidings.protocol.messages import Mode
 
 BANDS = 10  # of a symbol's change
 WINDOW = 500  # events on their way
+WARM_SECONDS = 5.0  # in which a broker with many new filters loads compiled kernels beside its loop
 ONE_TOPIC_WINDOW = 20  # the same where each goes to a thousand
 FANS = (1, 10, 100)
 IN_FLIGHT = (1, 8, 64)
@@ -137,25 +136,16 @@ def our_content(folder: Path, scale: Scale) -> Figures:
     with brokers.ours(folder) as broker:
         subscribers = content_subscribers(scale.subscribers, scale.symbols, BANDS)
         plan = Plan(broker.port, subscribers, symbols=scale.symbols, bands=BANDS)
-        return load_ours(plan, folder, [broker.pid], secs=scale.seconds, window=WINDOW)
+        return load_ours(
+            plan, folder, [broker.pid], secs=scale.seconds, window=WINDOW, hold=WARM_SECONDS
+        )
 
 
 @cache
 def compile_kernels() -> None:
     """A broker that holds many filters matches by compiled code, which is compiled once in an installation
-    and kept on its disk. That is no part of the figures: do it here, by the way that a broker goes."""
-    engine = MatchingEngine()
-    filters = [
-        parse_filter(one.filters[0]) for one in content_subscribers(3 * THRESHOLD, 2 * THRESHOLD, BANDS)
-    ]
-    for filter in filters:
-        engine.add(filter)
-    while engine.maintain(1):
-        continue
-    for filter in filters[:100]:
-        engine.remove(engine.add(filter))
-    event = make_event({"symbol": 1, "change": -9.5}, source="p", id="1")
-    assert engine.match(event), "somebody wants it"
+    and kept on its disk. That is no part of the figures: do it here."""
+    warm()
 
 
 def _peer_content(name: str, topics: int, scale: Scale) -> Measure:

@@ -45,6 +45,7 @@ HANDSHAKE_SECONDS = 10.0
 AHEAD = 100  # publishes of QoS 1 and 2 that we take before we answer: our receive maximum
 ALIASES = 32
 BUFFER = 256 * 1024  # bytes that may wait for a slow client before nothing more is taken for it
+MOST_WAITING = 8 * 2**20  # bytes of QoS 0 that wait for a slow client
 _OLD_CODES = {Reason.VERSION: 1, Reason.CLIENT_ID: 2, Reason.UNAVAILABLE: 3, Reason.PASSWORD: 4}
 
 
@@ -252,12 +253,32 @@ class Link:
         self._aliases: dict[int, str] = {}
         self._will: mq.Will | None = None
         self._is_over = False
+        self._lines: list[bytes] = []  # to be written in this turn of the loop
+        self.lost = 0
         self.over = asyncio.Event()
         writer.transport.set_write_buffer_limits(high=BUFFER)
 
     def send(self, packet: Packet) -> None:
         if not self._is_over:
+            self._flush()
             self._writer.write(write(packet, self._version))
+
+    def send_bytes(self, data: bytes) -> None:
+        """Of QoS 0: what a client that reads too slowly has no room for is lost to it, as the standard allows."""
+        if self._is_over:
+            return
+        if self._writer.transport.get_write_buffer_size() > MOST_WAITING:
+            self.lost += 1
+            return
+        self._lines.append(data)
+        if len(self._lines) == 1:
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        """Everything of one turn of the loop in one write."""
+        if self._lines and not self._is_over:
+            self._writer.write(b"".join(self._lines))
+        self._lines.clear()
 
     def end(self, reason: Reason) -> None:
         """Leave the client, with a reason if it understands one."""
@@ -288,6 +309,7 @@ class Link:
             self.send(mq.Connack(0, present, self._said(connect)))
             await session.attach(
                 self.send,
+                self.send_bytes,
                 self._writer.drain,
                 version=self._version,
                 ahead=connect.properties.get("receive_maximum", 0xFFFF),

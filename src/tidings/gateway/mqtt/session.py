@@ -22,6 +22,7 @@ import msgspec
 from tidings.errors import ClosedError, RefusedError, TidingsError
 from tidings.gateway.mqtt.events import attributes_of, options_of, publish_of, wanted
 from tidings.gateway.mqtt.packets import Ack, Kind, Malformed, Packet, Publish, Reason, Subscribe, Will, Wish
+from tidings.gateway.mqtt.writing import write
 from tidings.model.event import Event
 from tidings.protocol.messages import Mode
 from tidings.runtime.bus import Bus
@@ -52,6 +53,7 @@ class Held:
         self.listener = listener
         self.began = datetime.now(UTC)
         self.task: asyncio.Task[None] | None = None
+        self.is_pushed = False  # what comes is written without being taken
         self.parked: tuple[Publish, int] | None = None  # taken, and waits for room on the way
 
 
@@ -64,6 +66,17 @@ class Kept(msgspec.Struct, omit_defaults=True):
 
 
 Send = Callable[[Packet], None]
+
+_last: tuple[Event | None, int, bool, bytes] = (None, 0, False, b"")
+
+
+def written(event: Event, version: int, *, retain: bool) -> bytes:
+    """The bytes of a PUBLISH of QoS 0; those of the last one are at hand, since many want the same."""
+    global _last
+    if _last[0] is not event or _last[1] != version or _last[2] != retain:
+        packet = publish_of(event, 0, retain=retain, with_properties=version == 5)
+        _last = (event, version, retain, write(packet, version))
+    return _last[3]
 
 
 class Session:
@@ -81,6 +94,7 @@ class Session:
         self._received: set[int] = set()  # packet ids of QoS 2 that wait for PUBREL
         self._last_id = 0
         self._send: Send | None = None
+        self._send_bytes: Callable[[bytes], None] | None = None
         self._version = 4
         self._largest = 0
         self._room = asyncio.Semaphore(0)
@@ -89,10 +103,18 @@ class Session:
     # -- the connection ----------------------------------------------------------------------------
 
     async def attach(
-        self, send: Send, drained: Callable[[], Any], *, version: int, ahead: int, largest: int
+        self,
+        send: Send,
+        send_bytes: Callable[[bytes], None],
+        drained: Callable[[], Any],
+        *,
+        version: int,
+        ahead: int,
+        largest: int,
     ) -> None:
         """A connection carries this session from now on."""
         self._send, self._drained, self._version, self._largest = send, drained, version, largest
+        self._send_bytes = send_bytes
         ahead = min(ahead, MOST_AHEAD)
         self._room = asyncio.Semaphore(max(ahead - len(self._ways), 0))
         for packet_id, way in self._ways.items():
@@ -109,7 +131,7 @@ class Session:
 
     async def detach(self) -> None:
         """The connection is gone; what is on its way stays so."""
-        self._send = None
+        self._send = self._send_bytes = None
         tasks = [held.task for held in self._held.values() if held.task is not None]
         for task in tasks:
             task.cancel()
@@ -170,9 +192,28 @@ class Session:
             options["group"] = f"{group}/{name}"
         elif self.durable:
             options |= {"durable": True, "name": f"mqtt:{name}"}
-        listener = await self.bus.subscribe(filter, **options)
+        if self._is_plain(kept, group):
+            began = datetime.now(UTC)
+            listener = await self.bus.hear(filter, lambda told: self._push(told.event, began), **options)
+        else:
+            listener = await self.bus.subscribe(filter, **options)
         held = self._held[name] = Held(kept.wish, kept.ids, listener)
+        held.is_pushed = self._is_plain(kept, group)
         return held
+
+    def _is_plain(self, kept: Kept, group: str | None) -> bool:
+        """Of QoS 0, and nothing special: what comes is written at once."""
+        wish = kept.wish
+        return not (wish.qos or self.durable or group or kept.ids or wish.no_local or wish.as_published)
+
+    def _push(self, event: Event, began: datetime) -> None:
+        if self._send_bytes is None:
+            return
+        is_old = event.time is not None and event.time < began and event.lifetime > 0
+        data = written(event, self._version, retain=is_old)
+        if self._largest and len(data) > self._largest:
+            return
+        self._send_bytes(data)
 
     @staticmethod
     def _replays(wish: Wish, is_again: bool) -> bool:
@@ -198,7 +239,7 @@ class Session:
     # -- to the client -----------------------------------------------------------------------------
 
     def _pump(self, held: Held) -> None:
-        if held.task is None or held.task.done():
+        if not held.is_pushed and (held.task is None or held.task.done()):
             held.task = asyncio.create_task(self._tell(held), name=f"mqtt {self.client_id}")
 
     async def _tell(self, held: Held) -> None:

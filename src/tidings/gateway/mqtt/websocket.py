@@ -22,12 +22,17 @@ class _Writer:
         self._waiting: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._room = asyncio.Event()
         self._room.set()
+        self._bytes = 0
         self.transport = self
 
     def set_write_buffer_limits(self, high: int) -> None:
         """The socket has its own."""
 
+    def get_write_buffer_size(self) -> int:
+        return self._bytes
+
     def write(self, data: bytes) -> None:
+        self._bytes += len(data)
         self._waiting.put_nowait(data)
         if self._waiting.qsize() > 1000:
             self._room.clear()
@@ -46,6 +51,7 @@ class _Writer:
         with contextlib.suppress(ConnectionClosed):
             while (data := await self._waiting.get()) is not None:
                 await self._socket.send(data)
+                self._bytes -= len(data)
                 if self._waiting.qsize() < 500:
                     self._room.set()
             await self._socket.close()

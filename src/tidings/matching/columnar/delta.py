@@ -19,6 +19,7 @@ from tidings.matching.columnar.rows import Row, Rows
 DELTA_PRICE = 3e-5
 MOST_CELLS_A_ROW = 256
 LEAST_ROOM = 1 << 14
+FIRST_ROWS = 64
 HEAP_OF_A_ROW = 32
 ROWS_BITS = 12  # a filter has at most 256 conjunctions of at most 8 alternatives
 
@@ -27,15 +28,15 @@ class Delta:
     """Growing rows, and (with Numba) a grid over them."""
 
     def __init__(self, edges: Edges | None, room: int) -> None:
-        self.rows = Rows(1024)
+        self.rows = Rows(FIRST_ROWS)
         self.homes: dict[int, int] = {}  # handle -> first row and how many, in one number
         self.removed = 0
         self.linear = 0  # rows that every event looks at
         self.edges = edges
         self.grid: Grid | None = None
         self.version = 0
-        if edges is not None:
-            self._make_grid(edges, max(LEAST_ROOM, room))
+        if edges is not None and room > LEAST_ROOM:
+            self._make_grid(edges, room)  # now, since it takes longer than an `add` may
 
     def _make_grid(self, edges: Edges, room: int) -> None:
         grid = make_grid(edges, room, 4 * room)
@@ -72,6 +73,8 @@ class Delta:
 
     def add(self, rows: list[Row], handle: int, text: NDArray[np.uint8]) -> None:
         first = len(self.rows)
+        if self.grid is None and self.edges is not None:
+            self._make_grid(self.edges, LEAST_ROOM)
         for row in rows:
             number = self.rows.append(row, handle)
             if self.grid is not None:

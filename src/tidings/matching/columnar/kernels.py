@@ -270,7 +270,10 @@ def to_handles(t, tier, out, first, last):
 
 @compiled
 def walk(t, row, rest, has_rest):
-    """Handles of one event in OUT, sorted; how many (and, above 32 bits, how many in ASK), or NEEDS_REST."""
+    """Handles of one event in OUT; how many (and, above 32 bits, how many in ASK), or NEEDS_REST.
+
+    They are sorted, unless something is asked: whoever settles that adds handles, and sorts them all.
+    """
     flags, counters = longs(t[at.FLAGS]), longs(t[at.COUNTERS])
     flags[at.ASKED] = 0
     n = encode(t, row, rest, has_rest)
@@ -283,7 +286,8 @@ def walk(t, row, rest, has_rest):
         tier = at.TIER + i * at.TIER_SIZE
         last = walk_tier(t, tier, n, row, rest, out, m)
         m = to_handles(t, tier, out, m, last)
-    m = sort_handles(out, longs(t[at.BITS]), m)
+    if flags[at.ASKED] == 0:
+        m = sort_handles(out, longs(t[at.BITS]), m)
     counters[at.MATCHES] += m
     return np.int64(m) | (flags[at.ASKED] << 32)
 

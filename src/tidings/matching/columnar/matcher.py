@@ -33,6 +33,7 @@ from tidings.matching.columnar.freeze import Source, source_of
 from tidings.matching.columnar.merge import merged_table
 from tidings.matching.columnar.pack import Packer
 from tidings.matching.columnar.parts import Parts
+from tidings.matching.columnar.room import give_back
 from tidings.matching.columnar.rows import Rows, rows_of
 from tidings.matching.columnar.slots import Slots
 from tidings.matching.columnar.strings import Strings
@@ -58,6 +59,7 @@ SAMPLE_EVERY = 16  # a power of two
 SAMPLE_MASK = SAMPLE_EVERY - 1
 DELTA_LEAST = 4096  # rows in the delta before a freeze is due ...
 DELTA_SHARE = 8  # ... or one for so many in the table
+LEAST_FREED, MOST_FREED = 1 << 13, 300_000  # rows of tables that are asked back; larger ones go by themselves
 BACKSTOP = 4  # without `maintain`, `add` itself freezes at so many times the due size
 
 MOST_HANDLES = 0xFFFFFFFF  # above these bits of a walk's answer: rows that Python must be asked about
@@ -83,6 +85,7 @@ class ColumnarMatcher:
         self._ticks = 0
         self._work: Generator[None, None, None] | None = None
         self._journal: list[Change] | None = None
+        self._has_freed = False  # an older table, which the allocator may still hold
         self._local = threading.local()
         self._walk, self._answer = self._find_walk()
         self.table: Table = _drained(next_table([no_rows()], self._parts, [], indexed=self.compiled))
@@ -327,12 +330,16 @@ class ColumnarMatcher:
         """Do at most about `budget` steps of pending upkeep; 0 when none are left."""
         for _ in range(budget):
             if self._work is None:
+                if self._has_freed:  # later than the freeze, so that no walk keeps the older table
+                    self._has_freed = False
+                    give_back()
+                    continue
                 if not self.due:
                     return 0
                 self._work = self._begun()
             if next(self._work, self) is self:
                 self._work = None
-        return 1 if self.due else 0
+        return 1 if self.due or self._has_freed else 0
 
     def freeze(self) -> None:
         """All upkeep at once: whatever is in the delta goes into the table, and that is built anew."""
@@ -369,6 +376,7 @@ class ColumnarMatcher:
         table = yield from merged_table(self.table, older, self.slots.text)
         self.table = table
         self.deltas.remove(older)
+        self._has_freed = LEAST_FREED <= len(table.rows) <= MOST_FREED
         self.version += 1
 
     def _freezing(self, extra: list[Source]) -> Generator[None, None, None]:
@@ -383,6 +391,7 @@ class ColumnarMatcher:
         self.table, self.deltas = fresh, [replay.delta]
         self.strings, self._parts = replay.strings, replay.parts
         self._journal = None
+        self._has_freed = LEAST_FREED <= len(fresh.rows) <= MOST_FREED
         self.version += 1
         for counters in self._counted:
             counters[:] = 0

@@ -59,14 +59,15 @@ class Packer:
         self.programs = [(p, self.plans[p.name]) for p in programs if p.name in self.plans]
         # with a machine in the walk, only what it cannot compute is computed here
         self.computed = [(p, plan) for p, plan in self.programs if not (machine and p.steps is not None)]
-        self.reserved = tuple(name for name in RESERVED if name in self.plans)
+        self.topic = self.plans.get("topic")
+        self.reserved = tuple(name for name in RESERVED if name in self.plans and name != "topic")
         self.members = {
             kind[len(MEMBER) :]: number
             for number, (attribute, kind) in enumerate(slots.all)
             if attribute == LINEAGE and kind.startswith(MEMBER)
         }
         self.typed = slots.find(LINEAGE, PRESENT)
-        self.own = bool(self.reserved or self.members or self.typed >= 0)
+        self.own = bool(self.topic or self.reserved or self.members or self.typed >= 0)
 
     def _node(self, prefix: str) -> Node:
         """What is nested under a prefix; whoever nests it may do so at any of its dots."""
@@ -200,6 +201,13 @@ class Packer:
     def _own(self, event: Event, row: array[float]) -> bool:
         """What belongs to the event itself: id, source, topic, type, time, lineage."""
         fine = True
+        plan, topic = self.topic, event.topic
+        if plan is not None and topic is not None:
+            place = plan[2].get(topic)
+            if place is None:
+                place, rest = plan[3].find(topic)
+                fine = not rest
+            row[plan[1]] = place
         for name in self.reserved:
             value = event.type[:1] if name == "type" else getattr(event, name)
             if type(value) is tuple:
@@ -209,10 +217,9 @@ class Packer:
         if event.type:
             if self.typed >= 0:
                 row[self.typed] = 0.0
+            trash, find = self.trash, self.members.get
             for ancestor in event.type:
-                number = self.members.get(ancestor)
-                if number is not None:
-                    row[number] = 0.0
+                row[find(ancestor, trash)] = 0.0
         return fine
 
     def rests(self, event: Event) -> dict[int, int]:

@@ -14,7 +14,6 @@ from tidings.matching.columnar.sort_kernels import sort_handles
 
 NO, YES, PYTHON = 0, 1, 2
 MOST_WORK = 1 << 16  # bytes of text times bytes of pattern: beyond, the linear engine is asked
-FEW_MOVES = 1 << 12  # handles that may be moved one by one; beyond, all are sorted
 SLASH, PLUS, HASH = 47, 43, 35
 
 
@@ -143,23 +142,6 @@ def passes(t, tier, check):
 
 
 @compiled
-def insert_handles(out, found, m):
-    """The handles out[found:m] into the sorted ones before them, each once; how many."""
-    n = found
-    for i in range(found, m):
-        h, k = out[i], n
-        while k > 0 and out[k - 1] > h:
-            k -= 1
-        if k > 0 and out[k - 1] == h:
-            continue
-        for j in range(n, k, -1):
-            out[j] = out[j - 1]
-        out[k] = h
-        n += 1
-    return n
-
-
-@compiled
 def answer(address, found, asked):
     """Settle what waits in ASK: handles to OUT, sorted; how many, and above 32 bits what Python must say."""
     t = longs(address)
@@ -173,10 +155,7 @@ def answer(address, found, asked):
             for k in range(3):
                 ask[3 * kept + k] = ask[3 * i + k]
             kept += 1
-    if (m - found) * m > FEW_MOVES:
-        m = sort_handles(out, longs(t[at.BITS]), m)
-    else:
-        m = insert_handles(out, found, m)
+    m = sort_handles(out, longs(t[at.BITS]), m)
     return np.int64(m) | (np.int64(kept) << 32)
 
 
@@ -203,13 +182,13 @@ def merge_rows(t, offsets, out, ask, verdicts, fresh_offsets, fresh):
         for k in range(offsets[i], offsets[i + 1]):
             fresh[n] = out[k]
             n += 1
-        found = n
+        before = waiting
         while waiting < ask.shape[0] and ask[waiting, 0] == i:
             if verdicts[waiting] == YES:
                 fresh[n] = ask[waiting, 1]
                 n += 1
             waiting += 1
-        if n > found:
+        if waiting > before:
             mine = fresh[first:n]
             n = first + sort_handles(mine, longs(t[at.BITS]), n - first)
         fresh_offsets[i + 1] = n

@@ -23,7 +23,7 @@ from tidings.matching.columnar.strings import Strings
 PRICE = 1e-5  # of one entry, in candidates an event: more replication costs memory and cache
 MOST_CELLS_A_ROW = 1024
 CELLS_A_ROW = 6  # cells of all pairs together, for each row
-LEAST_CELLS = 1 << 15
+LEAST_CELLS = 1 << 14
 LEAST_BOXES = 256  # rectangles before they are filed apart
 CODES_OF_A_CELL = 253.0
 

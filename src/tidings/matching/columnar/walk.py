@@ -25,6 +25,7 @@ from tidings.model.event import Event
 
 RUNS_ROOM = 32768
 TEXT_ROOM = 4096
+TOPIC = "topic"  # the event's own; an attribute cannot have its name
 
 
 def _nothing(_event: Event, _row: array[float]) -> bool:
@@ -128,7 +129,7 @@ class Scratch:
             sizes[place] = -1
             if slot < 0 or row[slot] != row[slot]:
                 continue
-            value = held.get(first)
+            value = event.topic if attribute == TOPIC else held.get(first)
             if type(value) is dict:
                 value = value.get(below)
             if type(value) is not str:

@@ -23,6 +23,7 @@ from tidings.runtime.pages import Stored
 
 BEYOND = 2**62  # a place beyond every log: asks how the log stands
 NODE_PAGE = 4_096
+EMPTY = bytes(4)  # the count of a page without entries, after the mark of the array
 
 Entries = list[tuple[int, Stored]]
 _decode = msgspec.msgpack.Decoder(Entries).decode
@@ -55,6 +56,12 @@ def state_of(where: Where) -> State:
 
 def pages(span: Span) -> Iterator[Entries]:
     """The entries of a span, in pages."""
+    for page in raw_pages(span):
+        yield decoded(page) if isinstance(page, bytes) else page
+
+
+def raw_pages(span: Span) -> Iterator[bytes | Entries]:
+    """The same; a page that came as the disk holds it is not decoded."""
     if span.after >= span.upto:
         return
     line = line_to(span.where)
@@ -64,11 +71,15 @@ def pages(span: Span) -> Iterator[Entries]:
         yield from _through_node(line, span)
 
 
+def decoded(page: bytes) -> Entries:
+    return _decode(page)
+
+
 class _NotForUs(Exception):
     """The broker wants to be asked about each event."""
 
 
-def _packed(line: Line, span: Span) -> Iterator[Entries]:
+def _packed(line: Line, span: Span) -> Iterator[bytes]:
     about = {"upto": span.upto, "filter": span.filter, "dialect": span.dialect}
 
     def ask(after: int) -> Ask[Any]:
@@ -89,8 +100,8 @@ def _packed(line: Line, span: Span) -> Iterator[Entries]:
         read = int(answer["upto"])
         if read < span.upto:
             future = line.ask_ahead(ask(read))
-        entries = _decode(answer["entries"])
-        if entries:
+        entries: bytes = answer["entries"]
+        if entries[1:5] != EMPTY:
             yield entries
         if read >= span.upto:
             return

@@ -29,7 +29,7 @@ from tidings.language import parse_filter
 from tidings.pipeline.broker.columns import Columns
 from tidings.pipeline.broker.lines import line_to
 from tidings.pipeline.broker.options import GO_ON, Reading, Where, places, shown
-from tidings.pipeline.broker.reading import Span, State, pages, state_of
+from tidings.pipeline.broker.reading import Span, State, state_of
 from tidings.protocol.messages import LogHeld
 
 SPAN_EVENTS = 25_000  # places of a log that one task reads at least
@@ -43,9 +43,7 @@ class Part(InputPartition):  # type: ignore[misc]
 
 
 def read_part(schema: Any, part: Any) -> Iterator[Any]:
-    columns = Columns(schema)
-    for entries in pages(part.span):
-        yield columns.batch(part.span.log, entries)
+    return Columns(schema).read(part.span)
 
 
 class BatchReader(DataSourceReader):  # type: ignore[misc]

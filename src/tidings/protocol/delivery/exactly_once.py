@@ -177,12 +177,11 @@ class ExactlyOnce(Delivery):
             self.ports.send(sender, Refused(message.call, "refused", NO_HELLO))
 
     def on_messages(self, sender: str, messages: Sequence[Message], now: float) -> None:
-        place, count = 0, len(messages)
-        while place < count:
-            message = messages[place]
-            session = self._registry.sessions.get(sender) if type(message) is Publish else None
+        place = 0
+        while place < len(messages):
+            session = self._registry.sessions.get(sender) if type(messages[place]) is Publish else None
             if session is None:
-                self.on_message(sender, message, now)
+                self.on_message(sender, messages[place], now)
                 place += 1
             else:
                 place = self._runs.publish(session, messages, place, now)
@@ -210,7 +209,6 @@ class ExactlyOnce(Delivery):
 
     def _on_publish(self, session: Session, message: Publish, now: float) -> None:
         self._intake.publish(session, message, now)
-
         if self._identities_at is None:
             self._forget_identities_later(now)
 
@@ -226,8 +224,7 @@ class ExactlyOnce(Delivery):
         handles = self._registry.match(event)
         if not handles:
             return
-        arrival = self._intake.telling
-        position = None
+        arrival, position = self._intake.telling, None
         if self.ports.recovery.has_log(envelope.origin):
             self._deliver_from_elsewhere(envelope, handles, now)
             return
@@ -272,6 +269,9 @@ class ExactlyOnce(Delivery):
     @property
     def told_upto(self) -> int:
         return self._ledger.end - 1
+
+    def has_hold(self, name: str) -> bool:
+        return self._holding.has(name)
 
     def holds(self, offset: int) -> bool:
         return offset in self._ledger.entries
@@ -509,8 +509,8 @@ class ExactlyOnce(Delivery):
         for held in list(self._registry.durables.values()):
             keep = held.options.keep_seconds
             if keep is not None:
-                self._courier.age_out(held, now)
-                left = (self._reader.skip_older(held, now), self._courier.oldest_waiting(held))
+                self._courier.bounds.age_out(held, now)
+                left = (self._reader.skip_older(held, now), self._courier.bounds.oldest_waiting(held))
                 due += [oldest + keep for oldest in left if oldest is not None]
         self._age_at = max(min(due), now + self._settings.flush_seconds) if due else None
 

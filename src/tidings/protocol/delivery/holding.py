@@ -66,6 +66,9 @@ class Holding:
     def is_pinned(self, offset: int) -> bool:
         return self._floor is not None and offset > self._floor
 
+    def has(self, name: str) -> bool:
+        return any(held.endswith(name) for held in self._rows)
+
     # -- holding -------------------------------------------------------------------------------
 
     def hold(self, session: Session, message: HoldLog, now: float) -> None:

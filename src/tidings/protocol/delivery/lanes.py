@@ -131,7 +131,7 @@ class Lanes:
         if held.has_bounds and envelope.offset is not None:
             event = envelope.event
             own(lane, "later").append(Passed(envelope.offset, now, event.source, event.id))
-            self._courier.keep_bound(held, now)
+            self._courier.bounds.keep(held, now)
 
     def found_again(self, held: Held, log: str, now: float) -> None:
         """After a restart: what was handed to it is to be read again; how much it is owed beyond that nobody

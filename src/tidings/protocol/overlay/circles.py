@@ -57,7 +57,7 @@ class Uncoupled(Message, frozen=True):
     """The sender has undone the link that this comes on."""
 
 
-MESSAGES = (Circle, Cut, Uncoupled)
+MESSAGES: tuple[type[Message], ...] = (Circle, Cut, Uncoupled)
 
 
 def dated(since: float, one: str, other: str) -> Dated:

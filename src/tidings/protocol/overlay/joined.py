@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
+from typing import ClassVar
 
 import msgspec
 
@@ -38,7 +39,7 @@ UNDONE = (
 
 class JoinedOverlay(StaticOverlay):
     name = "joined"
-    messages = MESSAGES
+    messages: ClassVar[tuple[type[Message], ...]] = MESSAGES
 
     def __init__(self, neighbours: Iterable[str] = (), parent: str | None = None) -> None:
         super().__init__(neighbours, parent)

@@ -10,8 +10,8 @@ Rules
   reached, and no second naming follows.
 - `lazy`: inside a group the event itself goes only to those who ask; see `RumourHave`. The first steps from the
   publisher push it at once.
-- An event of a topic that is not ours is handed to members of its group, or of the nearest one above. As long
-  as nobody is known it waits, and membership looks for somebody.
+- An event that we publish for a topic that is not ours is handed to members of its group, or of the nearest one
+  above that has any. As long as nobody is known it waits, and membership looks for somebody.
 - Nothing is sent to anybody whose topics do not include the event's; what comes to us so all the same is
   counted (`parasites`) and goes no further. After we left a group, or began again
   after a crash, those who have not heard of it yet may still send (`late`).
@@ -36,6 +36,7 @@ from tidings.protocol.slots import Routing
 from tidings.protocol.topic_graph import TopicGraph, groups_of, into, over
 
 Identity = tuple[str, str]
+RETRY = 0.2  # seconds until an event that nobody could be sent is tried again
 
 
 class GossipSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +50,9 @@ class GossipSettings(msgspec.Struct, frozen=True, kw_only=True):
     named: bool = False
     stagger: float = 0.03  # seconds between one named link and the next; three rounds of the network
     lazy: bool = False
-    eager: int = 1  # steps in which a lazy group pushes at once
+    eager: int = (
+        -1
+    )  # steps in which a lazy group pushes at once; -1: as long as they reach a quarter of it at most
     patience: float = 0.1  # seconds until the next one is asked
     tries: int = 12
     wait: float = 30.0  # seconds that an event waits for somebody to be found
@@ -63,6 +66,11 @@ class GossipSettings(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(
             self, c=found.c, g=found.g, a=found.a, success=found.success, named=True, wanted=0.0
         )
+
+    def eager_steps(self, size: int) -> int:
+        if self.eager >= 0:
+            return self.eager
+        return math.floor(math.log(max(1.0, size / 4)) / math.log(max(2, self.fan_out(size))))
 
     def fan_out(self, size: int) -> int:
         wanted = math.log(max(1, size)) + self.c
@@ -115,7 +123,9 @@ class TopicGossip(Routing):
         self._seen: dict[Identity, None] = {}
         self._kept: dict[Identity, tuple[Envelope, int, tuple[str, ...]]] = {}
         self._missing: dict[Identity, _Missing] = {}
-        self._linking: dict[tuple[Identity, str], tuple[float, Envelope]] = {}  # when to act as a named link
+        self._linking: dict[
+            tuple[Identity, str], tuple[float, Envelope, float]
+        ] = {}  # as named links: when, until
         self._linked: dict[tuple[Identity, str], None] = {}
         self._waiting: list[tuple[float, Envelope]] = []  # for somebody to be found: until when
         self._retry_at: float | None = None
@@ -204,10 +214,9 @@ class TopicGossip(Routing):
             return
         self._remember(event.identity)
         came = self._now_entry[1] if self._now_entry is not None else None
-        groups = self._groups(event)
-        for topic in groups:
+        for topic in self._groups(event):
             self._in_group(topic, envelope, came, now)
-        if not groups:
+        if came is None and (event.topic or ROOT) not in self.topics():
             self._hand_over(envelope, now)
 
     def _groups(self, event: Event) -> list[str]:
@@ -228,19 +237,26 @@ class TopicGossip(Routing):
             others = rng.sample(members, min(len(members), round(settings.g) - 1))
             links = (self.ports.name, *others)
             self._note_links(envelope, links, now)
-        self._spread(topic, members, envelope, step, links)
+        is_lazy = settings.lazy and step >= settings.eager_steps(size)
+        self._spread(members, envelope, step, links, is_lazy=is_lazy)
         if not settings.named:
             self._elect(topic, size, envelope, is_publisher=came is None)
 
     def _spread(
-        self, topic: str, members: tuple[str, ...], envelope: Envelope, step: int, links: tuple[str, ...]
+        self,
+        members: tuple[str, ...],
+        envelope: Envelope,
+        step: int,
+        links: tuple[str, ...],
+        *,
+        is_lazy: bool,
     ) -> None:
         event = envelope.event
         if self.settings.lazy:
             self._kept[event.identity] = (envelope, step, links)
             while len(self._kept) > self.settings.kept:
                 del self._kept[next(iter(self._kept))]
-        if self.settings.lazy and step >= self.settings.eager:
+        if is_lazy:
             for name in members:
                 self.ports.send(name, RumourHave(event.source, event.id, step, links), Channel.DATAGRAM)
             return
@@ -277,17 +293,22 @@ class TopicGossip(Routing):
         self._linked[naming] = None
         while len(self._linked) > self.settings.remembered:
             del self._linked[next(iter(self._linked))]
-        self._linking[naming] = (now + links.index(self.ports.name) * self.settings.stagger, envelope)
+        turn = now + links.index(self.ports.name) * self.settings.stagger
+        self._linking[naming] = (turn, envelope, now + self.settings.wait)
 
     def _act_as_links(self, now: float) -> None:
-        for naming, (at, envelope) in list(self._linking.items()):
+        """Those whose turn has come send; who knows nobody above yet tries again for a while."""
+        for naming, (at, envelope, until) in list(self._linking.items()):
             if at > now:
                 continue
             del self._linking[naming]
-            for topic in self._groups(envelope.event):
-                for up in self.graph.supers(topic):
-                    for name in self.ports.membership.sample(max(1, round(self.settings.a)), over(topic, up)):
-                        self._hand_up(name, envelope)
+            groups = self._groups(envelope.event)
+            scopes = [over(topic, up) for topic in groups for up in self.graph.supers(topic)]
+            found = [self.ports.membership.sample(max(1, round(self.settings.a)), scope) for scope in scopes]
+            for name in (name for table in found for name in table):
+                self._hand_up(name, envelope)
+            if scopes and not any(found) and now < until:
+                self._linking[naming] = (now + RETRY, envelope, until)
 
     def _hand_over(self, envelope: Envelope, now: float) -> None:
         """The event is of a topic that is not ours."""
@@ -298,7 +319,7 @@ class TopicGossip(Routing):
             self._hand_up(name, envelope)
         if not table:
             self._waiting.append((now + self.settings.wait, envelope))
-            self._retry_at = self._retry_at or now + 0.2
+            self._retry_at = self._retry_at or now + RETRY
 
     # -- lazy push ---------------------------------------------------------------------------------
 
@@ -325,7 +346,7 @@ class TopicGossip(Routing):
     # -- time --------------------------------------------------------------------------------------
 
     def next_deadline(self) -> float | None:
-        times = [at for at, _ in self._linking.values()]
+        times = [at for at, _, _ in self._linking.values()]
         times += [missing.at for missing in self._missing.values()]
         if self._retry_at is not None:
             times.append(self._retry_at)
@@ -343,18 +364,17 @@ class TopicGossip(Routing):
                 if until > now:
                     self._hand_over_again(until, envelope, now)
             if self._waiting:
-                self._retry_at = now + 0.2
+                self._retry_at = now + RETRY
 
     def _hand_over_again(self, until: float, envelope: Envelope, now: float) -> None:
-        groups = self._groups(envelope.event)  # we may have joined meanwhile
-        for topic in groups:
+        topic = envelope.event.topic or ROOT
+        if topic in self.topics():  # we have joined meanwhile
             self._in_group(topic, envelope, None, now)
-        table = self.ports.membership.sample(
-            max(2, round(self.settings.a)), into(envelope.event.topic or ROOT)
-        )
-        for name in table if not groups else ():
+            return
+        table = self.ports.membership.sample(max(2, round(self.settings.a)), into(topic))
+        for name in table:
             self._hand_up(name, envelope)
-        if not table and not groups:
+        if not table:
             self._waiting.append((until, envelope))
 
     def _remember(self, identity: Identity) -> None:

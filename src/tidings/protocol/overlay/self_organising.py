@@ -1,0 +1,322 @@
+"""A tree that rearranges itself: brokers with like interests become neighbours.
+
+SOCBR, pbSOCBR (Virgillito 2003, chapter 4) and a variant that counts hops are settings of one strategy:
+- `weigh="associativity"` links the broker that wants most of what we want; the lightest link of the path goes.
+- `bound_seconds` is pbSOCBR: only brokers so near are linked, and of the lighter links the farthest goes.
+- `weigh="hops"` links and cuts what saves most hops per event, by the zones and by the events that were seen.
+The rules are functions (`choosing.py`), zones are behind a measure (`measures.py`), who is worth a link is found by
+`discovery.py`, and links are changed by `swaps.py`. Here: what triggers it, and which links there are.
+
+A neighbour is kept on the disk before it is used, with whether a swap is still making it. Whoever is told that
+a link is gone (`Gone`) by its far end forgets it. Needs links that keep their order, and routing that drops
+what it has seen.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from functools import partial
+
+import msgspec
+
+from tidings.availability.records import Delete, Put, Record
+from tidings.model.filter import Filter
+from tidings.protocol.effects import Connect, Disconnect, Probe
+from tidings.protocol.inputs import Input, Joined, LinkDown, LinkUp, Parted, Probed, Started
+from tidings.protocol.messages import Envelope, Message
+from tidings.protocol.overlay import choosing, swaps
+from tidings.protocol.overlay.choosing import NEVER_ENDS, Offer
+from tidings.protocol.overlay.discovery import Discovery
+from tidings.protocol.overlay.measures import Measure, Z, weight
+from tidings.protocol.overlay.swap_words import DiscoveryReply, DiscoveryRequest, Gone
+from tidings.protocol.slots import Overlay
+
+LINKS = "overlay.links"  # table: by name, `_Kept`; the row "" says that the table counts
+FORMER = "overlay.former"  # table: whom a swap has parted us from
+
+
+class OrganisingSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The knobs, each with its price."""
+
+    fan_out: int = 10  # links of a broker at most
+    weigh: str = "associativity"  # or "hops"
+    ttl: int = NEVER_ENDS  # how far a discovery goes; less costs fewer messages and finds less; 0: never
+    adaptive_ttl: bool = False  # True: it is chosen from the events and changes that were seen
+    bound_seconds: float | None = None  # one way, to a new neighbour; None: any distance
+    keep_alpha: bool = False  # True: no swap that makes events slower between the brokers that it concerns
+    on_unsubscribe: bool = True  # the thesis knows no such trigger
+    patience_seconds: float = 2.0  # until an answer that did not come is given up
+    locks: bool = True  # False: breaks the tree; for the test that shows it
+
+
+class _Kept(msgspec.Struct, frozen=True, array_like=True):
+    """A neighbour as the disk knows it."""
+
+    swap: str = ""  # that makes the link, and is not over
+    address: str = ""  # not empty: we are the one that dials
+
+
+class SelfOrganisingOverlay(Overlay):
+    name = "self-organising"
+    messages = (DiscoveryRequest, DiscoveryReply, Gone, *swaps.MESSAGES)
+
+    def __init__(
+        self, neighbours: Iterable[str], measure: Measure, settings: OrganisingSettings | None = None
+    ) -> None:
+        self.settings = settings or OrganisingSettings()
+        self.measure = measure
+        self.neighbours: dict[str, _Kept] = dict.fromkeys(neighbours, _Kept())
+        self.former: set[str] = set()
+        self.swaps = swaps.Swaps(self, locks=self.settings.locks, patience=self.settings.patience_seconds)
+        self.discovery = Discovery(
+            self,
+            weigh_hops=self.settings.weigh == "hops",
+            bound=self.settings.bound_seconds,
+            measures=self.settings.keep_alpha,
+            patience=self.settings.patience_seconds,
+            found=self._found,
+        )
+        self.counts: Counter[str] = Counter()
+        self._up: dict[str, None] = {}
+        self._distance: dict[str, float] = {}  # one way, in seconds
+        self._own: dict[str, tuple[Filter, int]] = {}  # by digest: what our clients want, and how often
+        self._zone: Z = measure.empty
+        self._came: Counter[str] = Counter()  # events by the link that brought them; "": from our clients
+        self._changes = 0  # of subscriptions here
+
+    # -- links ---------------------------------------------------------------------------------
+
+    def links(self) -> tuple[str, ...]:
+        return tuple(peer for peer in self.neighbours if peer in self._up and not self.swaps.is_closing(peer))
+
+    def peers(self) -> tuple[str, ...]:
+        return tuple(self.neighbours)
+
+    def distance(self, peer: str) -> float | None:
+        return self._distance.get(peer)
+
+    def firm(self, link: str) -> bool:
+        kept = self.neighbours.get(link)
+        return kept is not None and not kept.swap and link in self._up
+
+    def knows(self, link: str) -> bool:
+        return link in self.neighbours
+
+    def is_up(self, link: str) -> bool:
+        return link in self._up
+
+    def room(self) -> int:
+        firm = sum(1 for kept in self.neighbours.values() if not kept.swap)
+        return self.settings.fan_out - firm
+
+    def free(self) -> int:
+        return max(0, self.room() - self.swaps.pending())
+
+    def add(self, link: str, swap: str, address: str) -> list[Record]:
+        self.neighbours[link] = kept = _Kept(swap, address)
+        self.former.discard(link)
+        return [Put(LINKS, link, msgspec.msgpack.encode(kept)), Delete(FORMER, link)]
+
+    def confirm(self, link: str) -> list[Record]:
+        kept = self.neighbours.get(link)
+        if kept is None:
+            return []
+        self.neighbours[link] = kept = msgspec.structs.replace(kept, swap="")
+        return [Put(LINKS, link, msgspec.msgpack.encode(kept))]
+
+    def drop(self, link: str) -> list[Record]:
+        if link not in self.neighbours:
+            return []
+        del self.neighbours[link]
+        self.former.add(link)
+        return [Delete(LINKS, link), Put(FORMER, link, b"")]
+
+    # -- inputs --------------------------------------------------------------------------------
+
+    def on_input(self, input: Input, now: float) -> None:
+        match input:
+            case Started():
+                self._started(input, now)
+            case LinkUp():
+                self._link_up(input.peer)
+            case LinkDown():
+                self._up.pop(input.peer, None)
+                if input.peer in self.former:
+                    self.ports.emit(Disconnect(input.peer, "another link took its place", for_good=True))
+            case Joined():
+                self._joined(input.peer)
+            case Parted():
+                self.ports.disk.persist(self.drop(input.peer))
+                self.ports.emit(Disconnect(input.peer, "it was parted from this network"))
+            case Probed():
+                if input.distance is not None:
+                    self._distance[input.peer] = input.distance / 2
+                self.discovery.probed(input.peer, now)
+
+    def _started(self, input: Started, now: float) -> None:
+        kept = input.state.tables.get(LINKS, {})
+        if "" in kept:
+            rows = {peer: msgspec.msgpack.decode(row, type=_Kept) for peer, row in kept.items() if peer}
+            self.neighbours = dict(sorted(rows.items()))
+        else:
+            first = [Put(LINKS, peer, msgspec.msgpack.encode(_Kept())) for peer in self.neighbours]
+            self.ports.disk.persist([Put(LINKS, "", b""), *first])
+        self.former = set(input.state.tables.get(FORMER, {}))
+        self.swaps.started(
+            input.state.tables.get(swaps.SWAPS, {}), input.state.tables.get(swaps.DONE, {}), now
+        )
+        for peer, row in self.neighbours.items():
+            if row.address or row.swap:
+                self.ports.emit(Connect(peer, row.address))
+
+    def _link_up(self, peer: str) -> None:
+        if peer in self.neighbours:
+            self._up[peer] = None
+            self.swaps.linked(peer)
+            if self.settings.keep_alpha:
+                self.ports.emit(Probe(peer, self.neighbours[peer].address))
+        elif peer in self.former:
+            self.ports.send(peer, Gone())
+
+    def _joined(self, peer: str) -> None:
+        """A broker wants to be a neighbour."""
+        if peer == self.ports.name:
+            self.ports.emit(Disconnect(peer, f"{peer} is our own name; every broker needs a name of its own"))
+        elif peer in self.neighbours or peer in self.former:
+            self.ports.emit(Connect(peer))  # one that a swap has parted from us is told so, once it is linked
+        else:
+            self.ports.disk.persist(self.add(peer, "", ""), partial(self._joined_now, peer))
+
+    def _joined_now(self, peer: str, now: float) -> None:
+        self.ports.emit(Connect(peer))
+
+    def on_message(self, sender: str, message: Message, now: float) -> None:
+        if isinstance(message, DiscoveryRequest):
+            self.discovery.on_request(sender, message, now)
+        elif isinstance(message, DiscoveryReply):
+            self.discovery.on_reply(sender, message, now)
+        elif isinstance(message, Gone):
+            self.ports.disk.persist(self.drop(sender))
+            self._up.pop(sender, None)
+            self.ports.emit(
+                Disconnect(sender, "the other end says that there is no such link", for_good=True)
+            )
+        else:
+            self.swaps.on_message(sender, message, now)
+
+    def next_deadline(self) -> float | None:
+        times = (self.swaps.next_deadline(), self.discovery.next_deadline())
+        return min((at for at in times if at is not None), default=None)
+
+    def on_timer(self, now: float) -> None:
+        self.swaps.on_timer(now)
+        self.discovery.on_timer(now)
+
+    # -- what is wanted, and what was seen ----------------------------------------------------------
+
+    def interest_added(self, filter: Filter, now: float) -> None:
+        count = self._own.get(filter.digest, (filter, 0))[1]
+        self._own[filter.digest] = (filter, count + 1)
+        if not count:
+            self._changed(self.measure.join(self._zone, self.measure.of([filter])), now)
+
+    def interest_removed(self, filter: Filter, now: float) -> None:
+        count = self._own[filter.digest][1]
+        if count > 1:
+            self._own[filter.digest] = (filter, count - 1)
+            return
+        del self._own[filter.digest]
+        zone = self.measure.of(wanted for wanted, _ in self._own.values())
+        if self.settings.on_unsubscribe:
+            self._changed(zone, now)
+        else:
+            self._zone = zone
+
+    def event_seen(self, envelope: Envelope, came_from: str | None) -> None:
+        self._came[came_from or ""] += 1
+
+    def _changed(self, zone: Z, now: float) -> None:
+        """Our zone is another one: is there somebody whom we should be linked with?"""
+        old, self._zone = self._zone, zone
+        self._changes += 1
+        ttl = self._ttl()
+        if ttl < 1:
+            return
+        behind = self.behind()
+        links = choosing.worth_asking(self.measure, old, zone, behind)
+        if self.settings.weigh == "hops" and choosing.really_changed(self.measure, old, zone):
+            links = list(behind)
+        self.counts["activated"] += bool(links)
+        self.discovery.ask(zone, links, ttl, now)
+
+    def _ttl(self) -> int:
+        if not self.settings.adaptive_ttl:
+            return self.settings.ttl
+        seen = sum(self._came.values()) / self._changes
+        return choosing.adaptive_ttl(seen, max(self.discovery.deepest, 4))
+
+    def zone(self) -> Z:
+        return self._zone
+
+    def behind(self, without: str | None = None) -> dict[str, Z]:
+        routing = self.ports.routing
+        return {
+            link: self.measure.of(routing.interest(link))
+            for link in self.links()
+            if link != without and self.firm(link)
+        }
+
+    def hanging(self, path: tuple[str, ...]) -> tuple[Z, float]:
+        zone, rate = self._zone, 1.0 + self._came[""]
+        for link in self.links():
+            if link not in path:
+                zone = self.measure.join(zone, self.measure.of(self.ports.routing.interest(link)))
+                rate += 1.0 + self._came[link]
+        return zone, rate
+
+    # -- choosing ------------------------------------------------------------------------------
+
+    def _found(self, offer: Offer, now: float) -> None:
+        """The best broker behind a link: worth a link of ours?"""
+        if offer.broker in self.neighbours or len(offer.hops) < 3:
+            return
+        cut = self._cut(offer)
+        if cut is None:
+            self.counts["not worth it"] += 1
+            return
+        away = offer.hops[-1].away
+        if self.settings.keep_alpha and (away is None or choosing.slows_diffusion(offer.hops, away, cut)):
+            self.counts["would slow diffusion"] += 1
+            return
+        path = tuple(hop.broker for hop in offer.hops)
+        self.swaps.begin(path, cut, offer.address, now)
+
+    def _cut(self, offer: Offer) -> int | None:
+        if self.settings.weigh == "hops":
+            return choosing.saving_cut(self.measure, offer.hops, self.free(), offer.free)[0]
+        gain = weight(self.measure, self._zone, self.measure.unpack(offer.zone))
+        rule = choosing.lightest_cut if self.settings.bound_seconds is None else choosing.farthest_cut
+        return rule(offer.hops, self.free(), offer.free, gain)
+
+    # -- for people and for tests --------------------------------------------------------------------
+
+    def figures(self) -> dict[str, int]:
+        begun = {"swaps begun": 0, "swaps done": 0, "swaps refused": self.swaps.counts["nack"]}
+        return {**begun, **{f"swaps {name}": self.swaps.counts[name] for name in ("begun", "done")}}
+
+    def check(self) -> None:
+        assert set(self._up) <= set(self.neighbours) | self.former, "a link to somebody unknown"
+        assert not self.former & set(self.neighbours), "a link that is gone and is not"
+        if self.settings.locks:
+            limit = self.settings.fan_out + len(self.swaps.held)
+            assert len(self.neighbours) <= max(limit, 1), f"{len(self.neighbours)} links are too many"
+        self.swaps.check()
+
+
+class NearOverlay(SelfOrganisingOverlay):
+    name = "self-organising, near"
+
+
+class FewerHopsOverlay(SelfOrganisingOverlay):
+    name = "self-organising by hops"

@@ -1,0 +1,86 @@
+"""What brokers say to one another when they rearrange their links.
+
+Discovery: `DiscoveryRequest` (DREQ) away from the broker that asks, `DiscoveryReply` (DREP) back.
+Reconfiguration: `Lock` from one end of the path to the other, `LockAnswer` (ACK, NACK) back, `TablesTold` over
+the new link, `Close` toward the link that goes, `Closing` and `LinkClosed` over it, `Unlock` away from it.
+When something went wrong: `AskVerdict` and `Verdict`; `Gone` to whoever believes in a link that is no more.
+"""
+
+from __future__ import annotations
+
+from tidings.protocol.messages import Message
+from tidings.protocol.overlay.choosing import Hop, Offer
+
+
+class DiscoveryRequest(Message, frozen=True):
+    request: str
+    zone: bytes  # of the broker that asks, as it is now
+    nearest: bytes  # the zone of the broker that sends this on
+    hops: tuple[Hop, ...]  # up to that broker
+    ttl: int
+    patience: float  # seconds in which an answer is of use
+    address: str = ""  # of the broker that asks, to measure how far it is
+
+
+class DiscoveryReply(Message, frozen=True):
+    request: str
+    offer: Offer | None
+
+
+class Lock(Message, frozen=True):
+    swap: str
+    path: tuple[str, ...]
+    cut: int  # the link between brokers cut - 1 and cut of the path goes
+
+
+class LockAnswer(Message, frozen=True):
+    swap: str
+    is_locked: bool
+    reason: str = ""
+
+
+class TablesTold(Message, frozen=True):
+    """Over the new link: all that is wanted here was told before this."""
+
+    swap: str
+
+
+class Close(Message, frozen=True):
+    """Every event that could not go over the new link is before this one."""
+
+    swap: str
+
+
+class Closing(Message, frozen=True):
+    """Nothing more will come over this link."""
+
+    swap: str
+
+
+class LinkClosed(Message, frozen=True):
+    """The link is no more: it is decided."""
+
+    swap: str
+
+
+class Unlock(Message, frozen=True):
+    swap: str
+    is_done: bool  # False: it was given up
+
+
+class AskVerdict(Message, frozen=True):
+    """Was this swap done? Passed on everywhere until it reaches the one that decides."""
+
+    swap: str
+    decider: str
+    path: tuple[str, ...]
+
+
+class Verdict(Message, frozen=True):
+    swap: str
+    is_done: bool
+    path: tuple[str, ...]
+
+
+class Gone(Message, frozen=True):
+    """There is no link between us, as far as the sender knows."""

@@ -1,0 +1,438 @@
+"""Changing one link for another, so that the overlay stays a tree and no event is lost.
+
+The path v0 … vk joins two brokers that are to be linked; the link between v(c-1) and v(c) is to go. The thesis
+(Virgillito 2003, 4.3.5) cuts first. Here the new link is made before the old one goes:
+
+1. `Lock` goes along the path. Each broker checks that it is still a path, that neither of its links there is
+   part of another swap, and keeps the lock on its disk. `LockAnswer` comes back: ACK, or NACK, which frees.
+2. The ends link up, and tell each other what is wanted behind them. For a moment there is a cycle: an event may
+   take both ways, and whoever has seen it drops it.
+3. Each end sends `Close` along the path behind its tables: on a link everything keeps its order, so whatever
+   could take one way only is before it. The two ends of the old link then stop using it (`Closing`).
+4. The nearer end, v(c-1), decides. It writes down that the link is gone, says `LinkClosed`, and the locks are undone
+   (`Unlock`) on the way to both ends.
+
+Who crashes, or waits too long, asks the one that decides (`AskVerdict`). What that one has not written down as
+done is given up, and never done later; so everybody comes to the same answer, and no lock outlives it.
+While a swap lasts a broker may have one link more than its bound.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+import msgspec
+
+from tidings.availability.records import Delete, Put, Record
+from tidings.protocol.effects import Connect, Disconnect
+from tidings.protocol.messages import Message
+from tidings.protocol.overlay import swap_words as words
+from tidings.protocol.slots import Ports
+
+SWAPS = "overlay.swaps"  # table: by swap, its path and what is cut
+DONE = "overlay.done"  # table: the swaps that this broker decided
+KEPT_DONE = 256  # of these; whoever asks for an older one would be told that it was given up
+MESSAGES: tuple[type[Message], ...] = (
+    words.Lock, words.LockAnswer, words.TablesTold, words.Close, words.Closing, words.LinkClosed, words.Unlock,
+    words.AskVerdict, words.Verdict,
+)  # fmt: skip
+
+
+class Row(msgspec.Struct, frozen=True, array_like=True):
+    path: tuple[str, ...]
+    cut: int
+
+
+class Held:
+    """A swap that this broker takes part in."""
+
+    __slots__ = ("at", "closing", "cut", "deadline", "deciding", "far_closing", "path", "swap", "told")
+
+    def __init__(self, swap: str, path: tuple[str, ...], cut: int, at: int, deadline: float) -> None:
+        self.swap = swap
+        self.path = path
+        self.cut = cut
+        self.at = at  # our place on the path
+        self.deadline = deadline
+        self.closing = False  # we no longer use the link that goes
+        self.far_closing = False  # nor does its far end
+        self.deciding = False  # on its way to the disk
+        self.told = False  # our tables were told over the new link
+
+    @property
+    def is_decider(self) -> bool:
+        return self.at == self.cut - 1
+
+    @property
+    def is_end(self) -> bool:
+        return self.at in (0, len(self.path) - 1)
+
+    @property
+    def new_link(self) -> str | None:
+        """Whom we are to be linked with."""
+        last = len(self.path) - 1
+        return {0: self.path[last], last: self.path[0]}.get(self.at)
+
+    @property
+    def old_link(self) -> str | None:
+        """Over which link of ours nothing will go any more."""
+        return {self.cut - 1: self.path[self.cut], self.cut: self.path[self.cut - 1]}.get(self.at)
+
+    @property
+    def back(self) -> str:
+        """The link toward the end that is on our side of the cut."""
+        return self.path[self.at - 1] if self.at < self.cut else self.path[self.at + 1]
+
+    @property
+    def onward(self) -> str:
+        """The link toward the cut."""
+        return self.path[self.at + 1] if self.at < self.cut else self.path[self.at - 1]
+
+    @property
+    def links(self) -> set[str]:
+        """Which links of ours no other swap may use."""
+        near = self.path[max(0, self.at - 1) : self.at + 2]
+        return {*near, *filter(None, [self.new_link])} - {self.path[self.at]}
+
+
+class Links(Protocol):
+    """What a swap needs of the overlay that it is part of."""
+
+    ports: Ports
+
+    def firm(self, link: str) -> bool:
+        """Is it a link of ours, up, that no swap made and has not finished?"""
+
+    def knows(self, link: str) -> bool:
+        """Is it a link of ours, up or not?"""
+
+    def room(self) -> int:
+        """How many more links we may have, beside those that swaps are making."""
+
+    def add(self, link: str, swap: str, address: str) -> list[Record]: ...
+
+    def confirm(self, link: str) -> list[Record]: ...
+
+    def drop(self, link: str) -> list[Record]: ...
+
+    def peers(self) -> tuple[str, ...]: ...
+
+    def is_up(self, link: str) -> bool: ...
+
+
+class Swaps:
+    """All swaps that one broker takes part in."""
+
+    def __init__(self, overlay: Links, *, locks: bool = True, patience: float = 2.0) -> None:
+        self._overlay = overlay
+        self._locks = locks  # False: for the test that shows what they are for
+        self._patience = patience  # seconds until it asks what has become of a swap
+        self.held: dict[str, Held] = {}
+        self.done: dict[str, None] = {}
+        self.counts: Counter[str] = Counter()
+        self._number = 0
+        self._addresses: dict[str, str] = {}  # by swap: where the other end can be reached
+        self._tell: list[str] = []  # swaps whose new link has just come up
+        self._asked: dict[tuple[str, str], float] = {}  # questions that were passed on, and when
+
+    # -- what others see ------------------------------------------------------------------------
+
+    def is_locked(self, link: str) -> bool:
+        return any(link in held.links for held in self.held.values())
+
+    def is_closing(self, link: str) -> bool:
+        return any(held.closing and held.old_link == link for held in self.held.values())
+
+    def pending(self) -> int:
+        """Links that will be ours, beyond those that will go."""
+        return sum(1 for held in self.held.values() if held.is_end and held.old_link is None)
+
+    # -- beginning --------------------------------------------------------------------------------
+
+    def begin(self, path: tuple[str, ...], cut: int, address: str, now: float) -> bool:
+        """Try to link the ends of the path; False: one of our own links is in use."""
+        first, last = path[1], path[-1]
+        is_busy = self._locks and (self.is_locked(first) or self.is_locked(last))
+        if not self._overlay.firm(first) or self._overlay.knows(last) or is_busy:
+            self.counts["not begun"] += 1
+            return False
+        self._number += 1
+        swap = f"{path[0]}/{self._overlay.ports.rng.getrandbits(32):08x}/{self._number}"
+        self._addresses[swap] = address
+        self.counts["begun"] += 1
+        self._hold(
+            swap, path, cut, 0, now, partial(self._send_held, swap, words.Lock(swap, path, cut), first)
+        )
+        return True
+
+    def _hold(
+        self, swap: str, path: tuple[str, ...], cut: int, at: int, now: float, then: Callable[[float], None]
+    ) -> None:
+        held = self.held[swap] = Held(swap, path, cut, at, now + self._patience)
+        records: list[Record] = [Put(SWAPS, swap, msgspec.msgpack.encode(Row(path, cut)))]
+        if held.at == len(path) - 1:
+            records += self._overlay.add(path[0], swap, "")
+        self._keep(records, then)
+
+    def _keep(self, records: list[Record], then: Callable[[float], None]) -> None:
+        disk = self._overlay.ports.disk
+        if disk.failed is None:
+            disk.persist(records, then)
+
+    def _send_held(self, swap: str, message: Message, to: str, now: float) -> None:
+        if swap in self.held:
+            self._overlay.ports.send(to, message)
+
+    # -- messages ---------------------------------------------------------------------------------
+
+    def on_message(self, sender: str, message: Message, now: float) -> None:
+        match message:
+            case words.Lock():
+                self._on_lock(sender, message, now)
+            case words.LockAnswer():
+                self._on_answer(sender, message, now)
+            case words.AskVerdict():
+                self._on_question(sender, message, now)
+            case words.Verdict():
+                self._on_verdict(message, now)
+            case words.TablesTold() | words.Close() | words.Closing() | words.LinkClosed() | words.Unlock():
+                self._on_held(sender, message, now)
+
+    def _on_lock(self, sender: str, lock: words.Lock, now: float) -> None:
+        path, name = lock.path, self._overlay.ports.name
+        at = path.index(name) if name in path else 0
+        reason = self._objection(sender, path, lock.cut, at)
+        if reason is not None:
+            self.counts[f"refused: {reason}"] += 1
+            self._overlay.ports.send(sender, words.LockAnswer(lock.swap, False, reason))
+        elif at == len(path) - 1:
+            answer = words.LockAnswer(lock.swap, True)
+            self._hold(
+                lock.swap, path, lock.cut, at, now, partial(self._send_held, lock.swap, answer, sender)
+            )
+        else:
+            onward = partial(self._send_held, lock.swap, lock, path[at + 1])
+            self._hold(lock.swap, path, lock.cut, at, now, onward)
+
+    def _objection(self, sender: str, path: tuple[str, ...], cut: int, at: int) -> str | None:
+        """Why we cannot be part of this; None: we can."""
+        overlay = self._overlay
+        if at == 0 or path[at - 1] != sender or not 0 < cut < len(path) or len(set(path)) < len(path):
+            return "no path"
+        if not overlay.firm(sender) or (at + 1 < len(path) and not overlay.firm(path[at + 1])):
+            return "stale"
+        if self._locks and (self.is_locked(sender) or (at + 1 < len(path) and self.is_locked(path[at + 1]))):
+            return "locked"
+        if at + 1 == len(path):
+            if overlay.knows(path[0]) or self.is_locked(path[0]):
+                return "linked already"
+            if overlay.room() - self.pending() <= 0 and cut != at:
+                return "full"
+        return None
+
+    def _on_answer(self, sender: str, answer: words.LockAnswer, now: float) -> None:
+        held = self.held.get(answer.swap)
+        if held is None:
+            return  # given up meanwhile; whoever waits will ask
+        if not answer.is_locked:
+            self.counts["nack"] += held.at == 0
+            self._release(held)
+            if held.at:
+                self._overlay.ports.send(held.path[held.at - 1], answer)
+        elif held.at:
+            self._overlay.ports.send(held.path[held.at - 1], answer)
+        else:
+            self._link_up_with(held)
+
+    def _link_up_with(self, held: Held) -> None:
+        """The path is ours: make the new link."""
+        far, address = held.path[-1], self._addresses.get(held.swap, "")
+        rows = self._overlay.add(far, held.swap, address)
+
+        def open_it(_now: float) -> None:
+            if held.swap in self.held:
+                self._overlay.ports.emit(Connect(far, address))
+
+        self._keep(rows, open_it)
+
+    def linked(self, link: str) -> None:
+        """A link came up: is it one that was to be made?"""
+        self._tell += [h.swap for h in self.held.values() if h.new_link == link and not h.told]
+
+    def _on_held(self, sender: str, message: Message, now: float) -> None:
+        held = self.held.get(message.swap)  # type: ignore[attr-defined]
+        if held is None:
+            if isinstance(message, words.Close):
+                self._overlay.ports.send(sender, words.Unlock(message.swap, message.swap in self.done))
+            return
+        match message:
+            case words.TablesTold():
+                self._pass_close(held)
+            case words.Close():
+                self._pass_close(held)
+            case words.Closing():
+                held.far_closing = True
+                self._decide(held)
+            case words.LinkClosed():
+                self._end_old(held, now)
+            case words.Unlock():
+                self._finish(held, message.is_done, now)
+
+    def _pass_close(self, held: Held) -> None:
+        old = held.old_link
+        if old is None:
+            self._overlay.ports.send(held.onward, words.Close(held.swap))
+        elif not held.closing:
+            held.closing = True
+            if held.is_decider:
+                self._decide(held)
+            else:
+                self._overlay.ports.send(old, words.Closing(held.swap))
+
+    def _decide(self, held: Held) -> None:
+        """Both ends no longer use the old link: it is gone as soon as that is written down."""
+        if not (held.is_decider and held.closing and held.far_closing) or held.deciding:
+            return
+        held.deciding = True
+        far = held.path[held.cut]
+        self.done[held.swap] = None
+        rows: list[Record] = [Put(DONE, held.swap, b""), *self._overlay.drop(far)]
+        if len(self.done) > KEPT_DONE:
+            oldest = next(iter(self.done))
+            del self.done[oldest]
+            rows.append(Delete(DONE, oldest))
+
+        def decided(now: float) -> None:
+            self.counts["done"] += 1
+            self._overlay.ports.send(far, words.LinkClosed(held.swap))
+            self._finish(held, True, now)
+
+        self._keep(rows, decided)
+
+    def _end_old(self, held: Held, now: float) -> None:
+        """The far end of the old link hears that it is gone."""
+        near = held.path[held.cut - 1]
+        if held.at != held.cut:
+            return
+
+        def ended(now: float) -> None:
+            self._overlay.ports.emit(Disconnect(near, "another link took its place", for_good=True))
+            self._finish(held, True, now)
+
+        self._keep(self._overlay.drop(near), ended)
+
+    def _finish(self, held: Held, is_done: bool, now: float) -> None:
+        """It is over here; tell the next broker on the way to our end of the new link."""
+        if self.held.get(held.swap) is not held:
+            return
+        new = held.new_link
+        if new is not None and is_done:
+            self._keep(self._overlay.confirm(new), _nothing)
+        elif new is not None:
+            self._keep(self._overlay.drop(new), _nothing)
+            self.counts["given up"] += held.at == 0
+            if self._overlay.is_up(new):
+                self._overlay.ports.send(new, words.Gone())
+        else:
+            self._overlay.ports.send(held.back, words.Unlock(held.swap, is_done))
+        if not is_done and held.closing and held.old_link is not None:
+            self._use_again(held.old_link)
+        self._release(held)
+
+    def _use_again(self, link: str) -> None:
+        """A link that was not used for a while: begin anew, so that both ends tell all that they want."""
+        self._overlay.ports.emit(Disconnect(link, "it is used again"))
+        self._overlay.ports.emit(Connect(link))
+
+    def _release(self, held: Held) -> None:
+        del self.held[held.swap]
+        self._addresses.pop(held.swap, None)
+        self._keep([Delete(SWAPS, held.swap)], _nothing)
+
+    # -- when something went wrong ----------------------------------------------------------------
+
+    def started(self, swaps: dict[str, bytes], done: dict[str, bytes], now: float) -> None:
+        """What the disk says of swaps that were not over when the last life ended."""
+        self.done = dict.fromkeys(done)
+        self._number = len(done) + len(swaps)
+        name = self._overlay.ports.name
+        for swap, packed in swaps.items():
+            row = msgspec.msgpack.decode(packed, type=Row)
+            held = self.held[swap] = Held(swap, row.path, row.cut, row.path.index(name), now)
+            if held.is_decider:
+                self._finish(held, swap in self.done, now)
+
+    def next_deadline(self) -> float | None:
+        if self._tell:
+            return 0.0
+        return min((held.deadline for held in self.held.values()), default=None)
+
+    def on_timer(self, now: float) -> None:
+        telling, self._tell = self._tell, []
+        for swap in telling:
+            held = self.held.get(swap)
+            if held is not None and held.new_link is not None and self._overlay.is_up(held.new_link):
+                held.told = True
+                self._overlay.ports.send(held.new_link, words.TablesTold(swap))
+        for held in [held for held in self.held.values() if held.deadline <= now]:
+            held.deadline = now + self._patience
+            self.counts["asked"] += 1
+            if held.is_decider:
+                if not held.deciding:
+                    self._finish(held, False, now)
+            else:
+                self._ask(words.AskVerdict(held.swap, held.path[held.cut - 1], (self._overlay.ports.name,)))
+
+    def _ask(self, question: words.AskVerdict) -> None:
+        for link in self._overlay.peers():  # the link that was to go may be the only one that is left
+            if self._overlay.is_up(link) and link not in question.path:
+                self._overlay.ports.send(link, question)
+
+    def _on_question(self, sender: str, question: words.AskVerdict, now: float) -> None:
+        name = self._overlay.ports.name
+        if question.decider != name:
+            key = (question.swap, question.path[0])
+            is_old = self._asked.get(key, now) + self._patience / 2 <= now
+            if name not in question.path and (is_old or key not in self._asked):
+                if len(self._asked) > KEPT_DONE:
+                    self._asked.clear()
+                self._asked[key] = now
+                self._ask(msgspec.structs.replace(question, path=(*question.path, name)))
+            return
+        held = self.held.get(question.swap)
+        if held is not None and held.deciding:
+            return  # it will be asked again
+        if held is not None:
+            self._finish(held, False, now)
+        self._overlay.ports.send(
+            sender, words.Verdict(question.swap, question.swap in self.done, question.path)
+        )
+
+    def _on_verdict(self, verdict: words.Verdict, now: float) -> None:
+        *path, last = verdict.path
+        if last != self._overlay.ports.name:
+            return
+        if path:
+            self._overlay.ports.send(path[-1], msgspec.structs.replace(verdict, path=tuple(path)))
+            return
+        held = self.held.get(verdict.swap)
+        if held is None:
+            return
+        if verdict.is_done and held.at == held.cut:
+            self._end_old(held, now)
+        else:
+            self._finish(held, verdict.is_done, now)
+
+    def check(self) -> None:
+        for swap, held in self.held.items():
+            assert held.path[held.at] == self._overlay.ports.name, f"{swap}: not our place on the path"
+        if self._locks:
+            used = [link for held in self.held.values() for link in held.links]
+            assert len(used) == len(set(used)), f"two swaps use one link: {sorted(used)}"
+
+
+def _nothing(now: float) -> None:
+    """Nothing waits for this to be kept."""

@@ -1,0 +1,51 @@
+"""Bursts in a network: messages that arrive together at a broker, of which other brokers want some."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from tidings.protocol.messages import DeliverAll
+from tidings.simulation.simulator import SimulationSettings
+from tidings.simulation.topology import line
+from tidings.simulation.world import World
+
+FILTERS = ("x < 2", "x >= 2", "y = 1", "TRUE", "x = 9")
+
+
+def heard(seed: int, *, together: bool) -> tuple[dict[str, list[tuple[str, str]]], int]:
+    """What each subscriber hears of bursts that are published at b0, and how many messages told several."""
+    rng = Random(seed)
+    world = World("tidings", line(3), seed=1, settings=SimulationSettings(check=True, together=together))
+    told = 0
+
+    def count(name: str, item: Any, now: float) -> None:
+        nonlocal told
+        told += sum(type(message) is DeliverAll for message in getattr(item, "messages", ()))
+        told += type(getattr(item, "message", None)) is DeliverAll
+
+    world.add_client("p", "b0")
+    for number in range(4):
+        world.add_client(f"s{number}", "b0" if number < 2 else f"b{rng.randrange(3)}")
+        world.subscribe(f"s{number}", "n", rng.choice(FILTERS), durable=rng.random() < 0.3)
+    world.run(3.0)
+    world.simulation.on_handled = count
+    for burst in range(4):
+        for _ in range(rng.randint(1, 30)):
+            lifetime = 60.0 if rng.random() < 0.05 else 0.0
+            world.publish("p", {"x": rng.randrange(4), "y": rng.randrange(3)}, lifetime=lifetime)
+        world.run(4.0 + burst + rng.random())
+    world.run(30.0)
+    return {f"s{number}": world.heard(f"s{number}") for number in range(4)}, told
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_burst_is_heard_as_if_each_had_come_alone(seed: int) -> None:
+    assert heard(seed, together=True)[0] == heard(seed, together=False)[0]
+
+
+def test_bursts_are_told_together() -> None:
+    assert sum(heard(seed, together=True)[1] for seed in range(8)) > 0
+    assert heard(1, together=False)[1] == 0

@@ -1,0 +1,33 @@
+"""The wall clock jumps by an hour, either way, while a broker runs: lifetimes and timers do not notice."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+from tests.unit.runtime._network import serving, until
+
+import tidings
+
+
+@pytest.mark.parametrize("jump", [3600.0, -3600.0], ids=["forward", "back"])
+def test_the_clock_jumps_by_an_hour_and_lifetimes_survive(
+    jump: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        real = time.time
+        async with serving(path=tmp_path) as server, tidings.connect(server.address, name="p") as bus:
+            await bus.publish({"x": 1}, lifetime=600)
+            await bus.publish({"x": 2}, lifetime=0.2)
+            monkeypatch.setattr(time, "time", lambda: real() + jump)
+            await until(lambda: server.node.figures()["entries"] == 1)  # the short one ends, in its time
+            await bus.publish({"x": 3}, lifetime=600)
+            async with bus.subscribe("x > 0") as late:
+                assert [(await late.get(timeout=20))["x"] for _ in range(2)] == [1, 3]
+            async with bus.subscribe("x > 0", name="d", durable=True) as news:
+                await bus.publish({"x": 4})
+                assert [(await news.get(timeout=20))["x"] for _ in range(3)] == [1, 3, 4]
+
+    asyncio.run(story())
