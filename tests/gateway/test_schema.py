@@ -63,6 +63,7 @@ def test_every_answer_is_as_documented(address: str) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(1800)
 @pytest.mark.filterwarnings("ignore")
 def test_every_answer_is_as_documented_at_length(address: str) -> None:
     checked(address, examples=300)

@@ -47,6 +47,8 @@ PROFILES = (
     Profile("network-of-servers", HARMLESS, "Network of servers"),
     Profile("network-of-servers", NO_CRASH, "Epidemic"),  # once, not complete
     Profile("network-of-servers", EVERYTHING, "SIENA"),  # safe
+    Profile("damulticast", EVERYTHING, "daMulticast"),
+    Profile("gossip-broadcast", EVERYTHING, "Gossip broadcast"),
     Profile("intermediary", (fault.CRASH, fault.STOP, fault.CLOCK_SKEW), "Intermediary", 1.0, 30),
     Profile("intermediary", (fault.CRASH, fault.DISK_LOSS, fault.STOP), "SIENA", 0.5, 30),
 )

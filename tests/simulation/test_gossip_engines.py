@@ -80,5 +80,6 @@ def test_the_comparison_sees_a_difference() -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(1800)
 def test_dam_6_both_engines_agree_at_1110_processes_over_200_runs() -> None:
     compare((10, 100, 1000), 200)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 Range = tuple[float, float]
@@ -200,6 +201,7 @@ class Constants(NamedTuple):
     reliability: float  # as the formulas give it
 
 
+@lru_cache(maxsize=1024)
 def constants_for(wanted: float, levels: int, *, loss: float = 0.0, crashed: float = 0.0) -> Constants:
     """c, g, a, z so that everybody of every group hears with chance `wanted`, at the loss that was observed.
 

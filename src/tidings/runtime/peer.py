@@ -89,6 +89,7 @@ class PeerBroker(EmbeddedBroker):
         self.datagrams: PeerDatagrams | None = None
 
     async def _start(self) -> None:
+        contacts = tuple([await _numeric(host, port) for host, port, _ in self._join])
         own = frozenset(CLIENT_MESSAGES) | frozenset(BROKER_MESSAGES)
         site = Site(name="", options=self._options)
         slots = self._system.strategies(site)
@@ -103,7 +104,7 @@ class PeerBroker(EmbeddedBroker):
             ) from None
         self.name = self._advertise or f"{self._listen.host}:{datagrams.port}"
         datagrams.rename(self.name)
-        node = self._node = await self._build()
+        node = self._node = self._build(contacts)
         record: Callable[[Any], None] = _nothing if self._recorder is None else self._recorder.record
         driver = self._driver = Driver(self.name, node, self._clock, record=record)
         store = MemoryStore()
@@ -111,10 +112,9 @@ class PeerBroker(EmbeddedBroker):
         driver.datagram = datagrams.send
         driver.start(Started(store.load()))
 
-    async def _build(self) -> Node:
+    def _build(self, contacts: tuple[str, ...]) -> Node:
         self._recorder = recorder_of(self._record)
-        contacts = [await _numeric(host, port) for host, port, _ in self._join]
-        options = {**self._options, "join": tuple(contacts), "topics": {self.name: self._topics}}
+        options = {**self._options, "join": contacts, "topics": {self.name: self._topics}}
         site = Site(name=self.name, options=options, recording=self._recorder is not None, stable=False)
         return self._system.build(site, self._rng)
 

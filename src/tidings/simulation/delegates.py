@@ -126,5 +126,5 @@ class _Tree:
 
     def entries(self) -> int:
         """A process knows the delegates on each level of its way up, and its lowest group."""
-        lowest = self.count // self.arity ** (self.depth - 1)
+        lowest = int(self.count // self.arity ** (self.depth - 1))
         return (self.depth - 1) * self.arity * self.delegates + lowest

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -170,7 +171,7 @@ def _starts(hierarchy: Hierarchy) -> list[int]:
 
 
 def _ranges(starts: Sequence[int]) -> tuple[tuple[int, int], ...]:
-    return tuple(zip(starts[:-1], starts[1:], strict=True))
+    return tuple(pairwise(starts))
 
 
 # -- the algorithms ----------------------------------------------------------------------------

@@ -326,7 +326,7 @@ def is_waiting(bounds, turn, most_delay, state, size):
     """Is anything still to be sent, though nobody new has heard?"""
     if bounds[max(0, turn - most_delay)] < size:
         return True
+    due = 0
     for k in range(state.counts[LINKS]):
-        if state.links[k, HEARD] >= 0 and not state.links[k, DONE]:
-            return True
-    return False
+        due += state.links[k, HEARD] >= 0 and not state.links[k, DONE]
+    return due > 0

@@ -206,13 +206,9 @@ def _acting(
     arena: Arena, draws: Draws, processes: Ints, leaders: Ints, s: int, cls: int
 ) -> NDArray[np.bool_]:
     role = arena.sections[s, ROLE]
-    if role == PUBLISHER:
-        found: NDArray[np.bool_] = processes == draws.publisher
-        return found
-    if role == FIRST:
-        found = processes == leaders[cls]
-        return found
-    return np.ones(processes.size, np.bool_)
+    only = {PUBLISHER: draws.publisher, FIRST: leaders[cls]}.get(role)
+    found: NDArray[np.bool_] = np.ones(processes.size, np.bool_) if only is None else processes == only
+    return found
 
 
 def _part(

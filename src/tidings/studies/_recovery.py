@@ -108,7 +108,7 @@ class Run:
         # of the events that are judged: how many subscriptions want each
         self.owed: dict[tuple[str, int], int] = {}
         self.likely = 0.0  # deliveries to expect without recovery
-        self.requests: Counter[tuple[str, int]] = Counter()  # by broker and interval
+        self.requests: Counter[tuple[str, int]] = Counter()  # that sources hear, by broker and interval
         numbers = dict.fromkeys(publishers, 0)
         far = {publisher: hops_from(self.overlay.neighbours(), publisher) for publisher in publishers}
         at = SETTLE
@@ -184,7 +184,7 @@ class Run:
         }
 
     def _count_request(self, name: str, item: Any, now: float) -> None:
-        if type(item) is Received and type(item.message) in REQUESTS:
+        if type(item) is Received and type(item.message) in REQUESTS and f"at-{name}" in self.publishing:
             self.requests[name, int(now / self.case.gossip.get("interval_seconds", 0.2))] += 1
 
     def _figures(self) -> dict[str, float]:

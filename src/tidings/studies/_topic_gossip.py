@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -25,8 +26,7 @@ from tidings.simulation.rounds import (
 
 LOSS = 0.15
 SETTINGS = ((10, 100, 1000), (100, 100, 100), (100, 100, 100, 100, 100))  # of Tables 1 and 2, the root first
-BUILDERS = {
-    "daMulticast": damulticast,
+BUILDERS: dict[str, Callable[..., Plan]] = {
     "gossip broadcast": gossip_broadcast,
     "publisher groups": publisher_groups,
     "subscriber groups": subscriber_groups,
@@ -46,7 +46,7 @@ def plan_of(algorithm: str, sizes: tuple[int, ...] | list[int], published: int =
 
 
 def measured(
-    algorithm: str, sizes: list[int], runs: int, seed: int, faults: dict[str, float], scheme: dict[str, Any],
+    algorithm: str, sizes: list[int], runs: int, seed: int, faults: dict[str, Any], scheme: dict[str, Any],
     published: int,
 ) -> dict[str, Any]:  # fmt: skip
     """Means over runs, each with tables of its own."""

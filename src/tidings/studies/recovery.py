@@ -35,7 +35,7 @@ STYLES: dict[str, dict[str, Any]] = {
     "combined pull": {"system": "epidemic", "gossip": WIDE},
     "random pull": {"system": "epidemic-random-pull", "gossip": WIDE},
     "lazy push": {"system": "epidemic-lazy-push", "gossip": {"announcements": 4}},
-    ACKNOWLEDGED: {"system": "tidings", "calm": 90.0},
+    ACKNOWLEDGED: {"system": "tidings", "calm": 60.0},
 }
 COLUMNS = (
     "delivery", "floor", "gossip", "recovery latency", "copies", "highest load", "requests at once", "twice",
@@ -47,10 +47,10 @@ class Bench:
 
     def __init__(self, setting: Setting) -> None:
         self._setting = setting
-        quick = {"brokers": 40, "patterns": 24, "per_event": 2, "events": 700, "rate": 35.0}
-        full = {"brokers": 100, "patterns": 70, "per_event": 3, "events": 1600, "rate": 50.0}
+        quick = {"brokers": 24, "patterns": 12, "per_event": 2, "events": 260, "rate": 25.0, "calm": 5.0}
+        full = {"brokers": 100, "patterns": 70, "per_event": 3, "events": 1200, "rate": 50.0}
         self.base: dict[str, Any] = {"publishers": 3, **(quick if setting.quick else full)}
-        self.runs = 1 if setting.quick else 2
+        self.runs = 1
 
     def case(self, style: str, run: int = 0, **knobs: Any) -> dict[str, Any]:
         """Knobs of gossip are written `gossip_x`."""
@@ -90,7 +90,7 @@ def run(setting: Setting) -> Outcome:
     claims = [*_floor_claims(setting, tables), *_delivery_claims(tables[0.1])]
     claims += _causes(bench)
     claims += _intersection(bench)
-    claims += _patterns(bench)
+    claims += _patterns(bench, tables[0.1])
     claims += _traffic(bench, tables[0.1])
     claims += _load(bench, tables[0.1])
     claims += _trade(bench)
@@ -129,7 +129,7 @@ def _floor_claims(setting: Setting, tables: dict[float, dict[str, Figures]]) -> 
         none = table[NONE]
         claims.append(
             close("COS-12", f"without recovery, simulated at loss {loss}, against the formula for its own pairs",
-                  expected=none["floor"], ours=none["delivery"], tolerance=0.02)
+                  expected=none["floor"], ours=none["delivery"], tolerance=0.05 if setting.quick else 0.02)
         )  # fmt: skip
     return claims
 
@@ -196,13 +196,12 @@ def _intersection(bench: Bench) -> list[Claim]:
     ]  # fmt: skip
 
 
-def _patterns(bench: Bench) -> list[Claim]:
+def _patterns(bench: Bench, table: dict[str, Figures]) -> list[Claim]:
     """COS-11.2: each pattern waits for its turn."""
     count = bench.base["patterns"]
-    found = bench.means(
-        [("push", {"patterns": count // 4}), ("push", {"patterns": count}), ("push", {"per_event": 1})]
-    )
-    few, many, single = (each["recovery latency"] for each in found)
+    found = bench.means([("push", {"patterns": count // 4}), ("push", {"per_event": 1})])
+    few, single = (each["recovery latency"] for each in found)
+    many = table["push"]["recovery latency"]
     return [
         judged("COS-11.2", "push is slower the more patterns have to wait for their turn", paper="latency grows",
                ours=many / few, rule=f"at least 1.5 times with {count} patterns instead of {count // 4}", held=many >= 1.5 * few),
@@ -240,7 +239,7 @@ def _load(bench: Bench, table: dict[str, Figures]) -> list[Claim]:
     return [
         judged("COS-11.5", "no implosion of requests in push and subscriber pull", paper="essentially free",
                ours=f"push {most['push']:.0f}, subscriber pull {most['subscriber pull']:.0f}",
-               rule=f"no broker hears more than {brokers // 4} requests in one interval (a quarter of the brokers)",
+               rule=f"no source hears more than {brokers // 4} requests in one interval (a quarter of the brokers)",
                held=max(most["push"], most["subscriber pull"]) <= brokers // 4),
         judged("COS-11.5", "low in publisher pull", paper="rather low", ours=most["publisher pull"],
                rule=f"at most {brokers // 2} (half of the brokers)", held=most["publisher pull"] <= brokers // 2),
@@ -256,9 +255,11 @@ def _trade(bench: Bench) -> list[Claim]:
     """COS-11.3."""
     events = bench.base["events"]
     small, large = events // 40, events
-    cases = [("push", {"gossip_cache": cache, "gossip_interval_seconds": interval})
-             for cache in (small, large) for interval in (0.1, 0.8)]  # fmt: skip
-    quick_small, slow_small, _, slow_large = (each["delivery"] for each in bench.means(cases))
+    cases = [
+        ("push", {"gossip_cache": cache, "gossip_interval_seconds": interval})
+        for cache, interval in ((small, 0.1), (small, 0.8), (large, 0.8))
+    ]
+    quick_small, slow_small, slow_large = (each["delivery"] for each in bench.means(cases))
     return [
         judged("COS-11.3", "a larger cache allows longer intervals", paper="trade-off",
                ours=f"cache {small}: {quick_small:.3f} at 0.1 s, {slow_small:.3f} at 0.8 s; cache {large}: {slow_large:.3f} at 0.8 s",
@@ -269,7 +270,7 @@ def _trade(bench: Bench) -> list[Claim]:
 
 def _policies(bench: Bench, setting: Setting) -> list[Claim]:
     """COS-8: at an equal and scarce size."""
-    seeds = 3 if setting.quick else 4
+    seeds = 2 if setting.quick else 4
     size = bench.base["events"] // 40
     gains: dict[str, list[float]] = {"foreign": [], "any": []}
     cases = [bench.case("combined pull", run, gossip_cache=size, gossip_evicts=evicts)
@@ -290,8 +291,8 @@ def _policies(bench: Bench, setting: Setting) -> list[Claim]:
 
 
 def _interval(bench: Bench) -> list[Claim]:
-    """COS-9: losses in the first third, then none."""
-    knobs = {"lossy_until": 0.33, "loss": 0.15}
+    """COS-9: losses in the first third, then none, and quiet for half a minute after the last event."""
+    knobs = {"lossy_until": 0.33, "loss": 0.15, "calm": 30.0}
     fixed, adaptive = bench.means([("push", knobs), ("push", {**knobs, "gossip_longest_seconds": 3.0})])
     saved = 1 - adaptive["gossip messages"] / fixed["gossip messages"]
     return [
@@ -328,37 +329,28 @@ def _beyond(bench: Bench, table: dict[str, Figures]) -> list[Claim]:
 
 def _sweeps(bench: Bench, setting: Setting) -> tuple[list[Picture], list[Table]]:
     quick = setting.quick
-    styles = (
-        ("push", "combined pull")
-        if quick
-        else ("push", "subscriber pull", "publisher pull", "combined pull", "lazy push")
-    )
-    events, brokers, patterns = bench.base["events"], bench.base["brokers"], bench.base["patterns"]
+    styles = ("combined pull",) if quick else ("push", "publisher pull", "combined pull", "lazy push")
     sweeps: dict[str, tuple[str, str, list[Any]]] = {
-        "cache": (
-            "gossip_cache",
-            "events in a cache",
-            [events // 40, events // 4] if quick else [20, 60, 200, 600, 1500],
-        ),
         "interval": (
             "gossip_interval_seconds",
             "seconds between rounds",
-            [0.2, 0.8] if quick else [0.1, 0.2, 0.4, 0.8],
-        ),
-        "patterns": ("patterns", "patterns", [patterns] if quick else [10, 35, 70, 140]),
-        "subscribers": ("wanted", "patterns of each subscriber", [2] if quick else [1, 2, 4, 8]),
+            [0.2, 0.8] if quick else [0.1, 0.3, 0.9],
+        )
     }
-    bench.runs = 1
+    if not quick:
+        sweeps |= {
+            "cache": ("gossip_cache", "events in a cache", [20, 100, 400, 1500]),
+            "patterns": ("patterns", "patterns", [10, 35, 140]),
+            "subscribers": ("wanted", "patterns of each subscriber", [1, 4, 8]),
+        }
     pictures, tables = [], []
     for name, (knob, label, values) in sweeps.items():
-        if len(values) < 2:
-            continue
         found = bench.means([(style, {knob: value}) for style in styles for value in values])
         by_style = {s: found[p * len(values) : (p + 1) * len(values)] for p, s in enumerate(styles)}
         pictures += _pictures(name, label, values, by_style)
         tables.append(_sweep_table(name, label, values, by_style))
     if not quick:
-        sizes = [50, brokers, 200, 400, 1000]
+        sizes = [50, 200, 1000]
         few = {"events": 400, "per_event": 1, "publishers": 1, "patterns": 20, "wanted": 1}
         found = bench.means(
             [(style, {**few, "brokers": size}) for style in (NONE, "combined pull") for size in sizes]

@@ -47,10 +47,10 @@ def _damulticast(site: Site) -> dict[str, Any]:
 class _OneGroup(TopicGraph):
     """Everybody is of the root's group, and every topic is the root's."""
 
-    def supers(self, topic: str) -> tuple[str, ...]:
+    def supers(self, topic: str) -> tuple[str, ...]:  # noqa: ARG002
         return ()
 
-    def above(self, topic: str) -> tuple[str, ...]:
+    def above(self, topic: str) -> tuple[str, ...]:  # noqa: ARG002
         return (ROOT,)
 
 

@@ -15,6 +15,7 @@ from tidings.model.event import Event
 from tidings.model.subscription import DeliveryOptions, Policy, Position
 from tidings.protocol import messages as m
 from tidings.protocol.delivery import farewells
+from tidings.protocol.membership import words as g
 from tidings.protocol.overlay import circles
 from tidings.protocol.recovery import replicated as r
 from tidings.protocol.recovery import words as w
@@ -22,6 +23,7 @@ from tidings.protocol.recovery.epidemic import words as e
 from tidings.protocol.routing.diffusion import Interest, InterestSeen
 from tidings.protocol.routing.direct import Hold, ToAccess, ToTarget
 from tidings.protocol.routing.seen import NUMBER, Forward
+from tidings.protocol.routing.topic_gossip import Rumour, RumourAsk, RumourHave
 from tidings.runtime import words
 from tidings.systems import SYSTEMS, Site
 from tidings.wire.codec import Codec
@@ -35,6 +37,8 @@ EVENT = Event(
 )  # fmt: skip
 ENVELOPE = m.Envelope(EVENT, "b0", 9, 7, 59.5, 89.5, {NUMBER: ["b0.1f", 12]})  # an array comes back as a list
 POSITION = Position("b0", 9)
+TOLD = ("p1", ("a/b", "c"), 3, 0.5)
+NEWS = (("suspect", "p2", 4),)
 
 EXAMPLES: tuple[m.Message, ...] = (
     m.Hello("alice", "1f"),
@@ -115,6 +119,18 @@ EXAMPLES: tuple[m.Message, ...] = (
     r.ReplicaSeen("b0.1f", 3),
     r.Handed("alice", "n", (ENVELOPE,), 4),
     r.HandedSeen(4),
+    g.PeerArriving(TOLD),
+    g.PeerShuffle("a/b", (TOLD,), (TOLD,), 3, (0.25, 1.5), True, NEWS),
+    g.PeerSearch(TOLD, 4, ("a", "/"), 3),
+    g.PeerFound((TOLD, TOLD)),
+    g.PeerFresh(("a",), 2),
+    g.PeerPing(5, NEWS),
+    g.PeerPong(5, TOLD, NEWS),
+    g.PeerPingFor(6, "p2"),
+    g.PeerLeaving(7, ("a/b",)),
+    Rumour(ENVELOPE, 2, ("p1", "p2"), True),
+    RumourHave("press", "i-7", 2, ("p1",)),
+    RumourAsk("press", "i-7"),
 )  # fmt: skip
 
 

@@ -3,8 +3,9 @@
 Rules
 - A member is told as (name, topics, incarnation, age): the age is the time since somebody heard from it, so
   clocks need not agree.
-- A view holds at most `limit` members and never ourselves; one too many pushes out a random one, so that views
-  stay random samples. Who has not been heard of for long goes first.
+- A view holds at most `limit` members and never ourselves. Shuffles *swap*: what comes takes the places of what was
+  sent, and of the partner, who now knows us. So nobody is known to many more than others (Cyclon's rule), and
+  views stay random samples. What is heard by the way only fills free places.
 - A supertopic table prefers members of the nearest supertopic: with one of these in it, all further ones go.
 """
 
@@ -39,17 +40,25 @@ class View:
     def __len__(self) -> int:
         return len(self.names)
 
-    def add(self, name: str, rng: Random) -> None:
-        if name in self.names or not self.limit:
-            return
-        self.names[name] = None
-        self.trim(rng, keep=name)
+    def add(self, name: str) -> None:
+        if len(self.names) < self.limit:
+            self.names[name] = None
 
-    def trim(self, rng: Random, keep: str = "") -> None:
+    def swap(self, came: Iterable[str], sent: Iterable[str]) -> None:
+        """Take in what came: into free places, then into those of what was sent."""
+        places = [name for name in sent if name in self.names]
+        for name in came:
+            if name in self.names:
+                continue
+            if len(self.names) >= self.limit:
+                if not places:
+                    return
+                del self.names[places.pop(0)]
+            self.names[name] = None
+
+    def trim(self, rng: Random) -> None:
         while len(self.names) > self.limit:
-            out = rng.choice(list(self.names))
-            if out != keep or self.limit == 0:
-                del self.names[out]
+            del self.names[rng.choice(list(self.names))]
 
     def drop(self, name: str) -> bool:
         return self.names.pop(name, self) is None
@@ -80,7 +89,10 @@ class SuperTable(View):
         if rank < self.rank:
             self.names.clear()
             self.rank = rank
-        self.add(name, rng)
+        if name not in self.names:
+            if len(self.names) >= self.limit:
+                del self.names[rng.choice(list(self.names))]
+            self.names[name] = None
 
     def drop(self, name: str) -> bool:
         was = super().drop(name)

@@ -94,6 +94,7 @@ class TopicTables(Membership):
         self.views: dict[str, View] = {}
         self.supers: dict[str, SuperTable] = {}
         self._sketches: dict[str, Sketch] = {}
+        self._shuffling: dict[str, tuple[str, list[str]]] = {}  # by scope: with whom, and what was sent
         self._sought: dict[str, float] = {}  # scopes of strangers' events: until when
         self._tick: float | None = None
         self._is_left = False
@@ -210,7 +211,8 @@ class TopicTables(Membership):
                 view.limit = self._limit(self.size(scope))
                 view.trim(self.ports.rng)
             if view.names:
-                self._shuffle(scope, self.ports.rng.choice(list(view.names)), is_answer=False, now=now)
+                partner = self.ports.rng.choice(list(view.names))
+                self._shuffling[scope] = (partner, self._shuffle(scope, partner, is_answer=False, now=now))
         if self.known:
             self.prober.probe(self.ports.rng.choice(list(self.known)), now)
         self.prober.probe_suspects(now)
@@ -226,7 +228,7 @@ class TopicTables(Membership):
     def _limit(self, size: int) -> int:
         c, success = self.settings.c, self.settings.success
         if self.settings.wanted:
-            found = constants_for(self.settings.wanted, MOST_LEVELS, loss=min(0.9, self.loss()))
+            found = constants_for(self.settings.wanted, MOST_LEVELS, loss=min(0.9, round(self.loss(), 2)))
             c, success = found.c, found.success
         return math.ceil((math.log(max(2, size)) + c) / success)
 
@@ -287,7 +289,8 @@ class TopicTables(Membership):
 
     # -- shuffles ------------------------------------------------------------------------------
 
-    def _shuffle(self, scope: str, partner: str, *, is_answer: bool, now: float) -> None:
+    def _shuffle(self, scope: str, partner: str, *, is_answer: bool, now: float) -> list[str]:
+        """Send a part of a view; the names that were sent."""
         names = [name for name in self._some(scope, len(self.views[scope]) // 2 + 1) if name != partner]
         above = (
             [name for up in self.graph.supers(scope) for name in self.view(over(scope, up))] if scope else []
@@ -295,17 +298,28 @@ class TopicTables(Membership):
         epoch, least = self._sketches[scope].told()
         members = (self._me(), *self._told(names, now))
         supers = self._told(dict.fromkeys(above), now)
-        self._send(
-            partner, PeerShuffle(scope, members, supers, epoch, least, is_answer, self.prober.take_news())
-        )
+        news = self.prober.take_news()
+        self._send(partner, PeerShuffle(scope, members, supers, epoch, least, is_answer, news))
+        return names
 
     def _on_shuffle(self, sender: str, message: PeerShuffle, now: float) -> None:
         self.prober.hear(self.ports.name, message.news, now)
-        if message.scope in self.views:
-            self._sketches[message.scope].hear(message.epoch, message.least, now)
-            if not message.is_answer:
-                self._shuffle(message.scope, sender, is_answer=True, now=now)
-        self._learn((*message.members, *message.supers), now)
+        scope = message.scope
+        self._learn(message.members, now, apart=scope)
+        if scope in self.views:
+            self._sketches[scope].hear(message.epoch, message.least, now)
+            if message.is_answer:
+                partner, sent = self._shuffling.pop(scope, ("", []))
+                sent = [sender, *sent] if partner == sender else []
+            else:
+                sent = self._shuffle(scope, sender, is_answer=True, now=now)
+            came = [name for name, *_ in message.members if self._belongs(name, scope)]
+            self.views[scope].swap(came, sent)
+        self._learn(message.supers, now)
+
+    def _belongs(self, name: str, scope: str) -> bool:
+        known = self.known.get(name)
+        return known is not None and (scope == EVERYBODY or scope in known.topics)
 
     def _some(self, scope: str, count: int) -> list[str]:
         names = list(self.views[scope].names)
@@ -319,7 +333,8 @@ class TopicTables(Membership):
                 told.append((name, known.topics, known.incarnation, round(now - known.heard, 3)))
         return tuple(told)
 
-    def _learn(self, members: Iterable[Told], now: float) -> None:
+    def _learn(self, members: Iterable[Told], now: float, apart: str | None = None) -> None:
+        """What is told of members; `apart` is a scope whose view is swapped instead."""
         for name, topics, incarnation, age in members:
             if name == self.ports.name:
                 self._hear_of_ourselves(topics, incarnation)
@@ -335,7 +350,7 @@ class TopicTables(Membership):
             elif incarnation >= known.incarnation:
                 known.topics, known.incarnation = topics, incarnation
             known.heard = max(known.heard, now - age)
-            self._file(name, known)
+            self._file(name, known, apart)
 
     def _hear_of_ourselves(self, topics: tuple[str, ...], incarnation: int) -> None:
         """What others know may be of an earlier life, or of other topics: ours is the last word."""
@@ -343,13 +358,12 @@ class TopicTables(Membership):
         if incarnation > self.prober.incarnation or (incarnation == self.prober.incarnation and old):
             self.prober.incarnation = incarnation + 1
 
-    def _file(self, name: str, known: Known) -> None:
+    def _file(self, name: str, known: Known, apart: str | None = None) -> None:
         """Into each table that it belongs in."""
         rng = self.ports.rng
-        self.views[EVERYBODY].add(name, rng)
-        for topic in known.topics:
-            if topic in self.topics:
-                self.views[topic].add(name, rng)
+        for scope in (EVERYBODY, *known.topics):
+            if scope != apart and (scope in self.topics or scope == EVERYBODY):
+                self.views[scope].add(name)
         for table in self.supers.values():
             table.offer(name, known.topics, rng)
 
@@ -428,10 +442,9 @@ class TopicTables(Membership):
             assert len(view) <= view.limit, f"{scope}: {len(view)} entries, {view.limit} at most"
         for scope, table in self.supers.items():
             assert len(table) <= table.limit, f"{scope}: {len(table)} entries"
-            for name in table.names:
-                assert table.rank_of(self.known[name].topics) <= len(table.wanted)
-        for table in (*self.views.values(), *self.supers.values()):
-            assert not self.prober.graves.keys() & table.names.keys(), "somebody who is gone is in a table"
+            assert table.names.keys() <= self.known.keys(), f"{scope}: somebody of whom nothing is known"
+        for each in (*self.views.values(), *self.supers.values()):
+            assert not self.prober.graves.keys() & each.names.keys(), "somebody who is gone is in a table"
 
 
 class StaticTables(Membership):

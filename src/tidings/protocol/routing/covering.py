@@ -252,15 +252,20 @@ class SubscriptionRouting(Routing):
     def next_deadline(self) -> float | None:
         if not self.acknowledged:
             return self._maintain_at
-        times = (
-            self._maintain_at,
-            self._ads.next_deadline(),
-            self._subs.next_deadline(),
-            self._settled.next_deadline(),
-            self._leaving[0][0] if self._leaving else None,
-            self._implicit_until,
-        )
-        return min((at for at in times if at is not None), default=None)
+        earliest = self._subs.next_deadline()
+        at = self._maintain_at
+        if at is not None and (earliest is None or at < earliest):
+            earliest = at
+        if self._uses_advertisements:
+            for at in (
+                self._ads.next_deadline(),
+                self._settled.next_deadline(),
+                self._leaving[0][0] if self._leaving else None,
+                self._implicit_until,
+            ):
+                if at is not None and (earliest is None or at < earliest):
+                    earliest = at
+        return earliest
 
     # -- tables ----------------------------------------------------------------------------
 

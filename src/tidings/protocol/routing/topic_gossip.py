@@ -10,8 +10,8 @@ Rules
   reached, and no second naming follows.
 - `lazy`: inside a group the event itself goes only to those who ask; see `RumourHave`. The first steps from the
   publisher push it at once.
-- An event of a topic that is not ours is handed to members of its group, or of the nearest one above. As long
-  as nobody is known it waits, and membership looks for somebody.
+- An event that we publish for a topic that is not ours is handed to members of its group, or of the nearest one
+  above that has any. As long as nobody is known it waits, and membership looks for somebody.
 - Nothing is sent to anybody whose topics do not include the event's; what comes to us so all the same is
   counted (`parasites`) and goes no further. After we left a group, or began again
   after a crash, those who have not heard of it yet may still send (`late`).
@@ -49,7 +49,9 @@ class GossipSettings(msgspec.Struct, frozen=True, kw_only=True):
     named: bool = False
     stagger: float = 0.03  # seconds between one named link and the next; three rounds of the network
     lazy: bool = False
-    eager: int = 1  # steps in which a lazy group pushes at once
+    eager: int = (
+        -1
+    )  # steps in which a lazy group pushes at once; -1: as long as they reach a quarter of it at most
     patience: float = 0.1  # seconds until the next one is asked
     tries: int = 12
     wait: float = 30.0  # seconds that an event waits for somebody to be found
@@ -63,6 +65,11 @@ class GossipSettings(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(
             self, c=found.c, g=found.g, a=found.a, success=found.success, named=True, wanted=0.0
         )
+
+    def eager_steps(self, size: int) -> int:
+        if self.eager >= 0:
+            return self.eager
+        return math.floor(math.log(max(1.0, size / 4)) / math.log(max(2, self.fan_out(size))))
 
     def fan_out(self, size: int) -> int:
         wanted = math.log(max(1, size)) + self.c
@@ -204,10 +211,9 @@ class TopicGossip(Routing):
             return
         self._remember(event.identity)
         came = self._now_entry[1] if self._now_entry is not None else None
-        groups = self._groups(event)
-        for topic in groups:
+        for topic in self._groups(event):
             self._in_group(topic, envelope, came, now)
-        if not groups:
+        if came is None and (event.topic or ROOT) not in self.topics():
             self._hand_over(envelope, now)
 
     def _groups(self, event: Event) -> list[str]:
@@ -228,19 +234,26 @@ class TopicGossip(Routing):
             others = rng.sample(members, min(len(members), round(settings.g) - 1))
             links = (self.ports.name, *others)
             self._note_links(envelope, links, now)
-        self._spread(topic, members, envelope, step, links)
+        is_lazy = settings.lazy and step >= settings.eager_steps(size)
+        self._spread(members, envelope, step, links, is_lazy=is_lazy)
         if not settings.named:
             self._elect(topic, size, envelope, is_publisher=came is None)
 
     def _spread(
-        self, topic: str, members: tuple[str, ...], envelope: Envelope, step: int, links: tuple[str, ...]
+        self,
+        members: tuple[str, ...],
+        envelope: Envelope,
+        step: int,
+        links: tuple[str, ...],
+        *,
+        is_lazy: bool,
     ) -> None:
         event = envelope.event
         if self.settings.lazy:
             self._kept[event.identity] = (envelope, step, links)
             while len(self._kept) > self.settings.kept:
                 del self._kept[next(iter(self._kept))]
-        if self.settings.lazy and step >= self.settings.eager:
+        if is_lazy:
             for name in members:
                 self.ports.send(name, RumourHave(event.source, event.id, step, links), Channel.DATAGRAM)
             return
@@ -346,15 +359,14 @@ class TopicGossip(Routing):
                 self._retry_at = now + 0.2
 
     def _hand_over_again(self, until: float, envelope: Envelope, now: float) -> None:
-        groups = self._groups(envelope.event)  # we may have joined meanwhile
-        for topic in groups:
+        topic = envelope.event.topic or ROOT
+        if topic in self.topics():  # we have joined meanwhile
             self._in_group(topic, envelope, None, now)
-        table = self.ports.membership.sample(
-            max(2, round(self.settings.a)), into(envelope.event.topic or ROOT)
-        )
-        for name in table if not groups else ():
+            return
+        table = self.ports.membership.sample(max(2, round(self.settings.a)), into(topic))
+        for name in table:
             self._hand_up(name, envelope)
-        if not table and not groups:
+        if not table:
             self._waiting.append((until, envelope))
 
     def _remember(self, identity: Identity) -> None:

@@ -51,11 +51,7 @@ class Epidemic(Recovery):
         super().bind(ports)
         settings = self.settings
         self.counters = Counters(lambda: f"{ports.name}.{ports.rng.getrandbits(32):08x}")
-        self.losses = Losses(
-            lambda pattern: ports.routing.wanted_here(pattern),
-            most=settings.most_lost,
-            give_up=settings.give_up,
-        )
+        self.losses = Losses(ports.routing.wanted_here, most=settings.most_lost, give_up=settings.give_up)
         self.received = Received(settings.window)
         self.cache = Cache(settings.cache, settings.evicts, ports.rng)
         self.pace = Pace(settings.interval_seconds, settings.longest_seconds, ports.rng)
@@ -68,6 +64,7 @@ class Epidemic(Recovery):
     def observe(self, envelope: Envelope, came_from: str | None, now: float) -> Envelope | None:
         if came_from is None:
             envelope, mark = self._published(envelope, now)
+            self.received.add(mark.id)
         else:
             found = read_mark(envelope.headers)
             if found is None:
@@ -76,7 +73,6 @@ class Epidemic(Recovery):
             mark = found
             if self.uses_routes:
                 envelope, mark = self._routed(envelope, mark)
-        self.received.add(mark.id)
         self.note(envelope, mark, now, now, is_own=came_from is None)
         return envelope
 
@@ -117,8 +113,8 @@ class Epidemic(Recovery):
 
     def admit(self, envelope: Envelope, came_from: str, now: float) -> bool:
         id = id_of(envelope.headers)
-        if id is None or id not in self.received:
-            return True
+        if id is None or self.received.add(id):
+            return True  # it is here, from now on
         if id in self._ahead:
             del self._ahead[id]
             self.count["late"] += 1

@@ -57,8 +57,9 @@ class Cache:
         elif self._evicts == ANY:
             held.place = len(self._drawn)
             self._drawn.append(id)
-        for loss in mark.losses():
-            self._by_loss[loss] = id
+        source, by_loss = mark.source, self._by_loss
+        for tag in mark.tags:
+            by_loss[source, tag[0], tag[1]] = id
         for pattern in held.patterns:
             self._by_pattern.setdefault(pattern, {})[id] = None
 

@@ -1,8 +1,9 @@
 """Digests of what is lost, exact or as Bloom filters, and what is left of them on their way.
 
 An exact digest shrinks as its entries are answered (E-C2). A Bloom filter cannot, so it carries the
-entries that were answered beside it. It is used only where its bytes are fewer; it also answers "yes"
-for about one in a hundred of the events that nobody lost, which the receiver drops.
+entries that were answered beside it. It is used only where its bytes are fewer. A holder asks it about
+every event that it holds of a pattern, hundreds for each that was lost, so it must hardly ever be
+wrong: with the usual ten bits for an entry most of what came back would be what nobody had lost.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ import msgspec
 
 from tidings.protocol.recovery.epidemic.words import Bloom
 
-BITS = 10  # for each entry: one wrong yes in about 120
-HASHES = 7
+BITS = 22  # for each entry: one wrong yes in about 40,000
+HASHES = 15
 
 Key = TypeVar("Key", str, int)
 Entry = tuple[Any, int]  # source or pattern, and counter

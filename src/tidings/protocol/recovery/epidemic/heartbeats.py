@@ -6,7 +6,7 @@ can be lost like an event. It goes where the pattern is wanted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 
 from tidings.protocol.effects import Channel
@@ -30,7 +30,7 @@ class Heartbeats:
     def due(self) -> float | None:
         return self._heap[0][0] if self._heap else None
 
-    def published(self, tags: Iterable[tuple[int, int]], now: float) -> None:
+    def published(self, tags: Iterable[Sequence[int]], now: float) -> None:
         if not self._seconds:
             return
         for pattern, _ in tags:

@@ -81,4 +81,5 @@ class LazyPush(Epidemic):
         return mark.id in self.requests
 
     def bring_back(self, sender: str, envelope: Envelope, mark: Mark, since: float, now: float) -> None:
+        self.received.add(mark.id)
         self.ports.events.arrived(envelope, sender, now)

@@ -12,7 +12,7 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from tidings.protocol.recovery.epidemic.words import Id, Loss
 
@@ -66,11 +66,12 @@ class Losses:
         self._expected: dict[tuple[str, int], tuple[int, float]] = {}  # the next counter; for which interest
         self._lost: dict[tuple[str, int], dict[int, Lost]] = {}  # by source and pattern, then by counter
         self.count = 0
+        self.latest: tuple[str, int] | None = None  # source and pattern of what was noticed last
         self.noticed = 0
         self.given_up = 0
         self.unnoticed = 0  # beyond the bound
 
-    def see(self, source: str, tags: Iterable[tuple[int, int]]) -> int:
+    def see(self, source: str, tags: Iterable[Sequence[int]]) -> int:
         """An event with these tags is here; how many losses it reveals."""
         found = 0
         for pattern, counter in tags:
@@ -79,10 +80,10 @@ class Losses:
                 continue
             key = (source, pattern)
             expected, interest = self._expected.get(key, (0, -1.0))
-            if interest != since:
-                self._forget(key)
+            if counter == expected and interest == since:
                 self._expected[key] = (counter + 1, since)
-            elif counter == expected:
+            elif interest != since:
+                self._forget(key)
                 self._expected[key] = (counter + 1, since)
             elif counter > expected:
                 self._expected[key] = (counter + 1, since)
@@ -112,6 +113,7 @@ class Losses:
         self._lost.setdefault(key, {}).update((counter, Lost()) for counter in range(begin, end))
         self.count += count
         self.noticed += count
+        self.latest = key
         return count
 
     def _end(self, key: tuple[str, int], counter: int) -> None:
@@ -134,6 +136,11 @@ class Losses:
 
     def all(self) -> set[Loss]:
         return {(*key, counter) for key, lost in self._lost.items() for counter in lost}
+
+    def take_latest(self) -> tuple[str, int] | None:
+        """What was noticed last, if it is still lost and nobody took it before."""
+        latest, self.latest = self.latest, None
+        return latest if latest in self._lost else None
 
     def sources(self) -> list[str]:
         """Those that something is missing of."""

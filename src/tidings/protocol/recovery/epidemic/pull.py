@@ -7,7 +7,7 @@ came. Whoever holds some sends them, and takes them off the digest (E-C2). Nothi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from tidings.protocol.effects import Channel
 from tidings.protocol.messages import Envelope, Message
@@ -17,10 +17,9 @@ from tidings.protocol.recovery.epidemic.digests import Entry, is_in, smaller, wi
 from tidings.protocol.recovery.epidemic.heartbeats import Heartbeats
 from tidings.protocol.recovery.epidemic.standing import REQUEST
 from tidings.protocol.recovery.epidemic.words import (
-    ID,
-    ROUTE,
     Bloom,
     CounterBeat,
+    Id,
     Loss,
     Mark,
     PatternPull,
@@ -38,7 +37,7 @@ class _Pull(Epidemic):
 
     def bind(self, ports: Ports) -> None:
         super().bind(ports)
-        self.routes: dict[str, tuple[str, ...]] = {}  # by source: the way back, nearest first (E-C4)
+        self.routes: dict[str, tuple[str, ...]] = {}  # by source: the way that its last event took, us last
         self.beats = Heartbeats(ports, self.counters, self.settings.heartbeat_seconds, self.uses_routes)
 
     def filed_under(self, envelope: Envelope, mark: Mark) -> Iterable[int]:
@@ -49,18 +48,19 @@ class _Pull(Epidemic):
             self.beats.published(mark.tags, now)
         super().note(envelope, mark, since, now, is_own=is_own)
 
-    def observe(self, envelope: Envelope, came_from: str | None, now: float) -> Envelope | None:
-        passing = super().observe(envelope, came_from, now)
-        if self.uses_routes and came_from is not None and passing is not None:
-            mark = read_route(passing)
-            if mark is not None:
-                self.learn_route(*mark)
-        return passing
+    def _routed(self, envelope: Envelope, mark: Mark) -> tuple[Envelope, Mark]:
+        envelope, mark = super()._routed(envelope, mark)
+        self.learn_route(mark.source, mark.route)
+        return envelope, mark
 
-    def learn_route(self, source: str, route: Sequence[str]) -> None:
+    def learn_route(self, source: str, route: tuple[str, ...]) -> None:
         """The way that something of a source took, us last."""
         if source in self.routes or len(self.routes) < MOST_ROUTES:
-            self.routes[source] = tuple(reversed(route[:-1]))
+            self.routes[source] = route
+
+    def way_back(self, source: str) -> tuple[str, ...]:
+        """To a source, nearest first (E-C4)."""
+        return tuple(reversed(self.routes.get(source, ())[:-1]))
 
     # -- rounds ------------------------------------------------------------------------------
 
@@ -84,7 +84,8 @@ class _Pull(Epidemic):
 
     def pull_by_pattern(self, now: float) -> None:
         settings = self.settings
-        pattern = self.ports.rng.choice(self.losses.patterns())
+        latest = self.losses.take_latest() if settings.at_once else None
+        pattern = latest[1] if latest else self.ports.rng.choice(self.losses.patterns())
         asked = self.losses.ask(now, settings.patience_seconds, settings.most_entries, pattern=pattern)
         lost = {source: counters for (source, _), counters in asked.items()}
         if lost:
@@ -94,10 +95,11 @@ class _Pull(Epidemic):
 
     def pull_by_source(self, now: float) -> None:
         settings = self.settings
-        source = self.ports.rng.choice(self.losses.sources())
+        latest = self.losses.take_latest() if settings.at_once else None
+        source = latest[0] if latest else self.ports.rng.choice(self.losses.sources())
         asked = self.losses.ask(now, settings.patience_seconds, settings.most_entries, source=source)
         lost = {pattern: counters for (_, pattern), counters in asked.items()}
-        route = self.routes.get(source, ())
+        route = self.way_back(source)
         if lost and route:
             bloom = smaller(lost) if settings.bloom else None
             message = SourcePull(self.ports.name, source, {} if bloom else lost, route[1:], bloom)
@@ -152,7 +154,7 @@ class _Pull(Epidemic):
         lost, bloom = pull.lost, pull.bloom
         if bloom is not None:
             found = [
-                (held, tag)
+                (held, (tag[0], tag[1]))
                 for held in self.cache.all()
                 if held.mark.source == source
                 for tag in held.mark.tags
@@ -169,14 +171,14 @@ class _Pull(Epidemic):
     def _give_all(self, peer: str, asked: list[tuple[Loss, Entry]], now: float) -> set[Entry]:
         """Send what is here of it; the entries that were answered. One event may answer several."""
         given: set[Entry] = set()
-        sent: dict[int, bool] = {}
+        sent: dict[Id, bool] = {}
         for loss, entry in asked:
             held = self.cache.find(loss)
             if held is None:
                 continue
-            if id(held) not in sent:
-                sent[id(held)] = self.give(peer, held, now)
-            if sent[id(held)]:
+            if held.mark.id not in sent:
+                sent[held.mark.id] = self.give(peer, held, now)
+            if sent[held.mark.id]:
                 given.add(entry)
         if sent and not given:
             self.standing.strike(peer, REQUEST, now)
@@ -225,11 +227,6 @@ class _Pull(Epidemic):
     def on_timer(self, now: float) -> None:
         super().on_timer(now)
         self.beats.on_timer(now, self.channel)
-
-
-def read_route(envelope: Envelope) -> tuple[str, tuple[str, ...]] | None:
-    headers = envelope.headers
-    return (headers[ID][0], headers[ROUTE]) if ROUTE in headers and ID in headers else None
 
 
 class SubscriberPull(_Pull):

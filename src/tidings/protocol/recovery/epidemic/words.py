@@ -6,6 +6,7 @@ names its initiator: gossip is handed on, so the sender is seldom the one who as
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -26,7 +27,7 @@ class Mark(msgspec.Struct, frozen=True):
 
     source: str
     number: int
-    tags: tuple[tuple[int, int], ...] = ()
+    tags: tuple[Sequence[int], ...] = ()  # pairs; lists, when they came over a network
     route: tuple[str, ...] = ()
 
     @property
@@ -35,7 +36,8 @@ class Mark(msgspec.Struct, frozen=True):
 
     def losses(self) -> list[Loss]:
         """The event as a receiver would know it that missed it."""
-        return [(self.source, pattern, counter) for pattern, counter in self.tags]
+        source = self.source
+        return [(source, tag[0], tag[1]) for tag in self.tags]
 
     def headers(self) -> dict[str, Any]:
         headers: dict[str, Any] = {ID: (self.source, self.number)}
@@ -50,12 +52,16 @@ def read_mark(headers: dict[str, Any]) -> Mark | None:
     """None: nobody of ours wrote these. They came over a network, so nothing about them is certain."""
     try:
         source, number = headers[ID]
-        tags = tuple([(pattern, counter) for pattern, counter in headers.get(TAGS, ())])
-        route = tuple(headers.get(ROUTE, ()))
+        tags = headers.get(TAGS, ())
+        for pattern, counter in tags:
+            if type(pattern) is not int or type(counter) is not int:
+                return None
+        route = headers.get(ROUTE, ())
+        if type(number) is not int or type(source) is not str:
+            return None
+        return Mark(source, number, tuple(tags), tuple(route))
     except (KeyError, TypeError, ValueError):
         return None
-    whole = type(number) is int and all(type(p) is int and type(c) is int for p, c in tags)
-    return Mark(source, number, tags, route) if whole and type(source) is str else None
 
 
 def id_of(headers: dict[str, Any]) -> Id | None:

@@ -1,0 +1,70 @@
+"""What recovery costs when nothing is lost: events through a line of brokers, by CPU seconds.
+
+The same nodes as in broker processes, every message encoded and decoded as on a link, and no sockets: so the share
+of recovery in the work is larger than it is in a process, and steadier to measure. Rounds of all systems
+take turns; of each the fastest counts, since what disturbs can only slow down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from time import process_time
+from typing import Any
+
+import msgspec
+
+from tidings.simulation.topology import line
+from tidings.simulation.world import World
+from tidings.wire.codec import Codec
+
+BARE = "subscription-forwarding"
+SYSTEMS = (
+    BARE, "epidemic-subscriber-pull", "epidemic-publisher-pull", "epidemic", "epidemic-push", "epidemic-lazy-push",
+    "tidings",
+)  # fmt: skip
+BROKERS = 4
+
+
+def run(quick: bool = False, seed: int = 1) -> Iterator[dict[str, Any]]:
+    events, rounds = (1500, 5) if quick else (4000, 9)
+    fastest: dict[str, float] = {}
+    for number in range(rounds):
+        for system in SYSTEMS:
+            seconds = _seconds(system, events, seed + number)
+            fastest[system] = min(seconds, fastest.get(system, seconds))
+    for system in SYSTEMS:
+        yield {
+            "work": "nothing lost",
+            "size": events,
+            "engine": "no recovery" if system == BARE else system,
+            "figure": events / fastest[system],
+            "unit": "events per CPU second",
+            "ratio_to_best_peer": fastest[BARE] / fastest[system],
+        }
+
+
+def _seconds(system: str, events: int, seed: int) -> float:
+    """CPU seconds for events from one end of the line to subscribers in the middle and at the other end."""
+    world = World(system, line(BROKERS), seed=seed, record=False)
+    declared = [m for _, node in world.nodes() for slot in node.slots.values() for m in slot.messages]
+    simulation = world.simulation
+    simulation.settings = msgspec.structs.replace(simulation.settings, codec=Codec(dict.fromkeys(declared)))
+    world.add_client("press", "b0")
+    for broker in ("b1", f"b{BROKERS - 1}"):
+        world.add_client(f"at-{broker}", broker)
+        for number in range(10):
+            world.subscribe(f"at-{broker}", f"n{number}", f"kind = {number}")
+    world.run(5.0)
+    for number in range(200):  # what is made once is made now
+        world.publish("press", {"kind": number % 10, "price": number})
+    world.run(10.0)
+    begin = process_time()
+    for number in range(events):
+        world.publish("press", {"kind": number % 10, "price": number})
+        if number % 20 == 19:
+            world.run(simulation.now + 0.05)
+    world.run(simulation.now + 1.0)
+    seconds = process_time() - begin
+    heard = len(world.heard(f"at-b{BROKERS - 1}"))
+    assert heard == events + 200, f"{system} delivered {heard} of {events + 200}"
+    return seconds
