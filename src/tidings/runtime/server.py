@@ -142,20 +142,17 @@ class Server:
         self.own_checks = {"log"}  # inquiries that ask the guard themselves, by the right to subscribe
         self._listen = [listen] if isinstance(listen, str) else list(listen)
         self._join = [address for text in join for address in parse_addresses(text)]
-        self._path = path
-        self._store = store
+        self._path, self._store = path, store
         self._system = find_system(system)
         self._delivery = delivery or DeliverySettings()
         self._authenticator = authenticator or LoopbackOnly()
         self._guard = guard
         self._credentials = credentials or NoCredentials()
-        self._tls = tls
-        self._join_tls = join_tls
+        self._tls, self._join_tls = tls, join_tls
         self._record = record
         self._rng = Random(SystemRandom().getrandbits(64) if seed is None else seed)
         self._clock = clock or RealClock()
-        self._tap = tap
-        self._limits = limits
+        self._tap, self._limits = tap, limits
         self._wants_datagrams = datagrams
         self._peers = {name: parse_addresses(text)[0] for name, text in (peers or {}).items()}
         self._options = dict(options or {})
@@ -173,8 +170,7 @@ class Server:
         self._share = 0  # connections in one step
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
-        self._is_draining = False
-        self._faults = 0
+        self._is_draining, self._faults = False, 0
         self._answer_seconds = Histogram()
 
     # -- beginning ------------------------------------------------------------------------------
