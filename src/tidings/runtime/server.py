@@ -100,7 +100,11 @@ class _Client:
 class Server:
     """One broker process. Everything happens on the loop that it was started on."""
 
-    _parts = PARTS[0]  # steps in which all connections are looked at
+    _looking: asyncio.TimerHandle | None = None  # when connections are looked at again
+    _parts = PARTS[0]  # steps in which all of them are looked at
+    _share = 0  # of them in one step
+    _is_draining = False
+    _faults = 0
 
     def __init__(
         self,
@@ -142,17 +146,20 @@ class Server:
         self.own_checks = {"log"}  # inquiries that ask the guard themselves, by the right to subscribe
         self._listen = [listen] if isinstance(listen, str) else list(listen)
         self._join = [address for text in join for address in parse_addresses(text)]
-        self._path, self._store = path, store
+        self._path = path
+        self._store = store
         self._system = find_system(system)
         self._delivery = delivery or DeliverySettings()
         self._authenticator = authenticator or LoopbackOnly()
         self._guard = guard
         self._credentials = credentials or NoCredentials()
-        self._tls, self._join_tls = tls, join_tls
+        self._tls = tls
+        self._join_tls = join_tls
         self._record = record
         self._rng = Random(SystemRandom().getrandbits(64) if seed is None else seed)
         self._clock = clock or RealClock()
-        self._tap, self._limits = tap, limits
+        self._tap = tap
+        self._limits = limits
         self._wants_datagrams = datagrams
         self._peers = {name: parse_addresses(text)[0] for name, text in (peers or {}).items()}
         self._options = dict(options or {})
@@ -160,17 +167,18 @@ class Server:
         self._advertise = advertise
         self._on_loaded = on_loaded
         self._is_revoked = is_revoked
+        self._begin()
+
+    def _begin(self) -> None:
+        """Nobody is here yet."""
         self._gathering = Gathering()
         self._clients: dict[Connection, _Client] = {}
         self._guests: set[Guest] = set()
         self._last_client = 0
         self._listeners: list[asyncio.Server] = []
-        self._looking: asyncio.TimerHandle | None = None
         self._unseen: list[Connection] = []  # still to be looked at in this round
-        self._share = 0  # connections in one step
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
-        self._is_draining, self._faults = False, 0
         self._answer_seconds = Histogram()
 
     # -- beginning ------------------------------------------------------------------------------
