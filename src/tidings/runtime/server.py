@@ -146,8 +146,7 @@ class Server:
         self._system = find_system(system)
         self._delivery = delivery or DeliverySettings()
         self._authenticator = authenticator or LoopbackOnly()
-        self._guard = guard
-        self._credentials = credentials or NoCredentials()
+        self._guard, self._credentials = guard, credentials or NoCredentials()
         self._tls, self._join_tls = tls, join_tls
         self._record = record
         self._rng = Random(SystemRandom().getrandbits(64) if seed is None else seed)
