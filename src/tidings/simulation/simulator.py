@@ -432,8 +432,7 @@ class Simulation:
         seconds = self._seconds(place.name, peer)
         reached = peer in self.places and self.places[peer].up
         way = seconds if self.measured is None else self.measured(place.name, peer)
-        answer = ins.Probed(peer, 2 * way if reached else None)
-        self._push(self.now + 2 * seconds, place, answer)
+        self._push(self.now + 2 * seconds, place, ins.Probed(peer, 2 * way if reached else None))
 
     def _seconds(self, a: str, b: str) -> float:
         """The latency between two machines, linked or not."""
