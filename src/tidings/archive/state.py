@@ -198,6 +198,10 @@ def opened(place: str | os.PathLike[str], read: Any) -> Any:
         return read(place)
     except FileNotFoundError:
         path = Path(place)
+        if path.parent.name == STAGED:  # it has just moved into place
+            found = next(path.parents[1].glob(f"log=*/*/{path.name}"), None)
+            if found is not None:
+                return read(found)
         return read(path.parents[2] / GONE / path.name)
 
 
