@@ -47,15 +47,15 @@ PROFILES = (
     Profile("network-of-servers", HARMLESS, "Network of servers"),
     Profile("network-of-servers", NO_CRASH, "Epidemic"),  # once, not complete
     Profile("network-of-servers", EVERYTHING, "SIENA"),  # safe
-    Profile("damulticast", EVERYTHING, "daMulticast"),
-    Profile("gossip-broadcast", EVERYTHING, "Gossip broadcast"),
     Profile("intermediary", (fault.CRASH, fault.STOP, fault.CLOCK_SKEW), "Intermediary", 1.0, 30),
     Profile("intermediary", (fault.CRASH, fault.DISK_LOSS, fault.STOP), "SIENA", 0.5, 30),
 )
-ELSEWHERE = {  # have their own seeds, in test_tidings_*.py and test_epidemic.py
+ELSEWHERE = {  # have their own seeds, in test_tidings_*.py, test_epidemic.py, test_gossip_seeds.py
     "tidings",
     "subscription-replication",
     *(name for name in system_names() if name.startswith("epidemic")),
+    "damulticast",
+    "gossip-broadcast",
 }
 
 

@@ -155,6 +155,6 @@ async def test_some_peers_in_three_processes_through_a_network_that_loses() -> N
 
 
 @pytest.mark.soak
-@played
-async def test_a_hundred_peers_in_three_processes_through_a_network_that_loses() -> None:
-    await judged({"/": 5, "a": 25, "a/b": 70}, 0.15, 10)
+@pytest.mark.timeout(600)
+def test_a_hundred_peers_in_three_processes_through_a_network_that_loses() -> None:
+    asyncio.run(judged({"/": 5, "a": 25, "a/b": 70}, 0.15, 10))

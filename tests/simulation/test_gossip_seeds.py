@@ -1,0 +1,44 @@
+"""Peers through everything that can go wrong: no seed breaks what they promise."""
+
+from __future__ import annotations
+
+import pytest
+from tests.simulation._seeds import EVERYTHING
+
+from tidings.simulation.experiment import Experiment, Outcome, run_experiment
+from tidings.simulation.workloads import Plan
+
+SYSTEMS = ("damulticast", "gossip-broadcast")
+
+
+def outcome_of(system: str, seed: int) -> Outcome:
+    plan = Plan(subscriptions=7, events=50, rate=2.5, churn=0.15, publishers=3, leave=True)
+    return run_experiment(
+        Experiment(
+            system=system, seed=seed, brokers=6, fan_out=3, workload="rectangles", plan=plan, incidents=14,
+            kinds=EVERYTHING, check=True, bytes=True,
+        )
+    )  # fmt: skip
+
+
+def judge(system: str, seeds: range) -> None:
+    told = 0
+    for seed in seeds:
+        outcome = outcome_of(system, seed)
+        assert outcome.report is not None
+        assert outcome.report.holds, f"seed {seed}: {outcome.report.story}"
+        assert sum(outcome.faults.values()) >= 10
+        told += outcome.delivered
+    assert told > 10 * len(seeds), "there was something to tell"
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_dam_3_no_seed_breaks_a_promise(system: str) -> None:
+    judge(system, range(12))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("first", range(100, 1100, 100))
+def test_dam_3_no_seed_of_a_thousand_breaks_a_promise(system: str, first: int) -> None:
+    judge(system, range(first, first + 100))
