@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -319,5 +320,30 @@ def test_a_browser_comes_by_websocket() -> None:
                 for number in range(20):
                     await p.publish("t/x", str(number), qos=1)
                 assert [m.payload for m in await heard(s, 20)] == [str(n).encode() for n in range(20)]
+
+    run(test)
+
+
+@pytest.mark.parametrize("version", ["mqttv311", "mqttv5"])
+@pytest.mark.parametrize("qos", ["0", "1", "2"])
+def test_the_commands_of_mosquitto(tmp_path: Path, version: str, qos: str) -> None:
+    programs = {name: shutil.which(name) for name in ("mosquitto_sub", "mosquitto_pub")}
+    if None in programs.values():
+        pytest.skip("mosquitto-clients is not installed")
+    sub, pub = (str(programs[name]) for name in ("mosquitto_sub", "mosquitto_pub"))
+
+    async def test() -> None:
+        async with at() as (port, service):
+            to = ["-h", "127.0.0.1", "-p", str(port), "-V", version, "-q", qos]
+            listening = await asyncio.create_subprocess_exec(
+                sub, *to, "-t", "news/#", "-C", "3", "-F", "%t %p", stdout=asyncio.subprocess.PIPE
+            )
+            while not service.server.figures()["subscriptions"]:
+                await asyncio.sleep(0)
+            for number in range(3):
+                said = await asyncio.create_subprocess_exec(pub, *to, "-t", "news/x", "-m", f"n{number}")
+                assert await said.wait() == 0
+            heard, _ = await listening.communicate()
+            assert heard.decode().split("\n")[:3] == ["news/x n0", "news/x n1", "news/x n2"]
 
     run(test)

@@ -119,7 +119,7 @@ class Run:
     async def _hear(self, listener: Any, heard: list[int]) -> None:
         async with listener:
             async for event in listener:
-                heard.append(event["n"])  # noqa: PERF401 - it is looked at meanwhile
+                heard.append(event["n"])  # noqa: PERF401 - others look at it meanwhile
 
     async def _settle(self) -> None:
         for task, name, rest in self._listening:

@@ -79,7 +79,7 @@ def test_dam_4_one_topic_falls_back_to_plain_membership() -> None:
 
 
 def test_topics_that_come_later_need_nothing_of_those_above() -> None:
-    peers = Peers({"/": 5, "a": 20}, seed=6, check=True)
+    peers = Peers({"/": 5, "a": 20}, seed=6, check=True, gossip={"named": True})
     peers.run(8)
     known = {name: set(membership(peers, name).supers) for name in peers.topics}
     peers.sizes["a/b/c"] = 0

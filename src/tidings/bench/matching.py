@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 
 from tidings.bench.peers import Peer, peers
 from tidings.bench.workloads import Workload, events, filters, record_batch, workload
-from tidings.errors import InputError
+from tidings.errors import FilterError, InputError
 from tidings.language import parse_filter
 from tidings.matching.boxes import BoxMatcher
 from tidings.matching.columnar.matcher import ColumnarMatcher
@@ -264,10 +264,10 @@ def _wall(work: Callable[[], Any], threads: int) -> float:
 
 def own_files(subscriptions: str, events: str) -> Iterator[Row]:
     """The same for anyone's files: lines {"id", "filter"}, and events as objects of attributes."""
-    population = [parse_filter(_object(line, subscriptions)["filter"]) for line in _lines(subscriptions)]
+    population = [_filter(value, where) for where, value in _objects(subscriptions)]
     probes = [
-        make_event(_object(line, events), source="bench", id=str(number))
-        for number, line in enumerate(_lines(events), 1)
+        make_event(value, source="bench", id=str(number))
+        for number, (_, value) in enumerate(_objects(events), 1)
     ]
     matcher = ColumnarMatcher()
     matcher.load(population, sample=probes[::2])
@@ -284,16 +284,33 @@ def own_files(subscriptions: str, events: str) -> Iterator[Row]:
         yield row(name, size, label, figure, "events/s", best)
 
 
-def _lines(path: str) -> Iterator[str]:
+def _objects(path: str) -> list[tuple[str, dict[str, Any]]]:
+    """The objects of a file, one a line, each with where it stands."""
+    found = []
     with Path(path).open(encoding="utf-8") as file:
-        yield from (line for line in file if line.strip())
+        for number, line in enumerate(file, 1):
+            if line.strip():
+                found.append((f"{path}, line {number}", _object(line, f"{path}, line {number}")))
+    if not found:
+        raise InputError(f"{path} is empty", hint="it holds JSON objects, one a line")
+    return found
 
 
-def _object(line: str, path: str) -> dict[str, Any]:
+def _object(line: str, where: str) -> dict[str, Any]:
     try:
         value = json.loads(line)
     except ValueError as error:
-        raise InputError(f"{path}: a line is not JSON: {error}") from None
+        raise InputError(f"{where}: no JSON: {error}") from None
     if not isinstance(value, dict):
-        raise InputError(f"{path}: a line is no JSON object")
+        raise InputError(f"{where}: no JSON object")
     return value
+
+
+def _filter(value: dict[str, Any], where: str) -> Filter:
+    text = value.get("filter")
+    if not isinstance(text, str):
+        raise InputError(f'{where}: no "filter"', hint='a line is {"id": "a", "filter": "price > 3"}')
+    try:
+        return parse_filter(text)
+    except FilterError as error:
+        raise InputError(f"{where}: {error}") from None

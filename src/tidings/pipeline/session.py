@@ -99,6 +99,8 @@ def settings(
     chosen = {
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.maxRecordsPerBatch": str(ARROW_ROWS),
+        # no limit: with one, Spark adds up the bytes of the batch again after each row
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
         "spark.sql.join.preferSortMergeJoin": "false",
         "spark.sql.autoBroadcastJoinThreshold": "64m",
     }

@@ -100,7 +100,11 @@ class _Client:
 class Server:
     """One broker process. Everything happens on the loop that it was started on."""
 
-    _parts = PARTS[0]  # steps in which all connections are looked at
+    _looking: asyncio.TimerHandle | None = None  # when connections are looked at again
+    _parts = PARTS[0]  # steps in which all of them are looked at
+    _share = 0  # of them in one step
+    _is_draining = False
+    _faults = 0
 
     def __init__(
         self,
@@ -163,18 +167,18 @@ class Server:
         self._advertise = advertise
         self._on_loaded = on_loaded
         self._is_revoked = is_revoked
+        self._begin()
+
+    def _begin(self) -> None:
+        """Nobody is here yet."""
         self._gathering = Gathering()
         self._clients: dict[Connection, _Client] = {}
         self._guests: set[Guest] = set()
         self._last_client = 0
         self._listeners: list[asyncio.Server] = []
-        self._looking: asyncio.TimerHandle | None = None
         self._unseen: list[Connection] = []  # still to be looked at in this round
-        self._share = 0  # connections in one step
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
-        self._is_draining = False
-        self._faults = 0
         self._answer_seconds = Histogram()
 
     # -- beginning ------------------------------------------------------------------------------

@@ -122,14 +122,17 @@ def _judged(world: World, experiment: Experiment, delay: float) -> Report:
 
 def build_world(experiment: Experiment) -> World:
     overlay = experiment.build_overlay()
-    latencies = None
+    latencies, seconds_between = None, None
     if experiment.network:
         if experiment.network not in NETWORKS:
             known = ", ".join(NETWORKS)
             raise SettingsError(f"no network is called {experiment.network!r}", hint=f"there are: {known}")
         rng = Random(f"{experiment.seed}/network")
         network = NETWORKS[experiment.network](experiment.hosts or len(overlay.brokers), rng)
-        latencies = link_latencies(overlay, network, placed(overlay, network, rng))
+        places = placed(overlay, network, rng)
+        latencies = link_latencies(overlay, network, places)
+        between = network.latency_table(list(places.values()))
+        seconds_between = lambda a, b: between[places[a]][places[b]]  # noqa: E731 - of links yet to be made
     settings = SimulationSettings(check=experiment.check)
     world = World(
         experiment.system,
@@ -140,6 +143,7 @@ def build_world(experiment: Experiment) -> World:
         options=experiment.options,
         record=experiment.record,
     )
+    world.simulation.seconds_between = seconds_between
     if experiment.bytes:
         declared = [m for _, node in world.nodes() for s in node.slots.values() for m in s.messages]
         world.simulation.settings = msgspec.structs.replace(settings, codec=Codec(dict.fromkeys(declared)))

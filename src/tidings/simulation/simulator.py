@@ -218,8 +218,7 @@ class Simulation:
         """What arrives next over the same link at the same moment, with this one."""
         queue, messages = self._queue, [first.message]
         while queue and (queue[0][0], queue[0][2], queue[0][3]) == (at, place, epoch):
-            item = queue[0][4]
-            if type(item) is not ins.Received or item.sender != first.sender:
+            if type(queue[0][4]) is not ins.Received or queue[0][4].sender != first.sender:
                 break
             messages.append(heappop(queue)[4].message)
         return first if len(messages) == 1 else ins.ReceivedAll(first.sender, messages)

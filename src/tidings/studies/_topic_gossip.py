@@ -12,6 +12,7 @@ import numpy as np
 from tidings.simulation.delegates import delegate_tree
 from tidings.simulation.lazy_rounds import lazy_push
 from tidings.simulation.rounds import (
+    Group,
     Plan,
     Scheme,
     bytes_per_process,
@@ -122,3 +123,16 @@ def cost(processes: int, seed: int) -> dict[str, float]:
         "entries": sum(n * (end - begin) for n, (begin, end) in zip(plan.entries, plan.groups, strict=True)),
         "reached": float(np.mean(run.reached())),
     }  # fmt: skip
+
+
+def hpcast(processes: int, interested: int, c: float, runs: int, seed: int) -> dict[str, float]:
+    """Gossip as the only routing, with no fault: whole events, to whom it may concern or not."""
+    groups = (Group(interested), Group(processes - interested, (0,)))
+    plan = delegate_tree(groups, interest=False, c=c, published=0)
+    seeds = range(seed * 1_000_003, seed * 1_000_003 + runs)
+    found = [disseminate(plan, seed=number, views=number, count=True) for number in seeds]
+    return {
+        "delivery": float(np.mean([run.reached_of(0) for run in found])),
+        "sent": float(np.mean([run.sent for run in found])),
+        "parasites": float(np.mean([run.parasites() for run in found])),
+    }

@@ -60,6 +60,28 @@ def test_own_files_are_measured(tmp_path: Path) -> None:
         list(matching.run(subscriptions=str(subscriptions)))
 
 
+@pytest.mark.parametrize(
+    ("subscription", "event", "said"),
+    [
+        ('{"id": 1}', '{"a": 1}', r'subs.jsonl, line 2: no "filter"'),
+        ('{"id": 1, "filter": "a < < 3"}', '{"a": 1}', r"subs.jsonl, line 2: expected"),
+        ("[]", '{"a": 1}', r"subs.jsonl, line 2: no JSON object"),
+        ('{"filter": "a > 1"}', '{"a": 1', r"events.jsonl, line 2: no JSON:"),
+        ('{"filter": "a > 1"}', "", r"events.jsonl is empty"),
+        ("", '{"a": 1}', r"subs.jsonl is empty"),
+    ],
+    ids=["no filter", "bad filter", "no object", "no json", "no events", "no subscriptions"],
+)
+def test_what_is_wrong_with_own_files_is_said_with_its_place(
+    tmp_path: Path, subscription: str, event: str, said: str
+) -> None:
+    subscriptions, events = tmp_path / "subs.jsonl", tmp_path / "events.jsonl"
+    subscriptions.write_text(f"\n{subscription}\n")
+    events.write_text(f"\n{event}\n")
+    with pytest.raises(InputError, match=said):
+        list(matching.run(subscriptions=str(subscriptions), events=str(events)))
+
+
 def test_churn_counts_its_freezes(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = {row["unit"]: row["figure"] for row in churn.churn(2000, 0.3)}
     assert rows["changes/cpu s of changing"] > 0

@@ -42,6 +42,7 @@ def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
 
 def test_a_local_session_has_as_many_partitions_as_cores() -> None:
     chosen = settings(cores=3)
+    assert chosen["spark.sql.execution.arrow.maxBytesPerBatch"] == "2147483647"  # the value for no limit
     assert chosen["spark.master"] == "local[3,3]"  # a task is tried three times
     assert settings(cores=3, quick=True)["spark.master"] == "local[3]"
     assert chosen["spark.sql.shuffle.partitions"] == "3"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from time import process_time
 from typing import Any
 
 import pytest
@@ -97,3 +98,13 @@ def test_counted_hops_are_those_that_events_take(seed: int, monkeypatch: pytest.
         world.run(world.simulation.now + 1.0)
     hops = (world.simulation.sent["Forward"] - before) / (24 * len(tree.brokers))
     assert hops == pytest.approx(network.hops(), rel=1e-9)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+def test_a_thousand_brokers_and_twenty_thousand_subscriptions_take_minutes() -> None:
+    begun = process_time()
+    network = FastNetwork(organising.start(1, 1000), Way(weigh="hops", ttl=16))
+    in_turn(network, network.overlay, drawn(1, 20_000, 0.2, network.brokers))
+    assert network.overlay.is_tree
+    assert process_time() - begun < 600

@@ -136,9 +136,7 @@ def our_content(folder: Path, scale: Scale) -> Figures:
     with brokers.ours(folder) as broker:
         subscribers = content_subscribers(scale.subscribers, scale.symbols, BANDS)
         plan = Plan(broker.port, subscribers, symbols=scale.symbols, bands=BANDS)
-        return load_ours(
-            plan, folder, [broker.pid], secs=scale.seconds, window=WINDOW, hold=WARM_SECONDS
-        )
+        return load_ours(plan, folder, [broker.pid], secs=scale.seconds, window=WINDOW, hold=WARM_SECONDS)
 
 
 @cache

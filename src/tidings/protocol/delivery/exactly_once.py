@@ -177,12 +177,11 @@ class ExactlyOnce(Delivery):
             self.ports.send(sender, Refused(message.call, "refused", NO_HELLO))
 
     def on_messages(self, sender: str, messages: Sequence[Message], now: float) -> None:
-        place, count = 0, len(messages)
-        while place < count:
-            message = messages[place]
-            session = self._registry.sessions.get(sender) if type(message) is Publish else None
+        place = 0
+        while place < len(messages):
+            session = self._registry.sessions.get(sender) if type(messages[place]) is Publish else None
             if session is None:
-                self.on_message(sender, message, now)
+                self.on_message(sender, messages[place], now)
                 place += 1
             else:
                 place = self._runs.publish(session, messages, place, now)
@@ -210,7 +209,6 @@ class ExactlyOnce(Delivery):
 
     def _on_publish(self, session: Session, message: Publish, now: float) -> None:
         self._intake.publish(session, message, now)
-
         if self._identities_at is None:
             self._forget_identities_later(now)
 
@@ -226,8 +224,7 @@ class ExactlyOnce(Delivery):
         handles = self._registry.match(event)
         if not handles:
             return
-        arrival = self._intake.telling
-        position = None
+        arrival, position = self._intake.telling, None
         if self.ports.recovery.has_log(envelope.origin):
             self._deliver_from_elsewhere(envelope, handles, now)
             return
@@ -330,9 +327,8 @@ class ExactlyOnce(Delivery):
         held.leave_out(member)
         held.members = (*held.members, member)
         member.is_open = True
-        self.ports.send(
-            member.address, Subscribed(call, member.ref, held.id.subscriber, held.id.name, is_resumed)
-        )
+        answer = Subscribed(call, member.ref, held.id.subscriber, held.id.name, is_resumed)
+        self.ports.send(member.address, answer)
         if held.lost:
             self._courier.tell_losses(held, now)
         self._courier.pump(held, now)
@@ -359,8 +355,8 @@ class ExactlyOnce(Delivery):
             if held.is_guest and held.has_ended:
                 records += self._farewells.say(held.id, held.home, now)
             self._maintain_at = now
-        answer = Unsubscribed(message.call, message.ref)
-        self._persist(records, now, lambda _: self.ports.send(session.address, answer))
+        left = Unsubscribed(message.call, message.ref)
+        self._persist(records, now, lambda _: self.ports.send(session.address, left))
 
     def _on_credit(self, session: Session, message: Credit, now: float) -> None:
         member = session.members.get(message.ref)
@@ -437,30 +433,18 @@ class ExactlyOnce(Delivery):
 
     def next_deadline(self) -> float | None:
         earliest = self._ledger.next_deadline()
-        at = self._flush_at
-        if at is not None and (earliest is None or at < earliest):
-            earliest = at
-        at = self._maintain_at
-        if at is not None and (earliest is None or at < earliest):
-            earliest = at
-        at = self._age_at
-        if at is not None and (earliest is None or at < earliest):
-            earliest = at
-        at = self._identities_at
-        if at is not None and (earliest is None or at < earliest):
-            earliest = at
-        at = self._registry.guests_at
-        if at is not None and (earliest is None or at < earliest):
-            earliest = at
-        at = self._farewells.next_at
-        if at is not None and (earliest is None or at < earliest):
-            earliest = at
-        at = self._jobs.next_at
-        if at is not None and (earliest is None or at < earliest):
-            earliest = at
-        at = self._registry.memory.next_deadline()
-        if at is not None and (earliest is None or at < earliest):
-            earliest = at
+        for at in (
+            self._flush_at,
+            self._maintain_at,
+            self._age_at,
+            self._identities_at,
+            self._registry.guests_at,
+            self._farewells.next_at,
+            self._jobs.next_at,
+            self._registry.memory.next_deadline(),
+        ):
+            if at is not None and (earliest is None or at < earliest):
+                earliest = at
         return earliest
 
     def on_timer(self, now: float) -> None:

@@ -67,12 +67,14 @@ class Discovery:
         *,
         weigh_hops: bool,
         bound: float | None,
+        measures: bool = False,
         patience: float,
         found: Callable[[Offer, float], None],
     ) -> None:
         self._here = here
         self._weigh_hops = weigh_hops
         self._bound = bound
+        self._measures = measures or bound is not None  # how far is whoever asks?
         self._patience = patience
         self._found = found
         self._asked: dict[str, _Asked] = {}
@@ -114,7 +116,7 @@ class Discovery:
 
     def on_request(self, sender: str, request: DiscoveryRequest, now: float) -> None:
         asker = request.hops[0].broker
-        if self._bound is not None and self._here.distance(asker) is None:
+        if self._measures and self._here.distance(asker) is None:
             waiting = self._probing.setdefault(asker, [])
             waiting.append((sender, request, now + request.patience))
             if len(waiting) == 1:

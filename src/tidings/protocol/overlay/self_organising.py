@@ -22,7 +22,7 @@ import msgspec
 
 from tidings.availability.records import Delete, Put, Record
 from tidings.model.filter import Filter
-from tidings.protocol.effects import Connect, Disconnect
+from tidings.protocol.effects import Connect, Disconnect, Probe
 from tidings.protocol.inputs import Input, Joined, LinkDown, LinkUp, Parted, Probed, Started
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.overlay import choosing, swaps
@@ -73,6 +73,7 @@ class SelfOrganisingOverlay(Overlay):
             self,
             weigh_hops=self.settings.weigh == "hops",
             bound=self.settings.bound_seconds,
+            measures=self.settings.keep_alpha,
             patience=self.settings.patience_seconds,
             found=self._found,
         )
@@ -173,6 +174,8 @@ class SelfOrganisingOverlay(Overlay):
         if peer in self.neighbours:
             self._up[peer] = None
             self.swaps.linked(peer)
+            if self.settings.keep_alpha:
+                self.ports.emit(Probe(peer, self.neighbours[peer].address))
         elif peer in self.former:
             self.ports.send(peer, Gone())
 
@@ -282,7 +285,8 @@ class SelfOrganisingOverlay(Overlay):
         if cut is None:
             self.counts["not worth it"] += 1
             return
-        if self.settings.keep_alpha and choosing.slows_diffusion(offer.hops, offer.hops[-1].away or 0.0, cut):
+        away = offer.hops[-1].away
+        if self.settings.keep_alpha and (away is None or choosing.slows_diffusion(offer.hops, away, cut)):
             self.counts["would slow diffusion"] += 1
             return
         path = tuple(hop.broker for hop in offer.hops)

@@ -36,6 +36,7 @@ from tidings.protocol.slots import Routing
 from tidings.protocol.topic_graph import TopicGraph, groups_of, into, over
 
 Identity = tuple[str, str]
+RETRY = 0.2  # seconds until an event that nobody could be sent is tried again
 
 
 class GossipSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,7 +123,9 @@ class TopicGossip(Routing):
         self._seen: dict[Identity, None] = {}
         self._kept: dict[Identity, tuple[Envelope, int, tuple[str, ...]]] = {}
         self._missing: dict[Identity, _Missing] = {}
-        self._linking: dict[tuple[Identity, str], tuple[float, Envelope]] = {}  # when to act as a named link
+        self._linking: dict[
+            tuple[Identity, str], tuple[float, Envelope, float]
+        ] = {}  # as named links: when, until
         self._linked: dict[tuple[Identity, str], None] = {}
         self._waiting: list[tuple[float, Envelope]] = []  # for somebody to be found: until when
         self._retry_at: float | None = None
@@ -290,17 +293,22 @@ class TopicGossip(Routing):
         self._linked[naming] = None
         while len(self._linked) > self.settings.remembered:
             del self._linked[next(iter(self._linked))]
-        self._linking[naming] = (now + links.index(self.ports.name) * self.settings.stagger, envelope)
+        turn = now + links.index(self.ports.name) * self.settings.stagger
+        self._linking[naming] = (turn, envelope, now + self.settings.wait)
 
     def _act_as_links(self, now: float) -> None:
-        for naming, (at, envelope) in list(self._linking.items()):
+        """Those whose turn has come send; who knows nobody above yet tries again for a while."""
+        for naming, (at, envelope, until) in list(self._linking.items()):
             if at > now:
                 continue
             del self._linking[naming]
-            for topic in self._groups(envelope.event):
-                for up in self.graph.supers(topic):
-                    for name in self.ports.membership.sample(max(1, round(self.settings.a)), over(topic, up)):
-                        self._hand_up(name, envelope)
+            groups = self._groups(envelope.event)
+            scopes = [over(topic, up) for topic in groups for up in self.graph.supers(topic)]
+            found = [self.ports.membership.sample(max(1, round(self.settings.a)), scope) for scope in scopes]
+            for name in (name for table in found for name in table):
+                self._hand_up(name, envelope)
+            if scopes and not any(found) and now < until:
+                self._linking[naming] = (now + RETRY, envelope, until)
 
     def _hand_over(self, envelope: Envelope, now: float) -> None:
         """The event is of a topic that is not ours."""
@@ -311,7 +319,7 @@ class TopicGossip(Routing):
             self._hand_up(name, envelope)
         if not table:
             self._waiting.append((now + self.settings.wait, envelope))
-            self._retry_at = self._retry_at or now + 0.2
+            self._retry_at = self._retry_at or now + RETRY
 
     # -- lazy push ---------------------------------------------------------------------------------
 
@@ -338,7 +346,7 @@ class TopicGossip(Routing):
     # -- time --------------------------------------------------------------------------------------
 
     def next_deadline(self) -> float | None:
-        times = [at for at, _ in self._linking.values()]
+        times = [at for at, _, _ in self._linking.values()]
         times += [missing.at for missing in self._missing.values()]
         if self._retry_at is not None:
             times.append(self._retry_at)
@@ -356,7 +364,7 @@ class TopicGossip(Routing):
                 if until > now:
                     self._hand_over_again(until, envelope, now)
             if self._waiting:
-                self._retry_at = now + 0.2
+                self._retry_at = now + RETRY
 
     def _hand_over_again(self, until: float, envelope: Envelope, now: float) -> None:
         topic = envelope.event.topic or ROOT

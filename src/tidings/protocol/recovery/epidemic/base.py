@@ -90,11 +90,13 @@ class Epidemic(Recovery):
 
     def note(self, envelope: Envelope, mark: Mark, since: float, now: float, *, is_own: bool) -> None:
         """An event is here, over a link or brought back; it was published at `since` or earlier."""
-        if self.uses_tags and not is_own and self.losses.see(mark.source, mark.tags):
+        if mark.tags and not is_own and self.losses.see(mark.source, mark.tags):
             self.noticed_loss(now)
-        is_foreign = self._sorts_interest and not is_own and not self._is_wanted(envelope, mark)
-        if is_foreign and self.settings.caches == INTEREST:
-            return
+        is_foreign = False
+        if self._sorts_interest and not is_own:
+            is_foreign = not self._is_wanted(envelope, mark)
+            if is_foreign and self.settings.caches == INTEREST:
+                return
         self.cache.add(envelope, mark, self.filed_under(envelope, mark), since, is_foreign=is_foreign)
 
     def _is_wanted(self, envelope: Envelope, mark: Mark) -> bool:

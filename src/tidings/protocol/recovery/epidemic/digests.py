@@ -19,20 +19,21 @@ from tidings.protocol.recovery.epidemic.words import Bloom
 
 BITS = 22  # for each entry: one wrong yes in about 40,000
 HASHES = 15
+LEAST = 64  # bits
 
 Key = TypeVar("Key", str, int)
 Entry = tuple[Any, int]  # source or pattern, and counter
 
 
 def _places(entry: Entry, size: int) -> list[int]:
-    hashed = blake2b(repr(entry).encode(), digest_size=16).digest()
-    one, other = int.from_bytes(hashed[:8], "big"), int.from_bytes(hashed[8:], "big") | 1
-    return [(one + step * other) % size for step in range(HASHES)]
+    """Places that have nothing to do with one another: in a small filter two hashes and their sums are too few."""
+    hashed = blake2b(repr(entry).encode(), digest_size=4 * HASHES).digest()
+    return [int.from_bytes(hashed[at : at + 4], "big") % size for at in range(0, 4 * HASHES, 4)]
 
 
 def bloom_of(entries: Iterable[Entry]) -> Bloom:
     entries = list(entries)
-    size = max(8, 8 * ceil(len(entries) * BITS / 8))
+    size = max(LEAST, 8 * ceil(len(entries) * BITS / 8))
     bits = bytearray(size // 8)
     for entry in entries:
         for place in _places(entry, size):

@@ -249,7 +249,9 @@ class CombinedPull(_Pull):
     uses_routes = True
 
     def pull(self, now: float) -> None:
-        if self.ports.rng.random() < self.settings.by_source:
+        """One of the two, by chance; where nobody else wants any of the lost patterns, the other."""
+        shared = any(self.links_for(pattern) for pattern in self.losses.patterns())
+        if not shared or self.ports.rng.random() < self.settings.by_source:
             self.pull_by_source(now)
         else:
             self.pull_by_pattern(now)

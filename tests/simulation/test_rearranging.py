@@ -1,0 +1,119 @@
+"""What makes brokers rearrange their links, and what keeps them from it, through the protocol."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from tidings.protocol.overlay.self_organising import SelfOrganisingOverlay
+from tidings.simulation.simulator import SimulationSettings
+from tidings.simulation.topology import Overlay, line, random_tree
+from tidings.simulation.workloads import Rectangles
+from tidings.simulation.world import World
+
+
+def opened(system: str, overlay: Overlay, seed: int = 1, **options: Any) -> World:
+    world = World(system, overlay, seed=seed, settings=SimulationSettings(check=True), options=options)
+    world.run(0.5)
+    for broker in overlay.brokers:
+        world.add_client(f"at-{broker}", broker)
+    world.run(1.0)
+    return world
+
+
+def settle(world: World) -> None:
+    world.run(world.simulation.now + 5.0)
+
+
+def overlay_of(world: World, name: str) -> SelfOrganisingOverlay:
+    found = dict(world.nodes())[name].slots["overlay"]
+    assert isinstance(found, SelfOrganisingOverlay)
+    return found
+
+
+def like_ends(**options: Any) -> World:
+    """b0 and b3, the ends of a line, come to want the same."""
+    world = opened("socbr", line(4), **options)
+    world.subscribe("at-b3", "n", "x <= 0.5")
+    settle(world)
+    world.subscribe("at-b0", "n", "x <= 0.4")
+    settle(world)
+    return world
+
+
+def test_vir4_4_a_subscription_links_brokers_that_want_the_same() -> None:
+    assert "b3" in overlay_of(like_ends(), "b0").links()
+
+
+def test_vir4_5_with_a_ttl_of_two_it_is_not_found() -> None:
+    assert "b3" not in overlay_of(like_ends(ttl=2), "b0").links()
+    assert "b3" in overlay_of(like_ends(ttl=3), "b0").links()
+
+
+@pytest.mark.parametrize("triggers", [True, False])
+def test_vir4_4_an_unsubscription_triggers_too(triggers: bool) -> None:
+    world = opened("socbr", line(4), on_unsubscribe=triggers)
+    world.subscribe("at-b0", "left", "x <= 0.4")
+    world.subscribe("at-b0", "right", "x >= 0.6")
+    world.subscribe("at-b3", "n", "x >= 0.6")  # all at once: nobody has heard of anybody
+    settle(world)
+    assert overlay_of(world, "b0").links() == ("b1",)
+    world.unsubscribe("at-b0", "left")
+    settle(world)
+    assert ("b3" in overlay_of(world, "b0").links()) is triggers
+
+
+def test_alpha_is_kept_a_far_broker_is_not_linked() -> None:
+    """The new link would be as slow as all three of the line together."""
+    far = {frozenset(("b0", "b3")): 9.0}
+    for keeps, linked in ((False, True), (True, False)):
+        world = opened("socbr", line(4), keep_alpha=keeps, patience_seconds=60.0)
+        world.simulation.measured = lambda a, b: far.get(frozenset((a, b)), 0.01)
+        world.subscribe("at-b3", "n", "x <= 0.5")
+        settle(world)
+        world.subscribe("at-b0", "n", "x <= 0.4")
+        settle(world)
+        assert ("b3" in overlay_of(world, "b0").links()) is linked
+        assert overlay_of(world, "b0").counts["would slow diffusion"] == (not linked)
+
+
+def test_with_few_events_for_each_change_discovery_stays_near() -> None:
+    quiet = opened("socbr", line(8), adaptive_ttl=True)
+    quiet.subscribe("at-b7", "n", "x <= 0.5")
+    settle(quiet)
+    quiet.subscribe("at-b0", "n", "x <= 0.4")
+    settle(quiet)
+    assert quiet.simulation.sent["DiscoveryRequest"] == 1  # no event was seen: it does not look beyond b1
+    busy = opened("socbr", line(8), adaptive_ttl=True)
+    busy.subscribe("at-b7", "n", "x <= 0.5")
+    for _ in range(30):
+        busy.publish("at-b0", {"x": 0.9, "y": 0.9})
+    settle(busy)
+    busy.subscribe("at-b0", "n", "x <= 0.4")
+    settle(busy)
+    assert "b7" in overlay_of(busy, "b0").links()
+
+
+@pytest.mark.parametrize("system", ["socbr", "pbsocbr", "fewer-hops"])
+def test_no_broker_ever_has_more_links_than_its_bound_when_nothing_moves(system: str) -> None:
+    rng, content = Random(4), Rectangles()
+    world = opened(system, random_tree(12, rng, 3), fan_out=3)
+    for number in range(25):
+        world.subscribe(f"at-{rng.choice(world.overlay.brokers)}", f"s{number}", content.filter(rng))
+        world.run(world.simulation.now + rng.choice((0.01, 2.0)))
+    settle(world)
+    links = {name: overlay_of(world, name).links() for name in world.overlay.brokers}
+    assert max(len(peers) for peers in links.values()) <= 3
+    pairs = tuple(sorted({(min(a, b), max(a, b)) for a, peers in links.items() for b in peers}))
+    assert Overlay(world.overlay.brokers, pairs).is_tree
+    assert sum(overlay_of(world, name).swaps.counts["done"] for name in world.overlay.brokers) >= 3
+
+
+@pytest.mark.parametrize("weigh", ["exact", "sampled"])
+def test_both_measures_lead_to_a_tree_that_delivers(weigh: str) -> None:
+    world = like_ends(measure=weigh)
+    world.publish("at-b1", {"x": 0.3, "y": 0.5})
+    settle(world)
+    assert [len(world.heard(f"at-b{k}")) for k in (0, 3)] == [1, 1]
