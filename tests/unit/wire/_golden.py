@@ -16,7 +16,9 @@ from tidings.model.subscription import DeliveryOptions, Policy, Position
 from tidings.protocol import messages as m
 from tidings.protocol.delivery import farewells
 from tidings.protocol.membership import words as g
-from tidings.protocol.overlay import circles
+from tidings.protocol.overlay import circles, healing
+from tidings.protocol.overlay import swap_words as s
+from tidings.protocol.overlay.choosing import Hop, Offer
 from tidings.protocol.recovery import replicated as r
 from tidings.protocol.recovery import words as w
 from tidings.protocol.recovery.epidemic import words as e
@@ -39,6 +41,8 @@ ENVELOPE = m.Envelope(EVENT, "b0", 9, 7, 59.5, 89.5, {NUMBER: ["b0.1f", 12]})  #
 POSITION = Position("b0", 9)
 TOLD = ("p1", ("a/b", "c"), 3, 0.5)
 NEWS = (("suspect", "p2", 4),)
+HOP = Hop("b1", 0.25, 0.5, 1.5, b"\x00\x07", 3.5)
+OFFER = Offer(0.75, b"\x01", 2, (HOP,), "127.0.0.1:2")
 
 EXAMPLES: tuple[m.Message, ...] = (
     m.Hello("alice", "1f"),
@@ -100,6 +104,21 @@ EXAMPLES: tuple[m.Message, ...] = (
     circles.Circle("b0", "b2", 3, ("b2", "b1"), 4.5, circles.Dated(3.5, "b1", "b2")),
     circles.Cut(circles.Dated(3.5, "b1", "b2"), ("b1", "b2")),
     circles.Uncoupled(),
+    healing.Kin(("b0", "b1"), ("127.0.0.1:1", "127.0.0.1:2")),
+    healing.HealAsk("b3"),
+    healing.HealAnswer("b3", True),
+    s.DiscoveryRequest("b0/1", b"\x00\xff", b"\x01", (HOP,), 4, 2.5, "127.0.0.1:1"),
+    s.DiscoveryReply("b0/1", OFFER),
+    s.Lock("b0/2", ("b0", "b1", "b2"), 1),
+    s.LockAnswer("b0/2", False, "busy"),
+    s.TablesTold("b0/2"),
+    s.Close("b0/2"),
+    s.Closing("b0/2"),
+    s.LinkClosed("b0/2"),
+    s.Unlock("b0/2", True),
+    s.AskVerdict("b0/2", "b1", ("b2", "b1")),
+    s.Verdict("b0/2", True, ("b2", "b1")),
+    s.Gone(),
     farewells.Farewell("alice", "n", "b0", 2.5, ("b2", "b1")),
     farewells.FarewellHeard("alice", "n", "b0", ("b2", "b1")),
     w.Have((w.Had("b0", 9, 7),)),
