@@ -62,6 +62,10 @@ async def meeting(stage: Stage, folder: Path, spark: Any) -> None:
 
 
 def _go_round(spark: Any, source: str, sink: str, folder: Path) -> None:
+    from tidings.pipeline.broker import register, use_here
+
+    register(spark)
+    use_here(spark)
     reader = spark.readStream.format("tidings").schema("n bigint, price double")
     events = reader.options(brokers=source, filter="topic = 'prices'", reader="demo").load()
     writer = events.selectExpr("n", "price * 2 AS price").writeStream.format("tidings")

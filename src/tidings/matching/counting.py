@@ -83,7 +83,10 @@ def _is_plain(constraint: Range) -> bool:
 
 
 def _nudged(bound: float, is_open: bool, toward: float) -> float:
-    return float(np.nextafter(bound, toward)) if is_open else float(bound)
+    if not is_open:
+        return float(bound)
+    with np.errstate(over="ignore"):  # beyond the largest number nothing is left
+        return float(np.nextafter(bound, toward))
 
 
 class CountingMatcher:

@@ -12,12 +12,13 @@ Rules
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from typing import Any, TypeVar
 
 import msgspec
 
-from tidings.errors import RefusedError
+from tidings.errors import RefusedError, UnreachableError
 from tidings.language import parse_filter
 from tidings.model.event import Event
 from tidings.model.packed import unpack
@@ -26,6 +27,7 @@ from tidings.protocol.inputs import ClientSkip
 from tidings.runtime.listener import Listener
 
 T = TypeVar("T")
+AGAIN_SECONDS = 0.05  # between two tries to reach a broker
 FIXED, CAUGHT_UP = 0, 1  # how a durable subscription stands with the archive
 
 
@@ -43,7 +45,7 @@ class LateListener(Listener[T]):
     async def open(self) -> LateListener[T]:
         await super().open()
         try:
-            stands = await self._bus.inquire("archive")
+            stands = await self._ask()
         except RefusedError:
             return self
         await self._find_seam(stands["places"])
@@ -101,10 +103,20 @@ class LateListener(Listener[T]):
         self._from_archive = False
         return await super()._take(timeout)
 
+    async def _ask(self, **about: Any) -> Any:
+        """Of the archive. As other calls, it waits while no broker can be reached."""
+        while True:
+            try:
+                return await self._bus.inquire("archive", **about)
+            except UnreachableError:
+                if self._bus.state in ("refused", "closed"):
+                    raise
+                await asyncio.sleep(AGAIN_SECONDS)
+
     async def _read_page(self) -> None:
         filter = unpack(self._filter)
-        answer = await self._bus.inquire(
-            "archive", filter=filter.text, dialect=filter.dialect, after=self._after, upto=self._seam
+        answer = await self._ask(
+            filter=filter.text, dialect=filter.dialect, after=self._after, upto=self._seam
         )
         self._upto, self._is_over_page = answer["after"], answer["is_last"]
         for log, offset, raw in answer["entries"]:

@@ -64,7 +64,10 @@ def test_a_name_that_is_nearly_right(tidings: Run) -> None:
 def test_the_list(tidings: Run) -> None:
     assert "filters" in tidings("bench", "--list").out
     names = [bench["bench"] for bench in tidings("bench", "--list", "--json").rows[0]["benches"]]
-    assert names == ["broker", "checks", "filters", "matching", "pipeline", "simulator", "store"]
+    assert names == [
+        "broker", "checks", "filters", "gateway", "matching", "meeting", "pipeline", "recovery", "simulator",
+        "store",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("words", [(), ("filters", "--all")])

@@ -165,7 +165,7 @@ def test_rates_latencies_and_late_clients() -> None:
 
 
 BAD = {
-    "dance alice": r"line 6: 'dance' is no verb of a play \(verbs: ",
+    "juggle alice": r"line 6: 'juggle' is no verb of a play \(verbs: ",
     "subscrib alice n: x > 0": "did you mean subscribe",
     "subscribe alice n x > 0": "say: subscribe CLIENT",
     "subscribe nobody n: x > 0": "nobody is called 'nobody'",

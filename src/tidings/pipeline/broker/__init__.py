@@ -14,3 +14,9 @@ def register(spark: Any) -> None:
     from tidings.pipeline.broker.format import Tidings
 
     spark.dataSource.register(Tidings)
+
+
+def use_here(spark: Any) -> None:
+    """Use this session in this thread: Spark looks for the format in the session that is active in the thread
+    that starts a stream, and a thread of Python's has none."""
+    spark._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
