@@ -40,6 +40,7 @@ class LateListener(Listener[T]):
         self._upto: dict[str, int] = {}  # where the archive stands when that page is done
         self._is_behind = False
         self._is_over_page = True
+        self._has_read = False  # a page, be it an empty one
         self._from_archive = False  # the event that was taken last
 
     async def open(self) -> LateListener[T]:
@@ -94,7 +95,7 @@ class LateListener(Listener[T]):
             if self._waiting:
                 return self._handed(self._waiting.popleft())
             await self._commit_page()
-            if self._upto and self._is_over_page:
+            if self._has_read and self._is_over_page:
                 self._is_behind = False
                 if self._durable:
                     await self._bus.commit_staged(self._note(), CAUGHT_UP, 0)
@@ -119,6 +120,7 @@ class LateListener(Listener[T]):
             filter=filter.text, dialect=filter.dialect, after=self._after, upto=self._seam
         )
         self._upto, self._is_over_page = answer["after"], answer["is_last"]
+        self._has_read = True
         for log, offset, raw in answer["entries"]:
             event = msgspec.convert(raw, Event)
             self._waiting.append(Notification(self.id, event, Position(log, offset)))
