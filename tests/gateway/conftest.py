@@ -22,12 +22,15 @@ filter = "level < 5"
 [users.market]
 password = "{make_key("m", iterations=4096)}"
 names = ["/quotes*"]
+[users.slow]
+password = "{make_key("s", iterations=4096)}"
+quota = {{ bytes_per_second = 20_000, burst_bytes = 20_000 }}
 [[allow]]
 who = "ann"
 action = "subscribe"
 filter = "topic = 'quotes/#'"
 [[allow]]
-who = "market"
+who = ["market", "slow"]
 action = ["publish", "subscribe"]
 """
 

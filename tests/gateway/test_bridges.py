@@ -217,14 +217,20 @@ def test_a_side_that_is_away_is_tried_again_and_nothing_is_skipped(tmp_path: Pat
         async with (
             broker(tmp_path) as service,
             tidings.connect(service.server.address, name="ann") as bus,
-            bridge(service, outward),
         ):
-            with process("redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", ""):
-                await until_open(port)
-                there = redis.from_url(address)
-                while not await there.exists("alerts"):
-                    await bus.publish({"n": 1})
-                await there.aclose()
+            async with bridge(service, outward):  # it finds nobody, and makes its subscription known later
+                await bus.publish({"n": -1}, lifetime=60)
+            async with bridge(service, outward):
+                for n in range(5):
+                    await bus.publish({"n": n}, lifetime=60)
+                with process("redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", ""):
+                    await until_open(port)
+                    there = redis.from_url(address)
+                    while await there.xlen("alerts") < 6:
+                        await asyncio.sleep(0)
+                    found = [json.loads(fields[b"event"])["n"] for _, fields in await there.xrange("alerts")]
+                    await there.aclose()
+            assert found == [-1, 0, 1, 2, 3, 4]
 
     run(test)
 

@@ -16,6 +16,7 @@ from tests.gateway.conftest import broker
 
 import tidings
 from tidings.gateway.webhooks import signature
+from tidings.runtime.guests import charge
 
 EVENT = {"specversion": "1.0", "id": "1", "source": "/quotes", "type": "quote", "subject": "quotes/ibm"}
 
@@ -357,3 +358,26 @@ def test_looking_back_and_asking_why(tmp_path: Path) -> None:
             assert (await http.get("/asyncapi.json")).json()["asyncapi"] == "3.0.0"
 
     run(test)
+
+
+def test_bytes_that_come_by_http_count_for_the_quota(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+
+    def charged(bus: Any, count: int) -> float:
+        pauses.append(charge(bus, count))
+        return 0.0
+
+    monkeypatch.setattr("tidings.gateway.http.charge", charged)
+
+    async def test() -> None:
+        async with at(tmp_path, users=True) as (http, _):
+            for who in ("slow", "slow", "market"):
+                body = {"text": "x" * 20_000}
+                done = await http.post("/events", json=body, params={"source": who}, auth=(who, who[0]))
+                assert done.status_code == 200, done.text
+
+    run(test)
+    first, second, other = pauses
+    assert first < second, "what he may send at once is used up"
+    assert second > 0.5
+    assert other == 0.0

@@ -19,6 +19,7 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 from tests.gateway.conftest import broker
 
 import tidings
+from tidings.runtime.guests import charge
 
 V311, V5 = ProtocolVersion.V311, ProtocolVersion.V5
 both = pytest.mark.parametrize("version", [V311, V5], ids=["v311", "v5"])
@@ -347,3 +348,24 @@ def test_the_commands_of_mosquitto(tmp_path: Path, version: str, qos: str) -> No
             assert heard.decode().split("\n")[:3] == ["news/x n0", "news/x n1", "news/x n2"]
 
     run(test)
+
+
+def test_bytes_that_come_by_mqtt_count_for_the_quota(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+
+    def charged(bus: Any, count: int) -> float:
+        pauses.append(charge(bus, count))
+        return 0.0
+
+    monkeypatch.setattr("tidings.gateway.mqtt.door.charge", charged)
+
+    async def test() -> None:
+        async with (
+            at(tmp_path, users=True) as (port, _),
+            client(port, "c", username="slow", password="s") as slow,
+        ):
+            for _ in range(3):
+                await slow.publish("t", "x" * 20_000, qos=1)
+
+    run(test)
+    assert max(pauses) > 0.5

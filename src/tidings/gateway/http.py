@@ -9,6 +9,7 @@ Rules
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import ipaddress
@@ -38,7 +39,7 @@ from tidings.language import parse_filter
 from tidings.matching.explain import explain
 from tidings.model.cloudevents import from_mapping, to_mapping
 from tidings.model.event import make_event
-from tidings.runtime.guests import Host
+from tidings.runtime.guests import Host, charge
 
 CHALLENGE = {"WWW-Authenticate": 'Bearer, Basic realm="tidings"'}
 MOST_ENTRIES = 1000  # of the log in one answer
@@ -103,7 +104,9 @@ class HttpGateway:
 
     async def publish(self, request: Request) -> Response:
         async with self.desk(request) as desk:
-            drafts = read_drafts(request.headers, request.query_params, await _body(request))
+            body = await _body(request)
+            await asyncio.sleep(charge(desk.bus, len(body)))
+            drafts = read_drafts(request.headers, request.query_params, body)
             if len(drafts) == 1:
                 return JSONResponse({"events": [await _published(desk, drafts[0])]})
             done = [await _published_or_told(desk, draft) for draft in drafts]

@@ -150,7 +150,9 @@ def _asking() -> Json:
         "/figures": {"get": _operation("figures", "Counters.", {"200": _answer("Counters.", any_object)})},
         "/trace/{id}": {
             "parameters": [id],
-            "get": _operation("trace", "The way of an event.", {"200": _answer("Its steps.", any_object)}),
+            "get": _operation(
+                "trace", "The way of an event.", {"200": _answer("Its steps.", any_object), **_NOT_FOUND}
+            ),
         },
     }
 

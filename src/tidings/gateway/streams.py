@@ -31,6 +31,7 @@ from tidings.gateway.problems import Problem, told
 from tidings.model.cloudevents import from_mapping, to_structured
 from tidings.model.subscription import Position
 from tidings.runtime.bus import Bus
+from tidings.runtime.guests import charge
 from tidings.runtime.listener import Listener
 
 HEARTBEAT_SECONDS = 15.0
@@ -166,7 +167,9 @@ class _Talk:
         await self._bus.open()
         try:
             while True:
-                await self._hear(await self._socket.receive_text())
+                text = await self._socket.receive_text()
+                await asyncio.sleep(charge(self._bus, len(text)))
+                await self._hear(text)
         except WebSocketDisconnect:
             return
         finally:

@@ -161,5 +161,13 @@ class Guests:
         return self._host.figures()
 
 
+def charge(bus: Bus, received_bytes: int) -> float:
+    """So many bytes came from the guest of this bus, by whatever protocol; seconds for which nothing more is to
+    be taken from him."""
+    guests = bus._broker
+    assert isinstance(guests, Guests), "this bus belongs to no guest"
+    return guests.charge(bus._address, received_bytes)
+
+
 def _nothing(row: Any) -> None:
     """Nobody records: a guest's history is the broker's."""

@@ -34,7 +34,7 @@ from tidings.gateway.mqtt.writing import write
 from tidings.gateway.proving import Prover, Where
 from tidings.gateway.serving import bind
 from tidings.gateway.subscriptions import replace_file
-from tidings.runtime.guests import Guests, Host
+from tidings.runtime.guests import Guests, Host, charge
 from tidings.security.principal import Principal
 
 log = logging.getLogger("tidings.gateway")
@@ -391,6 +391,8 @@ class Link:
     # -- what it says ------------------------------------------------------------------------------
 
     async def _hear_all(self, rest: list[Packet], silence: float | None) -> None:
+        session = self._session
+        assert session is not None
         try:
             for packet in rest:
                 await self._hear(packet)
@@ -403,10 +405,13 @@ class Link:
                     return
                 if not data:
                     return
+                await asyncio.sleep(
+                    charge(session.bus, len(data))
+                )  # by his quota; who is not read from waits
                 for packet in self._read.feed(data):
                     await self._hear(packet)
         except Malformed as error:
-            log.info("mqtt %s: %s", self._session.client_id if self._session else "?", error)
+            log.info("mqtt %s: %s", session.client_id, error)
             self.end(error.reason)
 
     async def _hear(self, packet: Packet) -> None:
