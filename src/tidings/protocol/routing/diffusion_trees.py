@@ -125,7 +125,8 @@ class DiffusionTrees(Routing):
         self._subs.local_removed(subscription.filter)
         self._flush(now)
 
-    def _send(self, to: str, message: Message, _channel: Channel = Channel.LINK) -> None:
+    def _send(self, to: str, message: Message, channel: Channel = Channel.LINK) -> None:
+        del channel  # organisations are no neighbours on links: each sends straight to the other
         self.ports.send(to, message, Channel.DATAGRAM)
 
     def _flush(self, now: float) -> None:

@@ -7,38 +7,14 @@ Two rules are corrected: sources (a subscription to named sources never covers o
 from __future__ import annotations
 
 import pytest
+from tests.papers._quality import MECELLA, S1, S2, S3, S4, TABLE, e1, e2
 
 from tidings import algebra
 from tidings.language import parse_filter
 from tidings.model.event import Event
-from tidings.quality.model import QualityChange, is_within, quality_value
+from tidings.quality.model import is_within
 from tidings.quality.running_example import HOLDER, running_example
 from tidings.quality.subscription import QualitySubscription, merged, parse_subscription, subscription
-
-MECELLA = "FiscalCode = 'MCLMSM73H17H501F'"
-S1 = parse_subscription("ON Enterprise/Holder")
-S2 = parse_subscription("ON Enterprise/Holder WHERE Name.Accuracy <= medium")
-S3 = parse_subscription(f"ON Enterprise/Holder WHERE {MECELLA} AND Name.Accuracy <= medium")
-S4 = parse_subscription(f"ON Enterprise/Holder FROM INPS, INAIL WHERE {MECELLA} AND Name.Accuracy <= medium")
-TABLE = (S1, S2, S3, S4)
-
-
-def e1(source: str = "CoC") -> Event:
-    values = {"Name": "M. Mecella", "Address": "Via dei Gracchi 71, Roma", "FiscalCode": "MCLMSM73H17H501F"}
-    change = QualityChange(
-        HOLDER, source, values["FiscalCode"], "Name", "accuracy", quality_value("low"), "1", values
-    )
-    return change.as_event()
-
-
-def e2(source: str = "CoC") -> Event:
-    values = {
-        "Name": "M. Scannapieco", "Address": "Via Mazzini 27, Pagani (SA)", "FiscalCode": "SCNMNC74S70G230T",
-    }  # fmt: skip
-    change = QualityChange(
-        HOLDER, source, values["FiscalCode"], "Name", "accuracy", quality_value("medium"), "1", values
-    )
-    return change.as_event()
 
 
 def heard(event: Event) -> list[int]:
