@@ -14,7 +14,7 @@ Rules
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from xml.etree.ElementTree import Element, SubElement, TreeBuilder, indent, tostring
@@ -65,9 +65,7 @@ def _read(given: _Given, schema: Schema, above: str) -> DataObject:
     found = schema.data_class(given.data_class)
     if given.data_class.rpartition("/")[0] != above:
         raise InputError(f"an object of {given.data_class} stands below one of {above or 'nothing'}")
-    values = {
-        name: _value(value, _kind(found, given.data_class, name)) for name, value in given.values.items()
-    }
+    values = typed(schema, given.data_class, given.values)
     quality = {
         name: {str(dimension_of(what)): quality_value(value) for what, value in measured.items()}
         for name, measured in given.quality.items()
@@ -77,6 +75,12 @@ def _read(given: _Given, schema: Schema, above: str) -> DataObject:
     return DataObject(
         given.data_class, given.key or schema.key_of(given.data_class, values), values, quality, children
     )
+
+
+def typed(schema: Schema, data_class: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values as JSON reads them, in the kinds that the schema says."""
+    found = schema.data_class(data_class)
+    return {name: _value(value, _kind(found, data_class, name)) for name, value in values.items()}
 
 
 def _kind(found: DataClass, path: str, name: str) -> str:

@@ -20,6 +20,7 @@ import msgspec
 from tidings.errors import InputError, RefusedError
 from tidings.model.event import Event
 from tidings.protocol.routing.trees import Branch, build_tree, names_in
+from tidings.quality.documents import typed
 from tidings.quality.external import ExternalMatcher, Merger, check_permitted
 from tidings.quality.interface import Asked, LocalMatcher, checked, interpreter_of
 from tidings.quality.model import QualityChange, change_of
@@ -118,7 +119,8 @@ class Organisation:
         held = self.settings.schema.local_names(self.name, change.data_class)
         if change.property not in held.values():
             raise InputError(f"{self.name} holds no {change.data_class}.{change.property}")
-        return change
+        values = typed(self.settings.schema, change.data_class, change.values)
+        return msgspec.structs.replace(change, values=values)
 
     # -- the external diffusion layer ----------------------------------------------------------
 
@@ -132,6 +134,9 @@ class Organisation:
                 raise InputError(f"{sender} tells {self.name} of its own data")
             for name in names_in(one.below):
                 schema.organisation(name)
+            for branch in one.below:
+                if branch.name not in self.settings.peers:
+                    raise RefusedError(f"{self.name} does not know how to reach {branch.name}")
         return self._take(notifications, ours=False)
 
     def _take(self, notifications: Sequence[Notification], *, ours: bool) -> int:

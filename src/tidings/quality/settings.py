@@ -25,6 +25,7 @@ from tidings.quality.interface import DISPATCHERS, INBOX
 from tidings.quality.model import is_within
 from tidings.quality.schema import Schema, read_schema
 from tidings.quality.state import REMEMBER
+from tidings.runtime.settings import TlsSettings
 
 
 class Peer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -47,6 +48,7 @@ class OrganisationSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
     remember: int = REMEMBER  # identities of events
     confirm_seconds: float = 60.0  # between asking producers whether they still know what they were told
     peers: dict[str, Peer] = {}
+    tls: TlsSettings = TlsSettings()  # certificate and key to show, authority to trust
 
     def permits(self, organisation: str, data_class: str) -> bool:
         """May it hear of changes in this class of ours?"""
