@@ -136,7 +136,7 @@ def _write_told(head: int) -> Any:
     def write_told(p: Disconnect | Auth, version: int) -> tuple[int, bytes]:
         if version != V5 or not (p.reason or p.properties):
             return head, b""
-        return head, bytes([p.reason]) + _written(p.properties, version)
+        return head, bytes([p.reason]) + (_written(p.properties, version) if p.properties else b"")
 
     return write_told
 
