@@ -16,8 +16,24 @@ from tidings.algebra.merge import perfect_merge
 from tidings.model.filter import Filter
 
 KNOWN_PAIRS = 200_000  # answers kept; more costs memory, fewer costs time when many links are told the same
-UNION_BUDGET = 20_000  # steps of one search; more hides more, at some milliseconds each
+UNION_BUDGET = 2_000  # steps of one search, about a millisecond; more hides more
+KNOWN_UNIONS = 20_000
 _known: dict[tuple[str, str], bool] = {}
+
+
+_known_unions: dict[tuple[str, frozenset[str]], bool] = {}
+_known_overlaps: dict[tuple[str, str], bool] = {}
+
+
+def _overlaps(one: Filter, other: Filter) -> bool:
+    """`overlaps`, remembered."""
+    pair = (one.digest, other.digest)
+    answer = _known_overlaps.get(pair)
+    if answer is None:
+        if len(_known_overlaps) >= KNOWN_PAIRS:
+            _known_overlaps.clear()
+        answer = _known_overlaps[pair] = overlaps(one, other)
+    return answer
 
 
 def _covers(one: Filter, other: Filter) -> bool:
@@ -31,9 +47,23 @@ def _covers(one: Filter, other: Filter) -> bool:
     return answer
 
 
+def _covers_together(others: dict[str, Filter], filter: Filter) -> bool:
+    """`covered_by_union`, remembered for the same reason."""
+    key = (filter.digest, frozenset(others))
+    answer = _known_unions.get(key)
+    if answer is None:
+        if len(_known_unions) >= KNOWN_UNIONS:
+            _known_unions.clear()
+        verdict = covered_by_union(filter, tuple(others.values()), budget=UNION_BUDGET)
+        answer = _known_unions[key] = verdict.covered
+    return answer
+
+
 def forget_pairs() -> None:
     """Begin as a new process does; for measurements that must not profit from earlier ones."""
     _known.clear()
+    _known_unions.clear()
+    _known_overlaps.clear()
 
 
 class Changes(NamedTuple):
@@ -211,7 +241,7 @@ class Union(Identical):
         if self._hide(filter):
             return
         super().add(filter)
-        for other in [f for f in self.told.values() if f is not filter and overlaps(filter, f)]:
+        for other in [f for f in self.told.values() if f is not filter and _overlaps(f, filter)]:
             del self.told[other.digest]
             if not self._hide(other):
                 self.told[other.digest] = other
@@ -224,11 +254,11 @@ class Union(Identical):
             self._look_again(digest)
 
     def _hide(self, filter: Filter) -> bool:
-        near = {digest: told for digest, told in self.told.items() if overlaps(told, filter)}
+        near = {digest: told for digest, told in self.told.items() if _overlaps(told, filter)}
         alone = next((digest for digest, told in near.items() if _covers(told, filter)), None)
         if alone is not None:
             self._hidden[filter.digest] = (filter, frozenset((alone,)))
-        elif len(near) > 1 and covered_by_union(filter, tuple(near.values()), budget=UNION_BUDGET).covered:
+        elif len(near) > 1 and _covers_together(near, filter):
             self._hidden[filter.digest] = (filter, frozenset(near))
         else:
             return False
