@@ -50,8 +50,8 @@ bench: $(READY) ## run the benchmarks beside their peers
 soak: $(READY) ## run the long campaign, part by part (scripts/soak.py --list)
 	@$(RUN) scripts/soak.py $(ARGS)
 
-studies: $(READY) ## run the studies of the papers' claims
-	@$(RUN) -m tidings study run --all $(ARGS)
+studies: $(READY) ## run every study and write report/index.html (ARGS=--quick for minutes)
+	@$(RUN) -m tidings study report $(ARGS)
 
 docs: $(READY) ## regenerate the generated pages and check every link
 	@$(RUN) scripts/docs.py $(ARGS)

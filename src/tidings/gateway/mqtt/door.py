@@ -331,7 +331,7 @@ class Link:
         self._session, self._will = session, connect.will
         self._most_told = min(connect.properties.get("topic_alias_maximum", 0), ALIASES)
         try:
-            self.send(mq.Connack(0, present, self._said(connect)))
+            self.send(mq.Connack(0, present and self._version != V31, self._said(connect)))
             await session.attach(
                 self.send,
                 self.send_bytes,
