@@ -53,6 +53,7 @@ OPEN = {
     "12-prop-maximum-packet-size-publish-qos1": "the script's packet has 21 bytes, and its client takes 20",
     "12-prop-maximum-packet-size-publish-qos2": "the script's packet has 21 bytes, and its client takes 20",
     "02-subpub-qos0-long-topic": LEVELS, "02-subscribe-long-topic": LEVELS, "03-publish-long-topic": LEVELS,
+    "12-prop-subpub-payload-format": "0xED is no value of a payload format indicator",
     "12-prop-assigned-client-identifier": "the script compares the bytes of mosquitto's own properties",
     "07-will-properties": "properties come in another order, which means nothing",
 }  # fmt: skip
