@@ -478,7 +478,8 @@ class Link:
 
     async def _subscribe(self, session: Session, packet: mq.Subscribe) -> None:
         """The answer first, then what is retained."""
-        self._later = later = []
+        later: list[Packet | bytes] = []
+        self._later = later
         try:
             reasons = await session.subscribe(packet)
         finally:
