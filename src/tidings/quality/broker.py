@@ -191,7 +191,7 @@ def _fits(copy: Copy, wanted: Sequence[Requirement], trust: Trust) -> bool:
 
 def _shortfall(holding: Sequence[Copy], wanted: Sequence[Requirement], trust: Trust) -> list[Short]:
     """What to lower so that one copy fits: that of the copy that falls short the least."""
-    nothing = {each: 0.0 for each in wanted}
+    nothing = dict.fromkeys(wanted, 0.0)
     reached = [
         {each: weighed(copy, each.property, trust).get(each.dimension, 0.0) for each in wanted}
         for copy in holding

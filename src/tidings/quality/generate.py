@@ -84,7 +84,7 @@ GLOBAL = ("Name", "Address", "FiscalCode")
 def fiscal_code(first: str, last: str, born: date, place: str, *, female: bool) -> str:
     """Italy's code for a person: 15 signs from who he is, and one that checks them."""
     consonants = [sign for sign in first.upper() if sign.isalpha() and sign not in VOWELS]
-    if len(consonants) >= 4:  # of many consonants of a first name the second is passed over
+    if len(consonants) >= 4:  # noqa: SIM108 - of many consonants of a first name the second is passed over
         letters = consonants[0] + consonants[2] + consonants[3]
     else:
         letters = _three(first)

@@ -96,6 +96,10 @@ class Ratings:
             self._overstated[each.source] = self._overstated.get(each.source, 0.0) + over
             self._count[each.source] = self._count.get(each.source, 0) + 1
 
+    @property
+    def reports(self) -> int:
+        return len(self._seen)
+
     def trust(self, source: str) -> float:
         return 1.0 - self._overstated.get(source, 0.0) / (self._patience + self._count.get(source, 0))
 

@@ -36,7 +36,7 @@ copies = st.builds(
     st.fixed_dictionaries({f"{p}.{d}": values for p in PROPERTIES for d in DIMENSIONS}),
 )
 objects = st.lists(copies, min_size=1, max_size=5)
-trusts = st.fixed_dictionaries({name: values for name in ("INPS", "INAIL")})
+trusts = st.fixed_dictionaries(dict.fromkeys(("INPS", "INAIL"), values))
 wishes = st.lists(
     st.builds(Requirement, st.sampled_from(PROPERTIES), st.sampled_from(DIMENSIONS), values), max_size=3
 ).map(tuple)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from random import Random
 
@@ -26,7 +27,7 @@ def test_vir5_5_who_goes_on_overstating_loses_with_every_observation(over: float
             Report(str(number), (Observation("INAIL", 1.0, 1.0 - over), Observation("CoC", 0.5, 0.9)))
         )
         trusts.append(ratings.trust("INAIL"))
-    assert all(after < before for before, after in zip(trusts, trusts[1:], strict=False))
+    assert all(after < before for before, after in itertools.pairwise(trusts))
     assert ratings.trust("CoC") == 1.0  # who is modest keeps his trust
     assert [each.source for each in ratings.standings()] == ["CoC", "INAIL"]
     assert trusts[-1] >= 1.0 - over

@@ -199,6 +199,13 @@ class Factory:
 
     def snapshot(self, table: Any, tell: Tell | None = None) -> Step:
         """Evaluate a whole table; what is not in it is gone. The step is told, also after a crash."""
+        return self._batch(table, tell, whole=True)
+
+    def take(self, rows: Any, tell: Tell | None = None) -> Step:
+        """Evaluate new and changed rows of a table that is evaluated as a whole at other times."""
+        return self._batch(rows, tell, whole=False)
+
+    def _batch(self, rows: Any, tell: Tell | None, *, whole: bool) -> Step:
         if any(run != f"run={SNAPSHOTS}" for run in self.state.runs()):
             raise InputError(f"{self.plan.state} is the state of a stream", hint="name another for snapshots")
         began = time.monotonic()
@@ -207,7 +214,7 @@ class Factory:
             self._told(steps[-1], SNAPSHOTS, True, began, tell)
             self.state.mark_told(steps[-1])
         number = (steps or [-1])[-1] + 1
-        self._evaluate(table, number, lambda frame: self.state.publish(frame, number), whole=True)
+        self._evaluate(rows, number, lambda frame: self.state.publish(frame, number), whole=whole)
         done = self._told(number, SNAPSHOTS, False, began, tell)
         self.state.mark_told(number)
         return done
