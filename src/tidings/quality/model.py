@@ -123,7 +123,7 @@ def is_within(data_class: str, ancestor: str) -> bool:
 class DataObject(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An object of a class, with the quality of its properties and the objects below it."""
 
-    data_class: str
+    data_class: str = msgspec.field(name="class")
     key: str
     values: dict[str, Any] = {}
     quality: dict[str, dict[str, float]] = {}  # property, then dimension
@@ -146,7 +146,7 @@ class DataObject(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class QualityChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The value of one dimension of one property of one object is another one now."""
 
-    data_class: str
+    data_class: str = msgspec.field(name="class")
     source: str  # the organisation whose object it is
     object: str  # its key
     property: str

@@ -8,6 +8,7 @@ names the figure that shows them and not what is in it.
 
 from __future__ import annotations
 
+from tidings.quality.model import DataObject, Level
 from tidings.quality.schema import DataClass, Holding, Organisation, Schema
 
 ENTERPRISE = "Enterprise"
@@ -37,3 +38,20 @@ def running_example() -> Schema:
             Organisation("CoC", (Holding(ENTERPRISE), Holding(HOLDER))),
         ),
     ).check()  # fmt: skip
+
+
+def apt_a() -> DataObject:
+    """The enterprise APT A with two holders, as in Figure 5.3; the qualities are our own."""
+    fine = {"accuracy": 0.95, "completeness": 1.0, "currency": 0.9, "consistency": 1.0}
+    return DataObject(
+        ENTERPRISE, "APTA", {"Code": "APTA", "EntName": "APT A"}, {"Code": fine, "EntName": dict(fine)},
+        (
+            _holder("M. Mecella", "Via dei Gracchi 71, Roma", "MCLMSM73H17H501F", Level.LOW),
+            _holder("M. Scannapieco", "Via Mazzini 27, Pagani (SA)", "SCNMNC74S70G230T", Level.MEDIUM),
+        ),
+    )  # fmt: skip
+
+
+def _holder(name: str, address: str, fiscal_code: str, accuracy: Level) -> DataObject:
+    values = {"Name": name, "Address": address, "FiscalCode": fiscal_code}
+    return DataObject(HOLDER, fiscal_code, values, {"Name": {"accuracy": accuracy.middle, "currency": 0.7}})

@@ -37,7 +37,7 @@ KINDS = ("string", "number", "boolean", "timestamp")
 class Holding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A class that an organisation holds, in its own words."""
 
-    data_class: str  # path in the global schema
+    data_class: str = msgspec.field(name="class")  # path in the global schema
     local: str = ""  # its own name for the class; empty: the last part of the path
     properties: dict[str, str] = {}  # local name to global name; empty: all, under their global names
 

@@ -6,6 +6,7 @@ Rules
 - Topics of MQTT may have empty levels, and ours not: an empty level is written `∅` here.
 - A retained message is an event that lives forever and supersedes the one before on its topic; an empty one
   supersedes and does not stay. A message's expiry is the event's end.
+- A message that came with QoS 0 or 1 goes on with no more (attribute `mqtt_qos`); others with what was asked for.
 - A wildcard at the first level does not stand for topics that begin with `$`.
 - A subscription may carry a content filter: `filter` among the user properties of its SUBSCRIBE.
 """
@@ -32,6 +33,7 @@ EMPTY = "∅"
 SHARE = "$share/"
 KEY = "mqtt:"  # before the topic, in the key of what is retained
 FILTER = "filter"  # the user property of a subscription
+QOS = "mqtt_qos"
 PLAIN = frozenset({"response_topic", "correlation", "payload_format"})
 JSON_TYPE = "application/json"
 
@@ -96,6 +98,8 @@ def attributes_of(publish: Publish) -> dict[str, Any]:
         except UnicodeDecodeError:
             raise Malformed("the payload is said to be UTF-8", Reason.PAYLOAD_FORMAT) from None
     attributes = members_of(publish.payload, properties.get("content_type"))
+    if publish.qos < 2:
+        attributes[QOS] = publish.qos
     for name in ("response_topic", "payload_format"):
         if name in properties:
             attributes[name] = properties[name]
@@ -133,6 +137,12 @@ def _plain(members: Mapping[str, Any], depth: int) -> dict[str, Any]:
 # -- outward -----------------------------------------------------------------------------------------
 
 
+def qos_of(event: Event, granted: int) -> int:
+    """No more than it was published with."""
+    said = event.attributes.get(QOS)
+    return min(granted, said) if type(said) is int and said >= 0 else granted
+
+
 def publish_of(event: Event, qos: int, *, retain: bool, with_properties: bool) -> Publish:
     """The event as a message."""
     payload = event.payload
@@ -149,7 +159,8 @@ def _properties(event: Event, payload: bytes) -> Properties:
     elif event.payload is None:
         properties["content_type"] = JSON_TYPE
     if event.expires is not None:
-        properties["message_expiry"] = min(int(event.expires), 2**32 - 1)
+        waited = 0.0 if event.time is None else (datetime.now(UTC) - event.time).total_seconds()
+        properties["message_expiry"] = min(max(round(event.expires - waited), 0), 2**32 - 1)
     attributes = event.attributes
     for name in ("response_topic", "payload_format"):
         if name in attributes:

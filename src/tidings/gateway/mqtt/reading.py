@@ -1,6 +1,6 @@
 """Bytes to MQTT packets. No I/O: bytes come, packets go.
 
-Rules (OASIS MQTT 3.1.1 and 5.0)
+Rules (OASIS MQTT 3.1.1 and 5.0; 3.1 differs in its name alone)
 - What is malformed raises `Malformed` with the reason code of version 5; nothing is guessed.
 - Text is UTF-8 without NUL and without surrogates. A packet is no longer than the reader's bound.
 """
@@ -13,10 +13,10 @@ from typing import Any
 from tidings.gateway.mqtt.packets import (
     ALLOWED,
     MANY,
+    NAMES,
     PROPERTIES,
     TOLD,
     V5,
-    V311,
     Ack,
     Auth,
     Connack,
@@ -219,14 +219,14 @@ class Reader:
         if self.version:
             raise Malformed("CONNECT twice", Reason.PROTOCOL)
         name, version = body.blob(), body.number(1)
-        if name != b"MQTT" or version not in (V311, V5):
+        if NAMES.get(version) != name:
             raise Malformed(f"{name!r} of version {version}", Reason.VERSION)
         self.version = version
         flags = body.number(1)
         will_qos, has_will = flags >> 3 & 3, bool(flags & 4)
         if flags & 1 or will_qos == 3 or (not has_will and flags & 0x38):
             raise Malformed(f"CONNECT with flags {flags:#x}")
-        if version == V311 and flags & 0x40 and not flags & 0x80:
+        if version != V5 and flags & 0x40 and not flags & 0x80:
             raise Malformed("a password without a name")
         connect = Connect(version, "", bool(flags & 2), body.number(2))
         connect.properties = self._properties(Kind.CONNECT, body)
@@ -263,11 +263,7 @@ class Reader:
         wishes = []
         while body.left:
             filter, options = body.text(), body.number(1)
-            if (
-                options & 3 == 3
-                or options & (0xFC if self.version == V311 else 0xC0)
-                or options >> 4 & 3 == 3
-            ):
+            if options & 3 == 3 or options & (0xC0 if self.version == V5 else 0xFC) or options >> 4 & 3 == 3:
                 raise Malformed(f"subscription options {options:#x}")
             wishes.append(Wish(filter, options & 3, bool(options & 4), bool(options & 8), options >> 4 & 3))
         if not wishes:

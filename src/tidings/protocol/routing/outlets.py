@@ -3,7 +3,7 @@
 An outlet is given every filter that concerns its link and decides which of them the far end has to
 know. `Identical` tells each once (subscription forwarding). `Covering` tells only filters that no
 other one covers, and brings the covered ones out again when their cover goes. `Merging` tells
-perfect unions of them. Changes add up until `changes()` takes them: what came and went is not sent.
+perfect unions of them. `Union` leaves out what all the others together cover. Changes add up until `changes()` takes them: what came and went is not sent.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from tidings.algebra import covers
+from tidings.algebra import covered_by_union, covers, overlaps
 from tidings.algebra.merge import perfect_merge
 from tidings.model.filter import Filter
 
 KNOWN_PAIRS = 200_000  # answers kept; more costs memory, fewer costs time when many links are told the same
+UNION_BUDGET = 20_000  # steps of one search; more hides more, at some milliseconds each
 _known: dict[tuple[str, str], bool] = {}
 
 
@@ -193,8 +194,57 @@ def _merged(filters: list[Filter]) -> list[Filter]:
     return done
 
 
+class Union(Identical):
+    """Only filters that the told ones do not cover, alone or together.
+
+    What a filter hides behind is noted as all told filters that it overlaps; it is looked at again when one
+    of those goes. Nothing is drawn at random: what the search does not decide within its budget is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._hidden: dict[str, tuple[Filter, frozenset[str]]] = {}
+
+    def __contains__(self, digest: str) -> bool:
+        return digest in self.told or digest in self._hidden
+
+    def add(self, filter: Filter) -> None:
+        if self._hide(filter):
+            return
+        super().add(filter)
+        for other in [f for f in self.told.values() if f is not filter and overlaps(filter, f)]:
+            del self.told[other.digest]
+            if not self._hide(other):
+                self.told[other.digest] = other
+            else:
+                self._look_again(other.digest)
+
+    def remove(self, digest: str) -> None:
+        if self._hidden.pop(digest, None) is None:
+            super().remove(digest)
+            self._look_again(digest)
+
+    def _hide(self, filter: Filter) -> bool:
+        near = {digest: told for digest, told in self.told.items() if overlaps(told, filter)}
+        alone = next((digest for digest, told in near.items() if _covers(told, filter)), None)
+        if alone is not None:
+            self._hidden[filter.digest] = (filter, frozenset((alone,)))
+        elif len(near) > 1 and covered_by_union(filter, tuple(near.values()), budget=UNION_BUDGET).covered:
+            self._hidden[filter.digest] = (filter, frozenset(near))
+        else:
+            return False
+        return True
+
+    def _look_again(self, gone: str) -> None:
+        """Something told is told no more: what hid behind it must find another cover, or come out."""
+        for orphan in [f for f, covers_ in self._hidden.values() if gone in covers_]:
+            del self._hidden[orphan.digest]
+            if not self._hide(orphan):
+                super().add(orphan)  # and hide nothing behind it now: that would go round in circles
+
+
 OUTLETS: dict[str, Callable[[], Outlet]] = {
     "identical": Identical,
     "covering": Covering,
     "merging": Merging,
+    "union": Union,
 }
