@@ -14,21 +14,25 @@ from hypothesis import strategies as st
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
-from tidings.pipeline.quality.factory import Factory, files_of  # noqa: E402
-from tidings.pipeline.quality.linkage import Pair, entities  # noqa: E402
-from tidings.pipeline.quality.settings import Plan, read_plan  # noqa: E402
-from tidings.quality.broker import Copy, choose, parse_requirements, take_the_offer  # noqa: E402
-from tidings.quality.generate import LOCAL, NOW, number_of, population, write_organisation  # noqa: E402
-from tidings.quality.querying import adopt, ask  # noqa: E402
+from tidings.pipeline.quality.factory import Factory, files_of
+from tidings.pipeline.quality.linkage import Pair, entities
+from tidings.pipeline.quality.settings import Plan, read_plan
+from tidings.quality.broker import Copy, choose, parse_requirements, take_the_offer
+from tidings.quality.generate import LOCAL, NOW, number_of, population, write_organisation
+from tidings.quality.querying import adopt, ask
 
 NOW_MICROS = int(NOW.timestamp()) * 10**6
 
 copies_of_three = st.tuples(st.sampled_from("abc"), st.sampled_from("123"))
-drawn_pairs = st.lists(st.builds(Pair, st.sampled_from([0.8, 0.9, 1.0]), copies_of_three, copies_of_three), max_size=9)
+drawn_pairs = st.lists(
+    st.builds(Pair, st.sampled_from([0.8, 0.9, 1.0]), copies_of_three, copies_of_three), max_size=9
+)
 
 
 @given(drawn_pairs, st.randoms())
-def test_an_entity_has_one_copy_of_a_source_and_the_order_of_pairs_does_not_matter(found: list[Pair], rng: Any) -> None:
+def test_an_entity_has_one_copy_of_a_source_and_the_order_of_pairs_does_not_matter(
+    found: list[Pair], rng: Any
+) -> None:
     found = [Pair(likeness, *sorted([one, other])) for likeness, one, other in found if one[0] != other[0]]
     named = entities(found)
     shuffled = list(found)
@@ -69,7 +73,9 @@ def test_vir5_4_three_organisations_are_asked_and_become_better(spark: Any, tmp_
     check_links(found.objects)
     before = means(found.objects)
     person = next(
-        copies[0] for copies in found.objects if len(copies) == 3 and copies[0].values["FiscalCode"] is not None
+        copies[0]
+        for copies in found.objects
+        if len(copies) == 3 and copies[0].values["FiscalCode"] is not None
     )
     one = ask(
         spark,

@@ -82,8 +82,8 @@ def frame(spark: Any, rows: list[dict[str, Any]]) -> Any:
     return spark.createDataFrame([tuple(row[name] for name in COLUMNS) for row in rows], SCHEMA)
 
 
-def oracle(plan: Plan, rows: list[dict[str, Any]]) -> dict[str, Quality]:
-    return evaluate_plain(plan, rows, NOW_MICROS, checks=CHECKS, references={"Name": REFERENCE})
+def oracle(plan: Plan, rows: list[dict[str, Any]], now: int = NOW_MICROS) -> dict[str, Quality]:
+    return evaluate_plain(plan, rows, now, checks=CHECKS, references={"Name": REFERENCE})
 
 
 def put_reference(folder: Path) -> None:
@@ -122,13 +122,15 @@ def test_vir5_3_two_tables_are_measured_as_the_plain_measures_have_it_and_the_di
 ) -> None:
     folder = tmp_path_factory.mktemp("quality")
     put_reference(folder)
-    factory = Factory(spark, plan_of(folder), now=lambda: NOW_MICROS)
-    first, second = rows_of(one), rows_of(two)
+    clock = [NOW_MICROS, NOW_MICROS + 3 * 86_400 * 10**6]  # three days later: what has not changed has aged
+    now = iter(clock)
+    factory = Factory(spark, plan_of(folder), now=lambda: next(now))
+    first, second = rows_of(one), rows_of(one[:10] + two)
     assert told(factory.snapshot(frame(spark, first))) == {}
     before = oracle(factory.plan, first)
     assert current(factory) == before
     step = factory.snapshot(frame(spark, second))
-    after = oracle(factory.plan, second)
+    after = oracle(factory.plan, second, clock[1])
     assert current(factory) == after
     assert told(step) == differences(before, after)
 

@@ -75,16 +75,18 @@ def _one_size(spark: Any, folder: Path, size: int, seed: int) -> Iterator[Row]:
 
     plan = plan_for(folder)
     people(spark, size, seed).write.parquet(str(folder / "table"))
-    people(spark, size, seed).selectExpr("id", "concat('Name ', hex(CAST(id AS bigint) * 7)) AS name").write.parquet(
-        str(folder / "right")
-    )
+    people(spark, size, seed).selectExpr(
+        "id", "concat('Name ', hex(CAST(id AS bigint) * 7)) AS name"
+    ).write.parquet(str(folder / "right"))
     table = spark.read.parquet(str(folder / "table"))
     later = "updated + INTERVAL 1 SECOND AS updated"
     one_in = f"pmod(CAST(id AS bigint), {CHANGED}) = 0"
     other = f"CASE WHEN {one_in} THEN concat(name, '!') ELSE name END AS name"
-    rest = "id, town, code, block, postcode".split(", ")
+    rest = ["id", "town", "code", "block", "postcode"]
     table.selectExpr(*rest, "updated", other).write.parquet(str(folder / "again"))
-    table.where(one_in).selectExpr(*rest, later, "concat(name, '?') AS name").write.parquet(str(folder / "changed"))
+    table.where(one_in).selectExpr(*rest, later, "concat(name, '?') AS name").write.parquet(
+        str(folder / "changed")
+    )
     table.selectExpr(*rest, later, "concat(name, '-') AS name").write.parquet(str(folder / "all"))
     factory = Factory(spark, plan, now=lambda: NOW_MICROS)
 
@@ -110,9 +112,14 @@ def _plain(factory: Any, table: Any, folder: Path, seed: int) -> float:
     from tidings.pipeline.quality.plain import evaluate_plain
 
     rows = table.toArrow().to_pylist()
-    right = {row["id"]: row["name"] for row in factory.spark.read.parquet(str(folder / "right")).toArrow().to_pylist()}
+    right = {
+        row["id"]: row["name"]
+        for row in factory.spark.read.parquet(str(folder / "right")).toArrow().to_pylist()
+    }
     checks: dict[str, Any] = {
-        "code": lambda row: None if row["code"] is None else row["code"][:2].isupper() and row["code"][2:].isdigit(),
+        "code": lambda row: (
+            None if row["code"] is None else row["code"][:2].isupper() and row["code"][2:].isdigit()
+        ),
         "apart": lambda row: None if row["code"] is None else row["name"] != row["code"],
     }
     began = time.perf_counter()

@@ -21,13 +21,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from tidings.errors import InputError
-from tidings.quality.model import dimension_of, quality_value
+from tidings.language import print_expression
+from tidings.model.expression import And, Attribute, Compare, Expression, Literal
+from tidings.quality.levels import without_levels
+from tidings.quality.model import Level, dimension_of, quality_value
 
 MOST_ROUNDS = 8  # of a negotiation
 _REQUIREMENT = re.compile(r"\s*([A-Za-z_]\w*)\.([A-Za-z]+)\s*>=\s*([\w.]+)\s*")
@@ -138,9 +141,39 @@ def parse_requirements(texts: Iterable[str]) -> tuple[Requirement, ...]:
     return tuple(found)
 
 
-def least_of(text: str) -> float:
-    from tidings.quality.model import Level
+def required(quality: Expression | None, properties: Iterable[str]) -> tuple[Requirement, ...]:
+    """From the condition on quality of `ON class WHERE ...`: what each quality is to be at least."""
+    names = {name.lower(): name for name in properties}
+    found = []
+    for part in _conjuncts(without_levels(quality)):
+        if not (
+            isinstance(part, Compare)
+            and part.op == ">="
+            and isinstance(part.left, Attribute)
+            and isinstance(part.right, Literal)
+        ):
+            raise InputError(
+                f"{print_expression(part)} is no requirement",
+                hint="say the least that will do: name.accuracy >= high",
+            )
+        property, _, dimension = part.left.name.rpartition(".")
+        if property not in names:
+            raise InputError(
+                f"no property is called {property!r}", hint=f"there are {', '.join(names.values())}"
+            )
+        found.append(Requirement(names[property], dimension_of(dimension), quality_value(part.right.value)))
+    return tuple(found)
 
+
+def _conjuncts(expression: Expression | None) -> Iterator[Expression]:
+    if isinstance(expression, And):
+        yield from _conjuncts(expression.left)
+        yield from _conjuncts(expression.right)
+    elif expression is not None:
+        yield expression
+
+
+def least_of(text: str) -> float:
     if text.lower() in list(Level):
         return Level(text.lower()).floor
     try:

@@ -147,9 +147,7 @@ def _copy(text: str) -> Copy:
     return msgspec.json.decode(text, type=Copy)
 
 
-def adopt(
-    spark: Any, plan: Plan, offered: Sequence[Proposal], *, file: Path | None = None
-) -> int:
+def adopt(spark: Any, plan: Plan, offered: Sequence[Proposal], *, file: Path | None = None) -> int:
     """Take proposals over: new versions of the rows as one more file of the table. How many rows.
 
     A row is a microsecond newer than the one that it replaces: what was adopted is not fresh because of it.
@@ -162,7 +160,9 @@ def adopt(
     changes: dict[str, dict[str, str]] = {}
     for each in mine:
         changes.setdefault(each.key, {})[each.property] = each.value
-    new = spark.createDataFrame([(key, values) for key, values in changes.items()], "_object string, _new map<string,string>")
+    new = spark.createDataFrame(
+        [(key, values) for key, values in changes.items()], "_object string, _new map<string,string>"
+    )
     rows = State(spark, plan).current().join(sql.broadcast(new), "_object")
     columns = {plan.column(name): name for name in plan.properties}
     held = [name for name in rows.columns if not name.startswith("_")]

@@ -33,6 +33,7 @@ def rating_app(ratings: Ratings, *, token: str = "") -> Any:
     from starlette.routing import Route
 
     async def trust(request: Request) -> JSONResponse:
+        del request  # anybody may ask
         standings = [msgspec.to_builtins(each) for each in ratings.standings()]
         return JSONResponse({"trust": ratings.table(), "standings": standings})
 
@@ -49,14 +50,21 @@ def rating_app(ratings: Ratings, *, token: str = "") -> Any:
             return JSONResponse({"error": str(error)}, 400)
 
     async def health(request: Request) -> JSONResponse:
+        del request
         return JSONResponse({"reports": ratings.reports})
 
     return Starlette(
-        routes=[Route("/trust", trust), Route("/reports", reports, methods=["POST"]), Route("/health", health)]
+        routes=[
+            Route("/trust", trust),
+            Route("/reports", reports, methods=["POST"]),
+            Route("/health", health),
+        ]
     )
 
 
-async def serve_ratings(listen: str, file: Path | None = None, *, token: str = "", ready: Any = print) -> None:
+async def serve_ratings(
+    listen: str, file: Path | None = None, *, token: str = "", ready: Any = print
+) -> None:
     """Serve until the task is cancelled; `ready` hears the address."""
     import asyncio
 

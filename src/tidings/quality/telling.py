@@ -1,18 +1,57 @@
-"""What a factory found, as changes of the D2Q model.
+"""What a factory found, as changes of the D2Q model, and told to the organisation's service.
 
-A change's version is the step that found it, which is the same when the step is told again after a
-crash: whoever knows the event drops it.
+Rules
+- A change's version is the step that found it, which is the same when the step is told again after a
+  crash: the service drops an event that it knows.
+- A service that does not answer is asked again for a while. Then the step fails, and with it the stream; whoever
+  starts it again goes on with telling that very step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from typing import Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
+from tidings.errors import UnreachableError
 from tidings.pipeline.quality.factory import Step
 from tidings.pipeline.quality.settings import Plan
 from tidings.quality.model import QualityChange, quality_attribute
+
+if TYPE_CHECKING:
+    from tidings.quality.client import OrganisationClient
+
+AT_ONCE = 500  # changes in one request
+PATIENCE_SECONDS = 60.0
+PAUSE_SECONDS = 0.5
+
+
+def teller(
+    client: OrganisationClient, plan: Plan, *, patience_seconds: float = PATIENCE_SECONDS
+) -> Callable[[Step], int]:
+    """Tells the steps of a factory to a service; how many changes were new to it."""
+
+    def tell(step: Step) -> int:
+        changes = changes_of(step, plan)
+        new = 0
+        while some := list(islice(changes, AT_ONCE)):
+            new += _published(client, some, patience_seconds)
+        return new
+
+    return tell
+
+
+def _published(client: OrganisationClient, changes: list[QualityChange], patience_seconds: float) -> int:
+    end = time.monotonic() + patience_seconds
+    while True:
+        try:
+            return client.publish(changes)
+        except UnreachableError:
+            if time.monotonic() >= end:
+                raise
+            time.sleep(PAUSE_SECONDS)
 
 
 def changes_of(step: Step, plan: Plan) -> Iterator[QualityChange]:

@@ -17,6 +17,7 @@ whatever it holds, and is as dirty as data get. With the Rating Service what it 
 
 from __future__ import annotations
 
+from itertools import pairwise
 from random import Random
 from statistics import mean
 from typing import Any
@@ -140,7 +141,7 @@ def _least(told: list[dict[str, Any]]) -> list[float]:
 
 
 def _rises(values: list[float]) -> bool:
-    return all(after >= before - SLACK for before, after in zip(values, values[1:], strict=False))
+    return all(after >= before - SLACK for before, after in pairwise(values))
 
 
 def _honest_means(told: list[dict[str, Any]]) -> list[float]:

@@ -11,7 +11,8 @@ The state has one row for each object: the columns of its table, and our own:
 
 Rules
 - Only objects that came and differ are measured again, and, for functional dependencies, the
-  members of the groups that they left or joined: those for their consistency alone.
+  members of the groups that they left or joined: those for their consistency alone. A whole table also
+  tells that time has passed: then the currency of every object is measured again, and nothing else of it.
 - A row that is older than the one that is known is passed over. Of several rows of an object in one
   step the newest counts; of equally new ones, one that the values themselves decide.
 - A change is a value that differs after rounding. Values of an object that is new are no changes,
@@ -34,7 +35,7 @@ from tidings.pipeline.quality.columns import (
     with_domains,
     with_references,
 )
-from tidings.pipeline.quality.measures import CONSISTENCY
+from tidings.pipeline.quality.measures import CONSISTENCY, CURRENCY
 from tidings.pipeline.quality.settings import Plan
 
 PRINT, GONE, QUALITY, CHANGES, TIME = "_print", "_gone", "_quality", "_changes", "_time"
@@ -54,9 +55,10 @@ def step(
     check_columns(plan, came)
     arrived = _newest(plan, _printed(plan, came))
     changed = _changed(plan, arrived, known, whole=whole)
-    affected = _with_agreements(plan, changed, known, held) if plan.dependencies else _without(changed)
+    aging = whole and known is not None and any(each.volatility for each in plan.properties.values())
+    affected = _with_others(plan, changed, known, held, everything=aging)
     measured = with_references(with_domains(affected, plan), plan)
-    entries = [(f"{p}.{d}", p, d, _value(plan, p, d, now_micros)) for p, d in plan.measured()]
+    entries = [(f"{p}.{d}", p, d, _value(plan, p, d, now_micros, aging)) for p, d in plan.measured()]
     names = [name for name in came.columns if name != plan.deleted]
     return (
         measured.withColumn(
@@ -157,24 +159,20 @@ def _vanished(known: Any, before: Any, arrived: Any) -> Any:
     )
 
 
-def _without(changed: Any) -> Any:
-    from pyspark.sql import functions as sql
-
-    return changed.withColumn(AGREE, sql.lit(None).cast("map<string,double>"))
-
-
-def _with_agreements(plan: Plan, changed: Any, known: Any | None, held: list[Any]) -> Any:
-    """With the members of the groups that changed, and how far each agrees with its own."""
+def _with_others(plan: Plan, changed: Any, known: Any | None, held: list[Any], *, everything: bool) -> Any:
+    """With those that have to be looked at because of the changed ones, and how far each agrees with its group."""
     from pyspark.sql import Window
     from pyspark.sql import functions as sql
 
-    members = changed.persist()  # it is read once for its own sake and once for each dependency
-    held.append(members)
+    members = changed
+    if plan.dependencies or everything:
+        members = changed.persist()  # it is read once for its own sake and once for each dependency
+        held.append(members)
     for i, each in enumerate(plan.dependencies.values()):
         group = sql.when(~sql.col(GONE), group_of(each))
         members = members.withColumn(f"_group_{i}", group).withColumn(f"_hit_{i}", group.isNotNull())
-    if known is not None:
-        members = members.unionByName(_peers(plan, members, known))
+    if known is not None and (plan.dependencies or everything):
+        members = members.unionByName(_peers(plan, members, known, everything=everything))
     agreed = {}
     for i, (name, each) in enumerate(plan.dependencies.items()):
         hit, group = f"_hit_{i}", f"_group_{i}"
@@ -184,35 +182,36 @@ def _with_agreements(plan: Plan, changed: Any, known: Any | None, held: list[Any
         members = members.withColumn(f"_said_{i}", said).withColumn(f"_share_{i}", same.cast("double") / all_)
         kept = sql.when(sql.col("_fresh"), sql.lit(None)).otherwise(sql.col("_kept").getItem(name))
         agreed[name] = sql.when(sql.col(hit), sql.col(f"_share_{i}")).otherwise(kept)
-    return members.withColumn(AGREE, _map(agreed))
+    return members.withColumn(AGREE, _map(agreed) if agreed else sql.lit(None).cast("map<string,double>"))
 
 
-def _peers(plan: Plan, changed: Any, known: Any) -> Any:
-    """Known objects that did not come, in groups that an object left or joined."""
+def _peers(plan: Plan, changed: Any, known: Any, *, everything: bool) -> Any:
+    """Known objects that did not change, in groups that an object left or joined; or all of them."""
     from pyspark.sql import functions as sql
 
-    peers = known.join(sql.broadcast(changed.select(OBJECT)), OBJECT, "left_anti")
+    peers = known.join(changed.select(OBJECT), OBJECT, "left_anti")
     peers = peers.withColumnsRenamed({QUALITY: "_before", AGREE: "_kept"}).drop(CHANGES, TIME)
     hits = []
     for i, each in enumerate(plan.dependencies.values()):
         touched = changed.select(sql.col(f"_group_{i}")).union(changed.select(sql.col(f"_was_{i}")))
         touched = touched.where(f"_group_{i} IS NOT NULL").distinct().withColumn(f"_hit_{i}", sql.lit(True))
         peers = peers.withColumn(f"_group_{i}", group_of(each))
-        peers = peers.join(sql.broadcast(touched), f"_group_{i}", "left")
+        peers = peers.join(touched, f"_group_{i}", "left")
         peers = peers.withColumn(f"_hit_{i}", sql.coalesce(sql.col(f"_hit_{i}"), sql.lit(False)))
         peers = peers.withColumn(f"_was_{i}", sql.col(f"_group_{i}"))
         hits.append(sql.col(f"_hit_{i}"))
-    hit = reduce(lambda one, other: one | other, hits)
+    hit = reduce(lambda one, other: one | other, hits, sql.lit(everything))
     return peers.where(hit).withColumn("_fresh", sql.lit(False)).withColumn("_new", sql.lit(False))
 
 
-def _value(plan: Plan, property: str, dimension: str, now_micros: int) -> Any:
-    """What is measured for a changed object; of a mere peer only its consistency is."""
+def _value(plan: Plan, property: str, dimension: str, now_micros: int, aging: bool) -> Any:
+    """What is measured for a changed object; of a mere peer only its consistency is, and what time changes."""
     from pyspark.sql import functions as sql
 
     measured = quality_of(plan, property, dimension, now_micros)
     held = sql.col("_before").getItem(f"{property}.{dimension}")
-    value = measured if dimension == CONSISTENCY else sql.when(sql.col("_fresh"), measured).otherwise(held)
+    always = dimension == CONSISTENCY or (aging and dimension == CURRENCY)
+    value = measured if always else sql.when(sql.col("_fresh"), measured).otherwise(held)
     return sql.when(~sql.col(GONE), value)
 
 
