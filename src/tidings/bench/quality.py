@@ -95,7 +95,7 @@ def _one_size(spark: Any, folder: Path, size: int, seed: int) -> Iterator[Row]:
 
     yield _row("first", size, "spark", size / _seconds(lambda: factory.snapshot(read("table"))))
     if size <= PLAIN_UP_TO:
-        yield _row("first", size, "plain", size / _plain(factory, read("table"), folder, seed))
+        yield _row("first", size, "plain", size / _plain(factory, read("table"), folder))
     yield _row("again", size, "spark", size / _seconds(lambda: factory.snapshot(read("again"))))
     for work, count in (("changed", size // CHANGED), ("all", size)):
         yield _row(work, size, "spark", count / _seconds(lambda: factory.take(read(work))))  # noqa: B023
@@ -107,7 +107,7 @@ def _seconds(act: Callable[[], Any]) -> float:
     return time.perf_counter() - began
 
 
-def _plain(factory: Any, table: Any, folder: Path, seed: int) -> float:
+def _plain(factory: Any, table: Any, folder: Path) -> float:
     """Seconds of the plain measures on the same rows; their answer must be the same."""
     from tidings.pipeline.quality.plain import evaluate_plain
 

@@ -267,6 +267,7 @@ def negotiate(
     trust: Trust | None = None,
 ) -> Deal:
     """Answer for all objects, talking with the user as long as requirements cannot be met."""
+    requirements = strongest(requirements)
     for number in range(MOST_ROUNDS + 1):
         answers = tuple(choose(copies, requirements, trust) for copies in objects)
         if all(answer.met for answer in answers) or number == MOST_ROUNDS:
@@ -277,6 +278,16 @@ def negotiate(
         _check_weaker(requirements, weaker)
         requirements = weaker
     return Deal(answers, requirements, number, all(answer.met for answer in answers))
+
+
+def strongest(requirements: Iterable[Requirement]) -> tuple[Requirement, ...]:
+    """One requirement for each quality: of several the one that asks for most."""
+    found: dict[tuple[str, str], Requirement] = {}
+    for each in requirements:
+        known = found.get((each.property, each.dimension))
+        if known is None or known.least < each.least:
+            found[each.property, each.dimension] = each
+    return tuple(found.values())
 
 
 def _offer(number: int, answers: Sequence[Answer]) -> Offer:

@@ -160,9 +160,7 @@ def adopt(spark: Any, plan: Plan, offered: Sequence[Proposal], *, file: Path | N
     changes: dict[str, dict[str, str]] = {}
     for each in mine:
         changes.setdefault(each.key, {})[each.property] = each.value
-    new = spark.createDataFrame(
-        [(key, values) for key, values in changes.items()], "_object string, _new map<string,string>"
-    )
+    new = spark.createDataFrame(list(changes.items()), "_object string, _new map<string,string>")
     rows = State(spark, plan).current().join(sql.broadcast(new), "_object")
     columns = {plan.column(name): name for name in plan.properties}
     held = [name for name in rows.columns if not name.startswith("_")]

@@ -72,7 +72,7 @@ class World:
         ]
 
     def _declared(self, organisation: str, person: int) -> dict[str, float]:
-        found = {}
+        found: dict[str, float] = {}
         for name, value in self.held[organisation][person].items():
             true = 0.0 if value is None else similarity(value, self.truth(person)[name])
             said = 1.0 if organisation == self.liar and value is not None else true

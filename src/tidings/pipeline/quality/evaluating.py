@@ -80,8 +80,8 @@ def check_columns(plan: Plan, frame: Any) -> None:
     wanted = {plan.key: "key", plan.updated: "updated", plan.deleted: "deleted"}
     for name, each in plan.properties.items():
         wanted |= dict.fromkeys(each.parts or (plan.column(name),), f"properties.{name}")
-    for name, each in plan.dependencies.items():
-        wanted |= dict.fromkeys((*each.determining, *each.determined), f"dependencies.{name}")
+    for name, one in plan.dependencies.items():
+        wanted |= dict.fromkeys((*one.determining, *one.determined), f"dependencies.{name}")
     for name, why in wanted.items():
         if name and name not in frame.columns:
             raise InputError(

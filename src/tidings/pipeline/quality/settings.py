@@ -105,7 +105,8 @@ class Plan(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True
             found.append((name, COMPLETENESS))
             if each.volatility:
                 found.append((name, CURRENCY))
-            if any(name in rule.of for rule in (*self.rules.values(), *self.dependencies.values())):
+            of = [rule.of for rule in self.rules.values()] + [each.of for each in self.dependencies.values()]
+            if any(name in properties for properties in of):
                 found.append((name, CONSISTENCY))
         return found
 
