@@ -25,9 +25,6 @@ app_help = "Evaluate the quality of shared data, and hear when it changes."
 At = Annotated[
     str, typer.Option("--at", metavar="URL", help="The organisation's service.", envvar="TIDINGS_QUALITY")
 ]
-Token = Annotated[
-    str, typer.Option("--token", help="What users of the organisation show.", envvar="TIDINGS_QUALITY_TOKEN")
-]
 Json = Annotated[bool, typer.Option("--json", help=JSON_HELP)]
 
 
@@ -106,20 +103,20 @@ def watch(
         float | None, typer.Option("--wait", help="End with 1 when nothing came for so many seconds.")
     ] = None,
     end: Annotated[bool, typer.Option("--end", help="End the subscription --as, and print nothing.")] = False,
-    token: Token = "",
     as_json: Json = False,
 ) -> None:
     """Hear of changes of quality, one line each.
 
     A change is acknowledged when its line was written. With --as what comes while nobody watches is kept.
+    TIDINGS_QUALITY_TOKEN (or TIDINGS_QUALITY_TOKEN_FILE) is what the organisation's users show, if anything.
     """
-    from tidings.quality.client import OrganisationClient
+    from tidings.quality.client import OrganisationClient, local_token
     from tidings.quality.subscription import parse_subscription
 
     parse_subscription(subscription)  # what is wrong with it is told before anybody is asked
     if end and name is None:
         raise SettingsError("which subscription is to end?", hint="give --as NAME")
-    with OrganisationClient(at, token=token) as client:
+    with OrganisationClient(at, token=local_token()) as client:
         if end and name is not None:
             client.unsubscribe(f"{user}.{name}")
             say(f"{user}.{name} is ended")

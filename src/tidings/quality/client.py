@@ -8,7 +8,9 @@ with OrganisationClient("http://127.0.0.1:8801") as inps:
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -24,13 +26,24 @@ from tidings.quality.state import unpacked
 POLL_SECONDS = 20.0
 
 
+def local_token() -> str:
+    """What users of an organisation show, from the environment: never from arguments, which others can see."""
+    file = os.environ.get("TIDINGS_QUALITY_TOKEN_FILE")
+    if "TIDINGS_QUALITY_TOKEN" not in os.environ and file:
+        return Path(file).read_text(encoding="utf-8").partition("\n")[0]
+    return os.environ.get("TIDINGS_QUALITY_TOKEN", "")
+
+
 class OrganisationClient:
     """One organisation's service; `token` is what its users show."""
 
     def __init__(self, url: str, *, token: str = "", timeout: float = 30.0, verify: Any = True) -> None:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._url = url
-        self._http = httpx.Client(base_url=url, headers=headers, timeout=timeout, verify=verify)
+        secure = url.startswith("https")  # without TLS there is nothing to verify, and no certificate to load
+        self._http = httpx.Client(
+            base_url=url, headers=headers, timeout=timeout, verify=verify if secure else False
+        )
 
     def __enter__(self) -> OrganisationClient:
         return self

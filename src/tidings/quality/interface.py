@@ -11,6 +11,7 @@ Parts
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -24,6 +25,7 @@ from tidings.model.event import Event
 from tidings.quality.schema import Schema
 from tidings.quality.state import LocalSubscription
 from tidings.quality.subscription import QualitySubscription, parse_subscription, subscription_of
+from tidings.runtime.environment import credentials, tls_context
 
 Interpreter = Callable[[Any], QualitySubscription]  # what the user handed in, as JSON reads it
 
@@ -94,7 +96,8 @@ class Webhook:
         if not one.target.startswith(("http://", "https://")):
             raise SettingsError(f"no webhook is at {one.target!r}", hint="give http:// or https://")
         self._sink = Sink(address=one.target, mode="structured")
-        self._client = httpx.AsyncClient(timeout=TIMEOUT_SECONDS)
+        secure = one.target.startswith("https")  # loading certificates takes time
+        self._client = httpx.AsyncClient(timeout=TIMEOUT_SECONDS, verify=secure)
 
     async def dispatch(self, event: Event) -> None:
         headers, body = self._sink.request(event, int(time.time()))
@@ -109,12 +112,15 @@ class Webhook:
 class BrokerOutlet:
     """Publishes to a broker of Tidings: whatever middleware the organisation has already.
 
-    An event that comes again is the same event there, and is told nobody twice."""
+    The environment proves who we are there (see `runtime.environment`). An event that comes again is the same event there, and is told nobody twice."""
 
     def __init__(self, one: LocalSubscription) -> None:
         import tidings
 
-        self._bus = tidings.connect(one.target, name=f"qns-{one.id}")
+        self._bus = tidings.connect(
+            one.target, name=f"qns-{one.id}", credentials=credentials(os.environ),
+            tls=tls_context(os.environ, one.target),
+        )  # fmt: skip
         self._open = False
 
     async def dispatch(self, event: Event) -> None:

@@ -32,7 +32,7 @@ from tidings.quality.interface import Asked
 from tidings.quality.model import QualityChange
 from tidings.quality.organisation import DISPATCH, ChangeSub, Notification, Organisation
 from tidings.quality.schema import write_schema
-from tidings.quality.sending import TOLD, WHO, Outgoing
+from tidings.quality.sending import BACK, TOLD, WHO, Outgoing
 from tidings.quality.settings import OrganisationSettings
 from tidings.quality.state import State, unpacked
 from tidings.runtime import tls
@@ -193,6 +193,7 @@ class Service:
                 HTTPStatus.UNAUTHORIZED, f"{name or 'nobody'} is not known here, or shows another token",
                 hint=f"{WHO}: NAME and Authorization: Bearer TOKEN, as agreed",
             )  # fmt: skip
+        self._bells.ring(BACK, name)
         return name
 
     def _local(self, request: Request) -> None:
