@@ -160,7 +160,7 @@ class Outgoing:
                 known = int(msgspec.json.decode(said)["number"])
             else:
                 log.info("%s does not take our merge subscription: %s %s", producer, status, said)
-                pause = await self._paused(pause, producer)
+                pause = await self._paused(pause)
 
     def _confirmed(self, producer: str, change: ChangeSub) -> None:
         self._organisation.was_told(producer, change)
@@ -182,7 +182,7 @@ class Outgoing:
                     await dispatcher.dispatch(unpacked(event))
                 except (TidingsError, OSError, httpx.HTTPError) as error:
                     log.info("%s is not taken: %s", id, error)
-                    pause = await self._paused(pause, id)
+                    pause = await self._paused(pause)
                     continue
                 self._state.acknowledge(id, number)
                 pause = FIRST_PAUSE
