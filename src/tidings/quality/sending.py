@@ -58,7 +58,9 @@ class Outgoing:
         self._is_started = True
         settings = self._organisation.settings
         for name, peer in settings.peers.items():
-            headers = {WHO: self._organisation.name, "Authorization": f"Bearer {peer.token}"}
+            headers = {WHO: self._organisation.name}
+            if peer.token:  # an empty one would be no header at all, but an error
+                headers["Authorization"] = f"Bearer {peer.token}"
             secure = settings.tls
             verify: Any = False  # nothing to verify without TLS, and its certificates take time to load
             if peer.url.startswith("https"):
