@@ -41,6 +41,7 @@ pytestmark = pytest.mark.spark
 NAMES = ("CoC", "INAIL")
 WANTED = "ON Enterprise/Holder FROM CoC WHERE name.accuracy <= medium"
 PATIENCE = 60.0
+SETTLED = 20.0
 CHILD = Path(__file__).with_name("_quality_child.py")
 
 
@@ -146,7 +147,7 @@ def test_a_dirty_row_is_heard_of_once_wherever_the_factory_or_a_service_ends(
     with services(tmp_path) as running:
         plan, rows = put_data(tmp_path, 40)
         with running.client("INAIL") as inail, running.client("CoC") as coc:
-            inail.subscribe(WANTED, user="anna", name="names", wait=PATIENCE)
+            inail.subscribe(WANTED, user="anna", name="names", wait=SETTLED)
             tell = teller(coc, plan)
             assert run(spark, plan, tell)
 
@@ -182,7 +183,7 @@ def test_twelve_kills_of_drivers_and_services(tmp_path: Path) -> None:
     with services(tmp_path) as running:
         plan, rows = put_data(tmp_path, 40)
         with running.client("INAIL") as inail:
-            inail.subscribe(WANTED, user="anna", name="names", wait=PATIENCE)
+            inail.subscribe(WANTED, user="anna", name="names", wait=SETTLED)
         child(running, plan, None)
         owed = []
         for number in range(12):

@@ -26,6 +26,7 @@ WANTED = "ON Enterprise/Holder FROM CoC WHERE name.accuracy <= medium"
 BOASTER = "INAIL"  # takes its own table for its reference, so that it finds itself without fault
 PEOPLE = 1000  # of the act in `tidings demo`
 PATIENCE = 60.0  # seconds to wait for what is owed, on a loaded machine
+SETTLED = 20.0  # seconds in which producers know of a subscription
 
 
 async def quality(stage: Stage, folder: Path, spark: Any) -> None:
@@ -180,7 +181,7 @@ def hears_once(stage: Stage, spark: Any, folder: Path, plans: list[Any], address
 
     plan = next(each for each in plans if each.organisation == "CoC")
     with OrganisationClient(addresses["INAIL"]) as inail, OrganisationClient(addresses["CoC"]) as coc:
-        id = inail.subscribe(WANTED, user="anna", name="names", wait=PATIENCE)["id"]
+        id = inail.subscribe(WANTED, user="anna", name="names", wait=SETTLED)["id"]
         row = clean_row(spark, plan)
         append_rows(folder, "CoC", [{**row, "Name": "Xxxxx", "updated": later(row["updated"])}])
         (step,) = evaluate(spark, plan, teller(coc, plan))

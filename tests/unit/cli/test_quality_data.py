@@ -75,3 +75,16 @@ def test_rate_needs_one_or_the_other(tidings: Run) -> None:
     ran = tidings("quality", "rate", "http://127.0.0.1:9")
     assert ran.code == 3
     assert "tidings quality rate --serve" in ran.err
+
+
+@pytest.mark.soak
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+def test_the_whole_demonstration_proves_its_claims(tidings: Run, tmp_path: Path) -> None:
+    ran = tidings("quality", "demo", "--people", "300", "--keep", str(tmp_path / "kept"), "--json")
+    assert ran.code == 0, ran.out + ran.err
+    (told,) = ran.rows
+    assert len(told["claims"]) == 4
+    assert all(claim["holds"] for claim in told["claims"])
+    for organisation in ("INPS", "INAIL", "CoC"):
+        assert (tmp_path / "kept" / organisation / "factory.toml").exists()

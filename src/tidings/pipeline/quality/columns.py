@@ -114,13 +114,16 @@ def closest(property: str) -> str:
 
 
 def with_domains(frame: Any, plan: Plan) -> Any:
-    """With how near each value is to its domain; each distinct value is compared once."""
+    """With how near each value is to its domain; of a domain in a table each distinct value is compared once."""
     from pyspark.sql import functions as sql
 
     for property, each in plan.properties.items():
         if each.domain is None:
             continue
         value = present(plan.column(property), each)
+        if each.domain.values:
+            frame = frame.withColumn(closest(property), _nearest(value, each.domain.values))
+            continue
         distinct = frame.select(value.alias("_value")).where("_value IS NOT NULL").distinct()
         possible = _possible(frame.sparkSession, each)
         near = similarity(sql.col("_value"), sql.col("_possible"))
@@ -130,10 +133,16 @@ def with_domains(frame: Any, plan: Plan) -> Any:
     return frame
 
 
+def _nearest(value: Any, values: tuple[str, ...]) -> Any:
+    """How near a value is to those listed; most are among them, and cost no comparison."""
+    from pyspark.sql import functions as sql
+
+    each = sql.array_max(sql.array(*(similarity(value, sql.lit(other)) for other in values)))
+    return sql.when(value.isin(list(values)), sql.lit(1.0)).when(value.isNotNull(), each)
+
+
 def _possible(spark: Any, each: Property) -> Any:
     assert each.domain is not None
-    if each.domain.values:
-        return spark.createDataFrame([(value,) for value in each.domain.values], "_possible string")
     found = spark.read.parquet(each.domain.table).select(
         column(each.domain.column).cast("string").alias("_possible")
     )

@@ -54,11 +54,15 @@ def step(
 
     check_columns(plan, came)
     arrived = _newest(plan, _printed(plan, came))
-    changed = _changed(plan, arrived, known, whole=whole)
-    aging = whole and known is not None and any(each.volatility for each in plan.properties.values())
-    affected = _with_others(plan, changed, known, held, everything=aging)
+    if known is None:
+        affected = _with_groups(plan, _all_new(arrived))
+    elif whole:
+        affected = _with_groups(plan, _compared(arrived, known))
+    else:
+        affected = _with_peers(plan, _changed(plan, arrived, known), known, held)
+    affected = _with_agreements(plan, affected)
     measured = with_references(with_domains(affected, plan), plan)
-    entries = [(f"{p}.{d}", p, d, _value(plan, p, d, now_micros, aging)) for p, d in plan.measured()]
+    entries = [(f"{p}.{d}", p, d, _value(plan, p, d, now_micros, whole)) for p, d in plan.measured()]
     names = [name for name in came.columns if name != plan.deleted]
     return (
         measured.withColumn(
@@ -114,19 +118,20 @@ def _newest(plan: Plan, frame: Any) -> Any:
     return frame.withColumn("_place", place).where("_place = 1").drop("_place")
 
 
-def _changed(plan: Plan, arrived: Any, known: Any | None, *, whole: bool) -> Any:
-    """The arrived rows that differ from what is known, with what was known of them."""
+def _all_new(arrived: Any) -> Any:
     from pyspark.sql import functions as sql
 
-    nothing = {
-        "_before": "map<string,double>", "_kept": "map<string,double>",
-        **{f"_was_{i}": "string" for i in range(len(plan.dependencies))},
-    }  # fmt: skip
-    if known is None:
-        fresh = arrived.where(~sql.col(GONE))
-        for name, kind in nothing.items():
-            fresh = fresh.withColumn(name, sql.lit(None).cast(kind))
-        return fresh.withColumn("_fresh", sql.lit(True)).withColumn("_new", sql.lit(True))
+    nothing = {"_before": "map<string,double>", "_kept": "map<string,double>"}
+    fresh = arrived.where(~sql.col(GONE))
+    for name, kind in nothing.items():
+        fresh = fresh.withColumn(name, sql.lit(None).cast(kind))
+    return fresh.withColumn("_fresh", sql.lit(True)).withColumn("_new", sql.lit(True))
+
+
+def _changed(plan: Plan, arrived: Any, known: Any) -> Any:
+    """The arrived rows that differ from what is known and are not older, with what was known of them."""
+    from pyspark.sql import functions as sql
+
     before = known.select(
         OBJECT,
         sql.col(PRINT).alias("_known"),
@@ -138,41 +143,58 @@ def _changed(plan: Plan, arrived: Any, known: Any | None, *, whole: bool) -> Any
     joined = arrived.join(before, OBJECT, "left")
     new = sql.col("_known").isNull() & ~sql.col(GONE)
     other = sql.col("_known").isNotNull() & (sql.col("_known") != sql.col(PRINT))
-    if plan.updated and not whole:
+    if plan.updated:
         older = column(plan.updated).isNull() | (column(plan.updated) < sql.col("_updated"))
         other &= ~sql.coalesce(older, sql.lit(False))
     changed = joined.where(new | other).withColumn("_new", sql.col("_known").isNull())
-    changed = changed.drop("_known", "_updated").withColumn("_fresh", sql.lit(True))
-    return changed.unionByName(_vanished(known, before, arrived)) if whole else changed
+    return changed.drop("_known", "_updated").withColumn("_fresh", sql.lit(True))
 
 
-def _vanished(known: Any, before: Any, arrived: Any) -> Any:
+def _compared(arrived: Any, known: Any) -> Any:
+    """Every object that came or is known, and whether it is otherwise; one that did not come is gone."""
     from pyspark.sql import functions as sql
 
-    lost = known.drop(QUALITY, AGREE, CHANGES, TIME).join(arrived.select(OBJECT), OBJECT, "left_anti")
-    return (
-        lost.withColumn(GONE, sql.lit(True))
-        .withColumn(PRINT, sql.lit(0).cast("bigint"))
-        .join(before.drop("_known", "_updated"), OBJECT, "left")
-        .withColumn("_new", sql.lit(False))
-        .withColumn("_fresh", sql.lit(True))
+    names = [name for name in arrived.columns if name not in OWN]
+    here = sql.struct(*map(column, names), PRINT, GONE).alias("_here")
+    there = sql.struct(*map(column, names), PRINT).alias("_there")
+    before = known.select(OBJECT, there, sql.col(QUALITY).alias("_before"), sql.col(AGREE).alias("_kept"))
+    both = arrived.select(OBJECT, here).join(before, OBJECT, "full")
+    came, new = sql.col("_here").isNotNull(), sql.col("_there").isNull()
+    gone = ~came | sql.col(f"_here.{GONE}")
+    other = sql.coalesce(sql.col(f"_here.{PRINT}") != sql.col(f"_there.{PRINT}"), sql.lit(True))
+    rows = [
+        sql.when(came, sql.col(f"_here.`{name}`")).otherwise(sql.col(f"_there.`{name}`")).alias(name)
+        for name in (*names, PRINT)
+    ]
+    return both.where(~(new & gone)).select(
+        OBJECT, *rows, gone.alias(GONE), "_before", "_kept", (other | gone).alias("_fresh"), new.alias("_new")
     )
 
 
-def _with_others(plan: Plan, changed: Any, known: Any | None, held: list[Any], *, everything: bool) -> Any:
-    """With those that have to be looked at because of the changed ones, and how far each agrees with its group."""
-    from pyspark.sql import Window
+def _with_groups(plan: Plan, members: Any) -> Any:
+    """With the group of each object; what is whole has all members of every group."""
     from pyspark.sql import functions as sql
 
-    members = changed
-    if plan.dependencies or everything:
-        members = changed.persist()  # it is read once for its own sake and once for each dependency
-        held.append(members)
     for i, each in enumerate(plan.dependencies.values()):
         group = sql.when(~sql.col(GONE), group_of(each))
         members = members.withColumn(f"_group_{i}", group).withColumn(f"_hit_{i}", group.isNotNull())
-    if known is not None and (plan.dependencies or everything):
-        members = members.unionByName(_peers(plan, members, known, everything=everything))
+    return members
+
+
+def _with_peers(plan: Plan, changed: Any, known: Any, held: list[Any]) -> Any:
+    """With the members of the groups that the changed objects left or joined."""
+    if not plan.dependencies:
+        return changed
+    members = _with_groups(plan, changed.persist())  # it is read for its own sake and for each dependency
+    held.append(changed)
+    return members.unionByName(_peers(plan, members, known))
+
+
+def _with_agreements(plan: Plan, members: Any) -> Any:
+    """With the share of its group that agrees with each object."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as sql
+
     agreed = {}
     for i, (name, each) in enumerate(plan.dependencies.items()):
         hit, group = f"_hit_{i}", f"_group_{i}"
@@ -185,8 +207,8 @@ def _with_others(plan: Plan, changed: Any, known: Any | None, held: list[Any], *
     return members.withColumn(AGREE, _map(agreed) if agreed else sql.lit(None).cast("map<string,double>"))
 
 
-def _peers(plan: Plan, changed: Any, known: Any, *, everything: bool) -> Any:
-    """Known objects that did not change, in groups that an object left or joined; or all of them."""
+def _peers(plan: Plan, changed: Any, known: Any) -> Any:
+    """Known objects that did not change, in groups that an object left or joined."""
     from pyspark.sql import functions as sql
 
     peers = known.join(changed.select(OBJECT), OBJECT, "left_anti")
@@ -200,17 +222,17 @@ def _peers(plan: Plan, changed: Any, known: Any, *, everything: bool) -> Any:
         peers = peers.withColumn(f"_hit_{i}", sql.coalesce(sql.col(f"_hit_{i}"), sql.lit(False)))
         peers = peers.withColumn(f"_was_{i}", sql.col(f"_group_{i}"))
         hits.append(sql.col(f"_hit_{i}"))
-    hit = reduce(lambda one, other: one | other, hits, sql.lit(everything))
+    hit = reduce(lambda one, other: one | other, hits)
     return peers.where(hit).withColumn("_fresh", sql.lit(False)).withColumn("_new", sql.lit(False))
 
 
-def _value(plan: Plan, property: str, dimension: str, now_micros: int, aging: bool) -> Any:
+def _value(plan: Plan, property: str, dimension: str, now_micros: int, whole: bool) -> Any:
     """What is measured for a changed object; of a mere peer only its consistency is, and what time changes."""
     from pyspark.sql import functions as sql
 
     measured = quality_of(plan, property, dimension, now_micros)
     held = sql.col("_before").getItem(f"{property}.{dimension}")
-    always = dimension == CONSISTENCY or (aging and dimension == CURRENCY)
+    always = dimension == CONSISTENCY or (whole and dimension == CURRENCY)
     value = measured if always else sql.when(sql.col("_fresh"), measured).otherwise(held)
     return sql.when(~sql.col(GONE), value)
 
