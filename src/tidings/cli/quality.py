@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tidings.cli._output import Exit, json_line, print_json, say, timestamp
+from tidings.cli._quality import add_commands
 from tidings.cli._usage import JSON_HELP, examples
 from tidings.errors import MissingDependencyError, SettingsError
 
@@ -35,6 +36,7 @@ def register(app: typer.Typer) -> None:
         "tidings quality watch 'ON Enterprise FROM INPS, INAIL' --as inps-and-inail --json --count 10 --wait 60",
     )
     group.command("watch", epilog=shown)(watch)
+    add_commands(group)
     app.add_typer(group, name="quality", help=app_help)
 
 

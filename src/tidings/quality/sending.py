@@ -58,7 +58,9 @@ class Outgoing:
         self._is_started = True
         settings = self._organisation.settings
         for name, peer in settings.peers.items():
-            headers = {WHO: self._organisation.name, "Authorization": f"Bearer {peer.token}"}
+            headers = {WHO: self._organisation.name}
+            if peer.token:  # an empty one would be no header at all, but an error
+                headers["Authorization"] = f"Bearer {peer.token}"
             secure = settings.tls
             verify: Any = False  # nothing to verify without TLS, and its certificates take time to load
             if peer.url.startswith("https"):
@@ -160,7 +162,7 @@ class Outgoing:
                 known = int(msgspec.json.decode(said)["number"])
             else:
                 log.info("%s does not take our merge subscription: %s %s", producer, status, said)
-                pause = await self._paused(pause, producer)
+                pause = await self._paused(pause)
 
     def _confirmed(self, producer: str, change: ChangeSub) -> None:
         self._organisation.was_told(producer, change)
@@ -182,7 +184,7 @@ class Outgoing:
                     await dispatcher.dispatch(unpacked(event))
                 except (TidingsError, OSError, httpx.HTTPError) as error:
                     log.info("%s is not taken: %s", id, error)
-                    pause = await self._paused(pause, id)
+                    pause = await self._paused(pause)
                     continue
                 self._state.acknowledge(id, number)
                 pause = FIRST_PAUSE
