@@ -3,7 +3,8 @@
 Rules
 - One worker for each other organisation sends events in order and in batches; one tells it our merge
   subscription; one for each subscription with a dispatcher brings its notifications.
-- What was not taken is sent again, with pauses that double, or as soon as they speak to us. It is removed when it was taken.
+- What was not taken is sent again, with pauses that double; who could not be reached is tried as soon as it
+  speaks to us. It is removed when it was taken.
 - When an organisation cannot be reached, we take over the branches below it and send to those ourselves, so that
   nobody waits for somebody else. Whoever hears twice for that notices it.
 - What an organisation will never take (400, 413, 422) is put aside, and counted.
@@ -124,11 +125,13 @@ class Outgoing:
                 continue
             size = 1 if status in NEVER else size
             if status not in NEVER:
-                pause = await self._paused(pause)
+                pause = await self._paused(pause, "" if status else target)
 
-    async def _paused(self, pause: float) -> float:
-        await asyncio.sleep(pause * random.uniform(0.8, 1.2))
-        return min(2 * pause, LONGEST_PAUSE)
+    async def _paused(self, pause: float, who: str) -> float:
+        """Wait, unless they speak to us meanwhile (empty: nobody); how long to wait the next time."""
+        self._bells.hush(BACK, who)
+        seconds = pause * random.uniform(0.8, 1.2)  # so that not all come back at once
+        return FIRST_PAUSE if await self._bells.wait(BACK, who, seconds) else min(2 * pause, LONGEST_PAUSE)
 
     async def _post(self, target: str, path: str, body: bytes) -> tuple[int, str]:
         """The status of the answer (0: there was none), and what it says."""
@@ -162,7 +165,7 @@ class Outgoing:
                 known = int(msgspec.json.decode(said)["number"])
             else:
                 log.info("%s does not take our merge subscription: %s %s", producer, status, said)
-                pause = await self._paused(pause)
+                pause = await self._paused(pause, "" if status else producer)
 
     def _confirmed(self, producer: str, change: ChangeSub) -> None:
         self._organisation.was_told(producer, change)
@@ -184,7 +187,7 @@ class Outgoing:
                     await dispatcher.dispatch(unpacked(event))
                 except (TidingsError, OSError, httpx.HTTPError) as error:
                     log.info("%s is not taken: %s", id, error)
-                    pause = await self._paused(pause)
+                    pause = await self._paused(pause, "")
                     continue
                 self._state.acknowledge(id, number)
                 pause = FIRST_PAUSE

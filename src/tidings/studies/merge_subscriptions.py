@@ -169,7 +169,7 @@ def notification(users: int, events: int, mapping: str, seed: int) -> dict[str, 
 
 
 def _heard(world: World) -> Counter[str]:
-    return Counter({name: len(world.heard(f"users of {name}")) for name in ORGANISATIONS})
+    return Counter({name: len(world.applications[f"users of {name}"].heard) for name in ORGANISATIONS})
 
 
 def run(setting: Setting) -> Outcome:
@@ -217,14 +217,7 @@ def _claims(
     found: list[dict[str, Any]], by_users: list[dict[str, Any]], by_events: list[dict[str, Any]]
 ) -> list[Claim]:
     claims = [_falls(found, mapping, what) for mapping in (WITHOUT, WITH) for what in ("traffic", "table")]
-    last = _last(found, WITH)["tables"]
-    claims.append(
-        judged(
-            "VIR5-10", "under the mapping the tables of organisations differ (Figure 5.9)", paper="they differ",
-            ours=f"{min(last)} to {max(last)} subscriptions", rule="the largest is twice the smallest or more",
-            held=max(last) >= 2 * min(last),
-        )
-    )  # fmt: skip
+    claims.append(_differ(found))
     exact = all(row["sent"] == row["bound"] for row in (*by_users, *by_events))
     claims.append(
         judged(
@@ -242,6 +235,20 @@ def _claims(
         )
     )  # fmt: skip
     return [*claims, *_beyond(found)]
+
+
+def _differ(found: list[dict[str, Any]]) -> Claim:
+    """Figure 5.9, judged where the tables are the largest: later one wide subscription covers them all."""
+    largest = max(_usual(found, WITH, "covering"), key=lambda row: fmean(row["tables"]))
+    size = largest["subscriptions"]
+    same = next(row for row in _usual(found, WITHOUT, "covering") if row["subscriptions"] == size)
+    spread, plain = (max(row["tables"]) / min(row["tables"]) for row in (largest, same))
+    return judged(
+        "VIR5-10", "under the mapping the tables of organisations differ (Figure 5.9)", paper="they differ",
+        ours=f"{min(largest['tables'])} to {max(largest['tables'])} at {size} subscriptions each "
+        f"(without mapping {min(same['tables'])} to {max(same['tables'])})",
+        rule="largest over smallest is larger than without the mapping", held=spread > plain,
+    )  # fmt: skip
 
 
 def _last(found: list[dict[str, Any]], mapping: str, reduce: str = "covering") -> dict[str, Any]:
