@@ -105,6 +105,10 @@ class Cooperation:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(never.wait(), 0.01)
 
+    def waiting(self, name: str) -> int:
+        """Notifications that wait for an organisation's users."""
+        return self.services[name].organisation.state.figures()["notification"]
+
     def sendings(self, name: str) -> int:
         """Events that an organisation still has to send."""
         return self.services[name].organisation.state.figures()["sending"]

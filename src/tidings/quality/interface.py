@@ -4,7 +4,7 @@ Parts
 - `Interpreter`: reads what a user hands in as a subscription. Pluggable: `quality` reads
   `ON ... FROM ... WHERE ...`, `triple` the JSON form; or any callable, as `package.module:name`.
 - The local subscription table is in `state`; `LocalMatcher` finds the subscriptions that hear an event.
-- `Dispatcher`: brings notifications to users. Pluggable: `inbox` keeps them until they are fetched and
+- `Dispatcher`: brings notifications to users, at addresses that the organisation allows. Pluggable: `inbox` keeps them until they are fetched and
   acknowledged, `webhook` posts them, `broker` publishes them to a broker of Tidings; or any class with
   `dispatch`, as `package.module:name`.
 """
@@ -14,12 +14,14 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
 from importlib import import_module
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
 import msgspec
 
-from tidings.errors import InputError, SettingsError, UnreachableError
+from tidings.errors import InputError, RefusedError, SettingsError, UnreachableError
 from tidings.matching.engine import MatchingEngine
 from tidings.model.event import Event
 from tidings.quality.schema import Schema
@@ -172,15 +174,43 @@ class Asked(msgspec.Struct, forbid_unknown_fields=True):
     target: str = ""
 
 
-def checked(
-    asked: Asked, interpret: Interpreter, schema: Schema, allowed: Sequence[str]
-) -> QualitySubscription:
+class Allowed(Protocol):
+    """What the organisation lets its users choose."""
+
+    @property
+    def schema(self) -> Schema: ...
+    @property
+    def dispatchers(self) -> tuple[str, ...]: ...
+    @property
+    def targets(self) -> tuple[str, ...]: ...
+
+
+def checked(asked: Asked, interpret: Interpreter, allowed: Allowed) -> QualitySubscription:
     """The subscription that is asked for, or what is wrong with it."""
     if not asked.user or not asked.name:
         raise InputError("a subscription needs a user and a name")
-    if asked.dispatcher not in allowed:
-        raise InputError(f"no dispatcher {asked.dispatcher!r} here", hint=", ".join(allowed))
-    wanted = interpret(asked.subscription).check(schema)
+    if asked.dispatcher not in allowed.dispatchers:
+        raise InputError(f"no dispatcher {asked.dispatcher!r} here", hint=", ".join(allowed.dispatchers))
+    if asked.dispatcher in DISPATCHERS:
+        _check_target(asked.target, allowed.targets)
+    wanted = interpret(asked.subscription).check(allowed.schema)
     if wanted.filter.is_never_true:
         raise InputError(f"nothing can ever match {wanted.text}")
     return wanted
+
+
+def _check_target(target: str, hosts: Sequence[str]) -> None:
+    """An organisation does not send to whatever address a user names."""
+    try:
+        parts = urlsplit(target)
+        host = parts.hostname or ""
+    except ValueError:
+        host = ""
+    if not host or parts.username or parts.fragment:
+        raise InputError(
+            f"the target {target!r} is no address", hint="https://host/path or tidings://host:port"
+        )
+    if not any(fnmatchcase(host, pattern) for pattern in hosts):
+        raise RefusedError(
+            f"nothing is sent to {host} from here", hint="the organisation allows hosts in `targets`"
+        )

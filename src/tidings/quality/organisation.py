@@ -68,7 +68,7 @@ class Organisation:
 
     def subscribe(self, asked: Asked) -> tuple[LocalSubscription, bool]:
         """A local user's subscription; True: it was there already, and goes on."""
-        wanted = checked(asked, self._interpret, self.settings.schema, self.settings.dispatchers)
+        wanted = checked(asked, self._interpret, self.settings)
         one = LocalSubscription(
             f"{asked.user}.{asked.name}", asked.user, wanted.text, asked.dispatcher, asked.target
         )

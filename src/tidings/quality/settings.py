@@ -44,6 +44,7 @@ class OrganisationSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
     token: str = ""
     interpreter: str = "quality"
     dispatchers: tuple[str, ...] = (INBOX, *DISPATCHERS)  # which ones users may choose
+    targets: tuple[str, ...] = ()  # hosts that these may send to, * is a wildcard; none: nowhere
     reduce: str = "covering"  # covering, union or identical
     remember: int = REMEMBER  # identities of events
     confirm_seconds: float = 60.0  # between asking producers whether they still know what they were told
