@@ -55,7 +55,7 @@ def _children(line: str) -> list[str]:
 
 
 CONTROLS = [chr(code) for code in range(32) if chr(code) not in "\t\n\r"] + ["\ufffe", "\uffff"]
-TEXT = st.text(st.characters(exclude_categories=("Cs",), exclude_characters=CONTROLS), max_size=12)
+TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters=CONTROLS), max_size=12)
 QUALITIES = st.dictionaries(st.sampled_from(list(map(str, Dimension))), st.floats(0, 1), min_size=1)
 MOMENTS = st.datetimes(timezones=st.just(UTC))
 
