@@ -21,7 +21,7 @@ from tests.gateway.conftest import broker
 
 import tidings
 from tidings.gateway.mqtt import packets as mq
-from tidings.gateway.mqtt.events import publish_of
+from tidings.gateway.mqtt.events import attributes_of, publish_of
 from tidings.gateway.mqtt.reading import Reader
 from tidings.gateway.mqtt.writing import write
 from tidings.model.event import make_event
@@ -130,6 +130,26 @@ def test_a_topic_is_a_number_where_the_client_has_room_for_it() -> None:
             writer.close()
 
     run(test)
+
+
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        [("a", "1"), ("b", "2")],
+        [("b", "2"), ("a", "1"), ("b", "3")],
+        [("id", "x"), ("a.b", "y"), ("", "z")],
+        [("price", "131")],
+        [("response_topic", "r"), ("mqtt_user", "[]")],
+    ],
+    ids=["plain", "a name twice", "names of no attribute", "as in the payload", "our own names"],
+)
+@pytest.mark.parametrize("payload", [b"", b'{"price": "131", "b": "0"}'], ids=["empty", "json"])
+def test_user_properties_go_on_as_they_came(pairs: list[tuple[str, str]], payload: bytes) -> None:
+    came = mq.Publish("a", payload, properties={"user": pairs})
+    event = make_event(attributes_of(came), source="/s", id="1", topic="a", payload=payload)
+    gone = publish_of(event, 0, retain=False, with_properties=True)
+    assert gone.properties["user"] == pairs
+    assert gone.payload == payload
 
 
 def test_the_end_of_a_message_comes_nearer_while_it_waits() -> None:

@@ -255,6 +255,7 @@ class Link:
         self._aliases: dict[int, str] = {}  # the client's
         self._told: dict[str, int] = {}  # ours, as many as the client allows
         self._most_told = 0
+        self._largest = 0  # bytes of a packet that the client takes; 0: any
         self._will: mq.Will | None = None
         self._is_over = False
         self._lines: list[bytes] = []  # to be written in this turn of the loop
@@ -270,7 +271,12 @@ class Link:
             self._flush()
             if self._most_told and isinstance(packet, mq.Publish):
                 packet = self._aliased(packet)
-            self._writer.write(write(packet, self._version))
+            data = write(packet, self._version)
+            if self._largest and len(data) > self._largest:  # a client that cannot even take an answer
+                self._is_over = True
+                self._writer.close()
+                return
+            self._writer.write(data)
 
     def _aliased(self, packet: mq.Publish) -> mq.Publish:
         """With a number for its topic, of the first topics that there are numbers for; known ones by that alone."""
@@ -329,16 +335,17 @@ class Link:
             return
         key = (principal, connect.client_id)
         self._session, self._will = session, connect.will
+        self._largest = connect.properties.get("maximum_packet", 0)
         self._most_told = min(connect.properties.get("topic_alias_maximum", 0), ALIASES)
         try:
-            self.send(mq.Connack(0, present, self._said(connect)))
+            self.send(mq.Connack(0, present and self._version != V31, self._said(connect)))
             await session.attach(
                 self.send,
                 self.send_bytes,
                 self._writer.drain,
                 version=self._version,
                 ahead=connect.properties.get("receive_maximum", 0xFFFF),
-                largest=connect.properties.get("maximum_packet", 0),
+                largest=self._largest,
                 aliases=self._most_told,
             )
             await self._hear_all(rest, connect.keep_alive * 1.5 or None)
@@ -471,7 +478,8 @@ class Link:
 
     async def _subscribe(self, session: Session, packet: mq.Subscribe) -> None:
         """The answer first, then what is retained."""
-        self._later = later = []
+        later: list[Packet | bytes] = []
+        self._later = later
         try:
             reasons = await session.subscribe(packet)
         finally:
