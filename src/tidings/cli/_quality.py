@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,12 +15,15 @@ import typer
 
 from tidings.cli._output import Exit, console, print_json, say
 from tidings.cli._usage import JSON_HELP, examples
-from tidings.errors import InputError, SettingsError
+from tidings.errors import InputError, SettingsError, TidingsError
 
 if TYPE_CHECKING:
     from tidings.pipeline.quality.factory import Factory, Step
     from tidings.pipeline.quality.settings import Plan
     from tidings.quality.querying import Found
+
+STOPS = (signal.SIGINT, signal.SIGTERM)
+POLL_SECONDS = 0.1  # between two looks at whether to stop
 
 Json = Annotated[bool, typer.Option("--json", help=JSON_HELP)]
 Token = Annotated[
@@ -143,14 +147,26 @@ def _stream(factory: Factory, hear: Callable[[Step], None], *, continuous: bool,
     query = factory.stream(frame, tell=hear, once=not continuous, every=every)
     if continuous:
         say(f"{factory.plan.organisation} is evaluated as files come to {factory.plan.table}; Ctrl-C ends it")
-    before = {
-        number: signal.signal(number, lambda *_: query.stop()) for number in (signal.SIGINT, signal.SIGTERM)
-    }
+    stopping = threading.Event()
+    before = {number: signal.signal(number, lambda *_: stopping.set()) for number in STOPS}
     try:
-        query.awaitTermination()
+        while query.isActive and not stopping.wait(POLL_SECONDS):
+            pass
+        query.stop()
+        if query.exception() is not None:
+            raise _told(query.exception())
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _told(error: Any) -> TidingsError:
+    """What ended a stream, in a line: what Tidings said, if it was Tidings."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    ours = [line.partition(": ")[2] for line in lines if line.startswith("tidings.errors.")]
+    return InputError(
+        f"the evaluation stopped: {ours[-1] if ours else lines[0]}", hint="run it again to go on"
+    )
 
 
 def _summary(factory: Factory, as_json: bool) -> None:

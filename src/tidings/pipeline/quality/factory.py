@@ -139,10 +139,10 @@ class State:
             return
         staged = f"{self.folder}/_staged/base-{number}"
         whole.write.mode("overwrite").parquet(staged)
-        old = self._base()
         self._files.rename(staged, target)
-        if old >= 0:
-            self._files.delete(f"{self.folder}/base/upto={old}")
+        for name in self._files.names(f"{self.folder}/base"):
+            if name != f"upto={number}":
+                self._files.delete(f"{self.folder}/base/{name}")
         for each in self.steps():
             if each < number:  # the last one may have to be told again
                 self._files.delete(self.place(each))
