@@ -74,6 +74,10 @@ def evaluate(
         typer.Option("--tell", metavar="URL", help="Tell the changes to the organisation's service."),
     ] = None,
     every: Annotated[str | None, typer.Option("--every", help='Time between steps, as "10 seconds".')] = None,
+    write: Annotated[
+        Path | None,
+        typer.Option("--write", metavar="DIR", help="Write all qualities there, as a Parquet table."),
+    ] = None,
     token: Token = "",
     as_json: Json = False,
 ) -> None:
@@ -81,7 +85,7 @@ def evaluate(
 
     Only what is new or otherwise is measured; a change is told once, also when this is killed and run again.
     """
-    from tidings.pipeline.quality.factory import Factory
+    from tidings.pipeline.quality.factory import Factory, quality_rows
     from tidings.pipeline.quality.settings import read_plan
     from tidings.pipeline.session import session
 
@@ -100,6 +104,8 @@ def evaluate(
             factory.snapshot(spark.read.parquet(plan.table), hear)
         else:
             _stream(factory, hear, continuous=continuous, every=every)
+        if write is not None:
+            quality_rows(factory.state.current(), plan).write.mode("overwrite").parquet(str(write))
         _summary(factory, as_json)
 
 
