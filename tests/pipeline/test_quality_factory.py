@@ -19,7 +19,7 @@ from tidings.errors import InputError  # noqa: E402
 from tidings.pipeline.quality.factory import Factory, Step, files_of, quality_rows  # noqa: E402
 from tidings.pipeline.quality.plain import Quality, evaluate_plain  # noqa: E402
 from tidings.pipeline.quality.settings import Dependency, Domain, Plan, Property, Reference, Rule  # noqa: E402
-from tidings.quality.model import QUALITY_COLUMNS
+from tidings.quality.model import QUALITY_COLUMNS  # noqa: E402
 
 pytestmark = pytest.mark.spark
 
