@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,12 +15,15 @@ import typer
 
 from tidings.cli._output import Exit, console, print_json, say
 from tidings.cli._usage import JSON_HELP, examples
-from tidings.errors import InputError, SettingsError
+from tidings.errors import InputError, SettingsError, TidingsError
 
 if TYPE_CHECKING:
     from tidings.pipeline.quality.factory import Factory, Step
     from tidings.pipeline.quality.settings import Plan
     from tidings.quality.querying import Found
+
+STOPS = (signal.SIGINT, signal.SIGTERM)
+POLL_SECONDS = 0.1  # between two looks at whether to stop
 
 Json = Annotated[bool, typer.Option("--json", help=JSON_HELP)]
 Token = Annotated[
@@ -70,6 +74,10 @@ def evaluate(
         typer.Option("--tell", metavar="URL", help="Tell the changes to the organisation's service."),
     ] = None,
     every: Annotated[str | None, typer.Option("--every", help='Time between steps, as "10 seconds".')] = None,
+    write: Annotated[
+        Path | None,
+        typer.Option("--write", metavar="DIR", help="Write all qualities there, as a Parquet table."),
+    ] = None,
     token: Token = "",
     as_json: Json = False,
 ) -> None:
@@ -77,7 +85,7 @@ def evaluate(
 
     Only what is new or otherwise is measured; a change is told once, also when this is killed and run again.
     """
-    from tidings.pipeline.quality.factory import Factory
+    from tidings.pipeline.quality.factory import Factory, quality_rows
     from tidings.pipeline.quality.settings import read_plan
     from tidings.pipeline.session import session
 
@@ -96,6 +104,8 @@ def evaluate(
             factory.snapshot(spark.read.parquet(plan.table), hear)
         else:
             _stream(factory, hear, continuous=continuous, every=every)
+        if write is not None:
+            quality_rows(factory.state.current(), plan).write.mode("overwrite").parquet(str(write))
         _summary(factory, as_json)
 
 
@@ -143,14 +153,26 @@ def _stream(factory: Factory, hear: Callable[[Step], None], *, continuous: bool,
     query = factory.stream(frame, tell=hear, once=not continuous, every=every)
     if continuous:
         say(f"{factory.plan.organisation} is evaluated as files come to {factory.plan.table}; Ctrl-C ends it")
-    before = {
-        number: signal.signal(number, lambda *_: query.stop()) for number in (signal.SIGINT, signal.SIGTERM)
-    }
+    stopping = threading.Event()
+    before = {number: signal.signal(number, lambda *_: stopping.set()) for number in STOPS}
     try:
-        query.awaitTermination()
+        while query.isActive and not stopping.wait(POLL_SECONDS):
+            pass
+        query.stop()
+        if query.exception() is not None:
+            raise _told(query.exception())
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _told(error: Any) -> TidingsError:
+    """What ended a stream, in a line: what Tidings said, if it was Tidings."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    ours = [line.partition(": ")[2] for line in lines if line.startswith("tidings.errors.")]
+    return InputError(
+        f"the evaluation stopped: {ours[-1] if ours else lines[0]}", hint="run it again to go on"
+    )
 
 
 def _summary(factory: Factory, as_json: bool) -> None:

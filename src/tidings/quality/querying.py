@@ -5,6 +5,7 @@ Rules
 - An object is asked for when one of its copies satisfies the condition on data; its other copies
   come along by linkage, whatever errors they have.
 - What is chosen and proposed is `broker.py`'s; what the copies say of their sources is `rating.py`'s.
+- An organisation adopts what is proposed to it, unless its plan says that it does not (`adopts = false`).
 - Adopting a proposal writes a new version of the row to the organisation's table. Its own factory then
   finds what that did to the quality, and whoever subscribed to it hears.
 """
@@ -155,7 +156,7 @@ def adopt(spark: Any, plan: Plan, offered: Sequence[Proposal], *, file: Path | N
     from pyspark.sql import functions as sql
 
     mine = [each for each in offered if each.to == plan.organisation]
-    if not mine:
+    if not mine or not plan.adopts:
         return 0
     changes: dict[str, dict[str, str]] = {}
     for each in mine:

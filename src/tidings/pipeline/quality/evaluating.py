@@ -7,7 +7,7 @@ The state has one row for each object: the columns of its table, and our own:
   _agree               dependency -> share of its group that agrees
   _quality             "property.dimension" -> value; what is not measured is not there
   _changes             what this step changed: property, dimension, before, after
-  _time                when it was evaluated
+  _time, _version      when it was evaluated, and by which step
 
 Rules
 - Only objects that came and differ are measured again, and, for functional dependencies, the
@@ -38,13 +38,20 @@ from tidings.pipeline.quality.columns import (
 from tidings.pipeline.quality.measures import CONSISTENCY, CURRENCY
 from tidings.pipeline.quality.settings import Plan
 
-PRINT, GONE, QUALITY, CHANGES, TIME = "_print", "_gone", "_quality", "_changes", "_time"
-OWN = (OBJECT, PRINT, GONE, AGREE, QUALITY, CHANGES, TIME)
+PRINT, GONE, QUALITY, CHANGES, TIME, VERSION = "_print", "_gone", "_quality", "_changes", "_time", "_version"
+OWN = (OBJECT, PRINT, GONE, AGREE, QUALITY, CHANGES, TIME, VERSION)
 CHANGE_KIND = "array<struct<property:string,dimension:string,before:double,after:double>>"
 
 
 def step(
-    plan: Plan, came: Any, known: Any | None, now_micros: int, *, held: list[Any], whole: bool = False
+    plan: Plan,
+    came: Any,
+    known: Any | None,
+    now_micros: int,
+    *,
+    version: str,
+    held: list[Any],
+    whole: bool = False,
 ) -> Any:
     """The rows of all objects that are otherwise than `known`; `whole`: what did not come is gone.
 
@@ -72,6 +79,7 @@ def step(
         .where(sql.col("_fresh") | _regrouped(plan) | (sql.size(CHANGES) > 0))
         .withColumn(QUALITY, _map({name: sql.col(f"_values.v{i}") for i, (name, *_) in enumerate(entries)}))
         .withColumn(TIME, sql.timestamp_micros(sql.lit(now_micros)))
+        .withColumn(VERSION, sql.lit(version))
         .select(*map(column, names), *OWN)
     )
 
@@ -212,7 +220,7 @@ def _peers(plan: Plan, changed: Any, known: Any) -> Any:
     from pyspark.sql import functions as sql
 
     peers = known.join(changed.select(OBJECT), OBJECT, "left_anti")
-    peers = peers.withColumnsRenamed({QUALITY: "_before", AGREE: "_kept"}).drop(CHANGES, TIME)
+    peers = peers.withColumnsRenamed({QUALITY: "_before", AGREE: "_kept"}).drop(CHANGES, TIME, VERSION)
     hits = []
     for i, each in enumerate(plan.dependencies.values()):
         touched = changed.select(sql.col(f"_group_{i}")).union(changed.select(sql.col(f"_was_{i}")))

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from tidings.errors import InputError, SettingsError
 from tidings.pipeline.files import Files
 from tidings.pipeline.quality.columns import OBJECT
-from tidings.pipeline.quality.evaluating import CHANGES, GONE, QUALITY, TIME, step
+from tidings.pipeline.quality.evaluating import CHANGES, GONE, QUALITY, TIME, VERSION, step
 from tidings.pipeline.quality.settings import Plan, check_plan
 from tidings.pipeline.sink import ParquetSink
 
@@ -139,10 +139,10 @@ class State:
             return
         staged = f"{self.folder}/_staged/base-{number}"
         whole.write.mode("overwrite").parquet(staged)
-        old = self._base()
         self._files.rename(staged, target)
-        if old >= 0:
-            self._files.delete(f"{self.folder}/base/upto={old}")
+        for name in self._files.names(f"{self.folder}/base"):
+            if name != f"upto={number}":
+                self._files.delete(f"{self.folder}/base/{name}")
         for each in self.steps():
             if each < number:  # the last one may have to be told again
                 self._files.delete(self.place(each))
@@ -168,20 +168,24 @@ class State:
         self._files.rename(staged, f"{self.folder}/run={SNAPSHOTS}/batch={number}")
 
 
-def quality_rows(current: Any, plan: Plan, version: str = "") -> Any:
+def _version(run: str, number: int) -> str:
+    return f"{run}-{number}"
+
+
+def quality_rows(current: Any, plan: Plan) -> Any:
     """The state as the table of qualities: one row for each object, property and dimension."""
     from pyspark.sql import functions as sql
 
     entries = sql.explode(sql.map_entries(sql.col(QUALITY)))
     apart = sql.regexp_extract
-    return current.select(OBJECT, TIME, entries.alias("_entry")).select(
+    return current.select(OBJECT, TIME, VERSION, entries.alias("_entry")).select(
         sql.lit(plan.data_class).alias("class"),
         sql.lit(plan.organisation).alias("source"),
         sql.col(OBJECT).alias("object"),
         apart("_entry.key", r"^(.*)\.[a-z]+$", 1).alias("property"),
         apart("_entry.key", r"\.([a-z]+)$", 1).alias("dimension"),
         sql.col("_entry.value").alias("value"),
-        sql.lit(version).alias("version"),
+        sql.col(VERSION).alias("version"),
         sql.col(TIME).alias("time"),
     )
 
@@ -214,7 +218,13 @@ class Factory:
             self._told(steps[-1], SNAPSHOTS, True, began, tell)
             self.state.mark_told(steps[-1])
         number = (steps or [-1])[-1] + 1
-        self._evaluate(rows, number, lambda frame: self.state.publish(frame, number), whole=whole)
+        self._evaluate(
+            rows,
+            number,
+            _version(SNAPSHOTS, number),
+            lambda frame: self.state.publish(frame, number),
+            whole=whole,
+        )
         done = self._told(number, SNAPSHOTS, False, began, tell)
         self.state.mark_told(number)
         return done
@@ -248,24 +258,27 @@ class Factory:
         began = time.monotonic()
         replayed = sink.is_published(number)
         if not replayed:
-            self._evaluate(frame, number, lambda found: sink.publish(found, number))
+            self._evaluate(
+                frame, number, _version(sink.run, number), lambda found: sink.publish(found, number)
+            )
         self._told(number, sink.run, replayed, began, tell)
         if number and number % COMPACT_EVERY == 0:
             self.state.compact(number)
 
     def _evaluate(
-        self, came: Any, number: int, publish: Callable[[Any], None], *, whole: bool = False
+        self, came: Any, number: int, version: str, publish: Callable[[Any], None], *, whole: bool = False
     ) -> None:
         held: list[Any] = []
         try:
-            publish(step(self.plan, came, self.state.before(number), self._now(), held=held, whole=whole))
+            known = self.state.before(number)
+            publish(step(self.plan, came, known, self._now(), version=version, held=held, whole=whole))
         finally:
             for frame in held:
                 frame.unpersist()
 
     def _told(self, number: int, run: str, replayed: bool, began: float, tell: Tell | None) -> Step:
         objects = self.state.read(number)
-        done = Step(number, f"{run}-{number}", replayed, objects, time.monotonic() - began)
+        done = Step(number, _version(run, number), replayed, objects, time.monotonic() - began)
         if tell is not None:
             tell(done)
         return done

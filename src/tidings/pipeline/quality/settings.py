@@ -89,6 +89,7 @@ class Plan(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True
     updated: str = ""
     deleted: str = ""  # boolean column: the object is gone
     digits: int = 3  # of a quality that is kept and told; a smaller change is none
+    adopts: bool = True  # better values that others propose are taken over
     announce_new: bool = False  # the first values of an object count as changes
     rules: dict[str, Rule] = {}
     dependencies: dict[str, Dependency] = {}
@@ -113,6 +114,7 @@ class Plan(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True
     def digest(self) -> str:
         """Of what decides the values: a state is only good for the plan that made it."""
         content = _moved(self, lambda path: Path(path).name, table="", state="")
+        content = msgspec.structs.replace(content, adopts=True)
         return blake2b(msgspec.json.encode(content), digest_size=16).hexdigest()
 
 
