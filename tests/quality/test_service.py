@@ -15,13 +15,14 @@ from starlette.routing import Route
 from tests.quality._cooperation import PATIENCE, Cooperation, change, cooperation, with_capability
 
 import tidings
-from tidings.errors import InputError, RefusedError
+from tidings.errors import InputError, RefusedError, StoreLockedError
 from tidings.gateway.serving import Serving
 from tidings.model.event import Event
 from tidings.quality.client import OrganisationClient
+from tidings.quality.interface import Asked
 from tidings.quality.running_example import running_example
 from tidings.quality.settings import Peer
-from tidings.quality.state import LocalSubscription
+from tidings.quality.state import LocalSubscription, State
 from tidings.quality.subscription import QualitySubscription, parse_subscription
 
 WATCHED = "ON Enterprise/Holder WHERE name.accuracy <= medium"
@@ -204,6 +205,45 @@ def test_local_users_show_the_token_of_their_organisation(tmp_path: Path) -> Non
         await made.stop("INPS")
 
     asyncio.run(play())
+
+
+def test_organisations_behind_their_certificates(tmp_path: Path) -> None:
+    from tidings.runtime.authority import issue, make_authority
+    from tidings.runtime.settings import TlsSettings
+
+    make_authority(tmp_path)
+
+    async def play() -> None:
+        made = Cooperation(tmp_path)
+        for name in ("INPS", "CoC"):
+            issue(tmp_path, name, hosts=("127.0.0.1",), broker=True)
+            peers = {
+                other: Peer(peer.url.replace("http:", "https:"), peer.token)
+                for other, peer in made.settings(name).peers.items()
+                if other in ("INPS", "CoC")
+            }
+            secure = TlsSettings(
+                certificate=f"{tmp_path}/{name}.pem", key=f"{tmp_path}/{name}.key",
+                authority=f"{tmp_path}/authority.pem",
+            )  # fmt: skip
+            made.own[name] = {"peers": peers, "tls": secure}
+        await made.start("INPS", "CoC")
+        inps, coc = (made.services[name].organisation for name in ("INPS", "CoC"))
+        inps.subscribe(Asked(WATCHED, "u", "s"))
+        await made.until(lambda: not inps.unconfirmed("u.s"))
+        coc.changed([change("a")])
+        await made.until(lambda: made.waiting("INPS") == 1)
+        await made.stop("INPS", "CoC")
+
+    asyncio.run(play())
+
+
+def test_one_state_serves_one_process(tmp_path: Path) -> None:
+    state = State(tmp_path / "x.db")
+    with pytest.raises(StoreLockedError, match="in use"):
+        State(tmp_path / "x.db")
+    state.close()
+    State(tmp_path / "x.db").close()
 
 
 def test_nobody_tells_of_data_that_is_not_his(tmp_path: Path) -> None:

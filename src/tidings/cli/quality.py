@@ -5,20 +5,25 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from tidings.cli._output import Exit, json_line, print_json, say, timestamp
 from tidings.cli._quality import add_commands
 from tidings.cli._usage import JSON_HELP, examples
-from tidings.errors import MissingDependencyError, SettingsError
+from tidings.errors import MissingDependencyError, SettingsError, UnreachableError
 
 if TYPE_CHECKING:
     from tidings.model.event import Event
     from tidings.quality.client import OrganisationClient
     from tidings.quality.service import Service
+
+T = TypeVar("T")
 
 app_help = "Evaluate the quality of shared data, and hear when it changes."
 
@@ -154,18 +159,33 @@ def _print_all(
     heard, after = 0, 0
     while count is None or heard < count:
         limit = 100 if count is None else min(100, count - heard)
-        found = client.notifications(
-            id, after=after, limit=limit, wait=POLL_SECONDS if wait is None else wait
-        )
+        asked = POLL_SECONDS if wait is None else wait
+        found = _tried(partial(client.notifications, id, after=after, limit=limit, wait=asked), wait)
         if not found and wait is not None:
             return False
         for number, event in found:
             sys.stdout.write(_line(number, event, as_json))
             sys.stdout.flush()
-            client.acknowledge(id, number)
             after = number
             heard += 1
+            _tried(partial(client.acknowledge, id, number), wait)
     return True
+
+
+def _tried(ask: Callable[[], T], wait: float | None) -> T:
+    """What is asked, once the organisation answers: it may be about to restart."""
+    end = None if wait is None else time.monotonic() + wait
+    pause = 0.1
+    while True:
+        try:
+            return ask()
+        except UnreachableError as error:
+            if end is not None and time.monotonic() >= end:
+                raise
+            if pause == 0.1:
+                say(f"{error.message}; it is tried again")
+            time.sleep(pause)
+            pause = min(2 * pause, 5.0)
 
 
 def _line(number: int, event: Event, as_json: bool) -> str:

@@ -1,7 +1,7 @@
 """The settings of an organisation's service, from a TOML file.
 
 name = "INPS"
-schema = "schema.json"          # relative to this file, as `state` is
+schema = "schema.json"          # relative to this file, as all paths are
 listen = "127.0.0.1:8801"
 state = "inps.db"               # without it, nothing outlives the process
 token = "..."                   # what local users show; without one, only this machine is let in
@@ -85,7 +85,8 @@ def read_settings(path: Path | str) -> OrganisationSettings:
     schema = read_schema((file.parent / given.pop("schema")).read_bytes())
     if given.get("state"):
         given["state"] = str(file.parent / given["state"])
-    given = {**given, "schema": schema}
+    secure = {name: str(file.parent / path) for name, path in given.get("tls", {}).items() if path}
+    given = {**given, "schema": schema, "tls": secure}
     try:
         return msgspec.convert(given, OrganisationSettings).check()
     except msgspec.ValidationError as error:

@@ -6,6 +6,7 @@ Rules
 - An event is taken once: its identity is noted with what is to be done about it (notifications for
   local users, sendings to other organisations). The last `remember` identities are kept.
 - Notifications of a subscription are numbered from 1 without gaps; they stay until they are acknowledged.
+- One process at a time has the file.
 - Without a path everything lives in memory, and ends with the process.
 """
 
@@ -18,12 +19,13 @@ from pathlib import Path
 
 import msgspec
 
-from tidings.errors import StoreError
+from tidings.errors import StoreError, StoreLockedError
 from tidings.model.cloudevents import from_structured, to_structured
 from tidings.model.event import Event
 from tidings.protocol.routing.trees import Branch
 
 REMEMBER = 1_000_000  # identities; an event that comes again later than that is taken for a new one
+LOCK_SECONDS = 1.0  # that a process may take to let go of the file at its end
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS subscription (
@@ -62,11 +64,20 @@ class State:
     def __init__(self, path: Path | str | None = None, *, remember: int = REMEMBER) -> None:
         self._remember = remember
         try:
-            self._db = sqlite3.connect(str(path or ":memory:"), isolation_level=None, check_same_thread=False)
+            self._db = sqlite3.connect(
+                str(path or ":memory:"), timeout=LOCK_SECONDS, isolation_level=None, check_same_thread=False
+            )
+            self._db.execute(
+                "PRAGMA locking_mode = EXCLUSIVE"
+            )  # two services on one state would tell all twice
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = FULL")
             self._db.executescript(_TABLES)
         except sqlite3.Error as error:
+            if "locked" in str(error):
+                raise StoreLockedError(
+                    f"{path} is in use", hint="another process serves this organisation: stop it first"
+                ) from None
             raise StoreError(f"{path}: {error}", hint="name a file that this process may write") from None
         self._writing = False
 

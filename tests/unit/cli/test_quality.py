@@ -54,20 +54,19 @@ def test_a_subscriber_hears_each_change_once_though_its_organisation_is_killed(f
         inps, at_inps = served(stack, folder, "INPS")
         coc, at_coc = served(stack, folder, "CoC")
         factory = stack.enter_context(OrganisationClient(at_coc))
-        words = ("quality", "watch", WATCHED, "--at", at_inps, "--as", "w", "--json", "--count")
-        first = stack.enter_context(started(*words, "1"))
-        first.until_said("watching")
+        words = ("quality", "watch", WATCHED, "--at", at_inps, "--as", "w", "--json", "--count", "3")
+        watcher = stack.enter_context(started(*words))
+        watcher.until_said("watching")
         assert factory.publish([change("a"), change("b", 0.95)]) == 2
-        assert first.row()["object"] == "a"
-        assert first.ended() == 0
+        assert watcher.row()["object"] == "a"
         inps.signal(signal.SIGKILL)
         inps.ended()
         assert factory.publish([change("c"), change("a")]) == 1
+        watcher.until_said("tried again")
         inps, _ = served(stack, folder, "INPS")
         factory.publish([change("d")])
-        second = stack.enter_context(started(*words, "2"))
-        assert sorted(second.row()["object"] for _ in range(2)) == ["c", "d"]
-        assert second.ended() == 0
+        assert sorted(watcher.row()["object"] for _ in range(2)) == ["c", "d"]
+        assert watcher.ended() == 0
         assert factory.tables()["figures"]["sending"] == 0
         with OrganisationClient(at_inps) as user:
             assert user.notifications("watch.w") == []
