@@ -17,6 +17,7 @@ from tests.quality._cooperation import PATIENCE, Cooperation, change, cooperatio
 import tidings
 from tidings.errors import InputError, RefusedError, StoreLockedError
 from tidings.gateway.serving import Serving
+from tidings.model.cloudevents import to_mapping
 from tidings.model.event import Event
 from tidings.quality.client import OrganisationClient
 from tidings.quality.interface import Asked
@@ -256,6 +257,38 @@ def test_nobody_tells_of_data_that_is_not_his(tmp_path: Path) -> None:
             await made.subscribe("INPS", WATCHED)
             with pytest.raises(RefusedError, match="already"):
                 await made.subscribe("INPS", "ON Enterprise")
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize(
+    ("spoil", "problem"),
+    [
+        (lambda told: told["event"]["data"].pop("change"), "no change of quality"),
+        (lambda told: told["event"]["data"]["change"].pop("property"), "no change of quality"),
+        (lambda told: told["event"]["data"]["change"].update(value="much"), "no change of quality"),
+        (lambda told: told["event"]["data"]["change"].update(value=0.4), "differently"),
+        (lambda told: told["event"].update(source="INPS"), "its own data"),
+        (lambda told: told["event"].update(source="FBI"), "no organisation"),
+        (lambda told: told.update(below=[["INAIL", [["INAIL", []]]]]), "stands twice"),
+        (lambda told: told.update(below=[["FBI", []]]), "no organisation"),
+        (lambda told: told.update(below="all"), "cannot be read"),
+    ],
+    ids=range(9),
+)
+def test_what_makes_no_sense_is_refused_and_leaves_no_trace(tmp_path: Path, spoil: Any, problem: str) -> None:
+    async def play() -> None:
+        made = Cooperation(tmp_path)
+        await made.start("INPS")
+        told: dict[str, Any] = {"event": to_mapping(change("a").as_event()), "below": []}
+        spoil(told)
+        headers = {"Tidings-Organisation": "CoC", "Authorization": "Bearer CoC-INPS"}
+        async with httpx.AsyncClient(base_url=made.services["INPS"].address, verify=False) as client:
+            answer = await client.post("/edl/notify", json={"notifications": [told]}, headers=headers)
+        assert answer.status_code == 400
+        assert problem in answer.text
+        assert made.services["INPS"].organisation.state.figures()["seen"] == 0
+        await made.stop("INPS")
 
     asyncio.run(play())
 

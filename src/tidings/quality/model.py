@@ -190,14 +190,23 @@ def checked_properties(values: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def change_of(event: Event) -> QualityChange:
-    """The change that an event tells of."""
-    facts = event.attributes.get(CHANGE)
-    if not event.type or not isinstance(facts, Mapping):
-        raise EventError(f"event {event.id} of {event.source} tells of no change of quality")
-    attribute = quality_attribute(str(facts["property"]), str(facts["dimension"]))
+    """The change that an event tells of. Raises `EventError`."""
+    try:
+        return _change_of(event, event.attributes[CHANGE])
+    except (LookupError, TypeError, ValueError, InputError) as error:
+        raise EventError(
+            f"event {event.id} of {event.source} tells of no change of quality: {error}"
+        ) from None
+
+
+def _change_of(event: Event, facts: Mapping[str, Any]) -> QualityChange:
+    property, dimension = str(facts["property"]), dimension_of(str(facts["dimension"]))
+    attribute = quality_attribute(property, dimension)
+    if event.attributes[attribute] != facts["value"]:
+        raise InputError(f"it says {attribute} twice, differently")
     values = {name: v for name, v in event.attributes.items() if name not in (CHANGE, STATE, attribute)}
     return QualityChange(
-        event.type[0], event.source, str(facts["object"]), str(facts["property"]), str(facts["dimension"]),
-        float(facts["value"]), str(facts["version"]), values, facts.get("before"),
+        event.type[0], event.source, str(facts["object"]), property, str(dimension),
+        quality_value(facts["value"]), str(facts["version"]), values, facts.get("before"),
         dict(event.attributes.get(STATE, {})), event.time,
     )  # fmt: skip

@@ -13,6 +13,7 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -126,18 +127,24 @@ class Organisation:
 
     def notified(self, sender: str, notifications: Sequence[Notification]) -> int:
         """Events from another organisation (its own, or sent on); how many were new."""
-        schema = self.settings.schema
         for one in notifications:
             change = change_of(one.event)
-            schema.holding(change.source, change.data_class)
+            self.settings.schema.holding(change.source, change.data_class)
             if change.source == self.name:
                 raise InputError(f"{sender} tells {self.name} of its own data")
-            for name in names_in(one.below):
-                schema.organisation(name)
-            for branch in one.below:
-                if branch.name not in self.settings.peers:
-                    raise RefusedError(f"{self.name} does not know how to reach {branch.name}")
+            self._check_branches(one.below)
         return self._take(notifications, ours=False)
+
+    def _check_branches(self, below: Sequence[Branch]) -> None:
+        """Known organisations, each once, and those next to us within our reach."""
+        names = list(islice(names_in(below), len(self.settings.schema.organisations) + 1))
+        if len(set(names)) < len(names) or self.name in names:
+            raise InputError("a diffusion tree in which an organisation stands twice")
+        for name in names:
+            self.settings.schema.organisation(name)
+        for branch in below:
+            if branch.name not in self.settings.peers:
+                raise RefusedError(f"{self.name} does not know how to reach {branch.name}")
 
     def _take(self, notifications: Sequence[Notification], *, ours: bool) -> int:
         work: dict[tuple[str, str], None] = {}

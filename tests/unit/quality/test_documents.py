@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -126,6 +127,18 @@ def test_an_external_definition_is_not_fetched() -> None:
 def test_other_documents_are_refused(text: str, problem: str) -> None:
     with pytest.raises(InputError, match=problem):
         read_xml(text, SCHEMA)
+
+
+GOOD = write_xml([apt_a()], SCHEMA)
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.integers(0, len(GOOD)), st.binary(max_size=8), st.integers(0, 40))
+def test_any_bytes_are_objects_or_a_refusal(place: int, middle: bytes, cut: int) -> None:
+    text = GOOD[:place] + middle + GOOD[place + cut :]
+    for read in (read_xml, read_json):
+        with suppress(InputError):
+            read(text, SCHEMA)
 
 
 def test_json_that_is_deeply_nested_or_of_another_shape_is_refused() -> None:

@@ -44,10 +44,12 @@ def build_tree(
 
 
 def names_in(branches: Sequence[Branch]) -> Iterator[str]:
-    """Every node of some branches."""
-    for branch in branches:
+    """Every node of some branches, level by level: others' trees may be deeper than a stack."""
+    waiting = deque(branches)
+    while waiting:
+        branch = waiting.popleft()
         yield branch.name
-        yield from names_in(branch.below)
+        waiting.extend(branch.below)
 
 
 def depth_of(branches: Sequence[Branch]) -> int:
