@@ -8,6 +8,7 @@ Rules
   each has its turn in `rounds` beats. Who does not
   answer `tries` times is gone: the leaves are told, and look for themselves. A gap among the leaves is filled by
   asking the farthest leaf, one in the table by asking another node of its row.
+- A node that is parted from the network (`Parted` with its own name) says farewell, and is silent from then on.
 - Who was taken for gone is not taken in on hearsay for a while; its own word brings it back.
 - Of two nodes for one cell of the table the nearer one stays, by measured distance (`proximity`).
 - Two rings become one again, since a contact that is not known is asked for a place every `merge_seconds`.
@@ -66,6 +67,7 @@ class PrefixOverlay(Overlay):
         self._turn = 0
         self._changed = False
         self._is_admitted = False
+        self._has_left = False  # it said farewell, and answers nobody
         self._beat_at: float | None = None
         self._seek_at: float | None = None
 
@@ -75,6 +77,7 @@ class PrefixOverlay(Overlay):
         self.known = Known(
             ports.name, leaves=settings.leaves, near=settings.near, digit_bits=settings.digit_bits
         )
+        self._is_contact = ports.name in self._contacts
         self._contacts = tuple(contact for contact in self._contacts if contact != ports.name)
 
     # -- for the other slots -----------------------------------------------------------------------
@@ -107,7 +110,7 @@ class PrefixOverlay(Overlay):
 
     def on_input(self, input: Input, now: float) -> None:
         if isinstance(input, Started):
-            wait = self.ports.rng.uniform(0.0, self.settings.join_seconds)
+            wait = 0.0 if self._is_contact else self.ports.rng.uniform(0.0, self.settings.join_seconds)
             self._seek_at = now + wait if self._contacts else None
             self._beat_at = now + wait + self.ports.rng.uniform(0.5, 1.0) * self.settings.beat_seconds
         elif isinstance(input, Probed):
@@ -117,6 +120,8 @@ class PrefixOverlay(Overlay):
         self._tell_changes(now)
 
     def on_message(self, sender: str, message: Message, now: float) -> None:
+        if self._has_left:
+            return
         self._asked.pop(sender, None)
         match message:
             case Greet():
@@ -210,6 +215,7 @@ class PrefixOverlay(Overlay):
             self._send(name, Depart(self._contacts_of(self.known.leaves())))
         self._beat_at = self._seek_at = None
         self._asked.clear()
+        self._has_left = True
 
     def _contacts_of(self, names: Iterable[str]) -> tuple[Contact, ...]:
         addresses = self.known.addresses
