@@ -85,7 +85,7 @@ class Ring:
         self._heard_from: dict[int, float] = {}
         names = tuple(f"{seed}.{number}" for number in range(count))
         joining = max(0.5, count / JOINS)
-        knobs: dict[str, Any] = {"join_seconds": joining}
+        knobs: dict[str, Any] = {"join_seconds": joining, "proximity": False}  # everybody is equally far
         if calm:  # nobody vanishes: asking who lives is left out of what is counted, but for once at the end
             knobs |= {"beat_seconds": 4 * joining + 60.0, "merge_seconds": 1e6}
         self.world = World(

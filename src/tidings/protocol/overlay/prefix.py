@@ -59,6 +59,7 @@ class PrefixOverlay(Overlay):
         self.settings = settings or PrefixSettings()
         self._contacts = tuple(contacts)
         self._asked: dict[str, _Ask] = {}
+        self._checked: dict[str, float] = {}  # when each was asked last
         self._graves: dict[str, float] = {}  # until when
         self._distances: dict[str, float] = {}
         self._rivals: dict[str, str] = {}  # who is being measured: its address
@@ -202,8 +203,8 @@ class PrefixOverlay(Overlay):
 
     def _admitted(self, contacts: Iterable[Contact], now: float) -> None:
         before = set(self.known.addresses) if self._is_admitted else set()
-        self._is_admitted = True
         self._learn_all(contacts, now)
+        self._is_admitted = True
         asked = self._asked
         for name in self.known.addresses:
             if name not in asked and name not in before:
@@ -243,10 +244,10 @@ class PrefixOverlay(Overlay):
         was_known = name in known.addresses
         if known.add(name, address):
             self._changed = True
-            if not directly and known.is_leaf(name):
+            if not directly and (self._is_admitted or known.is_leaf(name)):
                 self._ask(name, now)
-        if not was_known and self.settings.proximity:
-            self._weigh(name, address)
+        if not was_known and self.settings.proximity and (directly or not self._is_admitted):
+            self._weigh(name, address)  # what neighbours say again and again is not measured
 
     def _is_buried(self, name: str, now: float) -> bool:
         until = self._graves.get(name)
@@ -260,6 +261,7 @@ class PrefixOverlay(Overlay):
     def _ask(self, name: str, now: float) -> None:
         if name not in self._asked:
             self._asked[name] = _Ask(now + self.settings.answer_seconds)
+            self._checked[name] = now
             self._send(name, Greet(answer=True, address=self.ports.address))
 
     def _review_asked(self, now: float) -> None:
@@ -275,10 +277,10 @@ class PrefixOverlay(Overlay):
     def _beat(self, now: float) -> None:
         for name in self.known.beside():
             self._ask(name, now)
-        names = list(self.known.everybody())
-        for _ in range(-(-len(names) // self.settings.rounds)):
-            self._turn += 1
-            self._ask(names[self._turn % len(names)], now)
+        names = sorted(self.known.everybody(), key=lambda name: self._checked.get(name, 0.0))
+        for name in names[: -(-len(names) // self.settings.rounds)]:
+            self._ask(name, now)
+        self._checked = {name: self._checked[name] for name in names if name in self._checked}
         self._graves = {name: until for name, until in self._graves.items() if until > now}
 
     def _lost(self, name: str, now: float) -> None:
