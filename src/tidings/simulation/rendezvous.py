@@ -1,18 +1,20 @@
 """Systems of rendezvous at any size: nodes join, keys are looked up, trees grow, events go through them, nodes vanish.
 
     ring = Ring("scribe", 1000, seed=1)          # a thousand nodes have joined
-    ring.routes(2000).share_within(1)            # part of routes within the bound, plus none wrong
+    ring.routes(2000).within                       # the part that kept to the bound
     ring.subscribe(1000, groups=50)              # a client each, by Zipf's law
     ring.publish(100)                            # and what came of it
 
-A node's name decides its id, so a seed also names the nodes. Calls that look (`routes`, `shape`) read what nodes know
-and send nothing.
+A node's name decides its id, so a seed also names the nodes. `routes` reads what
+nodes know and sends nothing.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections import Counter
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -27,6 +29,7 @@ from tidings.simulation.workloads import zipf_weights
 from tidings.simulation.world import World
 
 JOINS = 100.0  # nodes that join in a second, at most
+SPACING = 0.02  # seconds between two events
 SETTLE = 5.0  # seconds after which what was begun is done
 EVENT_MESSAGES = ("Climb", "Descend", "ToAccess")
 
@@ -56,7 +59,6 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     missing: int
     extra: int  # told to who did not want it, or twice
     messages: dict[str, int]  # between nodes that carried an event
-    latency: float  # seconds to the last that was told, in the mean
 
     @property
     def is_exact(self) -> bool:
@@ -82,7 +84,7 @@ class Ring:
         self.count = count
         self.rng = Random(f"{seed}/ring")
         self.filters: dict[str, str] = {}  # by client
-        self._heard_from: dict[int, float] = {}
+        self._groups = 0
         names = tuple(f"{seed}.{number}" for number in range(count))
         joining = max(0.5, count / JOINS)
         knobs: dict[str, Any] = {"join_seconds": joining, "proximity": False}  # everybody is equally far
@@ -158,38 +160,27 @@ class Ring:
             client = f"c{len(self.filters)}@{broker}"
             group = self.rng.choices(range(groups), weights)[0]
             low = round(self.rng.random() * 0.75, 3)
-            self.filters[client] = text = f"topic = 't{group}' AND type IS A 'T{group}' AND x > {low}"
+            text = f"topic = 't{group}' AND type IS A 'T{group}' AND group = {group} AND x > {low}"
+            self.filters[client] = text
             self.world.add_client(client, broker)
-            self.world.simulation.call_at(
-                start + 2.0 * number / count + 0.01, lambda c=client, t=text: self.world.subscribe(c, "n", t)
-            )
+            action = partial(self.world.subscribe, client, "n", text)
+            self.world.simulation.call_at(start + 2.0 * number / count + 0.01, action)
         self._groups = groups
         self.run(2.0 + SETTLE)
 
     def publish(self, count: int) -> Told:
         """Events of groups drawn evenly, from anywhere among the subscribers' nodes."""
         simulation = self.world.simulation
-        clients = list(self.filters)
-        before = simulation.sent
-        heard_before = {client: len(self.world.applications[client].heard) for client in clients}
+        before, start = simulation.sent, simulation.now
+        heard_before = {client: len(self.world.applications[client].heard) for client in self.filters}
         expected: Counter[tuple[str, int]] = Counter()
-        start = simulation.now
+        clients = list(self.filters)
         for number in range(count):
-            group = self.rng.randrange(self._groups)
-            fields = {"attributes": {"x": self.rng.random(), "number": number}, "topic": f"t{group}",
-                      "type": (f"T{group}", "T")}  # fmt: skip
-            event = make_event(source="-", id="-", **fields)
-            for client, text in self.filters.items():
-                if f"'t{group}'" in text and accepts(parse_filter(text), event):
-                    expected[client, number] += 1
-            simulation.call_at(
-                start + 0.02 * (number + 1),
-                lambda c=self.rng.choice(clients), f=fields: self.world.publish(
-                    c, f["attributes"], topic=f["topic"], type=f["type"]
-                ),
-            )
-        self._heard_from = {}
-        self.run(0.02 * count + SETTLE)
+            fields = self._drawn(number)
+            expected.update((client, number) for client in self._takers(fields))
+            action = partial(self._publish, self.rng.choice(clients), fields)
+            simulation.call_at(start + SPACING * (number + 1), action)
+        self.run(SPACING * count + SETTLE)
         heard: Counter[tuple[str, int]] = Counter()
         for client in clients:
             for notify in self.world.applications[client].heard[heard_before[client] :]:
@@ -201,10 +192,27 @@ class Ring:
             missing=sum((expected - heard).values()),
             extra=sum((heard - expected).values()),
             messages={kind: sent[kind] for kind in EVENT_MESSAGES if sent[kind]},
-            latency=0.0,
         )
+
+    def _drawn(self, number: int) -> dict[str, Any]:
+        group = self.rng.randrange(self._groups)
+        attributes = {"x": self.rng.random(), "group": group, "number": number}
+        return {"attributes": attributes, "topic": f"t{group}", "type": (f"T{group}", "T")}
+
+    def _takers(self, fields: dict[str, Any]) -> list[str]:
+        event = make_event(source="-", id="-", **fields)
+        return [
+            client
+            for client, text in self.filters.items()
+            if f"'{fields['topic']}'" in text and accepts(parse_filter(text), event)
+        ]
+
+    def _publish(self, client: str, fields: dict[str, Any]) -> None:
+        self.world.publish(client, fields["attributes"], topic=fields["topic"], type=fields["type"])
 
 
 def _responsible(order: list[tuple[int, str]], id: int) -> str:
-    """The node nearest to an id on the ring."""
-    return min(order, key=lambda each: (between(each[0], id), each[0]))[1]
+    """The node nearest to an id on the ring, of nodes in the order of their ids."""
+    place = bisect_left(order, (id, ""))
+    beside = (order[place - 1], order[place % len(order)])
+    return min(beside, key=lambda each: (between(each[0], id), each[0]))[1]

@@ -20,13 +20,15 @@ from collections.abc import Iterable
 
 import msgspec
 
-from tidings.protocol.effects import Channel, Probe
-from tidings.protocol.inputs import Input, Parted, Probed, Started
+from tidings.protocol.effects import Probe
+from tidings.protocol.inputs import Input, Joined, LinkDown, LinkUp, Parted, Probed, Started
 from tidings.protocol.messages import Message
 from tidings.protocol.overlay.prefix_state import Known, id_of
 from tidings.protocol.overlay.prefix_words import Admit, CellAsk, Contact, Depart, Doubt, Greet, Seek
+from tidings.protocol.overlay.reach import Reach
 from tidings.protocol.slots import Overlay, Ports
 
+MOST_CONTACTS = 8
 MOST_HOPS = 64  # of a newcomer's request; more than any way of sound tables has
 
 
@@ -55,7 +57,10 @@ class PrefixOverlay(Overlay):
     name = "prefix"
     messages = (Seek, Admit, Greet, CellAsk, Doubt, Depart)
 
-    def __init__(self, contacts: Iterable[str] = (), settings: PrefixSettings | None = None) -> None:
+    def __init__(
+        self, contacts: Iterable[str] = (), settings: PrefixSettings | None = None, *, linked: bool = False
+    ) -> None:
+        self._is_linked = linked
         self.settings = settings or PrefixSettings()
         self._contacts = tuple(contacts)
         self._asked: dict[str, _Ask] = {}
@@ -75,6 +80,7 @@ class PrefixOverlay(Overlay):
     def bind(self, ports: Ports) -> None:
         super().bind(ports)
         settings = self.settings
+        self._reach = Reach(ports, linked=self._is_linked)
         self.known = Known(
             ports.name, leaves=settings.leaves, near=settings.near, digit_bits=settings.digit_bits
         )
@@ -89,6 +95,12 @@ class PrefixOverlay(Overlay):
         except KeyError:
             hop = self._hops[key] = self.known.hop(id_of(key))
             return hop
+
+    def reach(self, peer: str, message: Message, address: str = "") -> None:
+        self._send(peer, message, address)
+
+    def links(self) -> tuple[str, ...]:
+        return self._reach.links()
 
     def peers(self) -> tuple[str, ...]:
         return tuple(self.known.everybody())
@@ -116,6 +128,8 @@ class PrefixOverlay(Overlay):
             self._beat_at = now + wait + self.ports.rng.uniform(0.5, 1.0) * self.settings.beat_seconds
         elif isinstance(input, Probed):
             self._probed(input.peer, input.distance)
+        elif isinstance(input, Joined | LinkUp | LinkDown):
+            self._linked(self._reach.on_input(input, now), now)
         elif isinstance(input, Parted):
             self._leave() if input.peer == self.ports.name else self._lost(input.peer, now)
         self._tell_changes(now)
@@ -162,8 +176,8 @@ class PrefixOverlay(Overlay):
             self._hops.clear()
             self.ports.routing.ways_changed(now)
 
-    def _send(self, to: str, message: Message) -> None:
-        self.ports.send(to, message, Channel.DATAGRAM)
+    def _send(self, to: str, message: Message, address: str = "") -> None:
+        self._reach.send(to, message, address or self.known.addresses.get(to, ""))
 
     # -- coming and going ------------------------------------------------------------------------------
 
@@ -184,6 +198,14 @@ class PrefixOverlay(Overlay):
             else self.settings.answer_seconds
         )
 
+    def _linked(self, peer: str | None, now: float) -> None:
+        """A link came up: whoever knows nobody asks there for its place."""
+        if peer is not None and peer not in self._contacts:
+            self._contacts = (*self._contacts, peer)[-MOST_CONTACTS:]
+        if peer is not None and not self._is_admitted:
+            self._turn = self._contacts.index(peer) - 1
+            self._seek(now)
+
     def _sought(self, seek: Seek, now: float) -> None:
         name, address = seek.newcomer
         if name == self.ports.name:
@@ -195,7 +217,7 @@ class PrefixOverlay(Overlay):
             found.update(self._contacts_of(known.near))
         if hop is None or seek.hops >= MOST_HOPS:
             found.update(self._contacts_of(known.leaves()))
-            self._send(name, Admit(tuple(sorted(found - {seek.newcomer}))))
+            self._send(name, Admit(tuple(sorted(found - {seek.newcomer}))), address)
         else:
             self._send(hop, Seek(seek.newcomer, tuple(sorted(found - {seek.newcomer})), seek.hops + 1))
         self._graves.pop(name, None)
@@ -230,7 +252,7 @@ class PrefixOverlay(Overlay):
         self._learn_all(greet.contacts, now)
         if greet.answer:
             leaves = self._contacts_of(self.known.leaves())
-            self._send(sender, Greet(leaves, address=self.ports.address))
+            self._send(sender, Greet(leaves, address=self.ports.address), greet.address)
 
     def _learn_all(self, contacts: Iterable[Contact], now: float) -> None:
         for name, address in contacts:
@@ -282,6 +304,7 @@ class PrefixOverlay(Overlay):
             self._ask(name, now)
         self._checked = {name: self._checked[name] for name in names if name in self._checked}
         self._graves = {name: until for name, until in self._graves.items() if until > now}
+        self._reach.tidy(self.known.addresses, now)
 
     def _lost(self, name: str, now: float) -> None:
         """Somebody is gone: tell the leaves, and look for others in its places."""
@@ -295,6 +318,7 @@ class PrefixOverlay(Overlay):
 
     def _bury(self, name: str, now: float) -> None:
         known = self.known
+        self._reach.give_up(name)
         self._graves[name] = now + self.settings.grave_seconds
         self._asked.pop(name, None)
         self._distances.pop(name, None)
@@ -319,7 +343,7 @@ class PrefixOverlay(Overlay):
         """Our table's cell for the id has what the other one lost, when the two of us share its prefix."""
         found = self.known.table.get(self.known.cell_of(fill.key))
         if found is not None and found != fill.newcomer[0]:
-            self._send(fill.newcomer[0], Greet(self._contacts_of((found,)), address=self.ports.address))
+            self._send(fill.newcomer[0], Greet(self._contacts_of((found,)), address=self.ports.address), fill.newcomer[1])
 
     # -- who is near ---------------------------------------------------------------------------------------
 
