@@ -17,8 +17,8 @@ def test_vir2_7_there_is_one_spanning_tree_for_each_type_rooted_at_the_hash_of_i
     ring = Ring("hermes", 80)
     ring.subscribe(60, groups=6)
     forest = Forest(ring)
-    assert forest.keys() == [f"type:T{number}" for number in range(6)]
-    for key in forest.keys():
+    assert forest.names() == [f"type:T{number}" for number in range(6)]
+    for key in forest.names():
         assert forest.roots(key) == [forest.responsible(key)]
         assert forest.members(key) == forest.ways(key)
 
@@ -70,7 +70,9 @@ def test_vir2_7_who_wants_a_type_hears_of_its_subtypes_and_not_of_its_supertype(
             trial.subscribe(client, "n", f"type IS A '{name}'")
         trial.client("press", "b9")
         trial.settle()
-        for number, lineage in enumerate([("Tick", "Quote", "Event"), ("Quote", "Event"), ("Event",), ("Other",)]):
+        for number, lineage in enumerate(
+            [("Tick", "Quote", "Event"), ("Quote", "Event"), ("Event",), ("Other",)]
+        ):
             trial.world.publish("press", {"number": number}, type=lineage)
         trial.settle()
         heard = {client: [n.notification.event.attributes["number"] for n in application.heard]

@@ -38,8 +38,8 @@ def test_vir2_7_a_tree_spans_subscribers_and_the_nodes_on_their_ways_to_the_root
     ring = Ring("scribe", 150)
     ring.subscribe(60, groups=8)
     forest = Forest(ring)
-    assert len(forest.keys()) == 8
-    for key in forest.keys():
+    assert len(forest.names()) == 8
+    for key in forest.names():
         members = forest.members(key)
         assert forest.roots(key) == [forest.responsible(key)]
         assert members == forest.ways(key) | forest.subscribers(key)
@@ -48,14 +48,14 @@ def test_vir2_7_a_tree_spans_subscribers_and_the_nodes_on_their_ways_to_the_root
         for name in members:
             for child in forest.children(key, name):
                 assert forest.parent(key, child) == name, "both ends know the edge"
-    assert any(forest.members(key) - forest.subscribers(key) for key in forest.keys()), "some only forward"
+    assert any(forest.members(key) - forest.subscribers(key) for key in forest.names()), "some only forward"
 
 
 def test_vir2_7_an_event_climbs_to_the_root_and_crosses_each_edge_of_the_tree_once() -> None:
     ring = Ring("scribe", 150)
     ring.subscribe(60, groups=1)
     forest = Forest(ring)
-    (key,) = forest.keys()
+    (key,) = forest.names()
     told = ring.publish(10)
     assert told.is_exact
     assert told.messages["Descend"] == 10 * (len(forest.members(key)) - 1)
@@ -66,8 +66,8 @@ def test_vir2_7_an_event_climbs_to_the_root_and_crosses_each_edge_of_the_tree_on
 def test_vir2_7_when_everybody_leaves_no_tree_is_left() -> None:
     ring = Ring("scribe", 60)
     ring.subscribe(40, groups=5)
-    assert Forest(ring).keys()
+    assert Forest(ring).names()
     for client in ring.filters:
         ring.world.unsubscribe(client, "n")
     ring.run(5.0)
-    assert not Forest(ring).keys()
+    assert not Forest(ring).names()

@@ -16,7 +16,7 @@ class Forest:
             for key, part in ring.node(name).slots["routing"].trees().items():
                 self._parts.setdefault(key, {})[name] = part
 
-    def keys(self) -> list[str]:
+    def names(self) -> list[str]:
         return sorted(self._parts)
 
     def members(self, key: str) -> set[str]:

@@ -102,7 +102,9 @@ def test_with_loss_nobody_is_told_wrongly_or_twice_and_afterwards_all_is_heard(s
     assert max(heard.values()) == 1
     assert due - heard.keys(), "with a fifth of all messages lost something is missed"
     scene.run(HEALED)
-    scene.published = [(-1.0e9, drawn) for _, drawn in scene.published[: lossy + 60]]  # nothing of these is due
+    scene.published = [
+        (-1.0e9, drawn) for _, drawn in scene.published[: lossy + 60]
+    ]  # nothing of these is due
     known = set(scene.heard())
     publish_some(scene)
     due, allowed = scene.expected()

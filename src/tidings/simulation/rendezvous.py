@@ -150,7 +150,9 @@ class Ring:
 
     # -- subscriptions and events ----------------------------------------------------------------
 
-    def subscribe(self, count: int, *, groups: int = 50, exponent: float = 1.0, brokers: int | None = None) -> None:
+    def subscribe(
+        self, count: int, *, groups: int = 50, exponent: float = 1.0, brokers: int | None = None
+    ) -> None:
         """So many clients, each at a node drawn at random, subscribe to one group each."""
         where = self.up()[:brokers]
         weights = zipf_weights(groups, exponent)

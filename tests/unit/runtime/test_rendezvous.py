@@ -16,12 +16,16 @@ from tidings.testing import collect
 QUICK = NetworkSettings(retry_seconds=0.01, slow_retry_seconds=0.1)
 OVERLAY = {"join_seconds": 0.0, "beat_seconds": 0.1, "answer_seconds": 0.1}
 TREES = {"retry_seconds": 0.1, "refresh_seconds": 0.3}
-WAYS = {
+WAYS: dict[str, tuple[dict[str, Any], str]] = {
     "scribe": ({"topic": "news/sport"}, "topic = 'news/sport' AND n >= 0"),
     "hermes": ({"type": ("Tick", "Quote")}, "type IS A 'Quote' AND n >= 0"),
     "hermes-path": ({"type": ("Tick", "Quote")}, "type IS A 'Quote' AND n >= 0"),
     "partitioned-elastic": ({}, "x BETWEEN 0.1 AND 0.9 AND n >= 0"),
 }
+
+
+def overlay_of(server: Server) -> Any:
+    return server.node.slots["overlay"]
 
 
 async def brokers(stack: AsyncExitStack, system: str, count: int) -> list[Server]:
@@ -32,7 +36,7 @@ async def brokers(stack: AsyncExitStack, system: str, count: int) -> list[Server
         join = [servers[0].address] if servers else []
         server = serving(f"b{number}", join=join, network=QUICK, system=system, options=options)
         servers.append(await stack.enter_async_context(server))
-    await until(lambda: all(len(server.node.slots["overlay"].peers()) == count - 1 for server in servers))
+    await until(lambda: all(len(overlay_of(server).peers()) == count - 1 for server in servers))
     return servers
 
 
@@ -82,7 +86,7 @@ async def test_when_the_broker_of_the_topic_stops_another_one_takes_its_place() 
             assert [event["n"] for event in await collect(each, 1)] == [0]
         await servers[3].close()
         rest = [server for server in servers if server is not servers[3]]
-        await until(lambda: all("b3" not in server.node.slots["overlay"].peers() for server in rest))
+        await until(lambda: all("b3" not in overlay_of(server).peers() for server in rest))
         await ready(rest)
         await buses[1].publish({"n": 1}, topic=topic)
         for each in news:
@@ -90,5 +94,5 @@ async def test_when_the_broker_of_the_topic_stops_another_one_takes_its_place() 
 
 
 def _root(servers: list[Server], topic: str) -> Server | None:
-    found = [s for s in servers if s.node.slots["overlay"].next_hop(f"topic:{topic}") is None]
+    found = [s for s in servers if overlay_of(s).next_hop(f"topic:{topic}") is None]
     return found[0] if len(found) == 1 else None

@@ -20,6 +20,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from tidings.errors import SettingsError
 from tidings.protocol.effects import Probe
 from tidings.protocol.inputs import Input, Joined, LinkDown, LinkUp, Parted, Probed, Started
 from tidings.protocol.messages import Message
@@ -44,6 +45,14 @@ class PrefixSettings(msgspec.Struct, frozen=True, kw_only=True):
     merge_seconds: float = 30.0
     join_seconds: float = 0.5  # newcomers that start together spread over so long
     proximity: bool = True
+
+    def __post_init__(self) -> None:
+        if self.leaves < 2 or self.leaves % 2:
+            raise SettingsError(f"a leaf set of {self.leaves}", hint="give an even number, 2 or more")
+        if self.digit_bits not in (1, 2, 4, 8):
+            raise SettingsError(f"digits of {self.digit_bits} bits", hint="use 1, 2, 4 or 8")
+        if min(self.tries, self.rounds) < 1:
+            raise SettingsError("nobody would be asked whether it lives", hint="tries and rounds are 1 or more")
 
 
 class _Ask(msgspec.Struct):
@@ -343,7 +352,11 @@ class PrefixOverlay(Overlay):
         """Our table's cell for the id has what the other one lost, when the two of us share its prefix."""
         found = self.known.table.get(self.known.cell_of(fill.key))
         if found is not None and found != fill.newcomer[0]:
-            self._send(fill.newcomer[0], Greet(self._contacts_of((found,)), address=self.ports.address), fill.newcomer[1])
+            self._send(
+                fill.newcomer[0],
+                Greet(self._contacts_of((found,)), address=self.ports.address),
+                fill.newcomer[1],
+            )
 
     # -- who is near ---------------------------------------------------------------------------------------
 
