@@ -375,8 +375,9 @@ class Simulation:
         if losing and self._chance.random() < self._faults.rates.loss:
             self.fired[fault.LOSS] += 1
             return
-        seconds = link.seconds if link is not None else self.settings.link_seconds
-        self._push(self.now + seconds, to, ins.Received(place.name, message))
+        if self.settings.codec is not None:
+            message = self._through_bytes(message)
+        self._push(self.now + self._seconds(place.name, to.name), to, ins.Received(place.name, message))
 
     def _perform(self, place: Place, effect: Any) -> None:
         kind = type(effect)
