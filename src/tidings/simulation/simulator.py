@@ -118,7 +118,9 @@ class Simulation:
         self.on_row: Callable[[Any], None] | None = None  # where history rows go
         self.on_client_effect: Callable[[str, Any], None] | None = None
         self.on_handled: Callable[[str, Any, float], None] | None = None  # to watch: who, what, when
-        self.seconds_between: Callable[[str, str], float] | None = None  # one way, of links yet to be made
+        self.seconds_between: Callable[[str, str], float] | None = (
+            None  # one way, between brokers without a link
+        )
         self.measured: Callable[[str, str], float] | None = (
             None  # what `Probe` measures, one way; None: seconds
         )
@@ -375,8 +377,7 @@ class Simulation:
         if losing and self._chance.random() < self._faults.rates.loss:
             self.fired[fault.LOSS] += 1
             return
-        seconds = link.seconds if link is not None else self.settings.link_seconds
-        self._push(self.now + seconds, to, ins.Received(place.name, message))
+        self._push(self.now + self._seconds(place.name, to.name), to, ins.Received(place.name, message))
 
     def _perform(self, place: Place, effect: Any) -> None:
         kind = type(effect)
