@@ -131,6 +131,7 @@ class Receipt(msgspec.Struct, frozen=True):
     source: str
     id: str
     position: Position | None = None  # None: no log holds it
+    unwanted: bool = False  # True: it was held back, since the broker had said that nobody wants it
 
 
 class Opened(msgspec.Struct, frozen=True):

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidings.protocol.assignment.policies import AllBrokers
+from tidings.algebra.cells import GridCells
+from tidings.protocol.assignment.policies import AllBrokers, FilterDriven
 from tidings.protocol.overlay.joined import JoinedOverlay
 from tidings.protocol.recovery.acknowledged import Acknowledged
+from tidings.protocol.routing.central import CentralNotification
+from tidings.protocol.routing.groups import GroupMulticast
 from tidings.protocol.routing.link_matching import LinkMatching
+from tidings.protocol.routing.quenching import Quenching
 from tidings.systems.brokers import broker_slots, plain_delivery
-from tidings.systems.system import TREE, Site, System
+from tidings.systems.system import ANY_GRAPH, TREE, Site, System
+
+DEFAULT_CELLS = GridCells.regular({"x": (0.0, 1.0, 4), "y": (0.0, 1.0, 4)})
 
 
 def _names(site: Site, option: str) -> tuple[str, ...]:
@@ -29,6 +35,21 @@ def _gryphon(site: Site) -> dict[str, Any]:
     }
 
 
+def _elvin(site: Site) -> dict[str, Any]:
+    return broker_slots(site, Quenching(), AllBrokers(site.brokers))
+
+
+def _notification_service(site: Site) -> dict[str, Any]:
+    cells = site.options.get("cells") or DEFAULT_CELLS
+    service = site.options.get("service") or site.brokers[0]
+    return broker_slots(site, CentralNotification(service), FilterDriven(cells, site.brokers))
+
+
+def _multicast_groups(site: Site) -> dict[str, Any]:
+    knobs = {name: int(site.options[name]) for name in ("groups", "sample") if name in site.options}
+    return broker_slots(site, GroupMulticast(**knobs), AllBrokers(site.brokers))
+
+
 SYSTEMS: tuple[System, ...] = (
     System(
         name="gryphon",
@@ -40,5 +61,31 @@ SYSTEMS: tuple[System, ...] = (
         strategies=_gryphon,
         options=("factored", "delivery"),
         networked=True,
+    ),
+    System(
+        name="elvin",
+        contract="SIENA",
+        model="content",
+        promise="best effort; publishers learn that nobody wants what they advertise, and hold it back",
+        graph=TREE,
+        strategies=_elvin,
+    ),
+    System(
+        name="notification-service",
+        contract="SIENA",
+        model="content",
+        promise="best effort; brokers match, one service tells",
+        graph=ANY_GRAPH,
+        strategies=_notification_service,
+        options=("cells", "service"),
+    ),
+    System(
+        name="multicast-groups",
+        contract="SIENA",
+        model="content, clustered",
+        promise="best effort; recipients filter what their group hears",
+        graph=TREE,
+        strategies=_multicast_groups,
+        options=("groups", "sample"),
     ),
 )

@@ -8,6 +8,8 @@ and sends one copy to each broker with a taker (Virgillito 2003, 2.4.4 and Table
 
 from __future__ import annotations
 
+from collections import Counter
+
 from tidings.matching.engine import THRESHOLD, MatchingEngine
 from tidings.matching.matcher import Matcher
 from tidings.model.event import Event
@@ -50,6 +52,7 @@ class _Held:
         self._handles: dict[tuple[str, str], int] = {}
         self._access: dict[int, str] = {}
         self._counts: dict[tuple[str, str], int] = {}
+        self._wanting: Counter[str] = Counter()  # by digest: brokers
 
     def change(self, filter: Filter, access: str, count: int) -> None:
         key = (filter.digest, access)
@@ -57,10 +60,12 @@ class _Held:
         if total > 0:
             self._counts[key] = total
             if key not in self._handles:
+                self._wanting[filter.digest] += 1
                 self._handles[key] = handle = self.matcher.add(filter)
                 self._access[handle] = access
         elif key in self._handles:
             del self._counts[key]
+            self._wanting -= Counter((filter.digest,))
             handle = self._handles.pop(key)
             del self._access[handle]
             self.matcher.remove(handle)
@@ -68,6 +73,10 @@ class _Held:
     def takers(self, event: Event) -> list[str]:
         """The brokers with a subscription that accepts the event, each once, in a fixed order."""
         return sorted({self._access[handle] for handle in self.matcher.match(event)})
+
+    def holds(self, digest: str) -> bool:
+        """Does some broker want this filter?"""
+        return digest in self._wanting
 
     def __len__(self) -> int:
         return len(self._handles)
