@@ -70,6 +70,12 @@ class Disconnect(_Effect, frozen=True):
     for_good: bool = False  # True: do not dial it again
 
 
+class Hear(_Effect, frozen=True):
+    """From now on hear what is sent to a scope by multicast, in every life of this machine."""
+
+    scope: str
+
+
 class Probe(_Effect, frozen=True):
     """Measure the distance to a peer; `Probed` follows."""
 
@@ -149,6 +155,7 @@ Effect: TypeAlias = (
     | Connect
     | Disconnect
     | Probe
+    | Hear
     | Record
     | Answer
     | Failed

@@ -25,7 +25,7 @@ from tidings.history.schema import NTFY, PUB, Row
 from tidings.simulation.experiment import latencies_of
 from tidings.simulation.metering import Meter, entries_of
 from tidings.simulation.oracle import Judgement, judge
-from tidings.simulation.topology import OVERLAYS, Overlay, hops_from
+from tidings.simulation.topology import OVERLAYS, Overlay, hops_from, local_networks
 from tidings.simulation.workloads import Plan, Step, Workload, content_named, mixed
 from tidings.simulation.world import World
 from tidings.systems import NO_LINKS, PEERS, System, find_system, system_names
@@ -132,12 +132,14 @@ class _Run:
         simulation.on_handled = self.meter
 
     def _options(self) -> dict[str, Any]:
-        """What the system is told; its cells are of the workload's own key, where there is one."""
+        """What the system is told: cells of the workload's own key, where there is one; local networks of near brokers."""
+        known, options = self.system.options, dict[str, Any]()
         key: str | None = getattr(self.content, "key", None)
-        given = self.comparison.options.get(self.system.name, {})
-        if key is None or "cells" not in self.system.options:
-            return given
-        return {"cells": HashCells(key, len(self.network.brokers)), **given}
+        if key is not None and "cells" in known:
+            options["cells"] = HashCells(key, len(self.network.brokers))
+        if "lans" in known:
+            options["lans"] = local_networks(self.network)
+        return {**options, **self.comparison.options.get(self.system.name, {})}
 
     def measures(self) -> Measures:
         comparison, world = self.comparison, self.world

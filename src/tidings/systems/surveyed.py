@@ -5,15 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from tidings.algebra.cells import GridCells
-from tidings.protocol.assignment.policies import AllBrokers, FilterDriven
+from tidings.protocol.assignment.policies import AccessDriven, AllBrokers, FilterDriven
+from tidings.protocol.lans import LAN_SIZE, lan_of
 from tidings.protocol.overlay.joined import JoinedOverlay
+from tidings.protocol.overlay.two_levels import TwoLevels
 from tidings.protocol.recovery.acknowledged import Acknowledged
 from tidings.protocol.routing.central import CentralNotification
 from tidings.protocol.routing.groups import GroupMulticast
 from tidings.protocol.routing.link_matching import LinkMatching
 from tidings.protocol.routing.quenching import Quenching
+from tidings.protocol.routing.subjects import SubjectRouting
 from tidings.systems.brokers import broker_slots, plain_delivery
-from tidings.systems.system import ANY_GRAPH, TREE, Site, System
+from tidings.systems.system import ANY_GRAPH, PEERS, TREE, Site, System
 
 DEFAULT_CELLS = GridCells.regular({"x": (0.0, 1.0, 4), "y": (0.0, 1.0, 4)})
 
@@ -50,7 +53,31 @@ def _multicast_groups(site: Site) -> dict[str, Any]:
     return broker_slots(site, GroupMulticast(**knobs), AllBrokers(site.brokers))
 
 
+def _tib_rv(site: Site) -> dict[str, Any]:
+    options = site.options
+    lan = options.get("lan")  # where it is said outright
+    if lan is None:
+        lan = lan_of(site.name, site.brokers, options.get("lans"), int(options.get("lan_size", LAN_SIZE)))
+    routing = SubjectRouting(lan, cache=int(options.get("cache", 0)), fan_out=int(options.get("fan_out", 3)))
+    return {
+        "delivery": plain_delivery(allow_block=False),
+        "assignment": AccessDriven(),
+        "routing": routing,
+        "overlay": TwoLevels(lan),
+    }
+
+
 SYSTEMS: tuple[System, ...] = (
+    System(
+        name="tib-rv",
+        contract="TIB/RV",
+        model="topic",
+        promise="best effort; with the option `cache` newcomers hear the last n of each subject",
+        graph=PEERS,
+        strategies=_tib_rv,
+        options=("lan", "lans", "lan_size", "cache", "fan_out"),
+        datagrams=True,
+    ),
     System(
         name="gryphon",
         contract="Gryphon",
