@@ -75,17 +75,21 @@ class LanBroker(PeerBroker):
         return self._system.build(site, self._rng)
 
     async def _start(self) -> None:
-        await super()._start()
-        assert self.datagrams is not None
         try:
             listening = _joined(self._group, self._group_port, self._interface)
-            self.datagrams.speak_on(self._interface)
         except OSError as error:
             raise UnreachableError(
                 f"cannot hear the multicast group {self._group}:{self._group_port}: {error.strerror}",
                 hint="does this machine allow multicast on that interface?",
             ) from None
+        try:
+            await super()._start()
+        except BaseException:
+            listening.close()
+            raise
+        assert self.datagrams is not None
         datagrams, name = self.datagrams, self.name
+        datagrams.speak_on(self._interface)
         loop = asyncio.get_running_loop()
         self._heard, _ = await loop.create_datagram_endpoint(
             lambda: _Listener(datagrams, name), sock=listening
