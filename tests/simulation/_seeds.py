@@ -50,7 +50,8 @@ PROFILES = (
     Profile("intermediary", (fault.CRASH, fault.STOP, fault.CLOCK_SKEW), "Intermediary", 1.0, 30),
     Profile("intermediary", (fault.CRASH, fault.DISK_LOSS, fault.STOP), "SIENA", 0.5, 30),
 )
-ELSEWHERE = {  # have their own seeds, in test_tidings_*.py, test_epidemic.py, test_gossip_seeds.py, test_swaps.py
+ELSEWHERE = {  # have their own seeds, in test_tidings_*.py, test_epidemic.py, test_gossip_seeds.py, test_swaps.py,
+    # test_rendezvous*.py
     "tidings",
     "subscription-replication",
     *(name for name in system_names() if name.startswith("epidemic")),
@@ -59,6 +60,10 @@ ELSEWHERE = {  # have their own seeds, in test_tidings_*.py, test_epidemic.py, t
     "socbr",
     "pbsocbr",
     "fewer-hops",
+    "scribe",
+    "hermes",
+    "hermes-path",
+    "partitioned-elastic",
 }
 
 

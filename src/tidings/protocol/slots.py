@@ -198,7 +198,7 @@ class Assignment(Strategy):
     kind = "assignment"
 
     def assign(self, subscription: Subscription) -> tuple[str, ...]:
-        """The brokers that hold this subscription."""
+        """The brokers that hold this subscription; in a system of rendezvous the keys whose brokers do."""
         return (self.ports.name,)
 
     def resolve(self, event: Event) -> tuple[str, ...] | None:
@@ -268,6 +268,9 @@ class Routing(Strategy):
     def swap(self, old: str, new: str, now: float) -> None:
         """The overlay replaces a link: move what was wanted over `old` to `new`."""
 
+    def ways_changed(self, now: float) -> None:
+        """The overlay may lead to some keys by other ways than before."""
+
 
 class Overlay(Strategy):
     """Which links exist."""
@@ -289,6 +292,9 @@ class Overlay(Strategy):
     def distance(self, peer: str) -> float | None:
         """Seconds to a peer, when known."""
         return None
+
+    def doubted(self, peer: str, now: float) -> None:
+        """Another slot waits for a peer in vain: see whether it lives."""
 
     def interest_added(self, filter: Filter, now: float) -> None:
         """A client of ours wants this from now on; routing knows it already."""

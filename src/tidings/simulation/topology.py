@@ -120,6 +120,11 @@ def random_graph(count: int, rng: Random, degree: float = 4.0) -> Overlay:
     return _overlay(names, links)
 
 
+def no_links(count: int) -> Overlay:
+    """Peers: whoever knows another one can send to it."""
+    return Overlay(broker_names(count), ())
+
+
 OVERLAYS: dict[str, Callable[[int, Random, int], Overlay]] = {
     "tree": lambda count, rng, fan_out: random_tree(count, rng, fan_out),
     "line": lambda count, rng, fan_out: line(count),
