@@ -25,6 +25,7 @@ from tidings.history.schema import NTFY, PUB, Row
 from tidings.simulation.experiment import latencies_of
 from tidings.simulation.metering import Meter, entries_of
 from tidings.simulation.oracle import Judgement, judge
+from tidings.simulation.simulator import SimulationSettings
 from tidings.simulation.topology import OVERLAYS, Overlay, hops_from, local_networks
 from tidings.simulation.workloads import Plan, Step, Workload, content_named, mixed
 from tidings.simulation.world import World
@@ -49,6 +50,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     t_on: float = 1.0  # seconds that a subscription stays, for d
     margin: float = 1.0  # seconds for which a subscription may come or go, for the oracle
     options: dict[str, dict[str, Any]] = {}  # by system: its knobs
+    check: bool = False  # run every invariant after each step
 
     def build_overlay(self) -> Overlay:
         if self.overlay not in OVERLAYS:
@@ -115,6 +117,11 @@ def measure(system: System, comparison: Comparison) -> Measures:
         return Measures(system=system.name, model=system.model, refused=error.message)
 
 
+def deliveries(system: System, comparison: Comparison) -> Judgement:
+    """What the oracle says of one system, and nothing else."""
+    return _Run(system, comparison).judged()
+
+
 class _Run:
     def __init__(self, system: System, comparison: Comparison) -> None:
         self.system, self.comparison = system, comparison
@@ -123,7 +130,10 @@ class _Run:
         self.between = {name: hops_from(table, name) for name in self.network.brokers}
         self.overlay = _suited(system, self.network)
         self.content = content_named(comparison.workload)
-        self.world = World(system.name, self.overlay, seed=comparison.seed, options=self._options())
+        settings = SimulationSettings(check=comparison.check)
+        self.world = World(
+            system.name, self.overlay, seed=comparison.seed, settings=settings, options=self._options()
+        )
         simulation = self.world.simulation
         self.wire = simulation.settings.link_seconds
         simulation.seconds_between = lambda a, b: self.wire * max(1, self.between[a][b])
@@ -143,17 +153,21 @@ class _Run:
 
     def measures(self) -> Measures:
         comparison, world = self.comparison, self.world
+        judgement = self.judged()
+        entries = entries_of(dict(world.nodes()))
+        rows = list(world.rows)
+        delays = _Probes(world, comparison, self.overlay, self.wire).run()
+        return self._line(judgement, rows, entries, delays)
+
+    def judged(self) -> Judgement:
+        world = self.world
         world.run(WARM)
         workload = self._workload()
         self.meter.on = True
         world.load(workload)
         world.run(workload.over_at + CALM)
         self.meter.on = False
-        entries = entries_of(dict(world.nodes()))
-        rows = list(world.rows)
-        judgement = judge(rows, world.applications, comparison.margin)
-        delays = _Probes(world, comparison, self.overlay, self.wire).run()
-        return self._line(judgement, rows, entries, delays)
+        return judge(world.rows, world.applications, self.comparison.margin)
 
     def _workload(self) -> Workload:
         comparison = self.comparison
