@@ -33,7 +33,6 @@ from tidings.systems import NO_LINKS, PEERS, System, find_system, system_names
 
 WARM = 10.0  # seconds before the first subscription, in which overlays and tables come to be
 CALM = 10.0  # after the last event
-PROBES = 4  # subscribers that come while everybody publishes for them
 PROBE_BROKERS = 8  # that publish for them
 PROBE_TYPE = "Probe"
 
@@ -50,6 +49,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     t_on: float = 1.0  # seconds that a subscription stays, for d
     margin: float = 1.0  # seconds for which a subscription may come or go, for the oracle
     options: dict[str, dict[str, Any]] = {}  # by system: its knobs
+    probes: int = 4  # subscribers that come while brokers publish for them; 0: no delays are measured
     check: bool = False  # run every invariant after each step
 
     def build_overlay(self) -> Overlay:
@@ -83,6 +83,7 @@ class Measures(msgspec.Struct, kw_only=True):
     entries: int | None = None  # of all tables
     entries_max: int | None = None  # of the largest
     imbalance: float | None = None  # the busiest broker over the mean
+    busiest: str | None = None
     t_sub: float | None = None  # None: longer than anybody waited
     t_diff: float | None = None
     d: float | None = None
@@ -206,6 +207,7 @@ class _Run:
             entries=None if entries is None else sum(entries.values()),
             entries_max=None if entries is None else max(entries.values()),
             imbalance=meter.unevenness(),
+            busiest=max(meter.load, key=meter.load.__getitem__) if meter.messages else None,
             t_sub=delays.t_sub,
             t_diff=delays.t_diff,
             d=delays.probability(comparison.t_on),
@@ -252,12 +254,14 @@ class _Probes:
     def __init__(self, world: World, comparison: Comparison, overlay: Overlay, wire: float) -> None:
         self.world, self.wire = world, wire
         rng = Random(f"{comparison.seed}/probes")
-        self.at = [rng.choice(overlay.brokers) for _ in range(PROBES)]
+        self.at = [rng.choice(overlay.brokers) for _ in range(comparison.probes)]
         self.sources = rng.sample(overlay.brokers, min(PROBE_BROKERS, len(overlay.brokers)))
         self.slots = 4 * overlay.diameter() + 8 if overlay.links else 4 * len(overlay.brokers) + 8
 
     def run(self) -> _Delays:
         world = self.world
+        if not self.at:
+            return _Delays((), 0)
         for source in self.sources:
             world.add_client(f"probe-{source}", source)
         for number, broker in enumerate(self.at):

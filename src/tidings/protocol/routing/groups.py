@@ -72,7 +72,7 @@ class Clusters:
             del self._filters[group]
 
     def choose(self, filter: Filter) -> int:
-        """The group where the newcomer costs least; a new one while there are groups left and it would cost anything."""
+        """The group of the same filter; else a new one while there are groups left; else where it costs least."""
         free = next((number for number in count() if number not in self._filters), 0)
         costs = [(self._cost(filter, group), group) for group in sorted(self._filters)]
         if not costs or (free < self.most and min(costs)[0] > 0):
@@ -86,7 +86,7 @@ class Clusters:
         if filter.digest in filters:
             return 0.0
         if not self._sample:
-            return float(sum(not overlaps(filter, other) for other, _ in filters.values())) + 0.5
+            return sum(not overlaps(filter, other) for other, _ in filters.values()) + 0.5
         members = len({access for _, wanted in filters.values() for access in wanted})
         to_newcomer = to_members = 0
         for event in self._sample:
@@ -94,7 +94,7 @@ class Clusters:
             is_told = any(accepts(other, event) for other, _ in filters.values())
             to_newcomer += is_told and not is_wanted
             to_members += is_wanted and not is_told
-        return float(to_newcomer + to_members * members) + len(filters) / 1e6
+        return to_newcomer + to_members * members + 0.5 + len(filters) / 1e6  # among equals the smallest
 
 
 class GroupMulticast(Routing):
