@@ -99,10 +99,9 @@ class TreeMatcher:
         levels = sorted(by_name, key=self._order.__getitem__)
         if self.delayed or not levels:
             return key, [constraint for name in levels for constraint in by_name[name]]
-        last = self._order[levels[-1]]
-        names = sorted(
-            (name for name, place in self._order.items() if place <= last), key=self._order.__getitem__
-        )
+        tested = (name for name in self._order if name in by_name or name not in self.factored)
+        names = [name for name in tested if self._order[name] <= self._order[levels[-1]]]
+        names.sort(key=self._order.__getitem__)
         return key, [each for name in names for each in by_name.get(name, [None])]
 
     def _made(self) -> Node:
