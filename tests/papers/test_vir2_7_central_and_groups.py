@@ -85,12 +85,15 @@ def test_vir2_7_a_newcomer_joins_the_group_whose_events_it_wants() -> None:
     for number in range(50):
         clusters.note(make_event({"x": rng.random()}, source="s", id=str(number + 1)))
     low, high = parse_filter("x < 0.4"), parse_filter("x > 0.6")
-    clusters.change(low, clusters.choose(low), "b0", +1)
-    clusters.change(high, clusters.choose(high), "b1", +1)
-    assert clusters.choose(low) == 0
-    assert clusters.choose(parse_filter("x < 0.35")) == 0
-    assert clusters.choose(parse_filter("x > 0.7 AND x < 0.9")) == 1
-    clusters.change(low, 0, "b0", -1)
-    assert clusters.choose(parse_filter("x = 5")) == 0, "a group that nobody is in is free again"
+    one = clusters.choose(low, rng)
+    clusters.change(low, one, "b0", +1)
+    other = clusters.choose(high, rng)
+    clusters.change(high, other, "b1", +1)
+    assert {one, other} == {0, 1}
+    assert clusters.choose(low, rng) == one
+    assert clusters.choose(parse_filter("x < 0.35"), rng) == one
+    assert clusters.choose(parse_filter("x > 0.7 AND x < 0.9"), rng) == other
+    clusters.change(low, one, "b0", -1)
+    assert clusters.choose(parse_filter("x = 5"), rng) == one, "a group that nobody is in is free again"
     with pytest.raises(SettingsError, match="0 multicast groups"):
         Clusters(0, 5)

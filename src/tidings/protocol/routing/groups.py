@@ -13,7 +13,7 @@ last events that passed its broker tell. No choice can lose an event; a bad one 
 from __future__ import annotations
 
 from collections import Counter, deque
-from itertools import count
+from random import Random
 
 from tidings.algebra import overlaps
 from tidings.errors import SettingsError
@@ -71,13 +71,14 @@ class Clusters:
         if not filters:
             del self._filters[group]
 
-    def choose(self, filter: Filter) -> int:
-        """The group of the same filter; else a new one while there are groups left; else where it costs least."""
-        free = next((number for number in count() if number not in self._filters), 0)
+    def choose(self, filter: Filter, rng: Random) -> int:
+        """The group of the same filter; else any free one, so that two who choose at one moment seldom meet; else
+        where it costs least."""
         costs = [(self._cost(filter, group), group) for group in sorted(self._filters)]
-        if not costs or (free < self.most and min(costs)[0] > 0):
-            return free
-        return min(costs)[1]
+        if costs and min(costs)[0] == 0:
+            return min(costs)[1]
+        free = [number for number in range(self.most) if number not in self._filters]
+        return rng.choice(free) if free else min(costs)[1]
 
     def _cost(self, filter: Filter, group: int) -> float:
         """Useless deliveries, in the sample, that come of joining: to the newcomer, and to the members. Before any
@@ -132,7 +133,7 @@ class GroupMulticast(Routing):
         filter = subscription.filter
         group, wanted = self._own.get(filter.digest, (None, 0))
         if group is None:
-            group = self._clusters.choose(filter)
+            group = self._clusters.choose(filter, self.ports.rng)
         self._own[filter.digest] = (group, wanted + 1)
         self._spread(Grouped(filter, group, self.ports.name, +1), LOCAL)
 
