@@ -17,13 +17,15 @@ import msgspec
 from tidings.model.event import Event
 from tidings.protocol.inputs import Received, ReceivedAll
 from tidings.protocol.messages import Envelope
+from tidings.protocol.slots import Routing
 
 FRAME = 9  # bytes around each message on the wire
 
 
 def carries_event(message: Any) -> bool:
     """Is there an event, or an envelope with one, in this message?"""
-    return any(getattr(message, name) for name in _event_fields(type(message)))
+    kind: type = type(message)
+    return any(getattr(message, name) for name in _event_fields(kind))
 
 
 @cache
@@ -82,8 +84,9 @@ def entries_of(nodes: Mapping[str, Any]) -> dict[str, int] | None:
     """Filters, or places in trees, that each broker holds for others; None: the system does not say."""
     found = {}
     for name, node in nodes.items():
-        size: Callable[[], int] | None = getattr(node.slots["routing"], "table_size", None)
-        if size is None:
+        routing = node.slots["routing"]
+        size: Callable[[], int] | None = getattr(routing, "table_size", None)
+        if size is None and type(routing) is not Routing:
             return None
-        found[name] = size()
+        found[name] = 0 if size is None else size()
     return found

@@ -46,8 +46,12 @@ def draw_comparison(rows: Sequence[Measures], folder: Path, title: str) -> list[
         layout="constrained",
     )
     for axes, (measure, words, factor) in zip(grid.flat, PANELS, strict=True):
-        values = [(getattr(row, measure) or 0.0) * factor for row in shown]
-        axes.barh([row.system for row in shown], values, color="#31688e")
+        found = [getattr(row, measure) for row in shown]
+        values = [(value or 0.0) * factor for value in found]
+        bars = axes.barh([row.system for row in shown], values, color="#31688e")
+        words_of = ["?" if value is None else _figure(value * factor) for value in found]
+        axes.bar_label(bars, words_of, padding=2, fontsize="x-small")
+        axes.margins(x=0.18)
         axes.set_title(words, fontsize="medium")
         axes.grid(axis="x", alpha=0.3)
         if measure in LOGARITHMIC and max(values, default=0.0) > 0.0:
@@ -59,3 +63,7 @@ def draw_comparison(rows: Sequence[Measures], folder: Path, title: str) -> list[
         figure.savefig(path, dpi=90)
     pyplot.close(figure)
     return paths
+
+
+def _figure(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

@@ -9,6 +9,7 @@ every notification passes the service.
 from __future__ import annotations
 
 from collections import Counter
+from typing import ClassVar
 
 from tidings.model.subscription import Subscription
 from tidings.protocol.effects import Channel
@@ -34,7 +35,7 @@ class ToService(Message, frozen=True):
 
 class CentralNotification(MatchAtTarget):
     name = "match at target, central notification"
-    messages = (Hold, ToTarget, ToAccess, Refer, ToService)
+    messages: ClassVar[tuple[type[Message], ...]] = (Hold, ToTarget, ToAccess, Refer, ToService)
 
     def __init__(self, service: str) -> None:
         self.service = service

@@ -9,6 +9,7 @@ and sends one copy to each broker with a taker (Virgillito 2003, 2.4.4 and Table
 from __future__ import annotations
 
 from collections import Counter
+from typing import ClassVar
 
 from tidings.matching.engine import THRESHOLD, MatchingEngine
 from tidings.matching.matcher import Matcher
@@ -155,7 +156,7 @@ class MatchFirst(_Direct):
 
 class MatchAtTarget(_Direct):
     name = "match at target"
-    messages = (Hold, ToTarget, ToAccess)
+    messages: ClassVar[tuple[type[Message], ...]] = (Hold, ToTarget, ToAccess)
 
     def interest_added(self, subscription: Subscription, at: tuple[str, ...], now: float) -> None:
         self._hold_at(at, Hold(subscription.filter, self.ports.name, +1), now)
