@@ -12,6 +12,7 @@ from tidings.language import parse_filter
 from tidings.protocol.inputs import Received
 from tidings.protocol.lans import Lan, lan_of
 from tidings.protocol.routing.subjects import covers_subject, subjects_of
+from tidings.simulation.faults import FaultPlan, Rates
 from tidings.simulation.simulator import SimulationSettings
 from tidings.simulation.topology import Overlay, broker_names
 from tidings.simulation.world import World
@@ -122,6 +123,34 @@ def test_vir2_7_tib_rv_a_network_that_lost_its_last_subscriber_is_left_out_again
     offices.heard_at.clear()
     offices.publish(0, "news", n=2)
     assert offices.at("ToRouters") == {}
+    assert all(node.slots["routing"].table_size() == 0 for _, node in offices.world.nodes())
+
+
+@pytest.mark.parametrize("router", [0, 3])
+def test_vir2_7_tib_rv_a_router_that_begins_again_asks_what_is_wanted(router: int) -> None:
+    """That of the publisher's network, and that of the subscriber's."""
+    offices = Offices()
+    offices.subscribe(4, "topic = 'news'")
+    offices.world.simulation.crash(f"b{router}")
+    offices.settle()
+    offices.world.simulation.restart(f"b{router}")
+    offices.settle()
+    offices.publish(1, "news", n=1)
+    assert offices.heard(4) == [1]
+
+
+def test_vir2_7_tib_rv_a_wish_that_was_lost_is_told_again() -> None:
+    offices = Offices(refresh=20)
+    offices.world.simulation.plan(FaultPlan(Rates(loss=1.0), rates_until=offices.world.simulation.now + 5.0))
+    offices.subscribe(4, "topic = 'news'")
+    offices.world.run(10.0)
+    offices.publish(1, "news", n=1)
+    assert offices.heard(4) == []
+    offices.world.run(70.0)  # the host tells its router, and that the others
+    offices.publish(1, "news", n=2)
+    assert offices.heard(4) == [2]
+    offices.world.simulation.crash("b4")
+    offices.world.run(200.0)
     assert all(node.slots["routing"].table_size() == 0 for _, node in offices.world.nodes())
 
 

@@ -14,7 +14,7 @@ from tidings.protocol.routing.central import CentralNotification
 from tidings.protocol.routing.groups import GroupMulticast
 from tidings.protocol.routing.link_matching import LinkMatching
 from tidings.protocol.routing.quenching import Quenching
-from tidings.protocol.routing.subjects import SubjectRouting
+from tidings.protocol.routing.subjects import REFRESH, SubjectRouting
 from tidings.systems.brokers import broker_slots, plain_delivery
 from tidings.systems.system import ANY_GRAPH, PEERS, TREE, Site, System
 
@@ -58,7 +58,10 @@ def _tib_rv(site: Site) -> dict[str, Any]:
     lan = options.get("lan")  # where it is said outright
     if lan is None:
         lan = lan_of(site.name, site.brokers, options.get("lans"), int(options.get("lan_size", LAN_SIZE)))
-    routing = SubjectRouting(lan, cache=int(options.get("cache", 0)), fan_out=int(options.get("fan_out", 3)))
+    routing = SubjectRouting(
+        lan, cache=int(options.get("cache", 0)), fan_out=int(options.get("fan_out", 3)),
+        refresh=float(options.get("refresh", REFRESH)),
+    )  # fmt: skip
     return {
         "delivery": plain_delivery(allow_block=False),
         "assignment": AccessDriven(),
@@ -75,7 +78,7 @@ SYSTEMS: tuple[System, ...] = (
         promise="best effort; with the option `cache` newcomers hear the last n of each subject",
         graph=PEERS,
         strategies=_tib_rv,
-        options=("lan", "lans", "lan_size", "cache", "fan_out"),
+        options=("lan", "lans", "lan_size", "cache", "fan_out", "refresh"),
         datagrams=True,
     ),
     System(

@@ -5,7 +5,10 @@ once, whoever is there; each daemon takes from it what its subscribers want. One
 Routers know the subjects that are wanted in every network. The router of the publisher's network sends the event
 along a tree of the routers whose networks have a subscriber for its subject, and of no others; each of them
 broadcasts it at home. The tree is made anew from the subject and carried along, so that routers with different
-knowledge cannot lead an event in a circle. Best effort: datagrams and broadcasts, nothing is repeated.
+knowledge cannot lead an event in a circle. Best effort: datagrams and broadcasts, no event is repeated.
+
+What is wanted is told when it changes, and whole every `refresh` seconds, since datagrams get lost; who is not heard of
+for `SILENT` times as long is forgotten. A router that begins asks its network and the other routers.
 
 A subject is a topic; wildcards are those of patterns. What a filter asks beyond its topic is left to the
 recipient's daemon. A filter that names no topic wants every subject.
@@ -29,12 +32,15 @@ from tidings.model.filter import Filter
 from tidings.model.subscription import Subscription
 from tidings.model.topic import is_pattern, topic_matches
 from tidings.protocol.effects import Channel
+from tidings.protocol.inputs import Input, Started
 from tidings.protocol.lans import Lan
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.slots import Routing
 
 EVERY = "#"  # every subject, and events that have none
 PATIENCE = 1.0  # seconds until what was on its way has come
+REFRESH = 30.0  # seconds until everybody says again what it wants; less heals sooner and costs messages
+SILENT = 3.5  # times as long, and a host or a network is taken for gone
 MOST_SUBJECTS = 10_000  # in a cache; then the one that was silent longest goes
 
 
@@ -46,17 +52,17 @@ class OnLan(Message, frozen=True):
 
 
 class Subject(Message, frozen=True):
-    """To the router of the network: a host wants this subject, too, or one less does."""
-
-    subject: str
-    count: int
-
-
-class LanSubject(Message, frozen=True):
-    """Among routers: somebody in the sender's network wants this subject, or nobody does any more."""
+    """The sender wants this subject from now on, or does not any more: a host to its router, a router for its network."""
 
     subject: str
     wanted: bool
+
+
+class Subjects(Message, frozen=True):
+    """All that the sender wants."""
+
+    subjects: tuple[str, ...]
+    asks: bool = False  # and who hears this is to say the same of itself
 
 
 class ToRouters(Message, frozen=True):
@@ -91,14 +97,18 @@ class _Newcomer(msgspec.Struct):
 
 class SubjectRouting(Routing):
     name = "broadcast and a tree per subject"
-    messages = (OnLan, Subject, LanSubject, ToRouters, CacheAsk, CacheAnswer)
+    messages = (OnLan, Subject, Subjects, ToRouters, CacheAsk, CacheAnswer)
 
-    def __init__(self, lan: Lan, *, cache: int = 0, fan_out: int = 3) -> None:
+    def __init__(self, lan: Lan, *, cache: int = 0, fan_out: int = 3, refresh: float = REFRESH) -> None:
         self.lan = lan
         self.cache = cache
         self.fan_out = max(1, fan_out)
-        self._here: Counter[str] = Counter()  # at a router: subjects that its network wants
-        self._wanted: dict[str, set[str]] = {}  # at a router: by subject, the other routers
+        self._own: Counter[str] = Counter()  # subjects that our clients want
+        self._hosts = Wishes(refresh * SILENT)  # at a router: of its network's other hosts
+        self._lans = Wishes(refresh * SILENT)  # at a router: of the other networks, by their routers
+        self._told: frozenset[str] = frozenset()  # at a router: what the others know that our network wants
+        self._refresh = refresh
+        self._refresh_at: float | None = None
         self._last: OrderedDict[str, deque[Envelope]] = OrderedDict()  # at a router: by topic
         self._newcomers: dict[int, _Newcomer] = {}
         self._asked = 0
@@ -108,15 +118,25 @@ class SubjectRouting(Routing):
         return self.lan.router == self.ports.name
 
     def table_size(self) -> int:
-        """Subjects of networks that a router knows."""
-        return len(self._here) + sum(len(routers) for routers in self._wanted.values())
+        """Subjects of hosts and of networks that a router knows."""
+        return len(self._hosts) + len(self._lans)
 
     # -- who wants which subject ---------------------------------------------------------------
+
+    def on_input(self, input: Input, now: float) -> None:
+        if isinstance(input, Started):
+            self._refresh_at = now + self._refresh
+            if self.is_router:
+                for router in self.lan.others():
+                    self.ports.send(router, Subjects((), asks=True), Channel.DATAGRAM)
+                self.ports.send(self.lan.name, Subjects((), asks=True), Channel.MULTICAST)
 
     def interest_added(self, subscription: Subscription, at: tuple[str, ...], now: float) -> None:
         subjects = subjects_of(subscription.filter)
         for subject in subjects:
-            self._tell_router(Subject(subject, +1))
+            self._own[subject] += 1
+            if self._own[subject] == 1:
+                self._own_changed(Subject(subject, True), now)
         if self.cache:
             self._asked += 1
             self._newcomers[self._asked] = _Newcomer(subscription, now + PATIENCE, set(), [])
@@ -125,43 +145,62 @@ class SubjectRouting(Routing):
 
     def interest_removed(self, subscription: Subscription, at: tuple[str, ...], now: float) -> None:
         for subject in subjects_of(subscription.filter):
-            self._tell_router(Subject(subject, -1))
+            self._own[subject] -= 1
+            if not self._own[subject]:
+                del self._own[subject]
+                self._own_changed(Subject(subject, False), now)
         for number, newcomer in list(self._newcomers.items()):
             if newcomer.subscription.id == subscription.id:
                 del self._newcomers[number]
 
-    def _tell_router(self, message: Subject) -> None:
+    def _own_changed(self, change: Subject, now: float) -> None:
         if self.is_router:
-            self._subject(message)
+            self._tell_routers(now)
         else:
-            self.ports.send(self.lan.router, message, Channel.DATAGRAM)
+            self.ports.send(self.lan.router, change, Channel.DATAGRAM)
 
-    def _subject(self, message: Subject) -> None:
-        before = self._here[message.subject] > 0
-        self._here[message.subject] += message.count
-        after = self._here[message.subject] > 0
-        if not after:
-            del self._here[message.subject]
-        if before is not after:
+    def _tell_routers(self, now: float) -> None:
+        """What has changed of what our network wants."""
+        wanted = frozenset(self._own) | self._hosts.all(now)
+        for subject in sorted(wanted ^ self._told):
             for router in self.lan.others():
-                self.ports.send(router, LanSubject(message.subject, after), Channel.DATAGRAM)
+                self.ports.send(router, Subject(subject, subject in wanted), Channel.DATAGRAM)
+        self._told = wanted
 
-    def _lan_subject(self, router: str, message: LanSubject) -> None:
-        routers = self._wanted.setdefault(message.subject, set())
-        if message.wanted:
-            routers.add(router)
+    def _heard_wish(self, sender: str, message: Subject | Subjects, now: float) -> None:
+        if isinstance(message, Subjects) and message.asks:
+            self._say_all(sender)  # to a router that begins; what it wants itself it will say
+        elif self.is_router:
+            self._take_wish(sender, message, now)
+
+    def _take_wish(self, sender: str, message: Subject | Subjects, now: float) -> None:
+        wishes = self._lans if sender in self.lan.routers else self._hosts
+        if isinstance(message, Subjects):
+            wishes.replace(sender, message.subjects, now)
         else:
-            routers.discard(router)
-        if not routers:
-            del self._wanted[message.subject]
+            wishes.change(sender, message.subject, message.wanted, now)
+        if wishes is self._hosts:
+            self._tell_routers(now)
+
+    def _say_all(self, to: str) -> None:
+        wanted = self._told if self.is_router else frozenset(self._own)
+        self.ports.send(to, Subjects(tuple(sorted(wanted))), Channel.DATAGRAM)
+
+    def _refresh_all(self, now: float) -> None:
+        self._refresh_at = now + self._refresh
+        if not self.is_router:
+            if self._own:
+                self._say_all(self.lan.router)
+            return
+        self._tell_routers(now)  # without those who fell silent
+        self._lans.all(now)
+        if self._told:
+            for router in self.lan.others():
+                self._say_all(router)
 
     def _routers_for(self, topic: str | None) -> set[str]:
         """The other routers in whose networks somebody wants this subject."""
-        found: set[str] = set()
-        for subject, routers in self._wanted.items():
-            if covers_subject(subject, topic):
-                found |= routers
-        return found
+        return {router for subject, router in self._lans.each() if covers_subject(subject, topic)}
 
     # -- the way of an event -------------------------------------------------------------------
 
@@ -174,10 +213,8 @@ class SubjectRouting(Routing):
             self._onward(message.envelope, message.onward)
             self._broadcast(message.envelope, from_outside=True)
             self._arrived(message.envelope, sender, now)
-        elif isinstance(message, Subject):
-            self._subject(message)
-        elif isinstance(message, LanSubject):
-            self._lan_subject(sender, message)
+        elif isinstance(message, Subject | Subjects):
+            self._heard_wish(sender, message, now)
         elif isinstance(message, CacheAsk):
             self._cache_asked(message, now)
         elif isinstance(message, CacheAnswer):
@@ -259,9 +296,12 @@ class SubjectRouting(Routing):
             self.ports.send(broker, message, Channel.DATAGRAM)
 
     def next_deadline(self) -> float | None:
-        return min((newcomer.until for newcomer in self._newcomers.values()), default=None)
+        waiting = [newcomer.until for newcomer in self._newcomers.values()]
+        return min(waiting if self._refresh_at is None else [*waiting, self._refresh_at], default=None)
 
     def on_timer(self, now: float) -> None:
+        if self._refresh_at is not None and self._refresh_at <= now:
+            self._refresh_all(now)
         for number, newcomer in list(self._newcomers.items()):
             if newcomer.until <= now:
                 del self._newcomers[number]
@@ -272,9 +312,43 @@ class SubjectRouting(Routing):
                         self.ports.delivery.deliver_to(wanted.id, envelope, now)
 
     def check(self) -> None:
-        assert self.is_router or not (self._here or self._wanted or self._last), "only routers know networks"
-        assert all(count > 0 for count in self._here.values())
-        assert self.lan.router not in self._wanted.get(EVERY, ())
+        assert self.is_router or not (len(self._hosts) or len(self._lans) or self._last), (
+            "only routers know networks"
+        )
+        assert all(count > 0 for count in self._own.values())
+
+
+class Wishes:
+    """Which subjects others want; of who is silent for `seconds`, none."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._subjects: dict[str, dict[str, None]] = {}
+        self._until: dict[str, float] = {}
+
+    def change(self, who: str, subject: str, wanted: bool, now: float) -> None:
+        self._until[who] = now + self._seconds
+        subjects = self._subjects.setdefault(who, {})
+        if wanted:
+            subjects[subject] = None
+        else:
+            subjects.pop(subject, None)
+
+    def replace(self, who: str, subjects: Iterable[str], now: float) -> None:
+        self._until[who] = now + self._seconds
+        self._subjects[who] = dict.fromkeys(subjects)
+
+    def each(self) -> Iterable[tuple[str, str]]:
+        return ((subject, who) for who, subjects in self._subjects.items() for subject in subjects)
+
+    def all(self, now: float) -> frozenset[str]:
+        """Every subject that is wanted; whoever was silent too long is forgotten."""
+        for who in [who for who, until in self._until.items() if until <= now]:
+            del self._until[who], self._subjects[who]
+        return frozenset(subject for subject, _ in self.each())
+
+    def __len__(self) -> int:
+        return sum(len(subjects) for subjects in self._subjects.values())
 
 
 def subjects_of(filter: Filter) -> tuple[str, ...]:
