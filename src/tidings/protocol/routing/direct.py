@@ -66,7 +66,9 @@ class _Held:
                 self._access[handle] = access
         elif key in self._handles:
             del self._counts[key]
-            self._wanting -= Counter((filter.digest,))
+            self._wanting[filter.digest] -= 1
+            if not self._wanting[filter.digest]:
+                del self._wanting[filter.digest]
             handle = self._handles.pop(key)
             del self._access[handle]
             self.matcher.remove(handle)
