@@ -293,6 +293,10 @@ class Overlay(Strategy):
         """Seconds to a peer, when known."""
         return None
 
+    def reach(self, peer: str, message: Message, address: str = "") -> None:
+        """Send to a broker that need not be a neighbour; `address` says where it is, if we may not know it."""
+        self.ports.send(peer, message, Channel.DATAGRAM)
+
     def doubted(self, peer: str, now: float) -> None:
         """Another slot waits for a peer in vain: see whether it lives."""
 

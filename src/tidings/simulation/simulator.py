@@ -325,6 +325,8 @@ class Simulation:
         if losing and self._chance.random() < self._faults.rates.loss:
             self.fired[fault.LOSS] += 1
             return
+        if self.settings.codec is not None:
+            message = self._through_bytes(message)
         self._push(self.now + self._seconds(place.name, to.name), to, ins.Received(place.name, message))
 
     def _send_multicast(self, place: Place, effect: fx.Send) -> None:

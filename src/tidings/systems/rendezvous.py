@@ -1,7 +1,7 @@
 """The systems of rendezvous on a prefix overlay: Scribe, Hermes, and partitioning over brokers that come and go.
 
 Options: `join` names whom newcomers ask for a place (else the first brokers), `overlay` and `trees` are tables of
-the knobs in `PrefixSettings` and `TreeSettings`; Hermes' `filters` is `recipients` (as first published) or `path`
+the knobs in `PrefixSettings` and `TreeSettings`; without `datagrams` brokers make links to whom they send to; Hermes' `filters` is `recipients` (as first published) or `path`
 (its later form); `cells` is the partition of the attribute space.
 """
 
@@ -23,7 +23,7 @@ from tidings.systems.system import PEERS, Site, System
 
 CONTACTS = 3  # of the first brokers, whom newcomers ask
 RECIPIENTS, PATH = "recipients", "path"
-OPTIONS = ("join", "overlay", "trees")
+OPTIONS = ("join", "overlay", "trees", "datagrams", "delivery")
 
 Knobs = TypeVar("Knobs", PrefixSettings, TreeSettings)
 
@@ -42,11 +42,12 @@ def _knobs(kind: type[Knobs], site: Site, name: str) -> Knobs:
 
 def _slots(site: Site, assignment: Assignment, routing: Routing) -> dict[str, Any]:
     contacts = site.options.get("join") or site.brokers[:CONTACTS]
+    linked = not site.options.get("datagrams", True)
     return {
-        "delivery": plain_delivery(allow_block=False),
+        "delivery": plain_delivery(**{**site.options.get("delivery", {}), "allow_block": False}),
         "assignment": assignment,
         "routing": routing,
-        "overlay": PrefixOverlay(contacts, _knobs(PrefixSettings, site, "overlay")),
+        "overlay": PrefixOverlay(contacts, _knobs(PrefixSettings, site, "overlay"), linked=linked),
     }
 
 
@@ -82,6 +83,7 @@ SYSTEMS: tuple[System, ...] = (
         graph=PEERS,
         strategies=_scribe,
         options=OPTIONS,
+        networked=True,
     ),
     System(
         name="hermes",
@@ -91,6 +93,7 @@ SYSTEMS: tuple[System, ...] = (
         graph=PEERS,
         strategies=_hermes,
         options=(*OPTIONS, "filters"),
+        networked=True,
     ),
     System(
         name="hermes-path",
@@ -100,6 +103,7 @@ SYSTEMS: tuple[System, ...] = (
         graph=PEERS,
         strategies=_hermes_path,
         options=OPTIONS,
+        networked=True,
     ),
     System(
         name="partitioned-elastic",
@@ -109,5 +113,6 @@ SYSTEMS: tuple[System, ...] = (
         graph=PEERS,
         strategies=_partitioned,
         options=(*OPTIONS, "cells"),
+        networked=True,
     ),
 )

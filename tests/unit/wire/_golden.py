@@ -175,11 +175,11 @@ EXAMPLES: tuple[m.Message, ...] = (
     rw.Graft("type:Quote", ("1f", 3), (FILTER,)),
     rw.Grafted("topic:a/b", ("1f", 3)),
     rw.Prune("topic:a/b", ("1f", 4)),
-    rw.Climb(("topic:a/b", "any"), ENVELOPE, 2),
+    rw.Climb(("topic:a/b", "any"), ENVELOPE, 2, "127.0.0.1:7"),
     rw.Descend(("topic:a/b",), ENVELOPE),
     rw.KeyUnwanted("any", 10.0),
     rw.KeyWanted("any"),
-    rw.Enrol("cell:7", "b4", ("1f", 5), (FILTER,), 2),
+    rw.Enrol("cell:7", "b4", ("1f", 5), (FILTER,), 2, "127.0.0.1:4"),
     rw.Enrolled("cell:7", ("1f", 5)),
 )  # fmt: skip
 

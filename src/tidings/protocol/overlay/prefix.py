@@ -8,6 +8,7 @@ Rules
   each has its turn in `rounds` beats. Who does not
   answer `tries` times is gone: the leaves are told, and look for themselves. A gap among the leaves is filled by
   asking the farthest leaf, one in the table by asking another node of its row.
+- A node that is parted from the network (`Parted` with its own name) says farewell, and is silent from then on.
 - Who was taken for gone is not taken in on hearsay for a while; its own word brings it back.
 - Of two nodes for one cell of the table the nearer one stays, by measured distance (`proximity`).
 - Two rings become one again, since a contact that is not known is asked for a place every `merge_seconds`.
@@ -19,13 +20,16 @@ from collections.abc import Iterable
 
 import msgspec
 
-from tidings.protocol.effects import Channel, Probe
-from tidings.protocol.inputs import Input, Parted, Probed, Started
+from tidings.errors import SettingsError
+from tidings.protocol.effects import Probe
+from tidings.protocol.inputs import Input, Joined, LinkDown, LinkUp, Parted, Probed, Started
 from tidings.protocol.messages import Message
 from tidings.protocol.overlay.prefix_state import Known, id_of
 from tidings.protocol.overlay.prefix_words import Admit, CellAsk, Contact, Depart, Doubt, Greet, Seek
+from tidings.protocol.overlay.reach import Reach
 from tidings.protocol.slots import Overlay, Ports
 
+MOST_CONTACTS = 8
 MOST_HOPS = 64  # of a newcomer's request; more than any way of sound tables has
 
 
@@ -42,6 +46,14 @@ class PrefixSettings(msgspec.Struct, frozen=True, kw_only=True):
     join_seconds: float = 0.5  # newcomers that start together spread over so long
     proximity: bool = True
 
+    def __post_init__(self) -> None:
+        if self.leaves < 2 or self.leaves % 2:
+            raise SettingsError(f"a leaf set of {self.leaves}", hint="give an even number, 2 or more")
+        if self.digit_bits not in (1, 2, 4, 8):
+            raise SettingsError(f"digits of {self.digit_bits} bits", hint="use 1, 2, 4 or 8")
+        if min(self.tries, self.rounds) < 1:
+            raise SettingsError("nobody would be asked whether it lives", hint="tries and rounds are 1 or more")
+
 
 class _Ask(msgspec.Struct):
     """Somebody was asked whether it lives."""
@@ -54,10 +66,14 @@ class PrefixOverlay(Overlay):
     name = "prefix"
     messages = (Seek, Admit, Greet, CellAsk, Doubt, Depart)
 
-    def __init__(self, contacts: Iterable[str] = (), settings: PrefixSettings | None = None) -> None:
+    def __init__(
+        self, contacts: Iterable[str] = (), settings: PrefixSettings | None = None, *, linked: bool = False
+    ) -> None:
+        self._is_linked = linked
         self.settings = settings or PrefixSettings()
         self._contacts = tuple(contacts)
         self._asked: dict[str, _Ask] = {}
+        self._checked: dict[str, float] = {}  # when each was asked last
         self._graves: dict[str, float] = {}  # until when
         self._distances: dict[str, float] = {}
         self._rivals: dict[str, str] = {}  # who is being measured: its address
@@ -66,15 +82,18 @@ class PrefixOverlay(Overlay):
         self._turn = 0
         self._changed = False
         self._is_admitted = False
+        self._has_left = False  # it said farewell, and answers nobody
         self._beat_at: float | None = None
         self._seek_at: float | None = None
 
     def bind(self, ports: Ports) -> None:
         super().bind(ports)
         settings = self.settings
+        self._reach = Reach(ports, linked=self._is_linked)
         self.known = Known(
             ports.name, leaves=settings.leaves, near=settings.near, digit_bits=settings.digit_bits
         )
+        self._is_contact = ports.name in self._contacts
         self._contacts = tuple(contact for contact in self._contacts if contact != ports.name)
 
     # -- for the other slots -----------------------------------------------------------------------
@@ -85,6 +104,12 @@ class PrefixOverlay(Overlay):
         except KeyError:
             hop = self._hops[key] = self.known.hop(id_of(key))
             return hop
+
+    def reach(self, peer: str, message: Message, address: str = "") -> None:
+        self._send(peer, message, address)
+
+    def links(self) -> tuple[str, ...]:
+        return self._reach.links()
 
     def peers(self) -> tuple[str, ...]:
         return tuple(self.known.everybody())
@@ -107,16 +132,20 @@ class PrefixOverlay(Overlay):
 
     def on_input(self, input: Input, now: float) -> None:
         if isinstance(input, Started):
-            wait = self.ports.rng.uniform(0.0, self.settings.join_seconds)
+            wait = 0.0 if self._is_contact else self.ports.rng.uniform(0.0, self.settings.join_seconds)
             self._seek_at = now + wait if self._contacts else None
             self._beat_at = now + wait + self.ports.rng.uniform(0.5, 1.0) * self.settings.beat_seconds
         elif isinstance(input, Probed):
             self._probed(input.peer, input.distance)
+        elif isinstance(input, Joined | LinkUp | LinkDown):
+            self._linked(self._reach.on_input(input, now), now)
         elif isinstance(input, Parted):
             self._leave() if input.peer == self.ports.name else self._lost(input.peer, now)
         self._tell_changes(now)
 
     def on_message(self, sender: str, message: Message, now: float) -> None:
+        if self._has_left:
+            return
         self._asked.pop(sender, None)
         match message:
             case Greet():
@@ -156,8 +185,8 @@ class PrefixOverlay(Overlay):
             self._hops.clear()
             self.ports.routing.ways_changed(now)
 
-    def _send(self, to: str, message: Message) -> None:
-        self.ports.send(to, message, Channel.DATAGRAM)
+    def _send(self, to: str, message: Message, address: str = "") -> None:
+        self._reach.send(to, message, address or self.known.addresses.get(to, ""))
 
     # -- coming and going ------------------------------------------------------------------------------
 
@@ -178,6 +207,14 @@ class PrefixOverlay(Overlay):
             else self.settings.answer_seconds
         )
 
+    def _linked(self, peer: str | None, now: float) -> None:
+        """A link came up: whoever knows nobody asks there for its place."""
+        if peer is not None and peer not in self._contacts:
+            self._contacts = (*self._contacts, peer)[-MOST_CONTACTS:]
+        if peer is not None and not self._is_admitted:
+            self._turn = self._contacts.index(peer) - 1
+            self._seek(now)
+
     def _sought(self, seek: Seek, now: float) -> None:
         name, address = seek.newcomer
         if name == self.ports.name:
@@ -189,7 +226,7 @@ class PrefixOverlay(Overlay):
             found.update(self._contacts_of(known.near))
         if hop is None or seek.hops >= MOST_HOPS:
             found.update(self._contacts_of(known.leaves()))
-            self._send(name, Admit(tuple(sorted(found - {seek.newcomer}))))
+            self._send(name, Admit(tuple(sorted(found - {seek.newcomer}))), address)
         else:
             self._send(hop, Seek(seek.newcomer, tuple(sorted(found - {seek.newcomer})), seek.hops + 1))
         self._graves.pop(name, None)
@@ -197,8 +234,8 @@ class PrefixOverlay(Overlay):
 
     def _admitted(self, contacts: Iterable[Contact], now: float) -> None:
         before = set(self.known.addresses) if self._is_admitted else set()
-        self._is_admitted = True
         self._learn_all(contacts, now)
+        self._is_admitted = True
         asked = self._asked
         for name in self.known.addresses:
             if name not in asked and name not in before:
@@ -210,6 +247,7 @@ class PrefixOverlay(Overlay):
             self._send(name, Depart(self._contacts_of(self.known.leaves())))
         self._beat_at = self._seek_at = None
         self._asked.clear()
+        self._has_left = True
 
     def _contacts_of(self, names: Iterable[str]) -> tuple[Contact, ...]:
         addresses = self.known.addresses
@@ -223,7 +261,7 @@ class PrefixOverlay(Overlay):
         self._learn_all(greet.contacts, now)
         if greet.answer:
             leaves = self._contacts_of(self.known.leaves())
-            self._send(sender, Greet(leaves, address=self.ports.address))
+            self._send(sender, Greet(leaves, address=self.ports.address), greet.address)
 
     def _learn_all(self, contacts: Iterable[Contact], now: float) -> None:
         for name, address in contacts:
@@ -237,10 +275,10 @@ class PrefixOverlay(Overlay):
         was_known = name in known.addresses
         if known.add(name, address):
             self._changed = True
-            if not directly and known.is_leaf(name):
+            if not directly and (self._is_admitted or known.is_leaf(name)):
                 self._ask(name, now)
-        if not was_known and self.settings.proximity:
-            self._weigh(name, address)
+        if not was_known and self.settings.proximity and (directly or not self._is_admitted):
+            self._weigh(name, address)  # what neighbours say again and again is not measured
 
     def _is_buried(self, name: str, now: float) -> bool:
         until = self._graves.get(name)
@@ -254,6 +292,7 @@ class PrefixOverlay(Overlay):
     def _ask(self, name: str, now: float) -> None:
         if name not in self._asked:
             self._asked[name] = _Ask(now + self.settings.answer_seconds)
+            self._checked[name] = now
             self._send(name, Greet(answer=True, address=self.ports.address))
 
     def _review_asked(self, now: float) -> None:
@@ -269,11 +308,12 @@ class PrefixOverlay(Overlay):
     def _beat(self, now: float) -> None:
         for name in self.known.beside():
             self._ask(name, now)
-        names = list(self.known.everybody())
-        for _ in range(-(-len(names) // self.settings.rounds)):
-            self._turn += 1
-            self._ask(names[self._turn % len(names)], now)
+        names = sorted(self.known.everybody(), key=lambda name: self._checked.get(name, 0.0))
+        for name in names[: -(-len(names) // self.settings.rounds)]:
+            self._ask(name, now)
+        self._checked = {name: self._checked[name] for name in names if name in self._checked}
         self._graves = {name: until for name, until in self._graves.items() if until > now}
+        self._reach.tidy(self.known.addresses, now)
 
     def _lost(self, name: str, now: float) -> None:
         """Somebody is gone: tell the leaves, and look for others in its places."""
@@ -287,6 +327,7 @@ class PrefixOverlay(Overlay):
 
     def _bury(self, name: str, now: float) -> None:
         known = self.known
+        self._reach.give_up(name)
         self._graves[name] = now + self.settings.grave_seconds
         self._asked.pop(name, None)
         self._distances.pop(name, None)
@@ -311,7 +352,11 @@ class PrefixOverlay(Overlay):
         """Our table's cell for the id has what the other one lost, when the two of us share its prefix."""
         found = self.known.table.get(self.known.cell_of(fill.key))
         if found is not None and found != fill.newcomer[0]:
-            self._send(fill.newcomer[0], Greet(self._contacts_of((found,)), address=self.ports.address))
+            self._send(
+                fill.newcomer[0],
+                Greet(self._contacts_of((found,)), address=self.ports.address),
+                fill.newcomer[1],
+            )
 
     # -- who is near ---------------------------------------------------------------------------------------
 

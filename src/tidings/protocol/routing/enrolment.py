@@ -37,7 +37,7 @@ class Owner(Protocol):
 
     ports: Ports
 
-    def send(self, to: str, message: Message) -> None: ...
+    def send(self, to: str, message: Message, address: str = "") -> None: ...
     def new_version(self) -> Version: ...
 
 
@@ -57,6 +57,7 @@ class _Held(msgspec.Struct):
     until: float
     filters: tuple[Filter, ...]
     handles: tuple[int, ...]
+    address: str
 
 
 class Enrolment:
@@ -77,7 +78,8 @@ class Enrolment:
     def _say(self, key: str, told: _Told, now: float) -> None:
         told.due = now + self._timing.retry_seconds
         told.is_acknowledged = False
-        self._pass(Enrol(key, self._owner.ports.name, told.version, told.filters), now)
+        ports = self._owner.ports
+        self._pass(Enrol(key, ports.name, told.version, told.filters, 1, ports.address), now)
 
     def _enrolled(self, message: Enrolled, now: float) -> None:
         told = self._told.get(message.key)
@@ -119,15 +121,14 @@ class Enrolment:
         if enrol.access == self._owner.ports.name:
             self._enrolled(Enrolled(enrol.key, enrol.version), now)
         else:
-            self._owner.send(enrol.access, Enrolled(enrol.key, enrol.version))
+            self._owner.send(enrol.access, Enrolled(enrol.key, enrol.version), enrol.address)
 
     def _index(self, enrol: Enrol, until: float) -> None:
         matcher = self._matchers.setdefault(enrol.key, MatchingEngine())
         handles = tuple(matcher.add(filter) for filter in enrol.filters)
         self._access.update({(enrol.key, handle): enrol.access for handle in handles})
-        self._held.setdefault(enrol.key, {})[enrol.access] = _Held(
-            enrol.version, until, enrol.filters, handles
-        )
+        held = _Held(enrol.version, until, enrol.filters, handles, enrol.address)
+        self._held.setdefault(enrol.key, {})[enrol.access] = held
 
     def _forget(self, key: str, access: str) -> None:
         held = self._held.get(key, {}).pop(access, None)
@@ -145,11 +146,15 @@ class Enrolment:
             return []
         return sorted({self._access[(key, handle)] for handle in matcher.match(event)})
 
+    def address_of(self, key: str, access: str) -> str:
+        """Where a taker is reached."""
+        return self._held[key][access].address
+
     def ways_changed(self, now: float) -> None:
         for key in [key for key in self._held if self._owner.ports.overlay.next_hop(key) is not None]:
             for access, held in list(self._held[key].items()):
                 self._forget(key, access)
-                self._pass(Enrol(key, access, held.version, held.filters), now)
+                self._pass(Enrol(key, access, held.version, held.filters, 1, held.address), now)
 
     # -- time --------------------------------------------------------------------------------------------
 
@@ -167,6 +172,11 @@ class Enrolment:
         for key, ours in list(self._held.items()):
             for access in [access for access, held in ours.items() if held.until <= now]:
                 self._forget(key, access)
+
+    @property
+    def is_acknowledged(self) -> bool:
+        """Is all that we said held where it should be?"""
+        return all(told.is_acknowledged for told in self._told.values())
 
     def table_size(self) -> int:
         """Subscriptions held here, other brokers' and our own."""

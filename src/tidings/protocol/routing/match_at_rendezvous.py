@@ -12,7 +12,6 @@ from __future__ import annotations
 from tidings.model.event import Event
 from tidings.model.filter import Filter
 from tidings.model.subscription import Subscription
-from tidings.protocol.effects import Channel
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.routing.direct import ToAccess
 from tidings.protocol.routing.enrolment import MOST_HOPS, Enrolment
@@ -41,8 +40,8 @@ class MatchAtRendezvous(Routing):
         self._count += 1
         return (self._life, self._count)
 
-    def send(self, to: str, message: Message) -> None:
-        self.ports.send(to, message, Channel.DATAGRAM)
+    def send(self, to: str, message: Message, address: str = "") -> None:
+        self.ports.overlay.reach(to, message, address)
 
     # -- subscriptions -----------------------------------------------------------------------------
 
@@ -92,7 +91,7 @@ class MatchAtRendezvous(Routing):
             if taker == self.ports.name:
                 self._take(envelope, came_from, now)
             elif taker != envelope.origin:
-                self.send(taker, ToAccess(envelope))
+                self.send(taker, ToAccess(envelope), self.enrolment.address_of(key, taker))
 
     def _take(self, envelope: Envelope, came_from: str, now: float) -> None:
         """Once, though the key's broker changed meanwhile."""
@@ -122,6 +121,9 @@ class MatchAtRendezvous(Routing):
     def table_size(self) -> int:
         """Subscriptions held here."""
         return self.enrolment.table_size()
+
+    def agreed(self, link: str) -> bool:
+        return self.enrolment.is_acknowledged
 
     def wanted_elsewhere(self, event: Event) -> bool:
         return True  # as far as a broker can know that is not responsible for it

@@ -26,7 +26,6 @@ from tidings.matching.small import SmallMatcher
 from tidings.model.event import Event
 from tidings.model.filter import Filter
 from tidings.model.subscription import Subscription
-from tidings.protocol.effects import Channel
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.routing.enrolment import Enrolment
 from tidings.protocol.routing.rendezvous_words import (
@@ -110,7 +109,7 @@ class RendezvousTrees(Routing):
         self._trees: dict[str, _Tree] = {}
         self._taken: dict[tuple[str, str], set[str]] = {}  # by event: the keys under which it descended here
         self._unwanted: dict[str, float] = {}  # by key: until when nobody wants it
-        self._lessees: dict[str, dict[str, float]] = {}  # by key: whom we told so, and until when
+        self._lessees: dict[str, dict[str, str]] = {}  # by key: whom we told so, and where it is
         self._count = 0
         self._due: float | None = None
         self.enrolment = Enrolment(self, self.settings) if enrolled else None
@@ -124,8 +123,8 @@ class RendezvousTrees(Routing):
         self._count += 1
         return (self._life, self._count)
 
-    def send(self, to: str, message: Message) -> None:
-        self.ports.send(to, message, Channel.DATAGRAM)
+    def send(self, to: str, message: Message, address: str = "") -> None:
+        self.ports.overlay.reach(to, message, address)
 
     # -- what is wanted here -----------------------------------------------------------------------
 
@@ -272,12 +271,13 @@ class RendezvousTrees(Routing):
     ) -> None:
         if came_from is None:
             keys = [key for key in at or () if self._unwanted.get(key, 0.0) <= now]
-            self._climb(keys, envelope, 1, self.ports.name, now)
+            self._climb(Climb(tuple(keys), envelope, 0, self.ports.address), self.ports.name, now)
 
-    def _climb(self, keys: Iterable[str], envelope: Envelope, hops: int, came_from: str, now: float) -> None:
+    def _climb(self, climb: Climb, came_from: str, now: float) -> None:
+        envelope, hops = climb.envelope, climb.hops + 1
         ways: dict[str, list[str]] = {}
         here: list[str] = []
-        for key in keys:
+        for key in climb.keys:
             hop = self.ports.overlay.next_hop(key)
             (here if hop is None else ways.setdefault(hop, [])).append(key)
         if ways and hops > MOST_HOPS:
@@ -286,9 +286,9 @@ class RendezvousTrees(Routing):
         for hop, together in ways.items():
             leaving = self.ports.recovery.outgoing(envelope, hop, now)
             if leaving is not None:
-                self.send(hop, Climb(tuple(together), leaving, hops))
+                self.send(hop, Climb(tuple(together), leaving, hops, climb.address))
         if here:
-            self._quench(here, envelope, now)
+            self._quench(here, climb, now)
             self._descend(here, envelope, came_from, now)
 
     def _descend(self, keys: Iterable[str], envelope: Envelope, came_from: str, now: float) -> None:
@@ -326,25 +326,23 @@ class RendezvousTrees(Routing):
 
     # -- keys that nobody wants ------------------------------------------------------------------------------
 
-    def _quench(self, keys: Iterable[str], envelope: Envelope, now: float) -> None:
+    def _quench(self, keys: Iterable[str], climb: Climb, now: float) -> None:
+        origin, seconds = climb.envelope.origin, self.settings.quench_seconds
         for key in self._quenched.intersection(keys):
-            if key not in self._trees:
-                seconds = self.settings.quench_seconds
-                if envelope.origin == self.ports.name:
-                    continue
-                self._lessees.setdefault(key, {})[envelope.origin] = now + seconds
-                self.send(envelope.origin, KeyUnwanted(key, seconds))
+            if key not in self._trees and origin != self.ports.name:
+                self._lessees.setdefault(key, {})[origin] = climb.address
+                self.send(origin, KeyUnwanted(key, seconds), climb.address)
 
     def _want_again(self, key: str) -> None:
-        for lessee in self._lessees.pop(key, {}):
-            self.send(lessee, KeyWanted(key))
+        for lessee, address in self._lessees.pop(key, {}).items():
+            self.send(lessee, KeyWanted(key), address)
 
     # -- messages and time -----------------------------------------------------------------------------------
 
     def on_message(self, sender: str, message: Message, now: float) -> None:
         match message:
             case Climb():
-                self._climb(message.keys, message.envelope, message.hops + 1, sender, now)
+                self._climb(message, sender, now)
             case Descend():
                 self._descend(message.keys, message.envelope, sender, now)
             case Graft():
@@ -411,6 +409,11 @@ class RendezvousTrees(Routing):
         return {
             key: (tree.parent, tuple(tree.children), bool(tree.local)) for key, tree in self._trees.items()
         }
+
+    def agreed(self, link: str) -> bool:
+        if self.enrolment is not None and not self.enrolment.is_acknowledged:
+            return False
+        return all(tree.is_acknowledged for tree in self._trees.values() if tree.parent == link)
 
     def wanted_elsewhere(self, event: Event) -> bool:
         return True  # as far as a broker can know that is no root

@@ -34,6 +34,7 @@ class Climb(Message, frozen=True):
     keys: tuple[str, ...]
     envelope: Envelope
     hops: int = 1
+    address: str = ""  # where the broker is reached that accepted it
 
 
 class Descend(Message, frozen=True):
@@ -64,6 +65,7 @@ class Enrol(Message, frozen=True):
     version: Version
     filters: tuple[Filter, ...]
     hops: int = 1
+    address: str = ""  # where the broker is reached whose filters these are
 
 
 class Enrolled(Message, frozen=True):
