@@ -66,6 +66,7 @@ def play(stage: Stage, spark: Any, folder: Path, count: int, seed: int, *, feedb
     plans = write_data(folder, people, seed)
     with processes(folder, list(LOCAL)) as addresses:
         for plan in plans:
+            stage.say(f"The factory of {plan.organisation} evaluates its table ...")
             evaluate(spark, plan)
         hears_once(stage, spark, folder, plans, addresses)
         best_copy(stage, spark, plans, people, addresses["rating"])
