@@ -14,7 +14,7 @@ from tidings.model.event import Event
 from tidings.protocol.routing.trees import Branch
 from tidings.quality.interface import Asked
 from tidings.quality.model import change_of
-from tidings.quality.organisation import Notification, Organisation
+from tidings.quality.organisation import Notification, Organisation, SubChanged
 from tidings.quality.running_example import running_example
 from tidings.quality.settings import OrganisationSettings, Peer
 from tidings.quality.state import State, unpacked
@@ -48,7 +48,7 @@ class Cooperation:
         for producer in consumer.settings.peers:
             change = consumer.to_tell(producer)
             if change is not None:
-                assert self.organisations[producer].sub_changed(name, change) is None
+                assert self.organisations[producer].sub_changed(name, change) == SubChanged()
                 consumer.was_told(producer, change)
                 self.carried["changeSub", name, producer] += 1
 

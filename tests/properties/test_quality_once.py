@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tidings.quality.interface import Asked
 from tidings.quality.model import QualityChange
-from tidings.quality.organisation import Notification, Organisation
+from tidings.quality.organisation import Notification, Organisation, SubChanged
 from tidings.quality.running_example import HOLDER, running_example
 from tidings.quality.settings import OrganisationSettings, Peer
 from tidings.quality.state import State, unpacked
@@ -74,7 +74,7 @@ class Play:
             for producer in consumer.settings.peers:
                 told = consumer.to_tell(producer)
                 if told is not None:
-                    assert self.organisations[producer].sub_changed(name, told) is None
+                    assert self.organisations[producer].sub_changed(name, told) == SubChanged()
                     consumer.was_told(producer, told)
 
     def restart(self, name: str) -> None:

@@ -148,6 +148,8 @@ def _introduce(found: dict[str, Any]) -> None:
     say(f"watching {found['subscription']} as {found['id']}{resumed}; Ctrl-C ends it")
     if found["pending"]:
         say(f"  not told yet, and tried on: {', '.join(found['pending'])}")
+    for producer, why in found["refused"].items():
+        say(f"  {producer} refuses: {why}")
 
 
 def _print_all(

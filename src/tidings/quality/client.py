@@ -70,7 +70,8 @@ class OrganisationClient:
         target: str = "",
         wait: float = 5.0,
     ) -> dict[str, Any]:
-        """Subscribe, or go on with the subscription of that name. `pending`: producers that do not know yet."""
+        """Subscribe, or go on with the subscription of that name. `pending`: producers that do not know yet;
+        `refused`: those that will tell nothing, and why."""
         asked = {
             "subscription": wanted,
             "user": user,

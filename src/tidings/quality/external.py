@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from tidings.errors import RefusedError, SettingsError
+from tidings.errors import InputError, SettingsError
 from tidings.matching.engine import MatchingEngine
 from tidings.model.event import Event
 from tidings.protocol.routing.outlets import OUTLETS, Outlet
@@ -121,11 +121,12 @@ class ExternalMatcher:
         return {name: sorted(texts) for name, texts in sorted(self._told.items()) if texts}
 
 
-def check_permitted(consumer: str, texts: Sequence[str], allowed: Sequence[str] | None) -> None:
-    """May it ask for these at all? Raises `RefusedError`."""
-    for text in texts:
-        asked = parse_subscription(text).data_class
-        if allowed is not None and not any(is_within(asked, one) or is_within(one, asked) for one in allowed):
-            raise RefusedError(
-                f"{consumer} may not hear of {asked}", hint="ask for what you are allowed to hear"
-            )
+def objection(consumer: str, text: str, schema: Schema, allowed: Sequence[str] | None) -> str | None:
+    """Why a consumer's subscription can never hear of anything here; None: it can."""
+    try:
+        asked = parse_subscription(text).check(schema).data_class
+    except InputError as error:
+        return str(error)
+    if allowed is None or any(is_within(asked, one) or is_within(one, asked) for one in allowed):
+        return None
+    return f"{consumer} may not hear of {asked}"

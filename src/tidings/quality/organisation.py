@@ -12,7 +12,7 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -22,9 +22,9 @@ from tidings.errors import InputError, RefusedError
 from tidings.model.event import Event
 from tidings.protocol.routing.trees import Branch, build_tree, names_in
 from tidings.quality.documents import typed
-from tidings.quality.external import ExternalMatcher, Merger, check_permitted
+from tidings.quality.external import ExternalMatcher, Merger, objection
 from tidings.quality.interface import Asked, LocalMatcher, checked, interpreter_of
-from tidings.quality.model import QualityChange, change_of
+from tidings.quality.model import QualityChange, change_of, is_within
 from tidings.quality.settings import OrganisationSettings
 from tidings.quality.state import LocalSubscription, State, packed
 from tidings.quality.subscription import parse_subscription
@@ -40,6 +40,13 @@ class ChangeSub(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     add: tuple[str, ...] = ()
     remove: tuple[str, ...] = ()
     whole: bool = False  # True: `add` is all that there is, whatever was before
+
+
+class SubChanged(msgspec.Struct, frozen=True):
+    """What a producer answers."""
+
+    number: int | None = None  # the one that it has instead of `base`: it has to be told everything
+    refused: dict[str, str] = {}  # subscriptions that will hear of nothing here, and why
 
 
 class Notification(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -60,10 +67,11 @@ class Organisation:
         self._merger = Merger(self.name, settings.schema, reduce=settings.reduce)
         self._external = ExternalMatcher(settings.permits)
         self._table: dict[str, LocalSubscription] = {}
+        self._refused: dict[str, dict[str, str]] = {}  # by producer: what it will never tell us of, and why
         for one in state.subscriptions():
             self._put(one)
         for consumer in settings.peers:
-            self._external.change(consumer, state.external(consumer)[1])
+            self._hear_merge(consumer, state.external(consumer)[1])
 
     # -- the internal interface layer ----------------------------------------------------------
 
@@ -172,19 +180,20 @@ class Organisation:
         capability = schema.organisation(self.name).capability
         return build_tree(capability, consumers, lambda name: schema.organisation(name).capability)
 
-    def sub_changed(self, consumer: str, change: ChangeSub) -> int | None:
-        """A consumer's merge subscription changes. None: done; a number: that is the one we have, say it all."""
-        peer = self.settings.peers[consumer]
-        for text in change.add:
-            parse_subscription(text).check(self.settings.schema)
-        check_permitted(consumer, change.add, peer.classes)
+    def sub_changed(self, consumer: str, change: ChangeSub) -> SubChanged:
+        """A consumer's merge subscription changes. What it may not hear is kept for its number, and never heard."""
         number, texts = self.state.external(consumer)
         if not change.whole and change.base != number:
-            return number
+            return SubChanged(number)
         texts = set(change.add) if change.whole else (texts | set(change.add)) - set(change.remove)
         self.state.set_external(consumer, change.number, texts)
-        self._external.change(consumer, texts)
-        return None
+        return SubChanged(refused=self._hear_merge(consumer, texts))
+
+    def _hear_merge(self, consumer: str, texts: set[str]) -> dict[str, str]:
+        allowed = self.settings.peers[consumer].classes
+        against = {text: objection(consumer, text, self.settings.schema, allowed) for text in sorted(texts)}
+        self._external.change(consumer, {text for text, why in against.items() if why is None})
+        return {text: why for text, why in against.items() if why is not None}
 
     def _tell_producers(self) -> None:
         for producer in self.settings.peers:
@@ -201,8 +210,9 @@ class Organisation:
             return ChangeSub(number, number) if confirm and number else None
         return ChangeSub(number + 1, number, tuple(sorted(wanted - told)), tuple(sorted(told - wanted)))
 
-    def was_told(self, producer: str, change: ChangeSub) -> None:
-        """The producer has confirmed it."""
+    def was_told(self, producer: str, change: ChangeSub, refused: Mapping[str, str] | None = None) -> None:
+        """The producer has confirmed it, and says which of our subscriptions it refuses."""
+        self._refused[producer] = dict(refused or {})
         told = self.state.told(producer)[1]
         texts = set(change.add) if change.whole else (told | set(change.add)) - set(change.remove)
         self.state.set_told(producer, change.number, texts)
@@ -219,6 +229,17 @@ class Organisation:
             if name in self.settings.peers and self.to_tell(name) is not None
         ]
 
+    def refusals(self, id: str) -> dict[str, str]:
+        """Producers that refuse what we told them for the class of a subscription, and why."""
+        wanted = parse_subscription(self.subscription(id).text)
+        return {
+            producer: why
+            for producer in self.producers(id)
+            for text, why in self._refused.get(producer, {}).items()
+            if is_within(parse_subscription(text).data_class, wanted.data_class)
+            or is_within(wanted.data_class, parse_subscription(text).data_class)
+        }
+
     def tables(self) -> dict[str, Any]:
         """All tables of both layers, for people."""
         return {
@@ -226,5 +247,6 @@ class Organisation:
             "local subscriptions": {one.id: one.text for one in self._table.values()},
             "merge subscriptions": self._merger.table(),
             "external merges": self._external.table(),
+            "refused by": {producer: texts for producer, texts in self._refused.items() if texts},
             "figures": self.state.figures(),
         }

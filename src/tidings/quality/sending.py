@@ -159,7 +159,7 @@ class Outgoing:
             status, said = await self._post(producer, "/edl/changeSub", msgspec.json.encode(change))
             known = None
             if status == HTTPStatus.OK:
-                self._confirmed(producer, change)
+                self._confirmed(producer, change, msgspec.json.decode(said)["refused"])
                 pause, is_due = FIRST_PAUSE, False
             elif status == HTTPStatus.CONFLICT:
                 known = int(msgspec.json.decode(said)["number"])
@@ -167,8 +167,10 @@ class Outgoing:
                 log.info("%s does not take our merge subscription: %s %s", producer, status, said)
                 pause = await self._paused(pause, "" if status else producer)
 
-    def _confirmed(self, producer: str, change: ChangeSub) -> None:
-        self._organisation.was_told(producer, change)
+    def _confirmed(self, producer: str, change: ChangeSub, refused: dict[str, str]) -> None:
+        for text, why in refused.items():
+            log.warning("%s refuses %s: %s", producer, text, why)
+        self._organisation.was_told(producer, change, refused)
         self._bells.ring(TOLD, producer)
 
     # -- our users ------------------------------------------------------------------------------

@@ -108,10 +108,9 @@ class Service:
 
     async def change_sub(self, request: Request) -> Response:
         consumer = self._peer(request)
-        known = self.organisation.sub_changed(consumer, await _body(request, ChangeSub))
-        if known is not None:
-            return JSONResponse({"number": known}, HTTPStatus.CONFLICT)
-        return JSONResponse({})
+        answer = self.organisation.sub_changed(consumer, await _body(request, ChangeSub))
+        status = HTTPStatus.OK if answer.number is None else HTTPStatus.CONFLICT
+        return JSONResponse({"number": answer.number, "refused": answer.refused}, status)
 
     # -- for the quality factory --------------------------------------------------------------------
 
@@ -127,7 +126,8 @@ class Service:
         one, resumed = self.organisation.subscribe(await _body(request, Asked))
         pending = await self._settled(one.id, _seconds(request, 5.0))
         status = HTTPStatus.OK if resumed else HTTPStatus.CREATED
-        return JSONResponse({**_shown(one), "resumed": resumed, "pending": pending}, status)
+        said = {"resumed": resumed, "pending": pending, "refused": self.organisation.refusals(one.id)}
+        return JSONResponse({**_shown(one), **said}, status)
 
     async def _settled(self, id: str, seconds: float) -> list[str]:
         """Wait until the producers know of a subscription; those that do not by then."""
