@@ -52,7 +52,9 @@ class PrefixSettings(msgspec.Struct, frozen=True, kw_only=True):
         if self.digit_bits not in (1, 2, 4, 8):
             raise SettingsError(f"digits of {self.digit_bits} bits", hint="use 1, 2, 4 or 8")
         if min(self.tries, self.rounds) < 1:
-            raise SettingsError("nobody would be asked whether it lives", hint="tries and rounds are 1 or more")
+            raise SettingsError(
+                "nobody would be asked whether it lives", hint="tries and rounds are 1 or more"
+            )
 
 
 class _Ask(msgspec.Struct):

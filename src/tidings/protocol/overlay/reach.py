@@ -24,7 +24,9 @@ class Reach:
     def __init__(self, ports: Ports, *, linked: bool) -> None:
         self._ports = ports
         self.linked = linked
-        self._waiting: dict[str, tuple[float, list[Message]]] = {}  # by broker whose link is being made, since when
+        self._waiting: dict[
+            str, tuple[float, list[Message]]
+        ] = {}  # by broker whose link is being made, since when
         self._up: dict[str, float] = {}  # by whoever is linked with us, clients too: when it was last used
         self._brokers: set[str] = set()  # that joined, or that we asked for a link
         self._now = 0.0

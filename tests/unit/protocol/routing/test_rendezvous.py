@@ -74,7 +74,9 @@ class Alone:
         self.routing.check()
         return sent
 
-    def subscribe(self, text: str = "x > 0", keys: Iterable[str] = (KEY,), *, ends: bool = False) -> list[Any]:
+    def subscribe(
+        self, text: str = "x > 0", keys: Iterable[str] = (KEY,), *, ends: bool = False
+    ) -> list[Any]:
         subscription = Subscription(SubscriptionId("s", "n"), parse_filter(text), DeliveryOptions())
         change = self.routing.interest_removed if ends else self.routing.interest_added
         change(subscription, tuple(keys), self.now)
@@ -244,7 +246,10 @@ def test_on_the_path_events_descend_only_where_they_are_wanted_and_grafts_say_wh
     sent = alone.hear("high", graft(1, filters=(wide,)))
     assert [f.text for m in sent if isinstance(m[1], Graft) for f in m[1].filters or ()] == ["x > 0"]
     assert kinds(alone.hear("up", Descend((KEY,), envelope(1, x=2.0)))) == [("high", "Descend")]
-    assert kinds(alone.hear("up", Descend((KEY,), envelope(2, x=6.0)))) == [("low", "Descend"), ("high", "Descend")]
+    assert kinds(alone.hear("up", Descend((KEY,), envelope(2, x=6.0)))) == [
+        ("low", "Descend"),
+        ("high", "Descend"),
+    ]
     assert alone.routing.table_size() == 2
     alone.hear("high", graft(2, filters=None))
     assert kinds(alone.hear("up", Descend((KEY,), envelope(3, x=-1.0)))) == [("high", "Descend")]
