@@ -480,6 +480,10 @@ class Delivery(Strategy):
         """Who is behind the address of a link; None: no client, or one that has not said hello."""
         return None
 
+    def address_of(self, client: str) -> str | None:
+        """The address of a client's link; None: it is not here."""
+        return None
+
     def subscriptions(self) -> tuple[SubscriptionId, ...]:
         """The subscriptions that this broker holds, in a fixed order."""
         return ()

@@ -82,7 +82,11 @@ class Outcome(msgspec.Struct, kw_only=True):
     rows: list[Row] = []
 
 
-EVENT_MESSAGES = frozenset({"Forward", "ToTarget", "ToAccess", "Climb", "Descend"})
+EVENT_MESSAGES = frozenset(
+    {
+        "Forward", "ToTarget", "ToAccess", "Climb", "Descend", "OnLan", "ToRouters", "ToGroups", "ToService",
+    }
+)  # fmt: skip
 
 
 def run_experiment(

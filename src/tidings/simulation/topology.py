@@ -179,6 +179,21 @@ def minimal_subtree(overlay: Overlay, ends: Iterable[str]) -> set[Edge]:
     return {edge if edge in known else (edge[1], edge[0]) for edge in kept}
 
 
+def local_networks(overlay: Overlay, size: int = 4) -> dict[str, str]:
+    """Cut the brokers into connected groups of at most so many, near ones together; by broker, the group's name."""
+    table = overlay.neighbours()
+    found: dict[str, str] = {}
+    for number, first in enumerate(overlay.brokers):
+        if first in found:
+            continue
+        group = [first]
+        for broker in group:
+            found[broker] = f"lan{number}"
+            free = [other for other in table[broker] if other not in found and other not in group]
+            group += free[: size - len(group)]
+    return found
+
+
 class Network(msgspec.Struct, frozen=True):
     """Hosts 0…n-1 and wires with a latency in seconds."""
 

@@ -24,8 +24,11 @@ from tidings.protocol.recovery import replicated as r
 from tidings.protocol.recovery import words as w
 from tidings.protocol.recovery.epidemic import words as e
 from tidings.protocol.routing import rendezvous_words as rw
+from tidings.protocol.routing import subjects as sj
+from tidings.protocol.routing.central import Refer, ToService
 from tidings.protocol.routing.diffusion import Interest, InterestSeen
 from tidings.protocol.routing.direct import Hold, ToAccess, ToTarget
+from tidings.protocol.routing.groups import Grouped, ToGroups
 from tidings.protocol.routing.seen import NUMBER, Forward
 from tidings.protocol.routing.topic_gossip import Rumour, RumourAsk, RumourHave
 from tidings.runtime import words
@@ -152,6 +155,17 @@ EXAMPLES: tuple[m.Message, ...] = (
     Rumour(ENVELOPE, 2, ("p1", "p2"), True),
     RumourHave("press", "i-7", 2, ("p1",)),
     RumourAsk("press", "i-7"),
+    m.Quench("00ff", True),
+    Refer("00ff", "b1", -1),
+    ToService(ENVELOPE, ("00ff", "11ee")),
+    Grouped(FILTER, 3, "b1", -1),
+    ToGroups(ENVELOPE, (1, 3)),
+    sj.OnLan(ENVELOPE, True),
+    sj.Subject("quotes/+", True),
+    sj.Subjects(("quotes/+", "news"), True),
+    sj.ToRouters(ENVELOPE, ("b4", "b8")),
+    sj.CacheAsk("b1", 2, ("quotes/#",), True),
+    sj.CacheAnswer(2, (ENVELOPE,)),
     pw.Seek(("b7", "127.0.0.1:7"), (("b1", ""), ("b2", "127.0.0.1:2")), 2),
     pw.Admit((("b1", ""), ("b2", "127.0.0.1:2"))),
     pw.Greet((("b1", ""),), True, "127.0.0.1:7"),
