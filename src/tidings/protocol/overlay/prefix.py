@@ -52,7 +52,9 @@ class PrefixSettings(msgspec.Struct, frozen=True, kw_only=True):
         if self.digit_bits not in (1, 2, 4, 8):
             raise SettingsError(f"digits of {self.digit_bits} bits", hint="use 1, 2, 4 or 8")
         if min(self.tries, self.rounds) < 1:
-            raise SettingsError("nobody would be asked whether it lives", hint="tries and rounds are 1 or more")
+            raise SettingsError(
+                "nobody would be asked whether it lives", hint="tries and rounds are 1 or more"
+            )
 
 
 class _Ask(msgspec.Struct):
@@ -79,6 +81,7 @@ class PrefixOverlay(Overlay):
         self._rivals: dict[str, str] = {}  # who is being measured: its address
         self._waiting: dict[str, dict[str, str]] = {}  # who holds a cell and is being measured: for whom
         self._hops: dict[str, str | None] = {}  # by key; emptied at every change
+        self._where: dict[str, str] = {}  # of contacts, also of those that were lost
         self._turn = 0
         self._changed = False
         self._is_admitted = False
@@ -139,6 +142,8 @@ class PrefixOverlay(Overlay):
             self._probed(input.peer, input.distance)
         elif isinstance(input, Joined | LinkUp | LinkDown):
             self._linked(self._reach.on_input(input, now), now)
+            if isinstance(input, LinkDown) and input.peer in self.known.addresses:
+                self._ask(input.peer, now)
         elif isinstance(input, Parted):
             self._leave() if input.peer == self.ports.name else self._lost(input.peer, now)
         self._tell_changes(now)
@@ -186,7 +191,7 @@ class PrefixOverlay(Overlay):
             self.ports.routing.ways_changed(now)
 
     def _send(self, to: str, message: Message, address: str = "") -> None:
-        self._reach.send(to, message, address or self.known.addresses.get(to, ""))
+        self._reach.send(to, message, address or self.known.addresses.get(to) or self._where.get(to, ""))
 
     # -- coming and going ------------------------------------------------------------------------------
 
@@ -272,6 +277,8 @@ class PrefixOverlay(Overlay):
         if name == self.ports.name or (not directly and self._is_buried(name, now)):
             return
         known = self.known
+        if address and name in self._contacts:
+            self._where[name] = address
         was_known = name in known.addresses
         if known.add(name, address):
             self._changed = True
@@ -313,7 +320,7 @@ class PrefixOverlay(Overlay):
             self._ask(name, now)
         self._checked = {name: self._checked[name] for name in names if name in self._checked}
         self._graves = {name: until for name, until in self._graves.items() if until > now}
-        self._reach.tidy(self.known.addresses, now)
+        self._reach.tidy({*self.known.addresses, *self._contacts}, now)
 
     def _lost(self, name: str, now: float) -> None:
         """Somebody is gone: tell the leaves, and look for others in its places."""
