@@ -33,7 +33,8 @@ DOCUMENTS = (
         Shown("Table 2.1", "the surveyed systems side by side", ("VIR2-6",), ("architectures", "policies")),
         Shown("2.5", "SIENA, Gryphon, TIB/RV, Scribe, Hermes", ("VIR2-7",), ("architectures", "rendezvous"), (
             "papers/test_vir2_7_siena.py", "papers/test_vir2_7_gryphon.py", "papers/test_vir2_7_tib_rv.py",
-            "papers/test_vir2_7_elvin.py", "papers/test_vir2_7_central_and_groups.py",
+            "papers/test_vir2_7_scribe.py", "papers/test_vir2_7_hermes.py", "papers/test_vir2_7_elvin.py",
+            "papers/test_vir2_7_central_and_groups.py",
         )),
         Shown("Figure 3.1", "a history and its properties", ("VIR3-1",), (), ("papers/test_vir3_1_histories.py",)),
         Shown("3.1.4 and 3.1.6", "the two delays of a subscription and an event, and systems compared by them", ("VIR3-2",), ("diffusion", "architectures"), ("papers/test_vir3_2_delays.py",)),
