@@ -25,6 +25,7 @@ from tidings.availability.records import Loaded
 from tidings.errors import SettingsError, TidingsError, UnreachableError
 from tidings.model.subscription import SubscriptionId
 from tidings.runtime import logs, tls
+from tidings.runtime.activity import activity
 from tidings.runtime.clock import RealClock
 from tidings.runtime.gate import HOLD
 from tidings.runtime.histogram import Histogram
@@ -102,6 +103,7 @@ class Service:
         )
         self.server.inquiries["figures"] = lambda about, principal: self.figures()
         self.server.inquiries["trace"] = self._trace
+        self.server.inquiries["activity"] = self._activity
         if settings.archive:
             self.server.serve_archive(settings.archive)
         self.http: Http | None = None
@@ -215,6 +217,10 @@ class Service:
         may_see = self.secured.guard.right(principal, Action.OBSERVE).allows
         answer = self.ring.answer(self.server.node, about, self._clock.now(), may_see)
         return answer | {"links": self.server.links_at()}
+
+    def _activity(self, about: dict[str, Any], principal: Principal) -> dict[str, Any]:
+        may_see = self.secured.guard.right(principal, Action.OBSERVE).allows
+        return activity(self.ring, about, self._clock.now(), may_see) | {"broker": self.server.name}
 
     async def start_http(self) -> None:
         if not self.settings.http:
