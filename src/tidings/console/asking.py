@@ -17,13 +17,13 @@ from tidings.console import filters
 from tidings.console.bodies import read_object, text_of
 from tidings.console.reports import Reports
 from tidings.console.sessions import Visitor
+from tidings.console.verdict import Verdicts
 from tidings.console.watch import Watches
 from tidings.errors import InputError
 from tidings.gateway.desks import Desks
 from tidings.language import parse_filter
 from tidings.matching.explain import explain
-from tidings.model.cloudevents import to_mapping
-from tidings.model.event import FOREVER, make_event
+from tidings.model.event import FOREVER, Event, make_event
 from tidings.runtime.service import Service
 from tidings.runtime.travel import explain_elsewhere, why
 
@@ -41,6 +41,7 @@ class Asking:
         self._watches = watches
         self._desks = Desks(service.server)
         self._reports = Reports(service.settings.console)
+        self._verdicts = Verdicts(service, watches)
 
     def routes(self) -> list[tuple[str, str, Ask]]:
         return [
@@ -51,6 +52,7 @@ class Asking:
             ("POST", "/api/publish", self.publish),
             ("GET", "/api/trace", self.trace),
             ("GET", "/api/log", self.log),
+            ("GET", "/api/verdict", self._observed(self._verdicts.answer)),
             ("GET", "/api/flows", self._observed(self._reports.flows)),
             ("GET", "/api/studies", self._observed(self._reports.studies)),
             ("GET", "/api/pictures/{name:path}", self._observed(self._reports.picture)),
@@ -82,7 +84,7 @@ class Asking:
             for row in one.get("value", ())
         ]
         for row in rows:
-            row["lag"] = sum(max(0, lane["known"] - lane["at"]) for lane in row.pop("logs").values())
+            row["lag"] = sum(map(_lag, row.pop("logs").values()))
         problems = {name: one["problem"] for name, one in answers.items() if "problem" in one}
         return _json({"subscriptions": rows, "problems": problems, "most": MOST_SUBSCRIPTIONS})
 
@@ -153,10 +155,15 @@ class Asking:
             after = max(first.begin - 1, first.end - MOST_ENTRIES, 0)
             page = await desk.bus.read_log(text, after=after, limit=MOST_ENTRIES)
         entries = [
-            {"offset": one.offset, "accepted": one.accepted, "event": to_mapping(one.event)}
+            {"offset": one.offset, "accepted": one.accepted, "event": _shown(one.event)}
             for one in reversed(page.entries)
         ]
         return _json({"log": page.log, "begin": page.begin, "end": page.end, "entries": entries})
+
+
+def _lag(lane: dict[str, Any]) -> int:
+    """How far it is behind in a log; one that hears it live is not."""
+    return 0 if lane["phase"] == "live" else max(0, int(lane["known"]) - int(lane["at"]))
 
 
 def _options(said: dict[str, Any]) -> dict[str, Any]:
@@ -171,6 +178,12 @@ def _lifetime(said: dict[str, Any]) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1e12:
         raise InputError(f"lifetime is {value!r}", hint="seconds, or forever")
     return float(value)
+
+
+def _shown(event: Event) -> dict[str, Any]:
+    lifetime = "forever" if event.lifetime == FOREVER else event.lifetime
+    told = {"id": event.id, "source": event.source, "topic": event.topic, "type": event.type}
+    return {**told, "attributes": event.attributes, "lifetime": lifetime}
 
 
 def _json(value: Any) -> Response:

@@ -19,6 +19,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from tidings.console.quality import organisations
 from tidings.console.sessions import Visitor
 from tidings.gateway.problems import Problem
 from tidings.runtime.settings import ConsoleSettings
@@ -126,20 +127,20 @@ class Reports:
         return _json(await asyncio.to_thread(self._quality))
 
     def _quality(self) -> dict[str, Any]:
-        reports: list[dict[str, Any]] = []
+        reports: list[tuple[dict[str, Any], float]] = []
         problems: dict[str, str] = {}
         for place in map(Path, self._settings.quality):
             files = _listed(place, {".json", ".jsonl"}) if place.is_dir() else [place]
             for file in files:
                 try:
-                    reports += [
-                        {"file": file.name, "written": file.stat().st_mtime, "report": one}
-                        for one in _documents(file)
-                        if isinstance(one, dict)
-                    ]
+                    written = file.stat().st_mtime
+                    reports += [(one, written) for one in _documents(file) if isinstance(one, dict)]
                 except (OSError, ValueError) as error:
                     problems[str(file)] = _why(error)
-        return {"places": list(self._settings.quality), "reports": reports, "problems": problems}
+        found, strange = organisations(reports)
+        if strange:
+            problems["rows"] = f"{strange} have no class, property, dimension and value from 0 to 1"
+        return {"places": list(self._settings.quality), "organisations": found, "problems": problems}
 
 
 def _json(value: Any) -> Response:

@@ -110,7 +110,7 @@ class Watch:
         activities, spans = await self._activities()
         new = figures.changes(answers, self._before, now)
         self.changes.extend(new)
-        total = figures.total(answers, self._before, seconds) | {"time": now, "ways": self._count(activities)}
+        total = figures.total(answers, self._before, seconds) | {"time": now, "ways": self._count(activities, spans)}
         self.totals.append(total)
         brokers = [
             figures.shown_broker(name, one, self._before.get(name), seconds)
@@ -151,13 +151,14 @@ class Watch:
         told_at |= {name: one["now"] for name, one in answered.items()}
         return answered, spans
 
-    def _count(self, activities: Answers) -> dict[str, int]:
-        """How events came in this look, in all."""
-        sums: Counter[str] = Counter()
+    def _count(self, activities: Answers, spans: dict[str, float]) -> dict[str, float]:
+        """How events came, so many a second in all."""
+        rates: dict[str, float] = {}
         for name, one in activities.items():
-            sums.update(one["ways"])
+            for way, count in one["ways"].items():
+                rates[way] = round(rates.get(way, 0.0) + count / max(spans[name], 1e-3), 2)
             self.ways.setdefault(name, Counter()).update(one["ways"])
-        return dict(sums)
+        return rates
 
     def _rate(self, activities: Answers, spans: dict[str, float]) -> None:
         rates: dict[str, float] = {}

@@ -139,6 +139,14 @@ export class Graph {
     node.pulse.classList.add("on");
   }
 
+  // One event from a broker to its neighbour, after so many seconds.
+  fly(from, to, seconds) {
+    const [a, b] = from < to ? [from, to] : [to, from];
+    const key = `${a} ${b}`;
+    if (this.dots && this.links.has(key)) this.dots.push({ key, link: this.links.get(key), back: from !== a, at: -seconds / TRAVEL_SECONDS, large: true });
+    this.#wake();
+  }
+
   choose(name) {
     this.chosen = name;
     for (const node of this.nodes.values()) {
@@ -284,10 +292,12 @@ export class Graph {
       dot.at += step / TRAVEL_SECONDS;
       const [a, b] = [this.nodes.get(dot.link.a), this.nodes.get(dot.link.b)];
       if (!a || !b) continue;
+      if (dot.at < 0) continue;
       const part = dot.back ? 1 - dot.at : dot.at;
       const [x, y] = [a.x + (b.x - a.x) * part, a.y + (b.y - a.y) * part];
-      context.moveTo(x + 3, y);
-      context.arc(x, y, 3, 0, 7);
+      const r = dot.large ? 6 : 3;
+      context.moveTo(x + r, y);
+      context.arc(x, y, r, 0, 7);
     }
     context.fill();
     this.dots = this.dots.filter((dot) => dot.at < 1);

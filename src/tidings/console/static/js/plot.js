@@ -3,6 +3,7 @@
 import { h } from "./dom.js";
 import { clock, count } from "./words.js";
 
+const GAP_SECONDS = 12;
 const PAD = { left: 52, right: 12, top: 10, bottom: 22 };
 
 function nice(top) {
@@ -118,38 +119,44 @@ export class Plot {
     }
   }
 
-  #line(context, line, scales, colour) {
-    context.strokeStyle = colour;
-    context.lineWidth = 2;
-    context.lineJoin = "round";
-    context.beginPath();
-    let open = false, last = null, first = null;
+  // Pieces of a line: where nothing is known, or nobody looked for a while, there is a gap.
+  #pieces(line, scales) {
+    const pieces = [];
+    let last = null;
     for (const each of this.data) {
       const value = line.of(each);
       if (value === null || value === undefined) {
-        if (!this.log) open = false;
+        if (!this.log) last = null;
         continue;
       }
-      const [x, y] = [scales.x(each.time), scales.y(value)];
-      if (open && each.time - last.time < 15) context.lineTo(x, y);
-      else context.moveTo(x, y);
-      if (!first) first = { x };
-      open = true;
-      last = { x, y, time: each.time };
+      const point = { x: scales.x(each.time), y: scales.y(value), time: each.time };
+      if (last && each.time - last.time < GAP_SECONDS) pieces.at(-1).push(point);
+      else pieces.push([point]);
+      last = point;
     }
-    context.stroke();
-    if (!last) return;
-    if (this.area) {
-      context.lineTo(last.x, scales.y(0));
-      context.lineTo(first.x, scales.y(0));
+    return pieces;
+  }
+
+  #line(context, line, scales, colour) {
+    const pieces = this.#pieces(line, scales);
+    context.strokeStyle = context.fillStyle = colour;
+    context.lineWidth = 2;
+    context.lineJoin = "round";
+    for (const points of pieces) {
+      context.beginPath();
+      points.forEach((point, number) => (number ? context.lineTo(point.x, point.y) : context.moveTo(point.x, point.y)));
+      context.stroke();
+      if (!this.area) continue;
+      context.lineTo(points.at(-1).x, scales.y(0));
+      context.lineTo(points[0].x, scales.y(0));
       context.globalAlpha = 0.1;
-      context.fillStyle = colour;
       context.fill();
       context.globalAlpha = 1;
     }
-    context.fillStyle = colour;
+    const end = pieces.at(-1)?.at(-1);
+    if (!end) return;
     context.beginPath();
-    context.arc(last.x, last.y, 3, 0, 7);
+    context.arc(end.x, end.y, 3, 0, 7);
     context.fill();
   }
 
