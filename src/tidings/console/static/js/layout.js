@@ -75,7 +75,7 @@ function placed(root, around, centre, size, before, places) {
       start += width;
     }
   };
-  put(root, -Math.PI / 2 - Math.PI / 2, -Math.PI / 2 + 1.5 * Math.PI);
+  put(root, -Math.PI / 2, 1.5 * Math.PI);
 }
 
 export function layout(names, links, before) {

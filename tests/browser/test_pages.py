@@ -1,0 +1,152 @@
+"""Every page on real brokers, light and dark, wide and narrow; the pictures are kept as artefacts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.browser._stage import Network, Stage
+from tests.browser.conftest import NARROW
+
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
+
+# What each page has to show before it counts as shown.
+SHOWN = {
+    "overlay": "() => document.querySelectorAll('.overlay .node').length === 4",
+    "rates": "() => parseFloat(document.querySelector('[data-tile=delivered] .value').textContent) > 5",
+    "subscriptions": "() => document.querySelectorAll('tbody tr').length >= 5"
+    " && [...document.querySelectorAll('tbody td:nth-child(4)')].some(cell => parseFloat(cell.textContent) > 0)",
+    "consumers": "() => [...document.querySelectorAll('.chip')].some(c => c.textContent === 'takes nothing')",
+    "store": "() => document.querySelectorAll('tbody tr').length > 8",
+    "recovery": "() => [...document.querySelectorAll('tbody tr')].some(r => r.children[2].textContent !== '0')",
+    "verdict": "() => document.querySelectorAll('.verdict.holds').length >= 6",
+    "try": "() => document.querySelector('#subscriptions').children.length >= 5",
+}
+UNNAMED = """() => [...document.querySelectorAll('button, a, input, select, textarea, [role=button], [role=img]')]
+  .filter(e => e.offsetParent !== null || e instanceof SVGElement)
+  .filter(e => !(e.getAttribute('aria-label') || (e.labels && e.labels.length) || e.textContent.trim()
+     || e.getAttribute('alt'))).map(e => e.outerHTML.slice(0, 120))"""
+WIDER = "() => document.documentElement.scrollWidth > document.documentElement.clientWidth + 1"
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_every_page_shows_what_brokers_say(market: Network, watched: Any, theme: str) -> None:
+    opened = watched(market.url, theme=theme)
+    for name, is_shown in SHOWN.items():
+        page = opened.show(name)
+        page.wait_for_function(is_shown)
+        assert page.evaluate(UNNAMED) == [], name
+        assert not page.evaluate(WIDER), f"{name} is wider than the window"
+        opened.picture(f"{name}-{theme}")
+
+
+def test_the_verdict_holds_over_what_was_recorded(market: Network, watched: Any) -> None:
+    page = watched(market.url).show("verdict")
+    page.wait_for_function(SHOWN["verdict"])
+    assert page.locator(".verdict.broken").count() == 0, page.locator(".verdict.broken").all_text_contents()
+    assert "of 4 brokers" in page.text_content("[role=status].note")
+    judged = page.eval_on_selector_all(".verdict.holds", "cards => cards.map(c => c.dataset.property)")
+    assert {"legality", "validity", "completeness", "minimality", "fifo"} <= set(judged)
+
+
+def test_narrow_windows_show_every_page_too(market: Network, watched: Any) -> None:
+    opened = watched(market.url, size=NARROW)
+    for name, is_shown in SHOWN.items():
+        page = opened.show(name)
+        page.wait_for_function(is_shown)
+        assert not page.evaluate(WIDER), f"{name} is wider than the window"
+    opened.show("overlay").wait_for_function(SHOWN["overlay"])
+    opened.picture("narrow-light")
+
+
+def test_pages_are_reached_and_colours_turned_by_keyboard(market: Network, watched: Any) -> None:
+    page = watched(market.url).show("overlay")
+    page.keyboard.press("Tab")
+    assert page.evaluate("() => document.activeElement.textContent") == "Skip to the page"
+    page.keyboard.press("Tab")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    page.wait_for_selector('main[data-page="rates"]')
+    page.get_by_role("button", name="Use dark colours").press("Enter")
+    assert page.evaluate("() => document.documentElement.dataset.theme") == "dark"
+    page.reload()
+    page.wait_for_selector('main[data-page="rates"]')
+    assert page.evaluate("() => document.documentElement.dataset.theme") == "dark"
+
+
+def test_a_page_is_there_within_two_seconds(market: Network, watched: Any) -> None:
+    """From nothing to the first picture of the overlay. The clock is the browser's own."""
+    page = watched(market.url).show("overlay")
+    page.wait_for_function(SHOWN["overlay"])
+    page.reload()
+    page.wait_for_function(SHOWN["overlay"])
+    loaded = page.evaluate("() => performance.getEntriesByType('navigation')[0].loadEventEnd")
+    drawn = page.evaluate("() => performance.now()")
+    weight = page.evaluate(
+        "() => performance.getEntriesByType('resource').reduce((sum, each) => sum + each.encodedBodySize, 0)"
+    )
+    print(f"loaded in {loaded:.0f} ms, drawn within {drawn:.0f} ms, {weight} bytes")
+    assert loaded < 2_000
+    assert drawn < 2_000
+
+
+@pytest.fixture(scope="module")
+def reporting(stage: Stage, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Network, Path]]:
+    """One broker whose console reads what others leave in a folder."""
+    folder = tmp_path_factory.mktemp("reports")
+    for name in ("studies", "quality"):
+        (folder / name).mkdir()
+    first = {
+        "console.studies": str(folder / "studies"),
+        "console.quality": [str(folder / "quality")],
+        "console.flows": [str(folder / "flow.jsonl")],
+    }
+    with Network(stage, 1, first=first) as network:
+        yield network, folder
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_pages_without_data_say_how_to_get_some(
+    reporting: tuple[Network, Path], watched: Any, theme: str
+) -> None:
+    network, _ = reporting
+    opened = watched(network.url, theme=theme)
+    for name, says in {
+        "subscriptions": "Nobody has subscribed yet",
+        "consumers": "Everybody keeps up",
+        "store": "No event is available here",
+        "verdict": "No broker records its history",
+        "streams": "No flow has reported a batch",
+    }.items():
+        opened.show(name).wait_for_selector(f".nothing:has-text('{says}')")
+    opened.picture(f"empty-{theme}")
+
+
+def test_studies_and_quality_are_read_from_their_folders(
+    reporting: tuple[Network, Path], watched: Any
+) -> None:
+    """The forms are those of `tidings study run --json` and of the table of qualities."""
+    network, folder = reporting
+    claim = {"id": "X-1", "claim": "It holds <b>.", "paper": "Someone 2001, section 2", "expected": "3",
+             "erratum": None, "ours": "3.02", "tolerance": "0.1", "reproduced": True}  # fmt: skip
+    study = {"study": "sample", "claims": [claim, {**claim, "reproduced": False}], "plots": ["x/plot.svg"]}
+    (folder / "studies" / "sample.json").write_text(json.dumps(study))
+    svg = '<svg xmlns="http://www.w3.org/2000/svg" width="60" height="40"><path d="M0 0h60v40z"/></svg>'
+    (folder / "studies" / "plot.svg").write_text(svg)
+    (folder / "studies" / "half.json").write_text('{"study": ')
+    rows = [
+        {"class": "Enterprise", "source": "INPS", "object": f"o{n}", "property": "name",
+         "dimension": "accuracy", "value": value}
+        for n, value in enumerate((1.0, 0.5))
+    ]  # fmt: skip
+    (folder / "quality" / "rows.jsonl").write_text("\n".join(json.dumps(row) for row in rows))
+    opened = watched(network.url)
+    page = opened.show("studies")
+    page.wait_for_selector("[data-study=sample] >> text=1 of 2 claims reproduced")
+    page.wait_for_selector(".note.warn:has-text('half.json')")
+    page.wait_for_function("() => document.querySelector('.pictures img').naturalWidth === 60")
+    page = opened.show("quality")
+    page.wait_for_selector("[data-organisation=INPS] >> text=0.750")
