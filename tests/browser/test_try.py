@@ -69,8 +69,11 @@ def test_attributes_that_are_no_object_are_told(panel: Any) -> None:
     panel.wait_for_selector("#attributes-say:has-text('no JSON object')")
 
 
-def test_an_event_is_watched_from_broker_to_broker(panel: Any) -> None:
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_an_event_is_watched_from_broker_to_broker(market: Network, watched: Any, theme: str) -> None:
     """Published at b1, wanted by `middling` at b3 and by `europe` and `idle` at b4, behind b2."""
+    opened = watched(market.url, theme=theme)
+    panel = opened.show("try")
     panel.get_by_label("Attributes, as JSON").fill('{"StockName": "IBM", "change": 9, "volume": 1200}')
     panel.get_by_label("Topic").fill("quotes/eu/IBM")
     panel.get_by_role("button", name="Publish and watch").click()
@@ -83,6 +86,7 @@ def test_an_event_is_watched_from_broker_to_broker(panel: Any) -> None:
     panel.get_by_label("Subscription", exact=True).fill("desk2/rises")
     panel.get_by_role("button", name="Why?").click()
     panel.wait_for_selector("[data-verdict]:has-text('its filter does not accept the event')")
+    opened.picture(f"try-{theme}")
 
 
 def test_markup_in_events_and_filters_is_shown_as_text(market: Network, watched: Any) -> None:

@@ -45,12 +45,12 @@ class Asking:
 
     def routes(self) -> list[tuple[str, str, Ask]]:
         return [
-            ("GET", "/api/subscriptions", self.subscriptions),
+            ("GET", "/api/subscriptions", self._observed(self.subscriptions)),
             ("POST", "/api/filter", self.filter),
-            ("GET", "/api/words", self.words),
+            ("GET", "/api/words", self._observed(self.words)),
             ("POST", "/api/explain", self.explain),
             ("POST", "/api/publish", self.publish),
-            ("GET", "/api/trace", self.trace),
+            ("GET", "/api/trace", self._observed(self.trace)),
             ("GET", "/api/log", self.log),
             ("GET", "/api/verdict", self._observed(self._verdicts.answer)),
             ("GET", "/api/flows", self._observed(self._reports.flows)),
@@ -103,7 +103,6 @@ class Asking:
 
     async def words(self, request: Request, visitor: Visitor) -> Response:
         del request
-        self._guard.observe(visitor.principal, "words")
         watch = await self._watches.of(visitor)
         await self._know_brokers(visitor)
         answers = await watch.network.ask("subscriptions", lambda name: {"limit": 200})

@@ -190,9 +190,10 @@ export class Graph {
 
   #aim(node) {
     const [mx, my] = [46, 42];
+    const { x, y } = this.height > 1.2 * this.width ? { x: node.place.y, y: node.place.x } : node.place;
     return {
-      x: this.width / 2 + (node.place.x * (this.width - 2 * mx)) / 2,
-      y: this.height / 2 - 6 + (node.place.y * (this.height - 2 * my)) / 2,
+      x: this.width / 2 + (x * (this.width - 2 * mx)) / 2,
+      y: this.height / 2 - 6 + (y * (this.height - 2 * my)) / 2,
     };
   }
 
