@@ -79,10 +79,11 @@ class Watched:
         self.page.wait_for_selector(f'main[data-page="{name}"]')
         return self.page
 
-    def picture(self, name: str) -> Path:
+    def picture(self, name: str, *, whole: bool = False) -> Path:
         ARTEFACTS.mkdir(parents=True, exist_ok=True)
         file = ARTEFACTS / f"{name}.png"
-        self.page.screenshot(path=file, animations="disabled")
+        self.page.evaluate("() => scrollTo(0, 0)")
+        self.page.screenshot(path=file, animations="disabled", full_page=whole)
         return file
 
     def check(self) -> None:

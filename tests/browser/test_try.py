@@ -86,7 +86,7 @@ def test_an_event_is_watched_from_broker_to_broker(market: Network, watched: Any
     panel.get_by_label("Subscription", exact=True).fill("desk2/rises")
     panel.get_by_role("button", name="Why?").click()
     panel.wait_for_selector("[data-verdict]:has-text('its filter does not accept the event')")
-    opened.picture(f"try-{theme}")
+    opened.picture(f"try-{theme}", whole=True)
 
 
 def test_markup_in_events_and_filters_is_shown_as_text(market: Network, watched: Any) -> None:
