@@ -11,6 +11,8 @@ import pytest
 from tests.browser._stage import Network, Stage
 from tests.browser.conftest import NARROW
 
+from tidings.cli import main
+
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 
 # What each page has to show before it counts as shown.
@@ -126,28 +128,44 @@ def test_pages_without_data_say_how_to_get_some(
     opened.picture(f"empty-{theme}")
 
 
-def test_studies_and_quality_are_read_from_their_folders(
-    reporting: tuple[Network, Path], watched: Any
+def test_a_study_is_shown_with_its_claims_and_plots(
+    reporting: tuple[Network, Path], watched: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The forms are those of `tidings study run --json` and of the table of qualities."""
+    """A real one, in its quick form; and a file that is broken hides nothing."""
     network, folder = reporting
-    claim = {"id": "X-1", "claim": "It holds <b>.", "paper": "Someone 2001, section 2", "expected": "3",
-             "erratum": None, "ours": "3.02", "tolerance": "0.1", "reproduced": True}  # fmt: skip
-    study = {"study": "sample", "claims": [claim, {**claim, "reproduced": False}], "plots": ["x/plot.svg"]}
-    (folder / "studies" / "sample.json").write_text(json.dumps(study))
-    svg = '<svg xmlns="http://www.w3.org/2000/svg" width="60" height="40"><path d="M0 0h60v40z"/></svg>'
-    (folder / "studies" / "plot.svg").write_text(svg)
-    (folder / "studies" / "half.json").write_text('{"study": ')
-    rows = [
-        {"class": "Enterprise", "source": "INPS", "object": f"o{n}", "property": "name",
-         "dimension": "accuracy", "value": value}
-        for n, value in enumerate((1.0, 0.5))
-    ]  # fmt: skip
-    (folder / "quality" / "rows.jsonl").write_text("\n".join(json.dumps(row) for row in rows))
-    opened = watched(network.url)
-    page = opened.show("studies")
-    page.wait_for_selector("[data-study=sample] >> text=1 of 2 claims reproduced")
-    page.wait_for_selector(".note.warn:has-text('half.json')")
-    page.wait_for_function("() => document.querySelector('.pictures img').naturalWidth === 60")
-    page = opened.show("quality")
-    page.wait_for_selector("[data-organisation=INPS] >> text=0.750")
+    studies = folder / "studies"
+    main(["study", "run", "policies", "--quick", "--json", "--plots", str(studies)])
+    (studies / "policies.json").write_text(capsys.readouterr().out)
+    (studies / "half.json").write_text('{"study": ')
+    for theme in ("light", "dark"):
+        opened = watched(network.url, theme=theme)
+        page = opened.show("studies")
+        page.wait_for_selector("[data-study=policies] >> text=reproduced")
+        page.wait_for_selector(".note.warn:has-text('half.json')")
+        page.wait_for_function(
+            "() => [...document.querySelectorAll('.pictures img')].every(each => each.naturalWidth > 100)"
+        )
+        opened.picture(f"studies-{theme}", whole=True)
+
+
+def test_quality_is_shown_by_property_and_dimension(reporting: tuple[Network, Path], watched: Any) -> None:
+    """In the form of what `tidings quality evaluate --json` prints."""
+    network, folder = reporting
+    for organisation, base in (("INPS", 0.95), ("INAIL", 0.72), ("CoC", 0.41)):
+        qualities = [
+            {"property": property, "dimension": dimension, "mean": round(min(1.0, base + 0.03 * n), 3),
+             "lowest": 0.1, "objects": 1200}
+            for property in ("FiscalCode", "Name", "Address")
+            for n, dimension in enumerate(("completeness", "accuracy", "consistency", "currency"))
+        ]  # fmt: skip
+        change = {"change": f"{organisation}/Holder/17/name/accuracy", "value": 0.4, "before": 0.9}
+        lines = [change, {"organisation": organisation, "qualities": qualities}]
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        (folder / "quality" / f"{organisation}.jsonl").write_text(text)
+    for theme in ("light", "dark"):
+        opened = watched(network.url, theme=theme)
+        page = opened.show("quality")
+        page.wait_for_selector("[data-organisation=INPS] >> text=0.950")
+        assert page.locator("[data-organisation]").count() == 3
+        assert page.evaluate(UNNAMED) == []
+        opened.picture(f"quality-{theme}")

@@ -127,17 +127,17 @@ class Reports:
         return _json(await asyncio.to_thread(self._quality))
 
     def _quality(self) -> dict[str, Any]:
-        reports: list[tuple[dict[str, Any], float]] = []
+        read: list[tuple[list[Any], float]] = []
         problems: dict[str, str] = {}
         for place in map(Path, self._settings.quality):
             files = _listed(place, {".json", ".jsonl"}) if place.is_dir() else [place]
             for file in files:
                 try:
-                    written = file.stat().st_mtime
-                    reports += [(one, written) for one in _documents(file) if isinstance(one, dict)]
+                    documents = [one for one in _documents(file) if isinstance(one, dict)]
+                    read.append((documents, file.stat().st_mtime))
                 except (OSError, ValueError) as error:
                     problems[str(file)] = _why(error)
-        found, strange = organisations(reports)
+        found, strange = organisations(read)
         if strange:
             problems["rows"] = f"{strange} have no class, property, dimension and value from 0 to 1"
         return {"places": list(self._settings.quality), "organisations": found, "problems": problems}
@@ -156,6 +156,8 @@ def _listed(folder: Path, suffixes: Any) -> list[Path]:
 
 def _documents(file: Path) -> list[Any]:
     """One JSON document, or one on each line."""
+    if file.suffix == ".jsonl":
+        return list(_tail(file, MOST_BYTES))
     if file.stat().st_size > MOST_BYTES:
         raise ValueError(f"more than {MOST_BYTES} bytes")
     text = file.read_text(encoding="utf-8")
@@ -165,13 +167,13 @@ def _documents(file: Path) -> list[Any]:
         return [json.loads(line) for line in text.splitlines() if line.strip()]
 
 
-def _tail(file: Path) -> list[dict[str, Any]]:
+def _tail(file: Path, most: int = TAIL_BYTES) -> list[dict[str, Any]]:
     """The last lines; the first of them may be a piece, and a line may be under way."""
     with file.open("rb") as source:
         size = source.seek(0, 2)
-        source.seek(max(0, size - TAIL_BYTES))
+        source.seek(max(0, size - most))
         lines = source.read().split(b"\n")
-    whole = lines[1:-1] if size > TAIL_BYTES else lines[:-1]
+    whole = lines[1:-1] if size > most else lines[:-1]
     read = [json.loads(line) for line in whole if line.strip()]
     return [one for one in read if isinstance(one, dict)]
 

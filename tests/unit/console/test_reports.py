@@ -22,23 +22,29 @@ JSON = st.recursive(
 
 def test_rows_of_objects_are_averaged() -> None:
     rows = [{**ROW, "source": "INPS", "object": "a"}, {**ROW, "source": "INPS", "object": "b", "value": 1.0}]
-    found, strange = organisations((row, 1.0) for row in rows)
+    found, strange = organisations([(rows, 1.0)])
     assert strange == 0
     assert found[0]["name"] == "INPS"
     assert found[0]["objects"] == 2
     assert found[0]["rows"] == [{"name": "Enterprise: name", "values": {"accuracy": 0.75}}]
 
 
-def test_a_report_names_its_organisation_once() -> None:
-    report = {"organisation": "CoC", "rows": [ROW], "changes": [{"time": 3.0, "text": "name fell"}]}
-    (found,), strange = organisations([(report, 1.0)])
-    assert (found["name"], strange) == ("CoC", 0)
-    assert found["changes"] == [{"time": 3.0, "text": "name fell"}]
+def test_what_an_evaluation_prints_is_read() -> None:
+    """The lines of `tidings quality evaluate --json`, run twice into one file: the last counts."""
+    change = {"change": "Enterprise/Holder/17/name/accuracy", "value": 0.4, "before": 0.9}
+    step = {"step": 1, "version": "1", "objects": 9, "changes": 1, "new": None, "replayed": False}
+    quality = {"property": "name", "dimension": "accuracy", "mean": 0.5, "lowest": 0.1, "objects": 9}
+    old = {"organisation": "CoC", "qualities": [{**quality, "mean": 1.0}]}
+    new = {"organisation": "CoC", "qualities": [quality]}
+    (found,), strange = organisations([([step, old, change, step, new], 1.0)])
+    assert (found["name"], strange, found["objects"]) == ("CoC", 0, 9)
+    assert found["rows"] == [{"name": "name", "values": {"accuracy": 0.5}}]
+    assert [one["text"] for one in found["changes"]] == ["Enterprise/Holder/17/name/accuracy: 0.9 → 0.4"]
 
 
 @given(st.dictionaries(st.sampled_from(["organisation", "rows", "source", "value", "property", "dimension"]), JSON))
 def test_any_object_is_read_or_counted(report: dict[str, object]) -> None:
-    found, strange = organisations([(report, 1.0)])
+    found, strange = organisations([([report], 1.0)])
     assert isinstance(strange, int)
     json.dumps(found)
 

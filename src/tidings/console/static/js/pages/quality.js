@@ -43,9 +43,8 @@ export default function quality() {
     const problems = Object.entries(answer.problems).map(([where, why]) => h("p", { class: "note warn" }, `${where}: ${why}`));
     if (answer.organisations.length) return fill(place, problems, answer.organisations.map((each) => one(each, Date.now() / 1000)));
     fill(place, problems, h("div", { class: "card" }, nothing("quality", "No organisation has reported its quality",
-      h("p", null, answer.places.length ? `Nothing was found in ${answer.places.join(", ")}.` : "Name the files or directories with reports, one for each organisation:"),
-      h("pre", null, '[console]\nquality = ["quality"]'), h("p", null, "A report is JSON: an organisation, and rows with a class, a property, a dimension and a value from 0 to 1."),
-      h("pre", null, '{"organisation": "INPS", "rows": [{"class": "Enterprise", "property": "name", "dimension": "accuracy", "value": 0.93}]}'))));
+      h("p", null, answer.places.length ? `Nothing was found in ${answer.places.join(", ")}. Measure one:` : "Measure one, and name the place of its report in the broker's settings:"),
+      h("pre", null, `tidings quality evaluate inps.toml --json >> quality/inps.jsonl${answer.places.length ? "" : '\n\n[console]\nquality = ["quality"]'}`))));
   }, (problem) => fill(place, trouble(problem)));
   return {
     lead: "How good the data of each organisation is: accuracy, completeness, currency and consistency of each property, from 0 to 1.",
