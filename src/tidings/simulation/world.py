@@ -20,7 +20,8 @@ from tidings.model.subscription import DeliveryOptions, Policy
 from tidings.protocol import effects as fx
 from tidings.protocol import inputs as ins
 from tidings.protocol.client import Client
-from tidings.simulation.simulator import Machine, Simulation, SimulationSettings
+from tidings.simulation.parts import Machine
+from tidings.simulation.simulator import Simulation, SimulationSettings
 from tidings.simulation.topology import Edge, Overlay
 from tidings.simulation.workloads import (
     AdvertiseStep,

@@ -7,7 +7,7 @@ strategies; a new family is a new file here. `check_overlay` refuses graphs that
 from __future__ import annotations
 
 from tidings.errors import SettingsError
-from tidings.systems import brokers, epidemic, gossip, self_organising
+from tidings.systems import brokers, epidemic, gossip, rendezvous, self_organising, surveyed
 from tidings.systems.system import ANY_GRAPH, NO_LINKS, PEERS, TREE, Site, System
 
 __all__ = [
@@ -22,7 +22,7 @@ __all__ = [
     "system_names",
 ]
 
-FAMILIES = (brokers, epidemic, self_organising, gossip)
+FAMILIES = (brokers, epidemic, self_organising, gossip, rendezvous, surveyed)
 
 SYSTEMS: tuple[System, ...] = tuple(system for family in FAMILIES for system in family.SYSTEMS)
 
