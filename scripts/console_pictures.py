@@ -29,7 +29,9 @@ def small(file: Path) -> Image.Image:
     with Image.open(file) as taken:
         picture = taken.convert("RGB")
     if picture.width > WIDTH:
-        picture = picture.resize((WIDTH, round(picture.height * WIDTH / picture.width)), Image.Resampling.LANCZOS)
+        picture = picture.resize(
+            (WIDTH, round(picture.height * WIDTH / picture.width)), Image.Resampling.LANCZOS
+        )
     return picture
 
 
@@ -44,13 +46,23 @@ def main() -> int:
         picture = small(file).quantize(COLOURS, dither=Image.Dither.NONE)
         picture.save(KEPT / file.name, optimize=True)
         size += (KEPT / file.name).stat().st_size
-    scenes = [TAKEN / f"{name}-light.png" for name in TOUR] + [TAKEN / f"{name}-dark.png" for name in ("overlay", "try")]
+    scenes = [TAKEN / f"{name}-light.png" for name in TOUR] + [
+        TAKEN / f"{name}-dark.png" for name in ("overlay", "try")
+    ]
     frames = [scene(file) for file in scenes if file.exists()]
     tour = KEPT / "tour.webp"
     frames[0].save(
-        tour, save_all=True, append_images=frames[1:], duration=round(1000 * SECONDS), loop=0, quality=70, method=4
+        tour,
+        save_all=True,
+        append_images=frames[1:],
+        duration=round(1000 * SECONDS),
+        loop=0,
+        quality=70,
+        method=4,
     )
-    print(f"{len(files)} pictures, {size // 1024} KB; {tour.name}: {len(frames)} pages, {tour.stat().st_size // 1024} KB")
+    print(
+        f"{len(files)} pictures, {size // 1024} KB; {tour.name}: {len(frames)} pages, {tour.stat().st_size // 1024} KB"
+    )
     return 0
 
 

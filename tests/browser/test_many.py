@@ -60,18 +60,21 @@ def quantile(values: list[float], part: float) -> float:
 
 
 def test_the_page_stays_responsive(many: tuple[Network, subprocess.Popen[str]], watched: Any) -> None:
-    network, child = many
+    network, _ = many
     opened = watched(network.url)
     page = opened.show("overlay")
     page.wait_for_function(
         "count => document.querySelectorAll('.overlay .node').length === count", arg=BROKERS, timeout=120_000
     )
     page.wait_for_function(
-        "() => parseFloat(document.querySelector('[data-tile=published] .value').textContent) > 0", timeout=60_000
+        "() => parseFloat(document.querySelector('[data-tile=published] .value').textContent) > 0",
+        timeout=60_000,
     )
     measured = page.evaluate(FRAMES, 10)
     answers = [page.evaluate(ANSWER) for _ in range(20)]
-    rates = page.evaluate("() => window.tidingsGraph && document.querySelector('[data-tile=published] .value').textContent")
+    rates = page.evaluate(
+        "() => window.tidingsGraph && document.querySelector('[data-tile=published] .value').textContent"
+    )
     opened.picture("overlay-hundred-light")
     frames = measured["frames"]
     told = {

@@ -136,16 +136,18 @@ def test_a_study_is_shown_with_its_claims_and_plots(
     studies = folder / "studies"
     main(["study", "run", "policies", "--quick", "--json", "--plots", str(studies)])
     (studies / "policies.json").write_text(capsys.readouterr().out)
-    (studies / "half.json").write_text('{"study": ')
     for theme in ("light", "dark"):
         opened = watched(network.url, theme=theme)
         page = opened.show("studies")
         page.wait_for_selector("[data-study=policies] >> text=reproduced")
-        page.wait_for_selector(".note.warn:has-text('half.json')")
         page.wait_for_function(
             "() => [...document.querySelectorAll('.pictures img')].every(each => each.naturalWidth > 100)"
         )
         opened.picture(f"studies-{theme}", whole=True)
+    (studies / "half.json").write_text('{"study": ')
+    page.reload()
+    page.wait_for_selector(".note.warn:has-text('half.json')")
+    page.wait_for_selector("[data-study=policies]")
 
 
 def test_quality_is_shown_by_property_and_dimension(reporting: tuple[Network, Path], watched: Any) -> None:

@@ -78,7 +78,8 @@ class Reports:
         folder = self._settings.studies
         if not folder:
             return {"place": "", "studies": [], "problems": {}}
-        studies, problems = [], {}
+        studies: list[dict[str, Any]] = []
+        problems: dict[str, str] = {}
         if not Path(folder).is_dir():
             problems[folder] = "there is no such directory"
         for file in _listed(Path(folder), {".json", ".jsonl"}):

@@ -110,7 +110,10 @@ class Watch:
         activities, spans = await self._activities()
         new = figures.changes(answers, self._before, now)
         self.changes.extend(new)
-        total = figures.total(answers, self._before, seconds) | {"time": now, "ways": self._count(activities, spans)}
+        total = figures.total(answers, self._before, seconds) | {
+            "time": now,
+            "ways": self._count(activities, spans),
+        }
         self.totals.append(total)
         brokers = [
             figures.shown_broker(name, one, self._before.get(name), seconds)
@@ -197,10 +200,9 @@ class Watches:
             if watch.is_over and other != visitor:
                 del self._watches[other]
                 await watch.close()
-        watch = self._watches.get(visitor)
-        if watch is None:
-            watch = self._watches[visitor] = Watch(self._service, visitor)
-        return watch
+        if visitor not in self._watches:
+            self._watches[visitor] = Watch(self._service, visitor)
+        return self._watches[visitor]
 
     async def close(self) -> None:
         for watch in self._watches.values():

@@ -30,7 +30,9 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
     max_leaves=8,
 )
-NAMES = st.sampled_from(["filter", "dialect", "attributes", "topic", "type", "id", "lifetime", "name", "token", "x"])
+NAMES = st.sampled_from(
+    ["filter", "dialect", "attributes", "topic", "type", "id", "lifetime", "name", "token", "x"]
+)
 
 
 @asynccontextmanager
@@ -89,14 +91,28 @@ def test_no_file_names_another_host() -> None:
 
 def test_no_script_makes_markup_from_text() -> None:
     for path, file in pages.table().items():
-        for word in (b"innerHTML", b"outerHTML", b"insertAdjacent", b"document.write", b"eval(", b"new Function"):
+        for word in (
+            b"innerHTML",
+            b"outerHTML",
+            b"insertAdjacent",
+            b"document.write",
+            b"eval(",
+            b"new Function",
+        ):
             assert word not in file.content, (path, word)
 
 
 @played
 async def test_only_our_own_files_are_served() -> None:
     async with console() as client:
-        for path in ("/../app.py", "/%2e%2e/app.py", "/js/../../app.py", "/static/index.html", "/js", "//etc/passwd"):
+        for path in (
+            "/../app.py",
+            "/%2e%2e/app.py",
+            "/js/../../app.py",
+            "/static/index.html",
+            "/js",
+            "//etc/passwd",
+        ):
             answer = await client.get(path)
             assert answer.status_code == 404, path
         assert (await client.get("/js/app.js")).headers["content-type"].startswith("text/javascript")
@@ -215,7 +231,9 @@ def test_text_can_be_read_on_every_ground(theme: str) -> None:
     css = pages.table()["/css/base.css"].content.decode()
     block = css.split(theme, 1)[1].split("}", 1)[0]
     colours = dict(
-        part.strip().removeprefix("--").split(": ") for part in block.split(";") if part.strip().startswith("--")
+        part.strip().removeprefix("--").split(": ")
+        for part in block.split(";")
+        if part.strip().startswith("--")
     )
     for ground in ("bg", "surface", "sunken"):
         for ink in ("ink", "ink-2", "ink-3", "accent", "bad", "good", "warn"):

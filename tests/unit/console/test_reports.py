@@ -42,7 +42,11 @@ def test_what_an_evaluation_prints_is_read() -> None:
     assert [one["text"] for one in found["changes"]] == ["Enterprise/Holder/17/name/accuracy: 0.9 → 0.4"]
 
 
-@given(st.dictionaries(st.sampled_from(["organisation", "rows", "source", "value", "property", "dimension"]), JSON))
+@given(
+    st.dictionaries(
+        st.sampled_from(["organisation", "rows", "source", "value", "property", "dimension"]), JSON
+    )
+)
 def test_any_object_is_read_or_counted(report: dict[str, object]) -> None:
     found, strange = organisations([([report], 1.0)])
     assert isinstance(strange, int)

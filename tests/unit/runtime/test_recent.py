@@ -102,7 +102,9 @@ def test_activity_counts_what_came_since() -> None:
     assert activity(None, {}, 9.0, lambda event: True)["is_traced"] is False
 
 
-@pytest.mark.parametrize("about", [{"after": "x"}, {"after": float("nan")}, {"after": True}, {"events": 10**6}, {"events": -1}])
+@pytest.mark.parametrize(
+    "about", [{"after": "x"}, {"after": float("nan")}, {"after": True}, {"events": 10**6}, {"events": -1}]
+)
 def test_activity_refuses_what_is_no_time(about: dict[str, object]) -> None:
     with pytest.raises(InputError):
         activity(Ring(10), about, 1.0, lambda event: True)

@@ -12,7 +12,7 @@ function text(value) {
 function one(study) {
   const fine = study.claims.filter((claim) => claim.reproduced).length;
   const rows = study.claims.map((claim) => h("tr", null,
-    h("td", null, h("div", { class: "name" }, text(claim.id)), h("div", { class: "muted small" }, text(claim.paper))),
+    h("td", null, h("div", { class: "name" }, text(claim.id)), h("div", { class: "muted small" }, claim.paper === null || claim.paper === undefined ? "" : `paper: ${text(claim.paper)}`)),
     h("td", null, text(claim.claim), claim.erratum && h("div", { class: "small muted" }, `Erratum: ${text(claim.erratum)}`)),
     h("td", null, text(claim.expected)), h("td", null, text(claim.ours)),
     h("td", null, claim.reproduced ? chip("reproduced", "good") : chip("not reproduced", "bad"))));
