@@ -69,6 +69,7 @@ async def publish(buses: list[tidings.Bus], rate: float) -> None:
     rng = random.Random(7)
     loop = asyncio.get_running_loop()
     began, done, told = loop.time(), 0, 0.0
+    tick = asyncio.Event()
     while True:
         owed = int((loop.time() - began) * rate) - done
         for _ in range(min(owed, 200)):
@@ -78,7 +79,9 @@ async def publish(buses: list[tidings.Bus], rate: float) -> None:
         if loop.time() - told > 1:
             told = loop.time()
             print(json.dumps({"published": done, "seconds": round(told - began, 2)}), flush=True)
-        await asyncio.sleep(PIECE)
+        loop.call_later(PIECE, tick.set)
+        await tick.wait()
+        tick.clear()
 
 
 if __name__ == "__main__":
