@@ -89,6 +89,11 @@ def test_an_event_is_watched_from_broker_to_broker(market: Network, watched: Any
     opened.picture(f"try-{theme}", whole=True)
 
 
+def test_an_event_that_just_came_is_followed(panel: Any) -> None:
+    panel.get_by_role("button", name="Follow event").first.click()
+    panel.wait_for_selector(".hops li:has-text('published by')")
+
+
 def test_markup_in_events_and_filters_is_shown_as_text(market: Network, watched: Any) -> None:
     market.subscribe(0, f"note = '{MARKUP}'", name=f"x{MARKUP}")
     receipt = market.publish(0, {"note": MARKUP}, topic="notes", lifetime=600)

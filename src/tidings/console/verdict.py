@@ -30,6 +30,7 @@ MOST_ROWS = 40_000  # that one look judges; with more the window is shorter
 MOST_KEPT = 400_000  # rows of one broker
 MOST_TURNS = 50  # pieces of one broker's history that one look takes
 DESCRIBED = 1_000
+MOST_VISITORS = 8  # whose histories are kept here
 
 
 class _Known:
@@ -55,6 +56,8 @@ class Verdicts:
             await watch.look()
         async with self._turn:
             known = self._known.setdefault(visitor, {})
+            while len(self._known) > MOST_VISITORS:
+                del self._known[next(iter(self._known))]
             missing = await self._learn(watch.network, known)
             behind = await _behind(watch.network)
             told = await asyncio.to_thread(self._judge, known, behind, self._now())

@@ -93,6 +93,7 @@ class Watch:
                     queue.get_nowait()
                 queue.put_nowait(told)
             await asyncio.sleep(max(0.05, self._every - (loop.time() - began)))
+        await self.network.close()  # whoever looks again is linked again
 
     async def close(self) -> None:
         if self._task is not None:

@@ -1,6 +1,7 @@
 // The live stream: what all brokers say, each second. Pages ask for `last`, `totals` and `changes`.
 
 const KEPT = 600;
+const HIDDEN_MS = 20000;
 
 class Live extends EventTarget {
   state = "waiting";
@@ -34,7 +35,10 @@ class Live extends EventTarget {
       this.#tell("tick");
     });
     source.addEventListener("error", () => this.#become(source.readyState === EventSource.CLOSED ? "lost" : "waiting"));
-    if (!this.watching) this.watching = setInterval(() => this.#look(), 2000);
+    if (!this.watching) {
+      this.watching = setInterval(() => this.#look(), 2000);
+      document.addEventListener("visibilitychange", () => this.#seen());
+    }
   }
 
   // A stream that was ended for good is tried again; one that is silent is said to be.
@@ -42,6 +46,13 @@ class Live extends EventTarget {
     if (!this.#source) return;
     if (this.#source.readyState === EventSource.CLOSED) this.open();
     else if (this.state === "live" && performance.now() - this.#seenAt > 8000) this.#become("waiting");
+  }
+
+  // A page that nobody looks at lets its connection go: a browser has few for one host, and brokers have other work.
+  #seen() {
+    clearTimeout(this.leaving);
+    if (document.hidden) this.leaving = setTimeout(() => this.close(), HIDDEN_MS);
+    else if (!this.#source) this.open();
   }
 
   close() {

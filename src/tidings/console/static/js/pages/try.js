@@ -147,13 +147,31 @@ export default function tryIt({ live, session, asking }) {
     }
   }
 
+  // -- the newest, to choose from
+  const newest = h("ul", { class: "newest", "aria-label": "Newest events" }, h("li", { class: "muted small" }, "No event has come yet."));
+  let shownAt = 0;
+  function showNewest(tick) {
+    if (!tick.recent.length || tick.time - shownAt < 2 || newest.contains(document.activeElement) || newest.matches(":hover")) return;
+    shownAt = tick.time;
+    fill(newest, tick.recent.slice(0, 6).map((event) => h("li", null,
+      h("button", { class: "plain", type: "button", "aria-label": `Follow event ${event.id} of ${event.source}`, onclick: () => chosen(event) }, "Follow"),
+      h("code", null, event.id), h("span", { class: "muted small" }, `${event.topic || event.source} at ${event.broker}`))));
+  }
+
+  function chosen(event) {
+    eventId.value = event.id;
+    eventSource.value = event.source;
+    follow(event.id, event.source).catch((problem) => fill(way, trouble(problem)));
+  }
+
   const field = (id, label, input) => h("div", null, h("label", { for: id }, label), input);
   const element = h("div", { class: "grid cols-2" },
     h("div", { class: "stack" },
       card("Write a filter", h("div", { class: "body" }, editor.element), h("span", { class: "muted small" }, "Ctrl+Space: words that could stand here")),
       card("Publish an event", h("div", { class: "body stack" }, field("attributes", "Attributes, as JSON", attributes), attributesSay,
         h("div", { class: "grid cols-3" }, field("topic", "Topic", topic), field("type", "Type", type), field("lifetime", "Lifetime", lifetime)),
-        h("div", { class: "row" }, publish, test, !may && h("span", { class: "muted small" }, `${session.name} may not publish here.`)), answer))),
+        h("div", { class: "row" }, publish, test, !may && h("span", { class: "muted small" }, `${session.name} may not publish here.`)), answer)),
+      card("Or follow one that just came", h("div", { class: "body" }, newest))),
     h("div", { class: "stack" },
       card("Watch it travel", h("div", { class: "body" }, way)),
       card("Why did somebody not hear it?", h("div", { class: "body stack" },
@@ -170,7 +188,10 @@ export default function tryIt({ live, session, asking }) {
   return {
     lead: "Everything here is done in your name and by your rights, at this broker.",
     element,
-    update: draw,
+    update(tick) {
+      draw();
+      showNewest(tick);
+    },
     destroy() { following++; graph.destroy(); editor.destroy(); },
   };
 }
