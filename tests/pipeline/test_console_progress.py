@@ -28,7 +28,7 @@ BATCHES = "count => [...document.querySelectorAll('[data-flow] .title .muted')].
 def streaming(spark: Any, stage: Stage, tmp_path: Path) -> Iterator[tuple[Network, Path]]:
     """A flow that goes on and on, and a broker whose console was told where it reports."""
     made = example("price_alerts")
-    made.SYMBOLS = 20
+    made.SYMBOLS = 20  # type: ignore[attr-defined]
     made.make(tmp_path, user_count=40, price_count=80)
     prices = sorted((tmp_path / "prices").glob("*.parquet"))
     (tmp_path / "later").mkdir()

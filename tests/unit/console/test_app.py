@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from functools import wraps
 from pathlib import Path
@@ -57,7 +57,7 @@ async def console(folder: Path | None = None, **more: Any) -> AsyncIterator[http
             yield client
 
 
-def played(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+def played(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
     @wraps(test)
     def run(*words: Any, **named: Any) -> None:
         asyncio.run(test(*words, **named))

@@ -48,7 +48,7 @@ def test_what_is_beyond_the_last_bucket_is_shown_as_ten_seconds() -> None:
 
 def test_changes_name_links_brokers_and_swaps() -> None:
     before = {"b1": said("b1", ("b2",)), "b2": said("b2", ("b1",)), "b3": said("b3")}
-    now = {
+    now: dict[str, dict[str, object]] = {
         "b1": said("b1", ("b3",), **{"swaps done": 1}),
         "b2": {"broker": "b2", "problem": "no answer"},
         "b3": said("b3", ("b1",)),

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidings.console import reports
-from tidings.console.quality import organisations
+from tidings.console.quality import Report, organisations
 from tidings.runtime.settings import ConsoleSettings
 
 ROW = {"class": "Enterprise", "property": "name", "dimension": "accuracy", "value": 0.5}
@@ -21,7 +21,7 @@ JSON = st.recursive(
 
 
 def test_rows_of_objects_are_averaged() -> None:
-    rows = [{**ROW, "source": "INPS", "object": "a"}, {**ROW, "source": "INPS", "object": "b", "value": 1.0}]
+    rows: list[Report] = [{**ROW, "source": "INPS", "object": "a"}, {**ROW, "source": "INPS", "object": "b", "value": 1.0}]
     found, strange = organisations([(rows, 1.0)])
     assert strange == 0
     assert found[0]["name"] == "INPS"
