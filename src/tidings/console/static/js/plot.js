@@ -13,8 +13,8 @@ function nice(top) {
 
 export class Plot {
   // series: [{name, colour: "--accent", of: (total) => number | null}]
-  constructor({ label, series, height = 210, unit = count, log = false, area = false }) {
-    Object.assign(this, { label, series, height, unit, log, area, data: [], at: null });
+  constructor({ label, series, height = 210, unit = count, log = false, area = false, gap = GAP_SECONDS, end = "now" }) {
+    Object.assign(this, { label, series, height, unit, log, area, gap, end, data: [], at: null });
     this.canvas = h("canvas", { role: "img", "aria-label": label });
     this.tip = h("div", { class: "tip", "aria-hidden": "true" });
     this.legend = h("div", { class: "legend" }, series.map((each) => {
@@ -94,7 +94,7 @@ export class Plot {
     for (let step = 0; step <= steps; step++) {
       const time = scales.end - (scales.span * step) / steps;
       const gone = Math.round(scales.end - time);
-      const text = step === 0 ? "now" : gone < 100 ? `−${gone} s` : `−${(gone / 60).toFixed(gone % 60 ? 1 : 0)} min`;
+      const text = step === 0 ? this.end : gone < 100 ? `−${gone} s` : `−${(gone / 60).toFixed(gone % 60 ? 1 : 0)} min`;
       context.textAlign = step === 0 ? "right" : step === steps ? "left" : "center";
       context.fillText(text, scales.x(time), this.height - 9);
     }
@@ -130,7 +130,7 @@ export class Plot {
         continue;
       }
       const point = { x: scales.x(each.time), y: scales.y(value), time: each.time };
-      if (last && each.time - last.time < GAP_SECONDS) pieces.at(-1).push(point);
+      if (last && each.time - last.time < this.gap) pieces.at(-1).push(point);
       else pieces.push([point]);
       last = point;
     }

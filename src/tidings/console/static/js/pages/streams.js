@@ -8,16 +8,16 @@ import { Table } from "../table.js";
 import { ago, clock, count, plural } from "../words.js";
 
 function seconds(value) {
-  return value === null || value === undefined ? "–" : value < 1 ? `${Math.round(1000 * value)} ms` : `${value.toFixed(1)} s`;
+  return value === null || value === undefined ? "–" : value === 0 ? "0" : value < 1 ? `${Math.round(1000 * value)} ms` : `${value.toFixed(1)} s`;
 }
 
 function made(flow) {
   const speed = new Plot({
-    label: `${flow.flow}: events a second in each batch`, height: 160, area: true,
+    label: `${flow.flow}: events a second in each batch`, height: 160, area: true, gap: Infinity, end: "last batch",
     series: [{ name: "events a second", colour: "--accent", of: (b) => b.events_per_second ?? 0 }],
   });
   const time = new Plot({
-    label: `${flow.flow}: seconds for each batch`, height: 160, unit: seconds,
+    label: `${flow.flow}: seconds for each batch`, height: 160, unit: seconds, gap: Infinity, end: "last batch",
     series: [{ name: "time for a batch", colour: "--accent-3", of: (b) => b.seconds }],
   });
   const table = new Table({
