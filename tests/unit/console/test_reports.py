@@ -21,7 +21,10 @@ JSON = st.recursive(
 
 
 def test_rows_of_objects_are_averaged() -> None:
-    rows: list[Report] = [{**ROW, "source": "INPS", "object": "a"}, {**ROW, "source": "INPS", "object": "b", "value": 1.0}]
+    rows: list[Report] = [
+        {**ROW, "source": "INPS", "object": "a"},
+        {**ROW, "source": "INPS", "object": "b", "value": 1.0},
+    ]
     found, strange = organisations([(rows, 1.0)])
     assert strange == 0
     assert found[0]["name"] == "INPS"

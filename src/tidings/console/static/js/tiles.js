@@ -9,6 +9,7 @@ const KINDS = {
   delivered: ["Delivered", "/ s", (t) => t.rates.delivered, count],
   acknowledge: ["Acknowledged, p99", "", (t) => t.delays.acknowledge.p99, millis],
   deliver: ["At a broker, p99", "", (t) => t.delays.deliver.p99, millis],
+  hops: ["Hops an event", "", (t) => (t.rates.published > 0 ? t.rates["events over links"] / t.rates.published : null), count],
   waiting: ["Waiting", "", (t) => t.levels.waiting, count],
   subscriptions: ["Subscriptions", "", (t) => t.levels.subscriptions, count],
   brokers: ["Brokers", "", (t) => t.brokers, count],

@@ -6,7 +6,7 @@ import { tiles } from "../tiles.js";
 import { clock, count, millis, plural } from "../words.js";
 
 export default function overlay({ live }) {
-  const top = tiles(["published", "delivered", "acknowledge", "waiting", "subscriptions", "brokers"]);
+  const top = tiles(["published", "delivered", "hops", "acknowledge", "waiting", "subscriptions"]);
   const graph = new Graph({ label: "Brokers and their links", onchoose: () => live.last && showBroker(live.last) });
   window.tidingsGraph = graph; // for whoever debugs, and for the tests
   const about = h("div", { class: "body", "aria-live": "polite" });
