@@ -24,7 +24,7 @@ from tidings.console.asking import Asking
 from tidings.console.bodies import read_object
 from tidings.console.sessions import Sessions, Visitor
 from tidings.console.watch import Watches
-from tidings.gateway.problems import Problem, answering, response_of
+from tidings.gateway.problems import Problem, answering
 from tidings.gateway.proving import Prover
 from tidings.gateway.serving import Serving
 from tidings.runtime.service import Service
@@ -132,12 +132,22 @@ class Console:
             async for part in watch.stream():
                 yield part
                 count += 1
-                if count % PROVED_AGAIN == 0 and await self._sessions.visitor(request) != visitor:
+                if count % PROVED_AGAIN == 0 and not await self._is_still(visitor, request):
                     return
 
         return StreamingResponse(
             told(), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
         )
+
+    async def _is_still(self, visitor: Visitor, request: Request) -> bool:
+        """Is whoever reads the stream still let in as who he was?"""
+        try:
+            return await self._sessions.visitor(request) == visitor
+        except Problem:
+            return False
+
+    def end_streams(self) -> None:
+        self._watches.end_streams()
 
     async def close(self) -> None:
         await self._asking.close()
@@ -149,7 +159,8 @@ class ConsoleDoor:
 
     def __init__(self, service: Service, prover: Prover, tls: ssl.SSLContext | None) -> None:
         self._console = Console(service, prover)
-        self._serving = Serving(self._console.app, service.settings.console.listen, tls)
+        listen = service.settings.console.listen
+        self._serving = Serving(self._console.app, listen, tls, setting="console.listen")
 
     @property
     def address(self) -> str:
@@ -159,6 +170,7 @@ class ConsoleDoor:
         await self._serving.start()
 
     async def close(self) -> None:
+        self._console.end_streams()  # else the server would wait for every browser
         await self._serving.close()
         await self._console.close()
 
@@ -174,9 +186,6 @@ def _with_headers(app: Any) -> Any:
                 message["headers"] = [*kept, *HEADERS, *own]
             await send(message)
 
-        try:
-            await app(scope, receive, sending)
-        except Problem as problem:
-            await response_of(problem)(scope, receive, sending)
+        await app(scope, receive, sending)
 
     return wrapped

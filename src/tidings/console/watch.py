@@ -39,7 +39,7 @@ class Watch:
         self.visitor = visitor
         self._now = service.server.clock.now
         self._every = max(service.settings.console.look_seconds, 0.1)
-        self._viewers: set[asyncio.Queue[bytes]] = set()
+        self._viewers: set[asyncio.Queue[bytes | None]] = set()
         self._task: asyncio.Task[None] | None = None
         self._before: Answers = {}
         self._before_at = 0.0
@@ -58,15 +58,15 @@ class Watch:
 
     async def stream(self) -> AsyncIterator[bytes]:
         """Server-sent events, from now on; first what was seen so far."""
-        queue: asyncio.Queue[bytes] = asyncio.Queue(maxsize=2)
+        queue: asyncio.Queue[bytes | None] = asyncio.Queue(maxsize=2)
         self._viewers.add(queue)
         self._begin()
         try:
             yield sse("past", {"totals": list(self.totals), "changes": list(self.changes)})
             if self.last:
                 yield sse("tick", self.last)
-            while True:
-                yield await queue.get()
+            while (told := await queue.get()) is not None:
+                yield told
         finally:
             self._viewers.discard(queue)
             self._left_at = self._now()
@@ -88,12 +88,18 @@ class Watch:
             except Exception as error:  # a defect of ours: the page says so, and the next look may be well
                 log.exception("a look at the brokers failed")
                 told = sse("problem", {"detail": f"a look at the brokers failed: {error}"})
-            for queue in self._viewers:
-                if queue.full():
-                    queue.get_nowait()
-                queue.put_nowait(told)
+            self._tell(told)
             await asyncio.sleep(max(0.05, self._every - (loop.time() - began)))
         await self.network.close()  # whoever looks again is linked again
+
+    def _tell(self, told: bytes | None) -> None:
+        for queue in self._viewers:
+            if queue.full():
+                queue.get_nowait()
+            queue.put_nowait(told)
+
+    def end_streams(self) -> None:
+        self._tell(None)
 
     async def close(self) -> None:
         if self._task is not None:
@@ -204,6 +210,10 @@ class Watches:
         if visitor not in self._watches:
             self._watches[visitor] = Watch(self._service, visitor)
         return self._watches[visitor]
+
+    def end_streams(self) -> None:
+        for watch in self._watches.values():
+            watch.end_streams()
 
     async def close(self) -> None:
         for watch in self._watches.values():

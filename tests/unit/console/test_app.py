@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -144,6 +144,22 @@ async def test_the_stream_tells_of_the_broker() -> None:
         assert names[0] == "past"
         assert [one["name"] for one in tick["brokers"]] == ["b1"]
         assert tick["total"]["brokers"] == 1
+
+
+@played
+async def test_a_broker_that_stops_does_not_wait_for_browsers() -> None:
+    """The browser's connection stays open until after the broker has gone."""
+    loop = asyncio.get_running_loop()
+    async with AsyncExitStack() as outer, AsyncExitStack() as inner:
+        first = await inner.enter_async_context(console())
+        browser = await outer.enter_async_context(httpx.AsyncClient(base_url=first.base_url, trust_env=False))
+        stream = await browser.send(browser.build_request("GET", "/api/live"), stream=True)
+        parts = stream.aiter_bytes()
+        await anext(parts)
+        began = loop.time()
+        await inner.aclose()
+        assert loop.time() - began < 1.9, "it waited until the streams were cut off"
+        await stream.aclose()
 
 
 @played
