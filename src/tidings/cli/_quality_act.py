@@ -13,7 +13,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
@@ -65,9 +67,9 @@ def play(stage: Stage, spark: Any, folder: Path, count: int, seed: int, *, feedb
     people = population(count, seed)
     plans = write_data(folder, people, seed)
     with processes(folder, list(LOCAL)) as addresses:
-        for plan in plans:
-            stage.say(f"The factory of {plan.organisation} evaluates its table ...")
-            evaluate(spark, plan)
+        stage.say("Their factories evaluate their tables ...")
+        with ThreadPoolExecutor(len(plans)) as pool:  # what Spark does for each leaves cores idle
+            list(pool.map(partial(evaluate, spark), plans))
         hears_once(stage, spark, folder, plans, addresses)
         best_copy(stage, spark, plans, people, addresses["rating"])
         if feedback:
@@ -336,6 +338,7 @@ def improve(stage: Stage, spark: Any, plans: list[Any], people: Sequence[Any], r
         })  # fmt: skip
         if number == 2:
             break
+        stage.say(f"Round {number + 1}: {len(found.proposals):,} proposals for {len(found.objects):,} objects ...")
         service.report(found.observations, f"round {number}")
         for plan in plans:
             if adopt(spark, plan, found.proposals):

@@ -173,6 +173,8 @@ EXAMPLES: tuple[m.Message, ...] = (
     pw.Admit((("b1", ""), ("b2", "127.0.0.1:2"))),
     pw.Greet((("b1", ""),), True, "127.0.0.1:7"),
     pw.CellAsk(("b7", ""), 0xFEDC_BA98_7654_3210),
+    pw.RowAsk(2),
+    pw.RowTold((("b1", ""), ("b2", "127.0.0.1:2"))),
     pw.Doubt("b3"),
     pw.Depart((("b1", ""),)),
     rw.Graft("type:Quote", ("1f", 3), (FILTER,)),

@@ -36,6 +36,7 @@ def present(name: str, each: Property) -> Any:
 
 
 def similarity(one: Any, other: Any) -> Any:
+    """Of two texts that are there: `greatest` passes over NULL, and so would this."""
     from pyspark.sql import functions as sql
 
     longer = sql.greatest(sql.char_length(one), sql.char_length(other))
@@ -70,7 +71,8 @@ def _accuracy(plan: Plan, property: str) -> Any:
     if each.domain is not None:
         return sql.when(_applies(each), sql.coalesce(column(closest(property)), sql.lit(0.0)))
     right = sql.col(REFERENCE).getItem(property)
-    return sql.when(_applies(each) & right.isNotNull(), sql.coalesce(similarity(value, right), sql.lit(0.0)))
+    near = sql.when(value.isNull(), sql.lit(0.0)).otherwise(similarity(value, right))
+    return sql.when(_applies(each) & right.isNotNull(), near)
 
 
 def _completeness(plan: Plan, property: str) -> Any:

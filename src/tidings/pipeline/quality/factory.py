@@ -227,7 +227,12 @@ class Factory:
         )
         done = self._told(number, SNAPSHOTS, False, began, tell)
         self.state.mark_told(number)
+        self._compacted(number)
         return done
+
+    def _compacted(self, number: int) -> None:
+        if number and number % COMPACT_EVERY == 0:
+            self.state.compact(number)
 
     def stream(
         self,
@@ -262,8 +267,7 @@ class Factory:
                 frame, number, _version(sink.run, number), lambda found: sink.publish(found, number)
             )
         self._told(number, sink.run, replayed, began, tell)
-        if number and number % COMPACT_EVERY == 0:
-            self.state.compact(number)
+        self._compacted(number)
 
     def _evaluate(
         self, came: Any, number: int, version: str, publish: Callable[[Any], None], *, whole: bool = False
