@@ -126,6 +126,14 @@ class Probed(_Input, frozen=True):
     distance: float | None
 
 
+class ViewChanged(_Input, frozen=True):
+    """The group of this node agreed on a view, or the node began or ceased to serve in it (`membership`)."""
+
+    number: int
+    members: tuple[str, ...]
+    serves: bool  # is it one of the members, and in the majority?
+
+
 # -- of a client: what the application asks ------------------------------------------------
 
 
@@ -234,6 +242,7 @@ Input: TypeAlias = (
     | Fetched
     | FetchFailed
     | Probed
+    | ViewChanged
     | ClientPublish
     | ClientSubscribe
     | ClientTake

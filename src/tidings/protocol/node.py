@@ -32,6 +32,7 @@ from tidings.protocol.inputs import (
     ReceivedAll,
     Started,
     TimerFired,
+    ViewChanged,
 )
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.slots import (
@@ -206,7 +207,7 @@ class Node:
                 self._disk.persist_failed(input, now)
             case FetchFailed():
                 self._disk.fetch_failed(input, now)
-            case Started() | LinkUp() | LinkDown() | Probed() | Joined() | Parted():
+            case Started() | LinkUp() | LinkDown() | Probed() | Joined() | Parted() | ViewChanged():
                 for strategy in self.slots.values():
                     strategy.on_input(input, now)
             case _:
@@ -256,6 +257,9 @@ class Node:
 
     def parted(self, parted: Parted, now: float) -> None:
         self._on_other(parted, now)
+
+    def view_changed(self, change: ViewChanged, now: float) -> None:
+        self._on_other(change, now)
 
     def unadvertised(self, advertisement: Advertisement, now: float) -> None:
         self._ports.routing.advertisement_removed(advertisement, now)

@@ -34,7 +34,7 @@ from tidings.model.event import Event
 from tidings.model.filter import Filter
 from tidings.model.subscription import Advertisement, Subscription, SubscriptionId
 from tidings.protocol.effects import Channel, Effect
-from tidings.protocol.inputs import FetchFailed, Input, Parted, PersistFailed
+from tidings.protocol.inputs import FetchFailed, Input, Parted, PersistFailed, ViewChanged
 from tidings.protocol.messages import Envelope, Message
 
 
@@ -105,6 +105,9 @@ class Events(Protocol):
 
     def parted(self, parted: Parted, now: float) -> None:
         """The overlay itself gives up a neighbour: every slot hears of it."""
+
+    def view_changed(self, change: ViewChanged, now: float) -> None:
+        """Membership agreed on another view: every slot hears of it."""
 
 
 class Sender(Protocol):
@@ -333,6 +336,11 @@ class Recovery(Strategy):
         way (`ports.events.arrived`), now or when the earlier ones are there."""
         return True
 
+    def flush(self, number: int, survivors: tuple[str, ...], now: float) -> None:
+        """Before view `number` all who go on to it have to have the same events; `membership.flushed` says that
+        it is so. Where nobody asks for virtual synchrony there is nothing to do."""
+        self.ports.membership.flushed(number, now)
+
     def keeps(self, event: Event) -> bool:
         """Must our log hold this event, so that it can be brought back when it is lost on the way?"""
         return False
@@ -414,6 +422,33 @@ class Membership(Strategy):
 
     def seek(self, scope: str, now: float) -> None:
         """Somebody here needs members of this scope, though we do not belong to it."""
+
+    @property
+    def epoch(self) -> int:
+        """The number of the view that was agreed on; 0: none was, or nobody agrees here."""
+        return 0
+
+    @property
+    def coordinator(self) -> str | None:
+        """Who leads the view."""
+        return None
+
+    @property
+    def is_serving(self) -> bool:
+        """Are we in the view, and in the majority? Whoever is not accepts nothing."""
+        return True
+
+    @property
+    def voters(self) -> dict[str, str]:
+        """Of whom a majority decides: names, and the disks that they had when they were let in."""
+        return {}
+
+    def counts(self, peer: str) -> bool:
+        """Is this peer, as it is now, one of the voters?"""
+        return False
+
+    def flushed(self, number: int, now: float) -> None:
+        """Recovery has done what `flush` asked for."""
 
 
 class Delivery(Strategy):
