@@ -132,6 +132,7 @@ class ViewChanged(_Input, frozen=True):
     number: int
     members: tuple[str, ...]
     serves: bool  # is it one of the members, and in the majority?
+    joined: tuple[str, ...] = ()  # members that were not in the view before it, or in another life
 
 
 # -- of a client: what the application asks ------------------------------------------------

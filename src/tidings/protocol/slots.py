@@ -447,6 +447,10 @@ class Membership(Strategy):
         """Is this peer, as it is now, one of the voters?"""
         return False
 
+    def trusts(self, peer: str) -> bool:
+        """Is it up, as far as we can tell?"""
+        return True
+
     def flushed(self, number: int, now: float) -> None:
         """Recovery has done what `flush` asked for."""
 

@@ -26,7 +26,7 @@ from tidings.simulation.simulator import SimulationSettings
 from tidings.simulation.topology import NETWORKS, OVERLAYS, Overlay, link_latencies, placed
 from tidings.simulation.workloads import Plan, UnsubscribeStep, content_named, mixed
 from tidings.simulation.world import World
-from tidings.systems import ANY_GRAPH, NO_LINKS, find_system
+from tidings.systems import ANY_GRAPH, MESH, NO_LINKS, find_system
 from tidings.wire.codec import Codec
 
 
@@ -54,7 +54,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
     def build_overlay(self) -> Overlay:
         rng = Random(f"{self.seed}/overlay")
         graph = find_system(self.system).graph
-        name = self.overlay or ("random" if graph == ANY_GRAPH else "tree")
+        name = self.overlay or {ANY_GRAPH: "random", MESH: "mesh"}.get(graph, "tree")
         if name not in OVERLAYS:
             raise SettingsError(f"no overlay is called {name!r}", hint=f"there are: {', '.join(OVERLAYS)}")
         count = 1 if graph == NO_LINKS else self.brokers
@@ -80,7 +80,7 @@ class Outcome(msgspec.Struct, kw_only=True):
     rows: list[Row] = []
 
 
-EVENT_MESSAGES = frozenset({"Forward", "ToTarget", "ToAccess"})
+EVENT_MESSAGES = frozenset({"Forward", "ToTarget", "ToAccess", "Multicast"})
 
 
 def run_experiment(

@@ -20,6 +20,7 @@ from tidings.model.subscription import DeliveryOptions, Policy
 from tidings.protocol import effects as fx
 from tidings.protocol import inputs as ins
 from tidings.protocol.client import Client
+from tidings.simulation.roamers import roamer
 from tidings.simulation.simulator import Machine, Simulation, SimulationSettings
 from tidings.simulation.topology import Edge, Overlay
 from tidings.simulation.workloads import (
@@ -113,7 +114,10 @@ class World:
             raise SettingsError(f"client {name!r} is at {broker!r}, and there is no such broker")
         rng = self.simulation.rng(name)
         self.applications[name] = Application()
-        self.simulation.add(name, lambda: Client(name, broker, rng=rng, recording=self._record), broker=False)
+        build = partial(Client, name, broker, rng=rng, recording=self._record)
+        if self.system.roams:
+            build = partial(roamer, name, broker, self.overlay.brokers, self._options, rng, self._record)
+        self.simulation.add(name, build, broker=False)
         self.simulation.connect(name, broker)
 
     def move(self, client: str, broker: str) -> None:

@@ -119,6 +119,9 @@ class AgreedViews(Membership):
     def voters(self) -> dict[str, str]:
         return self.current.voters if self.current is not None else {}
 
+    def trusts(self, peer: str) -> bool:
+        return peer == self.ports.name or peer in self._trusted
+
     def counts(self, peer: str) -> bool:
         """Does the word of this peer count now?"""
         disk = self._disk if peer == self.ports.name else self._told[peer].disk if peer in self._told else ""
@@ -409,7 +412,7 @@ class AgreedViews(Membership):
     def _install(self, view: View, now: float, *, is_base: bool = False) -> None:
         if is_base or (self.current is not None and view.number <= self.current.number):
             return
-        self.current = view
+        before, self.current = self.current, view
         if self._vote.number <= view.number:
             self._vote = Vote(view.number + 1)
         if self._round is not None and self._round.number <= view.number:
@@ -421,7 +424,13 @@ class AgreedViews(Membership):
             self.ports.emit(Row(view_row(now, self.ports.name, view.number, view.members, topic=self._group)))
         self._trusted = self._detector.review(now) & self._told.keys()
         self._was_serving = self.is_serving
-        self.ports.events.view_changed(ViewChanged(view.number, view.members, self._was_serving), now)
+        joined = tuple(
+            member
+            for member, life in zip(view.members, view.lives, strict=True)
+            if before is None or not before.has(member, life)
+        )
+        change = ViewChanged(view.number, view.members, self._was_serving, joined)
+        self.ports.events.view_changed(change, now)
         self._review(now)
 
     # -- time ------------------------------------------------------------------------------------
