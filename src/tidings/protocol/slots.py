@@ -28,7 +28,7 @@ from typing import Any, ClassVar, Protocol
 
 import msgspec
 
-from tidings.availability.records import Append, Record
+from tidings.availability.records import Append, Put, Record
 from tidings.matching.matcher import Matcher
 from tidings.model.event import Event
 from tidings.model.filter import Filter
@@ -345,6 +345,9 @@ class Recovery(Strategy):
         """Must our log hold this event, so that it can be brought back when it is lost on the way?"""
         return False
 
+    def propose(self, proposals: Sequence[Any], now: float) -> None:
+        """Of a group's log: give these events (`proposals.Proposal`) places; `delivery.enter` follows for each."""
+
     def is_pinned(self, offset: int) -> bool:
         """May another broker still ask for this entry of our log?"""
         return False
@@ -504,6 +507,33 @@ class Delivery(Strategy):
 
     def deliver_to(self, id: SubscriptionId, envelope: Envelope, now: float) -> None:
         """Hand an event to one subscription of ours that was owed it while it was elsewhere."""
+
+    def enter(self, offset: int, proposal: Any, accepted: float, records: list[Record], now: float) -> None:
+        """Of a group's log: this event was committed in this place; keep these records with it."""
+
+    def knows(self, proposal: Any) -> bool:
+        """Was it committed before?"""
+        return False
+
+    def settle(self, identity: tuple[str, str]) -> None:
+        """It was, though nobody here knew: answer its publisher."""
+
+    def needs(self) -> int:
+        """The lowest offset of our log that a durable subscription here still needs."""
+        return 0
+
+    def placed(self, append: Append, now: float) -> Any:
+        """An entry of our log as other members copy it (`proposals.Placed`)."""
+
+    def skip_to(self, upto: int) -> None:
+        """Our log holds nothing more up to there."""
+
+    def identities(self) -> tuple[Put, ...]:
+        """What was published before, as far as we remember."""
+        return ()
+
+    def adopt_identities(self, rows: tuple[Put, ...]) -> None:
+        """Remember this too."""
 
     def client_of(self, address: str) -> str | None:
         """Who is behind the address of a link; None: no client, or one that has not said hello."""

@@ -120,6 +120,7 @@ class Setting(NamedTuple):
 # Not for files and the environment: the composition's own choice, or that of development.
 HIDDEN = {
     ("delivery", "names_log"),
+    ("delivery", "shared_log"),
     ("delivery", "allow_block"),
     ("delivery", "identities"),
     ("gossip", "style"),
