@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
 from heapq import heappop, heappush
+from math import nextafter
 from random import Random
 from typing import Any, Protocol
 
@@ -119,9 +120,7 @@ class Simulation:
         self.on_client_effect: Callable[[str, Any], None] | None = None
         self.on_handled: Callable[[str, Any, float], None] | None = None  # to watch: who, what, when
         self.seconds_between: Callable[[str, str], float] | None = None  # one way, of links yet to be made
-        self.measured: Callable[[str, str], float] | None = (
-            None  # what `Probe` measures, one way; None: seconds
-        )
+        self.measured: Callable[[str, str], float] | None = None  # what `Probe` measures; None: seconds
         self._queue: list[tuple[float, int, Place | None, int, Any]] = []
         self._order = 0
         self._chance = self.rng("network")
@@ -251,7 +250,8 @@ class Simulation:
             machine.check()
         deadline = machine.next_deadline()
         if deadline is not None and deadline - skew < place.waking:
-            place.waking = wake = max(deadline - skew, self.now)
+            wake = max(deadline - skew, self.now)
+            place.waking = wake = wake if wake + skew >= deadline else nextafter(wake, _NEVER)
             self._push(wake, place, _TIMER)
 
     def _push(self, at: float, place: Place, item: Any) -> None:

@@ -199,7 +199,9 @@ class Grouped(Serving):
     def _opened(self, member: Member, call: int, is_resumed: bool, now: float) -> None:
         super()._opened(member, call, is_resumed, now)
         held = member.held
-        if member.is_open and not is_resumed:  # a token from the start: it may have to go on elsewhere
+        if not member.is_open:
+            return  # it left before it was answered
+        if not is_resumed:  # a token from the start: it may have to go on elsewhere
             self.ports.send(member.address, Silence(member.ref, Position(self._ledger.log, held.told_from - 1)))
         if held.durable:
             self._tell_taken_over([held.id], now)

@@ -87,6 +87,7 @@ class AgreedViews(Membership):
         self._beat_at: float | None = None
         self._flushing: tuple[int, Ballot, str] | None = None  # what is acknowledged when we have flushed
         self._was_serving = False
+        self._clock = 0.0  # when something happened last
         self.figures_of = {"views": 0, "takeovers": 0, "refused ballots": 0}
 
     def bind(self, ports: Ports) -> None:
@@ -169,10 +170,10 @@ class AgreedViews(Membership):
     def _keep(self, records: list[Record], then: Any = None) -> None:
         self.ports.disk.persist(records, then)
 
-    def _greet(self, peer: str) -> None:
+    def _greet(self, peer: str, *, asks: bool = False) -> None:
         if self.life:
             hello = ViewHello(
-                self._group, self.life, self._disk, self.current, self.ports.address, dict(self._where)
+                self._group, self.life, self._disk, self.current, self.ports.address, dict(self._where), asks
             )
             self.ports.send(peer, hello)
 
@@ -181,6 +182,7 @@ class AgreedViews(Membership):
     def on_message(self, sender: str, message: Message, now: float) -> None:
         if not self.life:
             return  # nothing is said before it is known who we are
+        self._look_at_clock(now)
         self._detector.heard(sender, now)
         if isinstance(message, ViewHello):
             self._on_hello(sender, message, now)
@@ -208,6 +210,8 @@ class AgreedViews(Membership):
                 self._where[peer] = address
                 if peer not in self._detector.links():
                     self.ports.emit(Connect(peer, address))
+        if message.asks:
+            self._greet(sender)
         if message.view is not None:
             self._install(message.view, now)
         self._beat(now)  # it should know soon that it is heard
@@ -215,6 +219,8 @@ class AgreedViews(Membership):
 
     def _on_beat(self, sender: str, message: ViewBeat, now: float) -> None:
         self._detector.beat(sender, message.hears, now)
+        if sender not in self._told:  # its hello was lost
+            self._greet(sender, asks=True)
         if self.current is not None and message.number < self.current.number:
             self.ports.send(sender, ViewInstall(self.current))
         self._review(now)
@@ -433,9 +439,19 @@ class AgreedViews(Membership):
         self.ports.events.view_changed(change, now)
         self._review(now)
 
+    def _look_at_clock(self, now: float) -> None:
+        """A clock that was set back must not stop our beats, nor make us trust the dead."""
+        if now < self._clock - self._settings.detector.suspect_seconds:
+            self._detector.set_back(now)
+            self._beat_at, self._waits_until = now, now
+            if self._round is not None:
+                self._round.ends_at = now
+        self._clock = now
+
     # -- time ------------------------------------------------------------------------------------
 
     def on_timer(self, now: float) -> None:
+        self._look_at_clock(now)
         if self._round is not None and now >= self._round.ends_at:
             self._round = None
         if self._beat_at is not None and now >= self._beat_at:

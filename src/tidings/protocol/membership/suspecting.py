@@ -50,6 +50,11 @@ class Detector:
         else:
             self._hears_us.discard(peer)
 
+    def set_back(self, now: float) -> None:
+        """Our clock shows an earlier time than it did."""
+        self._heard = dict.fromkeys(self._heard, now)
+        self._since.clear()
+
     def links(self) -> list[str]:
         return sorted(self._up)
 

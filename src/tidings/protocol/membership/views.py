@@ -52,6 +52,7 @@ class ViewHello(Message, frozen=True):
     view: View | None = None
     address: str = ""
     peers: dict[str, str] = {}  # others of the group, and where they are reached
+    asks: bool = False  # say yours
 
 
 class ViewBeat(Message, frozen=True):

@@ -200,6 +200,8 @@ class GroupLog(Recovery):
     # -- members -----------------------------------------------------------------------------------
 
     def on_message(self, sender: str, message: Message, now: float) -> None:
+        if self._again_at is not None and self._again_at > now + self._settings.again_seconds:
+            self._again_at = now  # our clock was set back
         if isinstance(message, Copy):
             self._on_copy(sender, message, now)
         elif isinstance(message, CopyAsk):
@@ -360,7 +362,7 @@ class GroupLog(Recovery):
         for proposal in proposals:
             self._proposed += 1
             self._own[proposal.identity] = (self._proposed, proposal, now)
-        if self._again_at is None:
+        if self._again_at is None or self._again_at > now + self._settings.again_seconds:
             self._again_at = now + self._settings.again_seconds
         if self._leads and self._is_active:
             before = self._last

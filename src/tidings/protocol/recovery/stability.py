@@ -205,8 +205,9 @@ class Stability(Recovery):
     # -- exchange --------------------------------------------------------------------------------
 
     def _exchange_soon(self, now: float) -> None:
-        if self._exchange_at is None:
-            self._exchange_at = now + self._settings.exchange_seconds
+        soon = now + self._settings.exchange_seconds
+        if self._exchange_at is None or self._exchange_at > soon:  # later only when our clock was set back
+            self._exchange_at = soon
 
     def next_deadline(self) -> float | None:
         return self._exchange_at
