@@ -59,6 +59,8 @@ ELSEWHERE = {  # have their own seeds, in test_tidings_*.py, test_epidemic.py, t
     "socbr",
     "pbsocbr",
     "fewer-hops",
+    "uarc",  # test_uarc.py
+    "tidings-group",  # test_group.py
 }
 
 

@@ -26,6 +26,7 @@ def register(app: typer.Typer) -> None:
         "tidings broker --config broker.toml",
         "tidings broker --name b1 --listen 127.0.0.1:7117 --store data --users users.toml",
         "tidings broker --name b2 --listen 127.0.0.1:7118 --join 127.0.0.1:7117 --users users.toml",
+        "tidings broker --name d1 --group news --members d1,d2,d3 --listen 127.0.0.1:7117 --store d1 -u users.toml",
     )
     app.command("broker", epilog=shown)(broker)
 
@@ -43,6 +44,18 @@ def broker(
     join: Annotated[
         list[str] | None,
         typer.Option("--join", "-j", metavar="HOST:PORT", help="A broker to link with; repeatable."),
+    ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            "--group", "-g", metavar="NAME", help="Be in this group: one log, on a majority of its disks."
+        ),
+    ] = None,
+    members: Annotated[
+        str | None,
+        typer.Option(
+            "--members", metavar="NAMES", help="Who founds the group: names with commas, this one too."
+        ),
     ] = None,
     store: Annotated[
         Path | None,
@@ -78,6 +91,8 @@ def broker(
         "name": name,
         "listen": listen,
         "join": join or None,
+        "group.name": group,
+        "group.members": [name.strip() for name in members.split(",")] if members else None,
         "store": str(store) if store else None,
         "security.users": str(users) if users else None,
         "http": http,

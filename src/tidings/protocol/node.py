@@ -124,6 +124,7 @@ class Node:
             **ports.delivery.figures(),
             **ports.recovery.figures(),
             **ports.overlay.figures(),
+            **ports.membership.figures(),
             "strange messages": self.strange,
             "events over links": self.over_links,
             "neighbours": len(ports.overlay.peers()),
@@ -142,6 +143,11 @@ class Node:
     def subscription(self, id: SubscriptionId) -> tuple[Subscription, float] | None:
         """For people: a subscription that is held here, and when it began."""
         return self._ports.delivery.subscription(id)
+
+    @property
+    def is_serving(self) -> bool:
+        """For people: may clients be served here, or is the majority of its group elsewhere?"""
+        return self._ports.membership.is_serving
 
     def reached_at(self, address: str) -> None:
         """Where others reach this broker: the driver listens there."""

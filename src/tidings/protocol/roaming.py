@@ -163,7 +163,9 @@ class Roamer(Client):
     def _tell_heard(self) -> None:
         if self._tells_heard is None or self._link is not Link.UP:
             return
-        news = {name: dict(marks) for name, marks in self._heard.items() if self._told_heard.get(name) != marks}
+        news = {
+            name: dict(marks) for name, marks in self._heard.items() if self._told_heard.get(name) != marks
+        }
         if news:
             self._told_heard |= news
             self._send(self._tells_heard(news))

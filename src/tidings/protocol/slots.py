@@ -450,6 +450,10 @@ class Membership(Strategy):
         """Is this peer, as it is now, one of the voters?"""
         return False
 
+    def figures(self) -> dict[str, Any]:
+        """Counters for people."""
+        return {}
+
     def trusts(self, peer: str) -> bool:
         """Is it up, as far as we can tell?"""
         return True

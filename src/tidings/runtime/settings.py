@@ -80,6 +80,17 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
     mqtt_websocket: str = ""  # host:port for MQTT over WebSocket
 
 
+class GroupTable(msgspec.Struct, frozen=True, kw_only=True):
+    """A group of brokers with one log (docs/distributors.md)."""
+
+    name: str = ""  # of the group, and of its log; empty: this broker is in none
+    members: tuple[str, ...] = ()  # names of the brokers that found it: its first start waits for them all
+    beat_seconds: float = 0.5  # between two signs of life among the members
+    suspect_seconds: float = 2.0  # of silence; then a majority goes on without the silent one
+    keep_seconds: float = 60.0  # every event stays in the log so long, for subscribers that fail over
+    orphan_seconds: float = 3600.0  # what subscribers of a member that is away need stays so long
+
+
 class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that `tidings broker` can be told."""
 
@@ -96,6 +107,7 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     archive: str = ""  # a directory of archived events, for subscriptions `since="forever"`; empty: none
     http: str = ""  # host:port for /metrics, /healthz and /readyz; empty: none
     drain_seconds: float = 5.0  # to finish after SIGTERM; at most 10
+    group: GroupTable = GroupTable()
     gossip: EpidemicSettings = EpidemicSettings()
     network: NetworkSettings = NetworkSettings()
     delivery: DeliverySettings = DeliverySettings(allow_block=False, names_log=True)
@@ -127,6 +139,8 @@ HIDDEN = {
     ("gossip", "datagrams"),
     ("security", "anonymous"),  # said by `tidings cluster up` alone
 }
+
+GROUP_SYSTEM = "tidings-group"
 
 # What takes effect without a restart.
 LIVE = ("security.users", "tls.revoked", "log.level")
@@ -330,7 +344,30 @@ def _check_doors(settings: BrokerSettings) -> None:
         )
 
 
+def _check_group(settings: BrokerSettings) -> None:
+    group = settings.group
+    if not group.name:
+        if group.members:
+            raise SettingsError("group.members are named, and no group", hint="give it a name: --group NAME")
+        return
+    if settings.system not in ("tidings", GROUP_SYSTEM) or settings.datagrams or settings.heal_seconds:
+        raise SettingsError(
+            "a group has a system of its own", hint="leave out `system`, `datagrams` and `heal_seconds`"
+        )
+    if not group.members and not settings.join:
+        raise SettingsError(
+            f"group {group.name!r} has no members to begin with",
+            hint="name those who found it, this one among them: --members d1,d2,d3; or join a member: --join",
+        )
+    if group.suspect_seconds < 2 * group.beat_seconds:
+        raise SettingsError(
+            "group.suspect_seconds is less than two of beat_seconds",
+            hint="a member that beats in time is alive",
+        )
+
+
 def _check_system(settings: BrokerSettings) -> None:
+    _check_group(settings)
     system = find_system(settings.system)
     if not system.networked:
         names = ", ".join(each.name for each in SYSTEMS if each.networked)

@@ -40,7 +40,8 @@ def _one_of(site: Site, option: str, *known: str) -> str:
 
 def group_settings(site: Site) -> GroupSettings:
     detector = msgspec.convert(site.options.get("detector", {}), DetectorSettings)
-    return GroupSettings(detector=detector, synchrony=_one_of(site, "synchrony", WEAK, VIRTUAL))
+    dials = bool(site.options.get("dials", True))
+    return GroupSettings(detector=detector, dials=dials, synchrony=_one_of(site, "synchrony", WEAK, VIRTUAL))
 
 
 def _uarc(site: Site) -> dict[str, Any]:
@@ -63,7 +64,12 @@ def _uarc(site: Site) -> dict[str, Any]:
 def _group(site: Site) -> dict[str, Any]:
     group = str(site.options.get("group", GROUP))
     founders = tuple(site.options.get("members", ())) or site.brokers
-    settings = {**site.options.get("delivery", {}), "names_log": False, "shared_log": True, "allow_block": False}
+    settings = {
+        **site.options.get("delivery", {}),
+        "names_log": False,
+        "shared_log": True,
+        "allow_block": False,
+    }
     delivery = msgspec.convert(settings, DeliverySettings)
     log = msgspec.convert(site.options.get("log", {}), GroupLogSettings)
     return {
@@ -94,7 +100,7 @@ SYSTEMS: tuple[System, ...] = (
         "per publisher, at whichever member",
         graph=MESH,
         strategies=_group,
-        options=("group", "members", "delivery", "detector", "log", "roaming"),
+        options=("group", "members", "delivery", "detector", "log", "roaming", "dials"),
         networked=True,
         roams=True,
     ),

@@ -92,7 +92,9 @@ class Grouped(Serving):
         """Refused, known, or on its way already."""
         address, identity, disk = session.address, message.event.identity, self.ports.disk
         if disk.failed is not None:
-            self.ports.send(address, Refused(message.call, "store", f"the broker's disk has failed: {disk.failed.reason}"))
+            self.ports.send(
+                address, Refused(message.call, "store", f"the broker's disk has failed: {disk.failed.reason}")
+            )
             return True
         if message.mode in (Mode.KEPT, Mode.REPLICATED) and not disk.stable:
             self.ports.send(address, Refused(message.call, "refused", NO_STORE))
@@ -133,7 +135,10 @@ class Grouped(Serving):
         event = proposal.event
         if self._ledger.offset_of(event.identity) is not None:
             return True
-        return self._intake.identities.look_number(event.source, proposal.incarnation, proposal.sequence) is not Seen.NEW
+        return (
+            self._intake.identities.look_number(event.source, proposal.incarnation, proposal.sequence)
+            is not Seen.NEW
+        )
 
     def needs(self) -> int:
         waiting = [held.progress.low_water for held in self._registry.durables.values()]
@@ -191,7 +196,9 @@ class Grouped(Serving):
         event = append.event
         incarnation, _, number = event.id.rpartition("-")
         is_own = number.isdecimal() and int(number) == append.sequence
-        proposal = Proposal(event, incarnation if is_own else "", append.sequence or 0, is_own, now - append.accepted)
+        proposal = Proposal(
+            event, incarnation if is_own else "", append.sequence or 0, is_own, now - append.accepted
+        )
         return Placed(append.offset, proposal)
 
     # -- subscriptions that move -----------------------------------------------------------------------
@@ -202,11 +209,15 @@ class Grouped(Serving):
         if not member.is_open:
             return  # it left before it was answered
         if not is_resumed:  # a token from the start: it may have to go on elsewhere
-            self.ports.send(member.address, Silence(member.ref, Position(self._ledger.log, held.told_from - 1)))
+            self.ports.send(
+                member.address, Silence(member.ref, Position(self._ledger.log, held.told_from - 1))
+            )
         if held.durable:
             self._tell_taken_over([held.id], now)
 
-    def _tell_taken_over(self, ids: list[SubscriptionId], now: float, to: tuple[str, ...] | None = None) -> None:
+    def _tell_taken_over(
+        self, ids: list[SubscriptionId], now: float, to: tuple[str, ...] | None = None
+    ) -> None:
         told = tuple((id.subscriber, id.name, now - self._registry.helds[id].attended) for id in ids)
         for member in to if to is not None else self.ports.membership.view():
             if member != self.ports.name and told:

@@ -35,9 +35,7 @@ from tidings.protocol.slots import Ports
 
 NO_STORE = "mode 'kept' needs a broker with a store; this one keeps events only as long as its process lives"
 
-NO_GROUP = (
-    "mode 'replicated' needs a broker in a group (tidings broker --group); here 'kept' is on this broker's disk"
-)
+NO_GROUP = "mode 'replicated' needs a broker in a group (tidings broker --group); here 'kept' is on this broker's disk"
 
 MOST_ALIKE = 1024  # publishes that are taken in together; more wait for one another longer
 

@@ -54,4 +54,6 @@ class Serving(ExactlyOnce):
 
 
 def serving(matcher: Matcher, group: str, **settings: object) -> Serving:
-    return Serving(matcher, msgspec.convert({**settings, "allow_block": False}, DeliverySettings), group=group)
+    return Serving(
+        matcher, msgspec.convert({**settings, "allow_block": False}, DeliverySettings), group=group
+    )

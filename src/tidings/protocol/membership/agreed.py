@@ -49,6 +49,7 @@ class GroupSettings(msgspec.Struct, frozen=True, kw_only=True):
     detector: DetectorSettings = DetectorSettings()
     round_seconds: float = 1.0  # until a try that was not answered is tried again
     back_off_seconds: float = 0.3  # at most, after a refusal: two who take over do not keep on meeting
+    dials: bool = True  # whoever a member tells of is dialled
     synchrony: str = WEAK  # virtual: every survivor flushes before it acknowledges a view
 
 
@@ -208,7 +209,7 @@ class AgreedViews(Membership):
         for peer, address in message.peers.items():
             if peer != self.ports.name and peer not in self._where:
                 self._where[peer] = address
-                if peer not in self._detector.links():
+                if self._settings.dials and peer not in self._detector.links():
                     self.ports.emit(Connect(peer, address))
         if message.asks:
             self._greet(sender)

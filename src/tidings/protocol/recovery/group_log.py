@@ -63,7 +63,9 @@ class GroupLog(Recovery):
         self._accepted: dict[int, float] = {}  # by offset of the tail: when, by our clock
         self._stored = 0  # all of this epoch up to here is on our disk
         self._is_active = False  # the log of this epoch is ours too
-        self._own: dict[tuple[str, str], tuple[int, Proposal, float]] = {}  # ours: number in this epoch, since when
+        self._own: dict[
+            tuple[str, str], tuple[int, Proposal, float]
+        ] = {}  # ours: number in this epoch, since when
         self._proposed = 0
         self._again_at: float | None = None
         self._members: tuple[str, ...] = ()
@@ -169,7 +171,9 @@ class GroupLog(Recovery):
             self.ports.send(best, CopyAsk(self._epoch, self.committed))
             return
         committed = max(each.committed for each in self._states.values())
-        assert committed <= self.committed or best == self.ports.name, "the best log holds all that was committed"
+        assert committed <= self.committed or best == self.ports.name, (
+            "the best log holds all that was committed"
+        )
         self._take_tail(tuple(placed for placed in state.tail if placed.offset > self.committed), now)
         self._adopt_everywhere()
 

@@ -78,7 +78,9 @@ class Copy(Message, frozen=True):
     upto: int
     entries: tuple[Placed, ...]
     end: int  # how far the sender's log is committed
-    identities: tuple[Put, ...] = ()  # with the last part: what was published before, as far as anybody remembers
+    identities: tuple[
+        Put, ...
+    ] = ()  # with the last part: what was published before, as far as anybody remembers
 
 
 MESSAGES: tuple[type[Message], ...] = (

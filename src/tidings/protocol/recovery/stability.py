@@ -53,9 +53,7 @@ class Stability(Recovery):
         Highest, Again, StateAsk, GroupState, Flush, Heard, SubscriberMarks,
     )  # fmt: skip
 
-    def __init__(
-        self, settings: StabilitySettings | None = None, *, above: tuple[str, ...] = ()
-    ) -> None:
+    def __init__(self, settings: StabilitySettings | None = None, *, above: tuple[str, ...] = ()) -> None:
         self._settings = settings or StabilitySettings()
         self._above = above  # distributors that we are below of; none: we are of the group
         self.streams: dict[str, Stream] = {}
@@ -218,7 +216,9 @@ class Stability(Recovery):
             self.ports.send(self._members[0], StateAsk(self.ports.membership.epoch, self._known()))
             self._exchange_soon(now)
         for key, stream in list(self.streams.items()):
-            late = stream.waits_since is not None and now - stream.waits_since >= self._settings.patience_seconds
+            late = (
+                stream.waits_since is not None and now - stream.waits_since >= self._settings.patience_seconds
+            )
             if late and self._is_synced and stream.waiting:
                 self.gaps += 1
                 stream.skip(now)
