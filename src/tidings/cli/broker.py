@@ -58,9 +58,9 @@ def broker(
         ),
     ] = None,
     store: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
-            "--store", "-s", metavar="DIR", help="For what is to survive a crash; without it: memory."
+            "--store", "-s", metavar="DIR", help="For what is to survive a crash; nats://…/NAME: JetStream."
         ),
     ] = None,
     users: Annotated[
@@ -93,7 +93,7 @@ def broker(
         "join": join or None,
         "group.name": group,
         "group.members": [name.strip() for name in members.split(",")] if members else None,
-        "store": str(store) if store else None,
+        "store": store,
         "security.users": str(users) if users else None,
         "http": http,
         "gateway.http": gateway_http,
