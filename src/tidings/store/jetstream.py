@@ -78,7 +78,9 @@ class Journal:
             import nats
             from nats.js.api import RetentionPolicy, StorageType, StreamConfig
         except ImportError:
-            raise MissingDependencyError("nats-py", extra="bridges") from None
+            raise MissingDependencyError(
+                "a store in JetStream needs the package nats-py", hint="pip install 'tidings[bridges]'"
+            ) from None
         deadline = self._loop.time() + self._patience
         config = StreamConfig(
             name=self._name, subjects=[self._subject], num_replicas=self._replicas,
