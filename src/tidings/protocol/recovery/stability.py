@@ -55,6 +55,7 @@ class Stability(Recovery):
 
     def __init__(self, settings: StabilitySettings | None = None, *, above: tuple[str, ...] = ()) -> None:
         self._settings = settings or StabilitySettings()
+        self._up: set[str] = set()  # of those, whom we have a link with
         self._above = above  # distributors that we are below of; none: we are of the group
         self.streams: dict[str, Stream] = {}
         self._marks: dict[str, Marks] = {}  # by member: what it said that it has
@@ -128,9 +129,13 @@ class Stability(Recovery):
         if isinstance(input, ViewChanged):
             self._view_changed(input, now)
         elif isinstance(input, LinkUp) and input.peer in self._above:
-            self.ports.send(input.peer, StateAsk(0, self._known()))
+            self._up.add(input.peer)
+            self._ask_above(now)
         elif isinstance(input, LinkDown):
             self._client_away(input.peer, now)
+            if input.peer in self._up:  # another one above has what comes next
+                self._up.discard(input.peer)
+                self._ask_above(now)
 
     def on_message(self, sender: str, message: Message, now: float) -> None:
         if isinstance(message, Highest):
@@ -155,6 +160,11 @@ class Stability(Recovery):
             self._on_heard(sender, message, now)
         elif isinstance(message, SubscriberMarks):
             self._on_subscribers(sender, message)
+
+    def _ask_above(self, now: float) -> None:
+        for peer in sorted(self._up):
+            self.ports.send(peer, StateAsk(0, self._known()))
+        self._exchange_soon(now)
 
     def _bring_in(self, newcomer: str, message: StateAsk) -> None:
         """Tell it where streams stand, and send what is buffered here and comes after what it has."""
@@ -212,6 +222,8 @@ class Stability(Recovery):
 
     def on_timer(self, now: float) -> None:
         self._exchange_at = None
+        if not self._is_synced and self._up:
+            self._ask_above(now)
         if not self._is_synced and self._members:
             self.ports.send(self._members[0], StateAsk(self.ports.membership.epoch, self._known()))
             self._exchange_soon(now)
