@@ -11,6 +11,7 @@ import pytest
 
 from tests.simulation._seeds import EVERYTHING, LEAST
 from tidings.history.check import check
+from tidings.history.membership import check_group
 from tidings.simulation import faults as fault
 from tidings.simulation.experiment import Experiment, run_experiment
 from tidings.simulation.workloads import Plan
@@ -34,6 +35,7 @@ def test_uar_4_with_gaps_through_everything(seed: int, synchrony: str) -> None:
     assert sum(outcome.faults.values()) >= LEAST
     report = check(outcome.rows, contract="UARC, gap")
     assert report.holds, report.story
+    assert set(check_group(outcome.rows).values()) == {None}, check_group(outcome.rows)
 
 
 @pytest.mark.parametrize("synchrony", ["weak", "virtual"])
@@ -42,3 +44,4 @@ def test_uar_4_without_gaps_through_crashes(seed: int, synchrony: str) -> None:
     outcome = run_experiment(experiment(seed, "no-gap", synchrony, NO_GAP_KINDS), judge=False)
     report = check(outcome.rows, contract="UARC")
     assert report.holds, report.story
+    assert set(check_group(outcome.rows).values()) == {None}, check_group(outcome.rows)

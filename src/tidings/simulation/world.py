@@ -20,7 +20,7 @@ from tidings.model.subscription import DeliveryOptions, Policy
 from tidings.protocol import effects as fx
 from tidings.protocol import inputs as ins
 from tidings.protocol.client import Client
-from tidings.simulation.roamers import roamer
+from tidings.simulation.roamers import Lives, roamer
 from tidings.simulation.simulator import Machine, Simulation, SimulationSettings
 from tidings.simulation.topology import Edge, Overlay
 from tidings.simulation.workloads import (
@@ -66,7 +66,7 @@ class World:
     ) -> None:
         self.system = find_system(system)
         self.overlay = overlay
-        self.simulation = Simulation(seed, settings)
+        self.simulation = (Lives if self.system.roams else Simulation)(seed, settings)
         self.rows: list[Row] = []
         self.applications: dict[str, Application] = {}
         self._calls = 0

@@ -259,11 +259,15 @@ class AgreedViews(Membership):
         if self._settings.synchrony == VIRTUAL and stays:
             assert before is not None
             self._flushing = (number, ballot, sender)
-            lives = dict(zip(before.members, before.lives, strict=True))
-            survivors = tuple(m for m in message.view.members if m in lives and message.view.has(m, lives[m]))
-            self.ports.recovery.flush(number, survivors, now)
+            self.ports.recovery.flush(number, self._survivors(before, message.view), now)
         else:
             self._say(sender, ViewAck(number, ballot, self._disk), now)
+
+    def _survivors(self, before: View, view: View) -> tuple[str, ...]:
+        """Who goes on from one view to the next, and has not begun another life since."""
+        alive = {peer: self._told[peer].life for peer in self._trusted} | {self.ports.name: self.life}
+        both = set(zip(before.members, before.lives, strict=True)) & set(zip(view.members, view.lives, strict=True))
+        return tuple(member for member, life in sorted(both) if alive.get(member) == life)
 
     def flushed(self, number: int, now: float) -> None:
         if self._flushing is not None and self._flushing[0] == number:
@@ -393,13 +397,12 @@ class AgreedViews(Membership):
         self._conclude(round, now)
 
     def _conclude(self, round: Round, now: float) -> None:
-        view, me = round.view, self.ports.name
+        view = round.view
         assert view is not None
         if not round.base.is_majority(round.acks):
             return
         if self._settings.synchrony == VIRTUAL:
-            present = {m for m in view.members if m in round.base.members and (m == me or m in self._trusted)}
-            if not present <= round.acks.keys():
+            if not set(self._survivors(round.base, view)) <= round.acks.keys():
                 return
         self._round = None
         for peer in self._detector.links():

@@ -2,7 +2,8 @@
 
 Rules
 - Members exchange the highest numbers that they have, while something is not stable. Whoever lacks an event gets
-  it again from the distributor that accepted it or, when that one is not in the view, from whoever has it.
+  it again from the distributor that accepted it or, when that one is not in the view or began another life, from
+  whoever has it.
 - Weak synchrony: nothing is flushed when the view changes. Events of a distributor that is gone are handed on
   afterwards, so two members may hear one event in different views.
 - Virtual synchrony, for comparison: before a survivor acknowledges the next view it has every event that any
@@ -18,8 +19,10 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from tidings.history.schema import recv_row
 from tidings.language.evaluate import accepts
 from tidings.model.subscription import Subscription, SubscriptionId
+from tidings.protocol.effects import Record
 from tidings.protocol.inputs import Input, LinkDown, LinkUp, ViewChanged
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.recovery.streams import (
@@ -93,6 +96,8 @@ class Stability(Recovery):
             self._exchange_soon(now)
             return None
         stream.passed(number, envelope)
+        if self.ports.recording and came_from is not None:
+            self.ports.emit(Record(recv_row(now, self.ports.name, envelope.event, came_from)))
         self._dirty.add(key)
         self.most_buffered = max(self.most_buffered, self.buffered)
         self._exchange_soon(now)
@@ -154,8 +159,7 @@ class Stability(Recovery):
         elif isinstance(message, GroupState):
             self._sync(message.marks, now)
         elif isinstance(message, Flush):
-            self._flush_marks.setdefault(message.number, {})[sender] = message.marks
-            self._try_flush(now)
+            self._on_flush(sender, message, now)
         elif isinstance(message, Heard):
             self._on_heard(sender, message, now)
         elif isinstance(message, SubscriberMarks):
@@ -183,7 +187,10 @@ class Stability(Recovery):
 
     def _view_changed(self, change: ViewChanged, now: float) -> None:
         self._members = tuple(member for member in change.members if member != self.ports.name)
-        self._marks = {member: marks for member, marks in self._marks.items() if member in self._members}
+        stay = set(self._members) - set(change.joined)
+        self._marks = {member: marks for member, marks in self._marks.items() if member in stay}
+        for stream in self.streams.values():
+            stream.orphan(change.joined)
         for owed in self.owed.values():
             if owed.at not in change.members and owed.away_since is None:
                 owed.away_since = now
@@ -228,6 +235,8 @@ class Stability(Recovery):
             self.ports.send(self._members[0], StateAsk(self.ports.membership.epoch, self._known()))
             self._exchange_soon(now)
         for key, stream in list(self.streams.items()):
+            if stream.waits_since is not None and stream.waits_since > now:
+                stream.waits_since = now  # our clock was set back
             late = (
                 stream.waits_since is not None and now - stream.waits_since >= self._settings.patience_seconds
             )
@@ -244,7 +253,9 @@ class Stability(Recovery):
             for member in self._members:
                 self.ports.send(member, Highest(said, asks=bool(unstable)))
         self._discard()
-        self._try_flush(now)
+        if self._flush is not None:
+            self._say_flush(now)
+            self._try_flush(now)
         if unstable or self._flush is not None or self._has_orphans():
             self._exchange_soon(now)
 
@@ -257,7 +268,9 @@ class Stability(Recovery):
             lacking = [
                 envelope
                 for envelope in stream.above(marks.get(key, 0))
-                if envelope.origin == me or envelope.origin not in self._members
+                if envelope.origin == me
+                or envelope.origin not in self._members
+                or envelope.sequence in stream.orphans
             ]
             if not lacking:
                 continue
@@ -285,11 +298,29 @@ class Stability(Recovery):
 
     def flush(self, number: int, survivors: tuple[str, ...], now: float) -> None:
         self._flush = (number, survivors)
-        marks = self._known()
-        self._flush_marks.setdefault(number, {})[self.ports.name] = marks
+        self._say_flush(now)
+        self._try_flush(now)
+
+    def _say_flush(self, now: float) -> None:
+        """To the others, again and again until it is done: words may be lost."""
+        assert self._flush is not None
+        number, survivors = self._flush
+        marks = self._flush_marks.setdefault(number, {})[self.ports.name] = self._known()
         for survivor in survivors:
             if survivor != self.ports.name:
                 self.ports.send(survivor, Flush(number, marks))
+        self._exchange_soon(now)
+
+    def _on_flush(self, sender: str, message: Flush, now: float) -> None:
+        told = self._flush_marks.setdefault(message.number, {})
+        told[sender] = message.marks
+        if message.asks and self.ports.name in told:
+            self.ports.send(sender, Flush(message.number, self._known(), asks=False))
+            lacking = [
+                envelope for key, s in self.streams.items() for envelope in s.above(message.marks.get(key, 0))
+            ]
+            if lacking and self._flush is None:  # we are done, and it is not
+                self.ports.send(sender, Again(tuple(lacking)))
         self._try_flush(now)
 
     def _try_flush(self, now: float) -> None:

@@ -49,6 +49,7 @@ class Flush(Message, frozen=True):
 
     number: int
     marks: Marks
+    asks: bool = True  # say yours, and send what is lacking
 
 
 class Heard(Message, frozen=True):
@@ -73,13 +74,14 @@ def stream_of(envelope: Envelope) -> str:
 class Stream:
     """One stream here."""
 
-    __slots__ = ("buffer", "known", "waiting", "waits_since")
+    __slots__ = ("buffer", "known", "orphans", "waiting", "waits_since")
 
     def __init__(self, known: int = 0) -> None:
         self.known = known
         self.waiting: dict[int, tuple[Envelope, str | None]] = {}  # by number: it, and whom it came from
         self.waits_since: float | None = None
         self.buffer: dict[int, Envelope] = {}  # by number, ascending: not stable yet
+        self.orphans: set[int] = set()  # of those, which the distributor that accepted them may have lost
 
     def put_by(self, number: int, envelope: Envelope, came_from: str | None, now: float) -> None:
         self.waiting.setdefault(number, (envelope, came_from))
@@ -108,11 +110,14 @@ class Stream:
     def above(self, mark: int) -> list[Envelope]:
         return [envelope for number, envelope in self.buffer.items() if number > mark]
 
-    def discard(self, mark: int) -> int:
-        stable = [number for number in self.buffer if number <= mark]
-        for number in stable:
+    def discard(self, mark: int) -> None:
+        for number in [number for number in self.buffer if number <= mark]:
             del self.buffer[number]
-        return len(stable)
+            self.orphans.discard(number)
+
+    def orphan(self, origins: tuple[str, ...]) -> None:
+        """These distributors began another life."""
+        self.orphans.update(number for number, envelope in self.buffer.items() if envelope.origin in origins)
 
 
 class Owed(msgspec.Struct):
