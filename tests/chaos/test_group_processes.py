@@ -16,7 +16,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from tests.chaos._group import Group
+from tests.chaos._group_rig import Group
 from tests.chaos._proxy import lasts
 
 SECONDS = 60.0  # at most for anything; conditions are waited for
