@@ -7,6 +7,7 @@ knows where a member is (`dials` is off), so a cut link is cut.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import signal
 import time
@@ -116,7 +117,7 @@ class Group:
     def longest_silence(self, since: float) -> float:
         """The longest time without an acknowledgement from then on."""
         times = [since, *(at for at in self.acked_at if at > since)]
-        return max((b - a for a, b in zip(times, times[1:], strict=False)), default=float("inf"))
+        return max((b - a for a, b in itertools.pairwise(times)), default=float("inf"))
 
     async def all_heard(self, seconds: float) -> None:
         async with asyncio.timeout(seconds):

@@ -32,7 +32,9 @@ async def under_load(group: Group, trouble: Callable[[Group], Awaitable[None]], 
     try:
         for ready in readies:
             await asyncio.wait_for(ready.wait(), SECONDS)
-        publishing = [asyncio.create_task(group.publish(f"p{place}", group.names[place])) for place in range(2)]
+        publishing = [
+            asyncio.create_task(group.publish(f"p{place}", group.names[place])) for place in range(2)
+        ]
         tasks += publishing
         await until(lambda: len(group.acked_at) >= acks)
         await trouble(group)
@@ -106,7 +108,9 @@ def test_the_coordinator_is_killed_under_load(tmp_path: Path) -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("trouble", [half_partition, stop_and_resume, flapping], ids=lambda each: each.__name__)
+@pytest.mark.parametrize(
+    "trouble", [half_partition, stop_and_resume, flapping], ids=lambda each: each.__name__
+)
 def test_a_group_goes_on(tmp_path: Path, trouble: Callable[[Group], Awaitable[None]]) -> None:
     asyncio.run(run(tmp_path, trouble))
 
@@ -152,4 +156,8 @@ async def long_run(folder: Path, seconds: float, seed: int) -> None:
 
     async with Group(folder, size=5, seed=seed) as group:
         await under_load(group, trouble, 50)
-        print(json.dumps({"acknowledged": len(group.acked_at), "faults": len(backs), "longest back": max(backs)}))
+        print(
+            json.dumps(
+                {"acknowledged": len(group.acked_at), "faults": len(backs), "longest back": max(backs)}
+            )
+        )

@@ -65,7 +65,10 @@ def test_uar_3_a_service_is_publicised_and_each_distributor_opens_an_empty_view(
     assert all(not found["topic = 'weather'"].subscribers for found in services.values())
     world.subscribe("s", "n", "topic = 'weather'")
     wait(world)
-    known = {name: len(each.slots["routing"].services["topic = 'weather'"].subscribers) for name, each in world.nodes()}
+    known = {
+        name: len(each.slots["routing"].services["topic = 'weather'"].subscribers)
+        for name, each in world.nodes()
+    }
     assert known == {"b0": 0, "b1": 0, "b2": 1}, "who subscribes is known to its own distributor alone"
 
 

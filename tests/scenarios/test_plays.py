@@ -15,9 +15,13 @@ def test_there_is_a_play_for_each_figure_that_tells_a_story() -> None:
     assert {"figure_3_1", "figure_3_4", "figure_4_1", "figure_4_3", "figure_4_9"} <= {
         play.stem for play in PLAYS
     }
-    assert {"uarc_figure_4", "uarc_figure_5a", "uarc_figure_5b", "uarc_figure_6", "uarc_figure_6_virtual"} <= {
-        play.stem for play in PLAYS
-    }
+    assert {
+        "uarc_figure_4",
+        "uarc_figure_5a",
+        "uarc_figure_5b",
+        "uarc_figure_6",
+        "uarc_figure_6_virtual",
+    } <= {play.stem for play in PLAYS}
 
 
 @pytest.mark.parametrize("play", PLAYS, ids=lambda play: play.stem)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-
 from tests.simulation._seeds import EVERYTHING
+
 from tidings.history.check import check
 from tidings.simulation import faults as fault
 from tidings.simulation.faults import FaultMix, drawn
@@ -83,7 +83,9 @@ def test_a_minority_of_disks_may_be_lost_for_good() -> None:
     for number in range(40):
         world.simulation.call_at(5.0 + number / 4, lambda n=number: world.publish("p", {"x": n}))
     for at, name in ((6.0, "b0"), (9.0, "b4")):
-        world.simulation.call_at(at, lambda name=name: (world.simulation.crash(name), world.simulation.notice(name)))
+        world.simulation.call_at(
+            at, lambda name=name: (world.simulation.crash(name), world.simulation.notice(name))
+        )
         world.simulation.call_at(at + 1, lambda name=name: world.simulation.restart(name, keep_disk=False))
     world.run(40.0)
     numbers = [int(id.rpartition("-")[2]) for _, id in world.heard("s")]

@@ -8,8 +8,8 @@ in leaves it (E-U2 says "or d is down": links that lose the only copies are for 
 from __future__ import annotations
 
 import pytest
-
 from tests.simulation._seeds import EVERYTHING, LEAST
+
 from tidings.history.check import check
 from tidings.history.membership import check_group
 from tidings.simulation import faults as fault

@@ -152,7 +152,9 @@ class Identities:
 
     def rows(self) -> list[Put]:
         """All of it, for another broker that is to know the same."""
-        foreign = [Put(FOREIGN, _key(*name), msgspec.msgpack.encode(at)) for name, at in self._foreign.items()]
+        foreign = [
+            Put(FOREIGN, _key(*name), msgspec.msgpack.encode(at)) for name, at in self._foreign.items()
+        ]
         return foreign + [self.row(*name) for name in self._numbered]
 
     def collect(self, now: float, budget: int) -> list[Delete]:

@@ -119,17 +119,26 @@ def multicast(run: GroupRun) -> Iterator[str]:
     for (source, event), rows in run.received.items():
         have = {row.process for row in rows}
         for row in rows:
-            if row.process not in run.views or run.end - row.time < run.grace or run.was_down(row.process, row.time):
-                continue
-            begun = run.up_since(row.process, row.time)
-            seen = [view for view in run.views[row.process] if begun <= view.time <= row.time]
-            for other in seen[-1].members or () if seen else ():
-                if other not in have and other in run.views and not run.was_down(other, row.time):
-                    if run.stayed(other, row.time) and run.up_since(other) <= seen[-1].time:
-                        yield (
-                            f"{row.process} had {event} of {source} at {seconds(row.time)}, and {other}, which was in "
-                            f"its view, never."
-                        )
+            for other in _owing(run, row):
+                if other not in have:
+                    told = f"{row.process} had {event} of {source} at {seconds(row.time)}"
+                    yield f"{told}, and {other}, which was in its view, never."
+
+
+def _owing(run: GroupRun, row: Row) -> list[str]:
+    """Who must have, in the end, the event that this process received."""
+    process, time = row.process, row.time
+    if process not in run.views or run.end - time < run.grace or run.was_down(process, time):
+        return []
+    seen = [view for view in run.views[process] if run.up_since(process, time) <= view.time <= time]
+    return [
+        other
+        for other in (seen[-1].members or () if seen else ())
+        if other in run.views
+        and not run.was_down(other, time)
+        and run.up_since(other) <= seen[-1].time
+        and run.stayed(other, time)
+    ]
 
 
 def sender_order(run: GroupRun) -> Iterator[str]:

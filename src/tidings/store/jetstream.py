@@ -185,7 +185,9 @@ class Journal:
 class JetStreamDisk(MemoryDisk):
     """An engine whose writes are kept by JetStream."""
 
-    def __init__(self, servers: Sequence[str], stream: str, *, replicas: int = 3, patience: float = 30.0) -> None:
+    def __init__(
+        self, servers: Sequence[str], stream: str, *, replicas: int = 3, patience: float = 30.0
+    ) -> None:
         super().__init__()
         self.name = f"{SCHEME}{','.join(servers)}/{stream}"
         self._owner = uuid4().hex
@@ -205,7 +207,11 @@ class JetStreamDisk(MemoryDisk):
         """A commit whose parts are not all there was never acknowledged."""
         begun: list[_Part] = []
         for part in parts:
-            is_next = begun and (part.owner, part.batch, part.part) == (begun[0].owner, begun[0].batch, len(begun))
+            is_next = begun and (part.owner, part.batch, part.part) == (
+                begun[0].owner,
+                begun[0].batch,
+                len(begun),
+            )
             begun = [*begun, part] if is_next else [part] if part.part == 0 else []
             if begun and len(begun) == part.parts:
                 if part.is_anew:

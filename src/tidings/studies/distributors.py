@@ -22,7 +22,10 @@ from tidings.studies.study import Claim, Curve, Outcome, Picture, Setting, Study
 
 MODES = ("gap", "no-gap", "log")
 WARM = 4.0  # seconds until the group stands
-PATIENT = {"beat_seconds": 600.0, "suspect_seconds": 1800.0}  # nobody's primary fails: subscribers need not ask
+PATIENT = {
+    "beat_seconds": 600.0,
+    "suspect_seconds": 1800.0,
+}  # nobody's primary fails: subscribers need not ask
 
 
 def world_of(mode: str, distributors: int, seed: int, **options: Any) -> World:
@@ -209,7 +212,12 @@ def _picture(curves: dict[str, list[dict[str, float]]], sizes: tuple[int, ...]) 
         x_label="subscribers in the system",
         y_label="known to a distributor",
         curves=[
-            Curve(names[mode], list(map(float, sizes)), [found["state"] for found in curves[mode]], dashed=mode == "log")
+            Curve(
+                names[mode],
+                list(map(float, sizes)),
+                [found["state"] for found in curves[mode]],
+                dashed=mode == "log",
+            )
             for mode in MODES
         ],
         x_log=True,

@@ -18,12 +18,20 @@ def event(number: int) -> object:
 def good() -> list[Row]:
     """Three agree; c crashes, is left out, and comes back; two events reach everybody who is up."""
     rows = [view_row(1.0, name, 1, ALL) for name in ALL]
-    rows += [avail_row(2.0, "a", event(1)), recv_row(2.1, "b", event(1), "a"), recv_row(2.1, "c", event(1), "a")]  # type: ignore[arg-type]
+    rows += [
+        avail_row(2.0, "a", event(1)),
+        recv_row(2.1, "b", event(1), "a"),
+        recv_row(2.1, "c", event(1), "a"),
+    ]  # type: ignore[arg-type]
     rows += [crash_row(3.0, "c"), view_row(4.0, "a", 2, ("a", "b")), view_row(4.1, "b", 2, ("a", "b"))]
     rows += [avail_row(5.0, "a", event(2)), recv_row(5.1, "b", event(2), "a")]  # type: ignore[arg-type]
     rows += [restart_row(6.0, "c")]
     rows += [view_row(7.0, name, 3, ("a", "b", "c")) for name in ALL]
-    rows += [avail_row(60.0, "a", event(3)), recv_row(60.1, "b", event(3), "a"), recv_row(60.1, "c", event(3), "a")]  # type: ignore[arg-type]
+    rows += [
+        avail_row(60.0, "a", event(3)),
+        recv_row(60.1, "b", event(3), "a"),
+        recv_row(60.1, "c", event(3), "a"),
+    ]  # type: ignore[arg-type]
     return [*rows, avail_row(90.0, "z", event(99))]  # type: ignore[arg-type]
 
 

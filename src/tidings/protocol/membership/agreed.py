@@ -266,7 +266,9 @@ class AgreedViews(Membership):
     def _survivors(self, before: View, view: View) -> tuple[str, ...]:
         """Who goes on from one view to the next, and has not begun another life since."""
         alive = {peer: self._told[peer].life for peer in self._trusted} | {self.ports.name: self.life}
-        both = set(zip(before.members, before.lives, strict=True)) & set(zip(view.members, view.lives, strict=True))
+        both = set(zip(before.members, before.lives, strict=True)) & set(
+            zip(view.members, view.lives, strict=True)
+        )
         return tuple(member for member, life in sorted(both) if alive.get(member) == life)
 
     def flushed(self, number: int, now: float) -> None:
@@ -401,9 +403,9 @@ class AgreedViews(Membership):
         assert view is not None
         if not round.base.is_majority(round.acks):
             return
-        if self._settings.synchrony == VIRTUAL:
-            if not set(self._survivors(round.base, view)) <= round.acks.keys():
-                return
+        survivors = self._survivors(round.base, view) if self._settings.synchrony == VIRTUAL else ()
+        if not set(survivors) <= round.acks.keys():
+            return
         self._round = None
         for peer in self._detector.links():
             if peer in view.members or peer in self._told:

@@ -51,7 +51,9 @@ class ViewHello(Message, frozen=True):
     disk: str
     view: View | None = None
     address: str = ""
-    peers: dict[str, str] = {}  # others of the group, and where they are reached
+    peers: dict[str, str] = msgspec.field(
+        default_factory=dict
+    )  # others of the group, and where they are reached
     asks: bool = False  # say yours
 
 

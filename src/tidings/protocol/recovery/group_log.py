@@ -24,6 +24,7 @@ import msgspec
 from tidings.availability.records import Append, Delete, Put, Record
 from tidings.protocol.inputs import FetchFailed, Input, LinkUp, Started, ViewChanged
 from tidings.protocol.messages import Message
+from tidings.protocol.proposals import Placed, Proposal
 from tidings.protocol.recovery.group_words import (
     MESSAGES,
     Adopt,
@@ -36,7 +37,6 @@ from tidings.protocol.recovery.group_words import (
     Settled,
     Stored,
 )
-from tidings.protocol.proposals import Placed, Proposal
 from tidings.protocol.slots import Recovery
 
 TABLE = "recovery.tail"  # rows: by offset what is not committed; `epoch`

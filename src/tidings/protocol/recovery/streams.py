@@ -34,7 +34,7 @@ class StateAsk(Message, frozen=True):
     """A newcomer, or a distributor below: where do streams stand?"""
 
     epoch: int
-    marks: Marks = {}  # what it has
+    marks: Marks = msgspec.field(default_factory=dict)  # what it has
 
 
 class GroupState(Message, frozen=True):

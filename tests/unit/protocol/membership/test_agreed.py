@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-
 from tests.unit.protocol.membership._group import Group
 from tests.unit.protocol.membership.test_crash_points import founded, judge
+
 from tidings.protocol.membership.views import ViewPropose
 
 
@@ -79,7 +79,8 @@ def test_a_coordinator_that_resumes_is_fenced_by_its_epoch() -> None:
     assert group.run(8, lambda: group.agree("d2", "d3"))
     group.cut = set()
     view = group.membership("d2").current
-    assert view is not None and view.number == 2
+    assert view is not None
+    assert view.number == 2
     alone = type(view)(2, ("d1", "d2"), view.lives, view.voters)
     group.nodes["d2"].handle(_received("d1", ViewPropose(stale, (0, "d1"), alone)), group.now)
     assert group.membership("d2").current == view

@@ -10,8 +10,8 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-
 from tests.unit.protocol.membership._group import Group
+
 from tidings.history.check import check
 from tidings.history.schema import VIEW
 from tidings.protocol.membership.voting import Round
@@ -54,7 +54,8 @@ def judge(group: Group) -> None:
     by_number: dict[int, tuple[str, ...]] = {}
     for row in group.rows:
         if row.op == VIEW:
-            assert row.view is not None and row.members is not None
+            assert row.view is not None
+            assert row.members is not None
             assert by_number.setdefault(row.view, row.members) == row.members, "one view for each number"
     views = [set(by_number[number]) for number in sorted(by_number)]
     assert all(one & other for one, other in pairwise(views)), (
@@ -113,11 +114,15 @@ def test_e_u3_a_view_that_one_member_was_told_of_is_found_by_whoever_takes_over(
     assert again.membership("d2").figures()["takeovers"] >= 1
 
 
+def each_send(size: int, trigger: str, victim: str, most: int) -> None:
+    for sends in range(most + 1):
+        killed(size, trigger, victim, sends, takes_along=True)
+
+
 def test_uar_7_whoever_was_told_last_dies_too() -> None:
     """The hardest of E-U3: those who know that a view was decided are all gone."""
     for victim, most in undisturbed(5, "join").items():
-        for sends in range(most + 1):
-            killed(5, "join", victim, sends, takes_along=True)
+        each_send(5, "join", victim, most)
 
 
 def test_e_u3_without_what_the_interrogation_finds_the_order_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,5 +130,4 @@ def test_e_u3_without_what_the_interrogation_finds_the_order_breaks(monkeypatch:
     monkeypatch.setattr(Round, "found", lambda self: None)
     said = undisturbed(5, "join")
     with pytest.raises(AssertionError, match="view"):
-        for sends in range(said["d1"] + 1):
-            killed(5, "join", "d1", sends, takes_along=True)
+        each_send(5, "join", "d1", said["d1"])
