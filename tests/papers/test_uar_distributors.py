@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -150,7 +151,7 @@ def test_uar_4_a_publisher_fails_over_and_its_events_keep_their_order(seed: int)
     wait(world)
     start = world.simulation.now
     for number in range(100):
-        world.simulation.call_at(start + number / 20, lambda n=number: world.publish("pub", {"x": n + 1}))
+        world.simulation.call_at(start + number / 20, partial(world.publish, "pub", {"x": number + 1}))
     world.simulation.call_at(start + 2.0 + seed / 100, lambda: crash(world, "b0"))
     world.run(start + 25.0)
     assert numbers(world, "s") == list(range(1, 101))

@@ -6,6 +6,7 @@ the events of each publisher in the order of their numbers, through crashes, par
 
 from __future__ import annotations
 
+from functools import partial
 from random import Random
 
 import pytest
@@ -36,11 +37,11 @@ def run(seed: int, *, size: int = 5, kinds: tuple[str, ...] = KINDS, incidents: 
     rng = Random(f"{seed}/incidents")
     plan = drawn(world.overlay, rng, until=SECONDS, mix=FaultMix(kinds=kinds, incidents=incidents))
     for incident in plan.incidents:
-        world.simulation.call_at(6.0 + incident.at, lambda each=incident: world.simulation.begin(each))
-        world.simulation.call_at(6.0 + incident.until, lambda each=incident: world.simulation.end(each))
+        world.simulation.call_at(6.0 + incident.at, partial(world.simulation.begin, incident))
+        world.simulation.call_at(6.0 + incident.until, partial(world.simulation.end, incident))
     world.simulation.plan_rough()
     for number in range(int(SECONDS * 4)):
-        world.simulation.call_at(6.0 + number / 4, lambda n=number: world.publish(f"p{n % 2}", {"x": n}))
+        world.simulation.call_at(6.0 + number / 4, partial(world.publish, f"p{number % 2}", {"x": number}))
     world.run(6.0 + SECONDS + CALM)
     return world
 
@@ -72,6 +73,11 @@ def test_a_group_loses_nothing_in_many_seeds(seed: int) -> None:
     judge(run(seed))
 
 
+def crash(world: World, name: str) -> None:
+    world.simulation.crash(name)
+    world.simulation.notice(name)
+
+
 def test_a_minority_of_disks_may_be_lost_for_good() -> None:
     """Two of five, one after the other: each copies the log from the others, with what was published before."""
     world = World("tidings-group", mesh(5), seed=3, settings=SimulationSettings(check=True))
@@ -81,12 +87,10 @@ def test_a_minority_of_disks_may_be_lost_for_good() -> None:
     world.run(4.0)
     world.subscribe("s", "all", "EXISTS x", durable=True)
     for number in range(40):
-        world.simulation.call_at(5.0 + number / 4, lambda n=number: world.publish("p", {"x": n}))
+        world.simulation.call_at(5.0 + number / 4, partial(world.publish, "p", {"x": number}))
     for at, name in ((6.0, "b0"), (9.0, "b4")):
-        world.simulation.call_at(
-            at, lambda name=name: (world.simulation.crash(name), world.simulation.notice(name))
-        )
-        world.simulation.call_at(at + 1, lambda name=name: world.simulation.restart(name, keep_disk=False))
+        world.simulation.call_at(at, partial(crash, world, name))
+        world.simulation.call_at(at + 1, partial(world.simulation.restart, name, keep_disk=False))
     world.run(40.0)
     numbers = [int(id.rpartition("-")[2]) for _, id in world.heard("s")]
     assert numbers == list(range(1, 41))

@@ -47,21 +47,15 @@ def broker(
     ] = None,
     group: Annotated[
         str | None,
-        typer.Option(
-            "--group", "-g", metavar="NAME", help="Be in this group: one log, on a majority of its disks."
-        ),
+        typer.Option("--group", "-g", metavar="NAME", help="Be in this group: one log on most disks."),
     ] = None,
     members: Annotated[
         str | None,
-        typer.Option(
-            "--members", metavar="NAMES", help="Who founds the group: names with commas, this one too."
-        ),
+        typer.Option("--members", metavar="NAMES", help="Who founds the group: d1,d2,d3, this one too."),
     ] = None,
     store: Annotated[
         str | None,
-        typer.Option(
-            "--store", "-s", metavar="DIR", help="For what is to survive a crash; nats://…/NAME: JetStream."
-        ),
+        typer.Option("--store", "-s", metavar="DIR", help="To survive a crash; nats://…/NAME: JetStream."),
     ] = None,
     users: Annotated[
         Path | None, typer.Option("--users", "-u", metavar="FILE", help="Who may do what, as TOML.")

@@ -114,7 +114,7 @@ class World:
             raise SettingsError(f"client {name!r} is at {broker!r}, and there is no such broker")
         rng = self.simulation.rng(name)
         self.applications[name] = Application()
-        build = partial(Client, name, broker, rng=rng, recording=self._record)
+        build: Callable[[], Machine] = partial(Client, name, broker, rng=rng, recording=self._record)
         if self.system.roams:
             build = partial(roamer, name, broker, self.overlay.brokers, self._options, rng, self._record)
         self.simulation.add(name, build, broker=False)

@@ -91,7 +91,8 @@ class Journal:
         )
         self._stream = self._connection.jetstream(timeout=TRY_SECONDS)
         await self._until(deadline, lambda: self._stream.add_stream(config))
-        return await self._until(deadline, self._read)
+        found: list[_Part] = await self._until(deadline, self._read)
+        return found
 
     async def _until(self, deadline: float, work: Callable[[], Any]) -> Any:
         """Try until it is done; a cluster that has just started has no leader yet."""

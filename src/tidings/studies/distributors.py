@@ -13,6 +13,7 @@ modes, is a result. Which curve is steeper is the report's claim; the slopes are
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from tidings.simulation.simulator import SimulationSettings
@@ -59,7 +60,7 @@ def gaps_of(mode: str, subscribers: int, rate: float, seed: int) -> dict[str, in
     start = world.simulation.now
     total = int(rate * 20)
     for number in range(total):
-        world.simulation.call_at(start + number / rate, lambda n=number: world.publish("pub", {"x": n + 1}))
+        world.simulation.call_at(start + number / rate, partial(world.publish, "pub", {"x": number + 1}))
     world.simulation.call_at(start + 5.0, lambda: _crash(world, "b0"))
     world.run(start + 60.0)
     missed = again = 0

@@ -237,13 +237,12 @@ class AgreedViews(Membership):
                 self.ports.send(sender, ViewInstall(self.current))
             return
         vote = self._vote
-        is_ask = isinstance(message, ViewAsk)
-        took = vote.promise(ballot) if is_ask else vote.accept(ballot, message.view)  # type: ignore[union-attr]
+        took = vote.promise(ballot) if isinstance(message, ViewAsk) else vote.accept(ballot, message.view)
         if not took:
             assert vote.promised is not None
             self.figures_of["refused ballots"] += 1
             self._say(sender, ViewRefused(number, vote.promised), now)
-        elif is_ask:
+        elif isinstance(message, ViewAsk):
             answer = ViewAnswer(number, ballot, self._disk, vote.accepted_at, vote.accepted)
             self._keep([self._row("vote", vote.copy())], lambda at: self._say(sender, answer, at))
         else:

@@ -6,6 +6,7 @@ import pytest
 from tests.unit.protocol.membership._group import Group
 from tests.unit.protocol.membership.test_crash_points import founded, judge
 
+from tidings.protocol.inputs import Received
 from tidings.protocol.membership.views import ViewPropose
 
 
@@ -82,16 +83,10 @@ def test_a_coordinator_that_resumes_is_fenced_by_its_epoch() -> None:
     assert view is not None
     assert view.number == 2
     alone = type(view)(2, ("d1", "d2"), view.lives, view.voters)
-    group.nodes["d2"].handle(_received("d1", ViewPropose(stale, (0, "d1"), alone)), group.now)
+    group.nodes["d2"].handle(Received("d1", ViewPropose(stale, (0, "d1"), alone)), group.now)
     assert group.membership("d2").current == view
     assert group.run(15, lambda: group.agree("d1", "d2", "d3"))
     judge(group)
-
-
-def _received(sender: str, message: ViewPropose) -> object:
-    from tidings.protocol.inputs import Received
-
-    return Received(sender, message)
 
 
 def test_a_link_that_flaps_does_not_make_a_view_each_time() -> None:
