@@ -47,11 +47,11 @@ format: $(READY) ## let ruff rewrite what it can
 bench: $(READY) ## run the benchmarks beside their peers
 	@$(RUN) -m tidings bench --all $(ARGS)
 
-soak: $(READY) ## run the long tests
-	@$(RUN) -m pytest -n $(WORKERS) --maxprocesses 8 --dist loadgroup -m soak --timeout 0 $(ARGS)
+soak: $(READY) ## run the long campaign, part by part (scripts/soak.py --list)
+	@$(RUN) scripts/soak.py $(ARGS)
 
-studies: $(READY) ## run the studies of the papers' claims
-	@$(RUN) -m tidings study run --all $(ARGS)
+studies: $(READY) ## run every study and write report/index.html (ARGS=--quick for minutes)
+	@$(RUN) -m tidings study report $(ARGS)
 
 docs: $(READY) ## regenerate the generated pages and check every link
 	@$(RUN) scripts/docs.py $(ARGS)

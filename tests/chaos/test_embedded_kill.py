@@ -15,6 +15,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from tests.conftest import Figures
 
 CHILD = Path(__file__).with_name("_embedded_child.py")
 ROOT = Path(__file__).resolve().parents[2]
@@ -82,9 +83,10 @@ def test_acknowledged_means_kept_through_kills(tmp_path: Path) -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
-def test_acknowledged_means_kept_through_many_kills(tmp_path: Path) -> None:
+def test_acknowledged_means_kept_through_many_kills(tmp_path: Path, figures: Figures) -> None:
     total: Counter[str] = Counter()
     for seed in range(10):
         total += play(tmp_path / f"store-{seed}", kills=30, seed=seed)
+    figures(kills=300, lost=0)
     print(dict(total))
     assert total["in flight at a kill"] > 0, "some kills hit publishes that were not acknowledged"

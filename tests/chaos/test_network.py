@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from tests.chaos._rig import Rig
+from tests.conftest import Figures
 
 PATIENCE = 60.0  # seconds after the last fault without anything new: then something was lost, or hangs
 
@@ -67,10 +68,17 @@ def test_nothing_acknowledged_is_lost_in_a_short_run(tmp_path: Path) -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(0)
-def test_nothing_acknowledged_is_lost_in_a_long_run(tmp_path: Path) -> None:
+def test_nothing_acknowledged_is_lost_in_a_long_run(tmp_path: Path, figures: Figures) -> None:
     seconds = float(os.environ.get("TIDINGS_CHAOS_SECONDS", "60"))
     acknowledged = int(os.environ.get("TIDINGS_CHAOS_ACKNOWLEDGED", "1000000"))
     seed = int(os.environ.get("TIDINGS_CHAOS_SEED", "2"))
     rig = asyncio.run(run(tmp_path, seed=seed, seconds=seconds, at_once=16, acknowledged=acknowledged))
     check(rig)
+    figures(
+        acknowledged=rig.acknowledged,
+        faults=sum(rig.fired.values()),
+        kills=rig.fired["kill"],
+        lost=0,
+        doubled=0,
+    )
     assert rig.acknowledged >= acknowledged

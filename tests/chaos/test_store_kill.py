@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.conftest import Figures
 from tests.unit.store._kit import append
 
 from tidings.availability.records import Forget, Put
@@ -79,11 +80,12 @@ def test_kill_a_few_times(tmp_path: Path, mode: str) -> None:
 @pytest.mark.soak
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("mode", ["commit", "group"])
-def test_kill_two_hundred_times(tmp_path: Path, mode: str) -> None:
+def test_kill_two_hundred_times(tmp_path: Path, mode: str, figures: Figures) -> None:
     for seed in range(200):
         if seed % 20 == 0:  # a store that has grown old, and a new one, are both of interest
             shutil.rmtree(tmp_path / "store", ignore_errors=True)
         kill_once(tmp_path / "store", mode, seed)
+    figures(kills=200, lost=0)
 
 
 def test_files_that_may_not_grow_are_a_full_disk(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from tests.conftest import Figures
 from tests.unit.store._kit import append, content
 
 from tidings.availability.records import Append, Delete, Forget, Put
@@ -147,5 +148,7 @@ def test_a_file_gone(rotten: tuple[Path, Content], tmp_path: Path) -> None:
 
 
 @pytest.mark.soak
-def test_every_byte_flipped(rotten: tuple[Path, Content], tmp_path: Path) -> None:
-    check(rot(rotten, tmp_path / "flipped", step=1, seed=1))
+def test_every_byte_flipped(rotten: tuple[Path, Content], tmp_path: Path, figures: Figures) -> None:
+    verdicts = rot(rotten, tmp_path / "flipped", step=1, seed=1)
+    check(verdicts)
+    figures(flips=sum(sum(counter.values()) for counter in verdicts.values()), served=0)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.chaos._udp import Network, simulated_delivery
+from tests.conftest import Figures
 
 LOSS = 0.1
 
@@ -54,5 +55,7 @@ def test_a_tenth_of_the_datagrams_is_lost_and_comes_back(tmp_path: Path, system:
 @pytest.mark.soak
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("system", ["epidemic", "epidemic-push", "epidemic-lazy-push", "tidings"])
-def test_a_hundred_thousand_events_over_lossy_udp(tmp_path: Path, system: str) -> None:
-    judge(tmp_path, system, events=int(os.environ.get("TIDINGS_UDP_EVENTS", "100000")), at_once=8)
+def test_a_hundred_thousand_events_over_lossy_udp(tmp_path: Path, system: str, figures: Figures) -> None:
+    events = int(os.environ.get("TIDINGS_UDP_EVENTS", "100000"))
+    judge(tmp_path, system, events=events, at_once=8)
+    figures(events=events)

@@ -11,6 +11,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from tests.conftest import Figures
 from tests.fuzz._targets import TARGETS, corpus
 
 ROOT = Path(__file__).parents[2]
@@ -53,7 +54,7 @@ def test_somebody_who_is_let_in_would_be_noticed(monkeypatch: pytest.MonkeyPatch
     reason="Atheris is not installed: it has no wheel for this Python",
 )
 @pytest.mark.parametrize("name", TARGETS)
-def test_fuzzing_by_coverage_finds_nothing(name: str, tmp_path: Path) -> None:
+def test_fuzzing_by_coverage_finds_nothing(name: str, tmp_path: Path, figures: Figures) -> None:
     seconds = os.environ.get("TIDINGS_FUZZ_SECONDS", "300")
     path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
     done = subprocess.run(
@@ -64,4 +65,5 @@ def test_fuzzing_by_coverage_finds_nothing(name: str, tmp_path: Path) -> None:
     assert done.returncode == 0, said[-4000:]
     runs = re.search(r"stat::number_of_executed_units:\s*(\d+)", said)
     assert runs is not None, said[-2000:]
+    figures(inputs=int(runs[1]), crashes=0)
     print(f"{name}: {runs[1]} inputs in {seconds} s, nothing found")

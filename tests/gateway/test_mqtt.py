@@ -7,6 +7,7 @@ import json
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,11 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 from tests.gateway.conftest import broker
 
 import tidings
+from tidings.gateway.mqtt import packets as mq
+from tidings.gateway.mqtt.events import attributes_of, publish_of
+from tidings.gateway.mqtt.reading import Reader
+from tidings.gateway.mqtt.writing import write
+from tidings.model.event import make_event
 from tidings.runtime.guests import charge
 
 V311, V5 = ProtocolVersion.V311, ProtocolVersion.V5
@@ -71,6 +77,100 @@ def test_each_quality_of_service_brings_every_message_in_order(version: Protocol
             found = await heard(s, 50)
             assert [m.payload.decode() for m in found] == [f"m{number}" for number in range(50)]
             assert {m.qos for m in found} == {qos}
+
+    run(test)
+
+
+@both
+def test_no_more_than_the_publisher_asked_for(version: ProtocolVersion) -> None:
+    async def test() -> None:
+        async with at() as (port, _), client(port, "s", version) as s, client(port, "p", version) as p:
+            await s.subscribe("a", qos=2)
+            for qos in (0, 1, 2):
+                await p.publish("a", str(qos), qos=qos)
+            assert sorted((m.payload, m.qos) for m in await heard(s, 3)) == [(b"0", 0), (b"1", 1), (b"2", 2)]
+
+    run(test)
+
+
+def test_the_oldest_version() -> None:
+    async def test() -> None:
+        async with at() as (port, _), client(port, "s", ProtocolVersion.V31) as s, client(port, "p") as p:
+            await s.subscribe("a", qos=1)
+            await p.publish("a", "x", qos=1)
+            assert [m.payload for m in await heard(s, 1)] == [b"x"]
+
+    run(test)
+
+
+def test_a_topic_is_a_number_where_the_client_has_room_for_it() -> None:
+    def said(message: aiomqtt.Message) -> tuple[str, int | None]:
+        return str(message.topic), getattr(message.properties, "TopicAlias", None)
+
+    async def test() -> None:
+        async with at() as (port, _), client(port, "p") as p, client(port, "plain") as plain:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(write(mq.Connect(5, "s", properties={"topic_alias_maximum": 1}), 5))
+            writer.write(write(mq.Subscribe(1, [mq.Wish("#", 0)]), 5))
+            read = Reader(2**20, version=5)
+            found: list[Any] = []
+
+            async def packets(count: int) -> list[Any]:
+                while len(found) < count:
+                    found.extend(read.feed(await reader.read(2**16)))
+                return found[:count]
+
+            await packets(2)
+            await plain.subscribe("#")
+            for name in ("a", "a", "b"):
+                await p.publish(name, "x", qos=1)
+            told = [(each.topic, each.properties.get("topic_alias")) for each in (await packets(5))[2:]]
+            assert told == [("a", 1), ("", 1), ("b", None)]
+            assert [said(each) for each in await heard(plain, 3)] == [("a", None), ("a", None), ("b", None)]
+            writer.close()
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        [("a", "1"), ("b", "2")],
+        [("b", "2"), ("a", "1"), ("b", "3")],
+        [("id", "x"), ("a.b", "y"), ("", "z")],
+        [("price", "131")],
+        [("response_topic", "r"), ("mqtt_user", "[]")],
+    ],
+    ids=["plain", "a name twice", "names of no attribute", "as in the payload", "our own names"],
+)
+@pytest.mark.parametrize("payload", [b"", b'{"price": "131", "b": "0"}'], ids=["empty", "json"])
+def test_user_properties_go_on_as_they_came(pairs: list[tuple[str, str]], payload: bytes) -> None:
+    came = mq.Publish("a", payload, properties={"user": pairs})
+    event = make_event(attributes_of(came), source="/s", id="1", topic="a", payload=payload)
+    gone = publish_of(event, 0, retain=False, with_properties=True)
+    assert gone.properties["user"] == pairs
+    assert gone.payload == payload
+
+
+def test_the_end_of_a_message_comes_nearer_while_it_waits() -> None:
+    old = make_event(
+        {}, source="/s", id="1", topic="a", expires=100, time=datetime.now(UTC) - timedelta(seconds=40)
+    )
+    assert publish_of(old, 1, retain=False, with_properties=True).properties["message_expiry"] == 60
+
+
+@pytest.mark.parametrize(
+    "said",
+    [b"\x30\x03\x00\x01a", b"\x10\x10\x00\x04MQTT\x04\x03\x00\x3c\x00\x04name", b"\xff\xff\xff\xff\xff"],
+    ids=["publish", "reserved flag", "noise"],
+)
+def test_what_is_no_connect_gets_no_answer(said: bytes) -> None:
+    async def test() -> None:
+        async with at() as (port, _):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(said)
+            assert await reader.read() == b""
+            writer.close()
 
     run(test)
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.conftest import Figures
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 import pyarrow.dataset as ds  # noqa: E402
@@ -177,7 +178,8 @@ def test_three_kills_in_mid_stream(tmp_path: Path) -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
-def test_twenty_kills_in_mid_stream(tmp_path: Path) -> None:
-    rng = random.Random(20)
-    kills = [(rng.choice(STEPS), rng.randint(2, 4), rng.choice(VICTIMS)) for _ in range(20)]
-    kill_and_check(tmp_path, kills, files=100)
+def test_twenty_kills_in_mid_stream(tmp_path: Path, figures: Figures) -> None:
+    rng, count = random.Random(20), int(os.environ.get("TIDINGS_KILLS", "20"))
+    kills = [(rng.choice(STEPS), rng.randint(2, 4), rng.choice(VICTIMS)) for _ in range(count)]
+    kill_and_check(tmp_path, kills, files=5 * count)
+    figures(kills=count, lost=0, doubled=0)

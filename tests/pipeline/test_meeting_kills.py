@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from tests.conftest import Figures
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 import tidings
@@ -147,9 +148,10 @@ def test_the_sink_holds_each_event_once_after_kills_of_worker_broker_and_driver(
 
 @pytest.mark.soak
 @pytest.mark.timeout(0)
-def test_the_same_for_long(tmp_path: Path) -> None:
+def test_the_same_for_long(tmp_path: Path, figures: Figures) -> None:
     rounds = int(os.environ.get("TIDINGS_KILLS", "20"))
     run = Run(tmp_path, seed=int(os.environ.get("TIDINGS_CHAOS_SEED", "2")))
     found = asyncio.run(run.go(rounds))
     assert min(run.fired.values()) >= rounds // 2
     assert sorted(found) == list(range(run.published))
+    figures(kills=sum(run.fired.values()), events=run.published, lost=0, doubled=0)

@@ -10,6 +10,7 @@ from collections import Counter
 from random import Random
 
 import pytest
+from tests.conftest import Figures
 from tests.properties import _permission_worlds as world
 
 from tidings.errors import RefusedError
@@ -121,8 +122,10 @@ def test_no_leak_in_a_hundred_thousand_triples(seed: int) -> None:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(100, 110))
-def test_no_leak_in_a_million_triples(seed: int) -> None:
-    check(judge(seed, 100_000))
+def test_no_leak_in_a_million_triples(seed: int, figures: Figures) -> None:
+    counts = judge(seed, 100_000)
+    check(counts)
+    figures(triples=counts["triples"], leaked=counts["leaks"] + counts["leaks after a change"])
 
 
 def test_the_judge_sees_a_leak(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,8 +50,14 @@ PROFILES = (
     Profile("intermediary", (fault.CRASH, fault.STOP, fault.CLOCK_SKEW), "Intermediary", 1.0, 30),
     Profile("intermediary", (fault.CRASH, fault.DISK_LOSS, fault.STOP), "SIENA", 0.5, 30),
 )
-ELSEWHERE = {  # have their own seeds, in test_tidings_*.py, test_epidemic.py, test_gossip_seeds.py, test_swaps.py
+ELSEWHERE = {  # have their own seeds, in test_tidings_*.py, test_epidemic.py, test_gossip_seeds.py, test_swaps.py,
+    # test_rendezvous*.py, test_surveyed.py, test_gryphon.py
     "tidings",
+    "gryphon",
+    "tib-rv",
+    "elvin",
+    "notification-service",
+    "multicast-groups",
     "subscription-replication",
     *(name for name in system_names() if name.startswith("epidemic")),
     "damulticast",
@@ -61,6 +67,10 @@ ELSEWHERE = {  # have their own seeds, in test_tidings_*.py, test_epidemic.py, t
     "fewer-hops",
     "uarc",  # test_uarc.py
     "tidings-group",  # test_group.py
+    "scribe",
+    "hermes",
+    "hermes-path",
+    "partitioned-elastic",
 }
 
 
@@ -77,6 +87,10 @@ class Seen(msgspec.Struct):
 
 def experiment_of(seed: int) -> tuple[Profile, Experiment]:
     profile = PROFILES[seed % len(PROFILES)]
+    return profile, experiment_for(profile, seed)
+
+
+def experiment_for(profile: Profile, seed: int) -> Experiment:
     plan = Plan(
         subscriptions=7,
         events=50,
@@ -86,7 +100,7 @@ def experiment_of(seed: int) -> tuple[Profile, Experiment]:
         durable=profile.durable,
         leave=True,
     )
-    experiment = Experiment(
+    return Experiment(
         system=profile.system,
         seed=seed,
         brokers=6,
@@ -98,7 +112,6 @@ def experiment_of(seed: int) -> tuple[Profile, Experiment]:
         check=True,
         bytes=True,
     )
-    return profile, experiment
 
 
 def run_seed(seed: int) -> Seen:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from tests.conftest import Figures
 from tests.simulation._swapping import Restless
 
 from tidings.protocol.messages import Message
@@ -92,8 +93,9 @@ def test_vir4_7_without_locks_the_judge_finds_broken_trees() -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
-def test_vir4_7_fifty_thousand_swaps() -> None:
+def test_vir4_7_fifty_thousand_swaps(figures: Figures) -> None:
     counts, most = calm(range(1000, 1400), 125)
+    figures(swaps=counts["begun"], lost=0, doubled=0)
     assert counts["begun"] == 50_000
     assert most >= 3
     assert counts["nack"] >= 0.2 * counts["begun"]
@@ -101,7 +103,8 @@ def test_vir4_7_fifty_thousand_swaps() -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
-def test_vir4_7_fifty_thousand_swaps_with_a_crash_in_every_tenth() -> None:
+def test_vir4_7_fifty_thousand_swaps_with_a_crash_in_every_tenth(figures: Figures) -> None:
     counts = rough(range(10_000, 15_000), 10)
     assert counts["begun"] == 50_000
+    figures(swaps=counts["begun"], faults=counts["crashes"])
     assert counts["crashes"] >= 5_000

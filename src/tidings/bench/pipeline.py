@@ -44,7 +44,7 @@ class Sizes(NamedTuple):
     file_rows: int = 500_000
     growth: tuple[int, ...] = (250_000, 500_000, 1_000_000, 2_000_000)
     growth_boxes: tuple[int, ...] = (25_000, 50_000, 100_000, 200_000)
-    memory_boxes: int = 400_000
+    memory_boxes: int = 1_200_000
 
 
 QUICK = Sizes(20_000, 100_000, 10_000, 2_000, 10_000, 5_000, 2, 50_000, (25_000, 50_000), (5_000, 10_000), 0)

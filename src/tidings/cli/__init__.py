@@ -38,6 +38,7 @@ COMMANDS = {
     "archive": "Keep events that live forever as Parquet files, and look at them.",
     "check": "Check a recorded history by the formal properties.",
     "simulate": "Run a system on a simulated network, with faults, and judge what happened.",
+    "compare": "Run the same events and subscriptions through several systems, and compare what they cost.",
     "systems": "List the systems: what each is composed of, and what it promises.",
     "study": "Run the papers' experiments again and compare.",
     "pipeline": "Run, check and explain flows on Spark: TOML files of sources, matches and sinks.",

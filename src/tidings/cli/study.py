@@ -12,6 +12,7 @@ from tidings.cli._sweeps import POINTS_HELP, PROCESSES_HELP, SPARK_HELP, runner_
 from tidings.cli._usage import JSON_HELP, examples
 
 if TYPE_CHECKING:
+    from tidings.studies._report import Kept
     from tidings.studies.study import Outcome, Study
 
 app_help = "Run the papers' experiments again and compare."
@@ -26,6 +27,12 @@ def register(app: typer.Typer) -> None:
         "tidings study run notification-loss --spark",
     )
     group.command("run", epilog=shown)(run)
+    shown = examples(
+        "tidings study report --quick",
+        "tidings study report --spark --to report",
+        "tidings study report --only policies,locality --again",
+    )
+    group.command("report", epilog=shown)(report)
     group.command("list", epilog=examples("tidings study list", "tidings study list --json"))(list_)
     app.add_typer(group, name="study", help=app_help)
 
@@ -73,6 +80,88 @@ def run(
         _print(study, outcome, drawn, as_json)
     if failed:
         raise typer.Exit(Exit.NO)
+
+
+def report(
+    to: Annotated[Path, typer.Option(help="The folder for the page and what it is made of.")] = Path(
+        "report"
+    ),
+    only: Annotated[
+        str | None, typer.Option(help="Some studies, with commas; the others stay as kept.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer runs: minutes in all.")] = False,
+    seed: Annotated[int, typer.Option(help="Moves every random choice.")] = 1,
+    again: Annotated[bool, typer.Option("--again", help="Also those that were run before.")] = False,
+    spark: Annotated[bool, typer.Option("--spark", help=SPARK_HELP)] = False,
+    processes: Annotated[int | None, typer.Option(min=1, help=PROCESSES_HELP)] = None,
+    soak: Annotated[Path, typer.Option(help="What the long campaign held.")] = Path(
+        "artefacts/soak/soak.json"
+    ),
+    as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
+) -> None:
+    """Run every study and write one page: each claim, the paper's value, ours, the verdict, the plots.
+
+    Finished studies are kept in the folder and not run again. Benchmarks that lie in its `benches/`
+    (as `tidings bench NAME --json` prints them) are on the page too. Ends with 1 when a claim does not hold.
+    """
+    from tidings.errors import SettingsError
+    from tidings.studies._report import write
+    from tidings.studies.study import find_study, study_names
+
+    wanted = study_names() if only is None else [name.strip() for name in only.split(",")]
+    for name in wanted:
+        find_study(name)
+    found = []
+    for number, name in enumerate(study_names(), 1):
+        kept = _kept(to, name)
+        usable = kept is not None and (kept.quick, kept.seed) == (quick, seed) and not again
+        if name in wanted and not usable:
+            errors().print(f"{number} of {len(study_names())}: {name} ...")
+            kept = _keep(to, name, quick, seed, runner_for(to / "sweeps" / name, spark, processes))
+        if kept is not None:
+            found.append(kept)
+    if not found:
+        raise SettingsError("there is nothing to report", hint="run it without --only")
+    page = write(to, found, soak=soak)
+    claims = [claim for each in found for claim in each.claims]
+    held = sum(claim.reproduced for claim in claims)
+    if as_json:
+        studies = {each.study: [sum(c.reproduced for c in each.claims), len(each.claims)] for each in found}
+        print_json({"page": str(page), "claims": len(claims), "reproduced": held, "studies": studies})
+    else:
+        console().print(f"{held} of {len(claims)} claims hold: {page}")
+    if held < len(claims):
+        raise typer.Exit(Exit.NO)
+
+
+def _kept(folder: Path, name: str) -> Kept | None:
+    import msgspec
+
+    from tidings.studies._report import Kept
+
+    file = folder / "studies" / f"{name}.json"
+    return msgspec.json.decode(file.read_bytes(), type=Kept) if file.exists() else None
+
+
+def _keep(folder: Path, name: str, quick: bool, seed: int, runner: Any) -> Kept:
+    import time
+
+    import msgspec
+
+    from tidings._version import __version__
+    from tidings.studies._report import Kept
+    from tidings.studies.study import Setting, find_study
+
+    study, began = find_study(name), time.monotonic()
+    outcome, drawn = _run_one(study, Setting(quick=quick, seed=seed, runner=runner), folder / "plots")
+    kept = Kept(
+        study=study.name, title=study.title, answers=study.answers, quick=quick, seed=seed,
+        version=__version__, seconds=round(time.monotonic() - began, 1), claims=outcome.claims,
+        tables=outcome.tables, plots=[path.name for path in drawn],
+    )  # fmt: skip
+    (folder / "studies").mkdir(parents=True, exist_ok=True)
+    (folder / "studies" / f"{name}.json").write_bytes(msgspec.json.format(msgspec.json.encode(kept)))
+    return kept
 
 
 def _run_one(study: Study, setting: Any, plots: Path | None) -> tuple[Outcome, list[Path]]:

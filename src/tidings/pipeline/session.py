@@ -75,7 +75,7 @@ def session(
             os.environ["SPARK_HOME"] = home
     wanted = settings(master=master, cores=cores, memory_mb=memory_mb, quick=quick, submitted=submitted)
     wanted.update(config or {})
-    builder = spark_session.builder.appName(name)
+    builder = spark_session.builder if submitted else spark_session.builder.appName(name)
     for key, value in _open_settings(wanted, submitted, set(config or ())).items():
         builder = builder.config(key, value)
     say(f"Starting Spark on {wanted.get('spark.master', 'the submitted master')} with {java} (some 10 s)")

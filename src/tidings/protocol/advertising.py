@@ -1,15 +1,19 @@
 """What a client says that it may publish, and what of it the broker has not answered.
 
 An advertisement ends with its link, so on a new one everything is said again; whoever waits is answered then.
+A broker that quenches says which of them nobody wants. An event that only those cover is held back, unless it lives
+longer than the moment: then somebody may come for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tidings.language.evaluate import accepts
+from tidings.model.event import Event
 from tidings.model.filter import Filter
 from tidings.protocol import inputs as ins
-from tidings.protocol.messages import Advertise, Unadvertise
+from tidings.protocol.messages import Advertise, Quench, Unadvertise
 
 
 class Advertising:
@@ -18,6 +22,7 @@ class Advertising:
     def __init__(self) -> None:
         self._filters: dict[str, Filter] = {}  # by name
         self._calls: dict[int, str] = {}  # by call that the broker has not answered: the name
+        self._unwanted: set[str] = set()  # digests
 
     def advertise(self, input: ins.ClientAdvertise) -> Advertise:
         """What to tell the broker."""
@@ -43,8 +48,23 @@ class Advertising:
             self._filters.pop(name, None)
         return name is not None
 
+    def quench(self, message: Quench, now: float) -> None:
+        """The broker says whether anybody wants it."""
+        if message.unwanted:
+            self._unwanted.add(message.digest)
+        else:
+            self._unwanted.discard(message.digest)
+
+    def is_quenched(self, event: Event) -> bool:
+        """Does nobody want this event, as far as the broker said?"""
+        if not self._unwanted or event.lifetime:
+            return False
+        covering = {filter.digest for filter in self._filters.values() if accepts(filter, event)}
+        return bool(covering) and covering <= self._unwanted
+
     def again(self) -> Iterator[Advertise]:
         """On a new link: the broker forgot what was said on the old one."""
+        self._unwanted.clear()
         for name, filter in self._filters.items():
             yield Advertise(0, name, filter)
 

@@ -63,13 +63,7 @@ class Client:
     """One subscriber and publisher. Nothing but `handle` changes it."""
 
     def __init__(
-        self,
-        name: str,
-        broker: str,
-        *,
-        rng: Random,
-        incarnation: str | None = None,
-        recording: bool = False,
+        self, name: str, broker: str, *, rng: Random, incarnation: str | None = None, recording: bool = False
     ) -> None:
         self.name = name
         self.broker = broker
@@ -126,6 +120,7 @@ class Client:
             msg.Refused: self._refused,
             msg.Closed: self._closed,
             msg.Advertised: self._advertised,
+            msg.Quench: self._advertising.quench,
         }
 
     # -- the door ------------------------------------------------------------------------
@@ -243,7 +238,12 @@ class Client:
         sequence = self._sequences[event.source] = self._sequences.get(event.source, 0) + 1
         if input.number:
             event = msgspec.structs.replace(event, id=f"{self.incarnation}-{sequence}")
-        self._line.append(Publishing(msg.Publish(input.call, event, sequence, input.mode), now))
+        publishing = Publishing(msg.Publish(input.call, event, sequence, input.mode), now)
+        if input.mode is not msg.Mode.KEPT and self._advertising.is_quenched(event):
+            self._record_publish(publishing, OK)
+            self._out.append(Answer(input.call, Receipt(event.source, event.id, unwanted=True)))
+            return
+        self._line.append(publishing)
         self._send_line()
 
     def _send_line(self) -> None:

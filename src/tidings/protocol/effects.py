@@ -70,6 +70,12 @@ class Disconnect(_Effect, frozen=True):
     for_good: bool = False  # True: do not dial it again
 
 
+class Hear(_Effect, frozen=True):
+    """From now on hear what is sent to a scope by multicast, in every life of this machine."""
+
+    scope: str
+
+
 class Probe(_Effect, frozen=True):
     """Measure the distance to a peer; `Probed` follows."""
 
@@ -131,6 +137,7 @@ class Receipt(msgspec.Struct, frozen=True):
     source: str
     id: str
     position: Position | None = None  # None: no log holds it
+    unwanted: bool = False  # True: it was held back, since the broker had said that nobody wants it
 
 
 class Opened(msgspec.Struct, frozen=True):
@@ -148,6 +155,7 @@ Effect: TypeAlias = (
     | Connect
     | Disconnect
     | Probe
+    | Hear
     | Record
     | Answer
     | Failed

@@ -252,6 +252,13 @@ class Advertised(Message, frozen=True):
     call: int
 
 
+class Quench(Message, frozen=True):
+    """Whether anybody wants what the client said that it may publish."""
+
+    digest: str  # of the filter that it advertised
+    unwanted: bool
+
+
 class Subscribed(Message, frozen=True):
     call: int
     ref: int
@@ -404,6 +411,7 @@ BROKER_MESSAGES: tuple[type[Message], ...] = (
     LogHeld,
     DeliverAll,
     PublishedAll,
+    Quench,
 )
 
 

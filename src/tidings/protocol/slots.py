@@ -201,7 +201,7 @@ class Assignment(Strategy):
     kind = "assignment"
 
     def assign(self, subscription: Subscription) -> tuple[str, ...]:
-        """The brokers that hold this subscription."""
+        """The brokers that hold this subscription; in a system of rendezvous the keys whose brokers do."""
         return (self.ports.name,)
 
     def resolve(self, event: Event) -> tuple[str, ...] | None:
@@ -271,6 +271,9 @@ class Routing(Strategy):
     def swap(self, old: str, new: str, now: float) -> None:
         """The overlay replaces a link: move what was wanted over `old` to `new`."""
 
+    def ways_changed(self, now: float) -> None:
+        """The overlay may lead to some keys by other ways than before."""
+
 
 class Overlay(Strategy):
     """Which links exist."""
@@ -292,6 +295,13 @@ class Overlay(Strategy):
     def distance(self, peer: str) -> float | None:
         """Seconds to a peer, when known."""
         return None
+
+    def reach(self, peer: str, message: Message, address: str = "") -> None:
+        """Send to a broker that need not be a neighbour; `address` says where it is, if we may not know it."""
+        self.ports.send(peer, message, Channel.DATAGRAM)
+
+    def doubted(self, peer: str, now: float) -> None:
+        """Another slot waits for a peer in vain: see whether it lives."""
 
     def interest_added(self, filter: Filter, now: float) -> None:
         """A client of ours wants this from now on; routing knows it already."""
@@ -541,6 +551,10 @@ class Delivery(Strategy):
 
     def client_of(self, address: str) -> str | None:
         """Who is behind the address of a link; None: no client, or one that has not said hello."""
+        return None
+
+    def address_of(self, client: str) -> str | None:
+        """The address of a client's link; None: it is not here."""
         return None
 
     def subscriptions(self) -> tuple[SubscriptionId, ...]:

@@ -200,7 +200,7 @@ class Driver:
                 self._perform(name, effect)
                 continue
             to, message = effect.to, effect.message
-            if datagram is not None and effect.channel is fx.Channel.DATAGRAM:
+            if datagram is not None and effect.channel is not fx.Channel.LINK:
                 datagram(to, message)
                 continue
             outlet = outlet_to(to)

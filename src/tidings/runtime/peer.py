@@ -52,6 +52,13 @@ class PeerDatagrams(Datagrams):
         assert self._transport is not None
         return int(self._transport.get_extra_info("sockname")[1])
 
+    def speak_on(self, interface: str) -> None:
+        """What goes to multicast groups leaves by this interface, and is heard on this machine too."""
+        assert self._transport is not None
+        sock = self._transport.get_extra_info("socket")
+        sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(interface))
+        sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 1)
+
     def rename(self, name: str) -> None:
         self._head = bytes((len(name.encode()),)) + name.encode()
 

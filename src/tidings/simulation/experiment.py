@@ -23,10 +23,10 @@ from tidings.history.schema import Row
 from tidings.simulation.delays import longest_delay
 from tidings.simulation.faults import INCIDENTS, FaultMix, FaultPlan, Rates, drawn
 from tidings.simulation.simulator import SimulationSettings
-from tidings.simulation.topology import NETWORKS, OVERLAYS, Overlay, link_latencies, placed
+from tidings.simulation.topology import NETWORKS, OVERLAYS, Overlay, link_latencies, no_links, placed
 from tidings.simulation.workloads import Plan, UnsubscribeStep, content_named, mixed
 from tidings.simulation.world import World
-from tidings.systems import ANY_GRAPH, MESH, NO_LINKS, find_system
+from tidings.systems import ANY_GRAPH, MESH, NO_LINKS, PEERS, find_system
 from tidings.wire.codec import Codec
 
 
@@ -54,6 +54,8 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
     def build_overlay(self) -> Overlay:
         rng = Random(f"{self.seed}/overlay")
         graph = find_system(self.system).graph
+        if graph == PEERS and not self.overlay:
+            return no_links(self.brokers)
         name = self.overlay or {ANY_GRAPH: "random", MESH: "mesh"}.get(graph, "tree")
         if name not in OVERLAYS:
             raise SettingsError(f"no overlay is called {name!r}", hint=f"there are: {', '.join(OVERLAYS)}")
@@ -80,7 +82,12 @@ class Outcome(msgspec.Struct, kw_only=True):
     rows: list[Row] = []
 
 
-EVENT_MESSAGES = frozenset({"Forward", "ToTarget", "ToAccess", "Multicast"})
+EVENT_MESSAGES = frozenset(
+    {
+        "Forward", "ToTarget", "ToAccess", "Climb", "Descend", "OnLan", "ToRouters", "ToGroups", "ToService",
+        "Multicast",
+    }
+)  # fmt: skip
 
 
 def run_experiment(

@@ -27,17 +27,8 @@ from tidings.protocol import effects as fx
 from tidings.protocol import inputs as ins
 from tidings.simulation import faults as fault
 from tidings.simulation.faults import NO_FAULTS, FaultPlan, Incident
+from tidings.simulation.parts import NEVER, Link, Machine, Place, pair
 from tidings.store.store import Store
-
-_NEVER = float("inf")
-
-
-class Machine(Protocol):
-    """What is driven: a node or a client."""
-
-    def handle(self, input: Any, now: float) -> list[Any]: ...
-    def next_deadline(self) -> float | None: ...
-    def check(self) -> None: ...
 
 
 class Codec(Protocol):
@@ -59,50 +50,6 @@ class SimulationSettings(msgspec.Struct, frozen=True, kw_only=True):
     together: bool = False  # hand in together what arrives over one link at one moment, as sockets do
 
 
-class Place:
-    """A machine in its place: it may be up, down, or standing still."""
-
-    __slots__ = (
-        "build", "busy_until", "disk", "epoch", "held", "is_broker", "machine", "name", "routes", "skew",
-        "stopped", "up", "waking",
-    )  # fmt: skip
-
-    def __init__(self, name: str, build: Callable[[], Machine], is_broker: bool, disk: Store | None) -> None:
-        self.name = name
-        self.build = build
-        self.machine = build()
-        self.is_broker = is_broker
-        self.disk = disk
-        self.epoch = 0  # grows at every crash; what was meant for an earlier life is dropped
-        self.up = True
-        self.stopped = 0  # how many incidents hold it still
-        self.held: list[Any] = []
-        self.skew = 0.0
-        self.waking = _NEVER  # the earliest wake-up that is scheduled
-        self.busy_until = 0.0
-        self.routes: dict[str, tuple[Place, Link, bool]] = {}  # by name: who, over what, between brokers?
-
-
-class Link:
-    """Both directions between two machines."""
-
-    __slots__ = ("cut", "free_at", "last_arrival", "seconds", "session", "slower", "up", "wanted")
-
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
-        self.up = False
-        self.wanted = True  # part of the overlay
-        self.session = 0  # grows when the link goes down: what was in flight is lost
-        self.cut: Counter[tuple[str, str]] = Counter()  # directions that incidents block
-        self.slower = 1.0
-        self.last_arrival: dict[str, float] = {}  # by receiver: first in, first out
-        self.free_at: dict[str, float] = {}  # by receiver: when the last byte is out
-
-
-def _pair(a: str, b: str) -> tuple[str, str]:
-    return (a, b) if a < b else (b, a)
-
-
 class Simulation:
     """Machines, links, disks and a clock that jumps from one happening to the next."""
 
@@ -119,8 +66,11 @@ class Simulation:
         self.on_row: Callable[[Any], None] | None = None  # where history rows go
         self.on_client_effect: Callable[[str, Any], None] | None = None
         self.on_handled: Callable[[str, Any, float], None] | None = None  # to watch: who, what, when
-        self.seconds_between: Callable[[str, str], float] | None = None  # one way, of links yet to be made
+        self.seconds_between: Callable[[str, str], float] | None = (
+            None  # one way, between brokers without a link
+        )
         self.measured: Callable[[str, str], float] | None = None  # what `Probe` measures; None: seconds
+        self.scopes: dict[str, dict[str, None]] = {}  # by name: who hears what is multicast there
         self._queue: list[tuple[float, int, Place | None, int, Any]] = []
         self._order = 0
         self._chance = self.rng("network")
@@ -150,7 +100,7 @@ class Simulation:
         if seconds is None:
             both = self.places[a].is_broker and self.places[b].is_broker
             seconds = self.settings.link_seconds if both else self.settings.client_seconds
-        link = self.links.setdefault(_pair(a, b), Link(seconds))
+        link = self.links.setdefault(pair(a, b), Link(seconds))
         link.wanted = True
         self._raise_link(a, b, link)
 
@@ -184,7 +134,7 @@ class Simulation:
 
     # -- running -----------------------------------------------------------------------
 
-    def run(self, until: float = _NEVER, progress: Callable[[float, int], None] | None = None) -> None:
+    def run(self, until: float = NEVER, progress: Callable[[float, int], None] | None = None) -> None:
         """Run to a moment, or until nothing is left to happen."""
         queue = self._queue
         processing, together = self.settings.processing, self.settings.together
@@ -210,7 +160,7 @@ class Simulation:
             steps += 1
             if progress is not None and steps % 10_000 == 0:
                 progress(at, steps)
-        if until != _NEVER:
+        if until != NEVER:
             self.now = max(self.now, until)
 
     def _with_others(self, at: float, place: Place, epoch: int, first: ins.Received) -> ins.Input:
@@ -235,7 +185,7 @@ class Simulation:
         if type(item) is ins.TimerFired:
             if place.waking > self.now:
                 return  # an earlier wake-up took its place
-            place.waking = _NEVER
+            place.waking = NEVER
         skew = place.skew
         effects = machine.handle(item, self.now + skew)
         self.handled += 1
@@ -251,7 +201,7 @@ class Simulation:
         deadline = machine.next_deadline()
         if deadline is not None and deadline - skew < place.waking:
             wake = max(deadline - skew, self.now)
-            place.waking = wake = wake if wake + skew >= deadline else nextafter(wake, _NEVER)
+            place.waking = wake = wake if wake + skew >= deadline else nextafter(wake, NEVER)
             self._push(wake, place, _TIMER)
 
     def _push(self, at: float, place: Place, item: Any) -> None:
@@ -263,6 +213,8 @@ class Simulation:
     def _send(self, place: Place, effect: fx.Send) -> None:
         route = place.routes.get(effect.to) or self._route(place, effect)
         if route is None:
+            if effect.channel is _MULTICAST:
+                self._send_multicast(place, effect)
             return
         to, link, between_brokers = route
         message = effect.message
@@ -291,7 +243,7 @@ class Simulation:
         to = self.places.get(effect.to)
         if to is None:
             return None
-        link = self.links.get(_pair(place.name, to.name))
+        link = self.links.get(pair(place.name, to.name))
         route = (to, link or _NO_LINK, place.is_broker and to.is_broker)
         if link is not None:
             place.routes[effect.to] = route
@@ -368,15 +320,23 @@ class Simulation:
 
     def _send_datagram(self, place: Place, to: Place, message: Any) -> None:
         """Out of band: straight to any broker, without order, lost as often as on a link."""
-        link = self.links.get(_pair(place.name, to.name))
+        link = self.links.get(pair(place.name, to.name))
         if not to.up or (link is not None and link.cut[(place.name, to.name)]):
             return
         losing = self._faults.rates.loss > 0 and self.now < self._faults.rates_until
         if losing and self._chance.random() < self._faults.rates.loss:
             self.fired[fault.LOSS] += 1
             return
-        seconds = link.seconds if link is not None else self.settings.link_seconds
-        self._push(self.now + seconds, to, ins.Received(place.name, message))
+        if self.settings.codec is not None:
+            message = self._through_bytes(message)
+        self._push(self.now + self._seconds(place.name, to.name), to, ins.Received(place.name, message))
+
+    def _send_multicast(self, place: Place, effect: fx.Send) -> None:
+        """One message, for everybody who hears this scope."""
+        self._sent[type(effect.message)] += 1
+        for name in self.scopes.get(effect.to, ()):
+            if name != place.name:
+                self._send_datagram(place, self.places[name], effect.message)
 
     def _perform(self, place: Place, effect: Any) -> None:
         kind = type(effect)
@@ -393,6 +353,8 @@ class Simulation:
             self._close(place.name, effect.peer)
         elif kind is fx.Probe:
             self._probe(place, effect.peer)
+        elif kind is fx.Hear:
+            self.scopes.setdefault(effect.scope, {})[place.name] = None
         elif self.on_client_effect is not None:
             self.on_client_effect(place.name, effect)
 
@@ -436,7 +398,7 @@ class Simulation:
 
     def _seconds(self, a: str, b: str) -> float:
         """The latency between two machines, linked or not."""
-        link = self.links.get(_pair(a, b))
+        link = self.links.get(pair(a, b))
         if link is not None:
             return link.seconds
         return self.settings.link_seconds if self.seconds_between is None else self.seconds_between(a, b)
@@ -445,12 +407,12 @@ class Simulation:
 
     def _open(self, a: str, b: str) -> None:
         if b in self.places:
-            link = self.links.setdefault(_pair(a, b), Link(self._seconds(a, b)))
+            link = self.links.setdefault(pair(a, b), Link(self._seconds(a, b)))
             link.wanted = True
             self._raise_link(a, b, link)
 
     def _close(self, a: str, b: str) -> None:
-        link = self.links.get(_pair(a, b))
+        link = self.links.get(pair(a, b))
         if link is not None:
             link.wanted = False
             self._drop_link(a, b, link)
@@ -508,12 +470,12 @@ class Simulation:
                 self.places[name].skew += incident.amount
         elif kind == fault.SLOW_LINK:
             for a, b in incident.cut:
-                self.links[_pair(a, b)].slower *= incident.amount
+                self.links[pair(a, b)].slower *= incident.amount
         else:
-            cut = [(a, b) for a, b in incident.cut if _pair(a, b) in self.links]
+            cut = [(a, b) for a, b in incident.cut if pair(a, b) in self.links]
             took = [bool(cut)]
             for a, b in cut:
-                self.links[_pair(a, b)].cut[(a, b)] += 1
+                self.links[pair(a, b)].cut[(a, b)] += 1
         if any(took):
             self.fired[kind] += 1
         self._review_links(hit)
@@ -529,11 +491,11 @@ class Simulation:
                 self._resume(self.places[name])
         elif kind == fault.SLOW_LINK:
             for a, b in incident.cut:
-                self.links[_pair(a, b)].slower /= incident.amount
+                self.links[pair(a, b)].slower /= incident.amount
         elif kind != fault.CLOCK_SKEW:  # a clock that jumped stays where it is
             for a, b in incident.cut:
-                if _pair(a, b) in self.links:
-                    self.links[_pair(a, b)].cut[(a, b)] -= 1
+                if pair(a, b) in self.links:
+                    self.links[pair(a, b)].cut[(a, b)] -= 1
         self._review_links(hit)
 
     def crash(self, name: str) -> bool:
@@ -546,7 +508,7 @@ class Simulation:
         place.up = False
         place.epoch += 1
         place.held.clear()
-        place.waking = _NEVER
+        place.waking = NEVER
         return True
 
     def restart(self, name: str, *, keep_disk: bool = True) -> None:
@@ -591,7 +553,7 @@ class _Ready:
 
 _TIMER = ins.TimerFired()
 _NO_LINK = Link(0.0)  # never up
-_DATAGRAM = fx.Channel.DATAGRAM
+_DATAGRAM, _MULTICAST = fx.Channel.DATAGRAM, fx.Channel.MULTICAST
 
 
 def _by_true_time(row: Any, skew: float) -> Any:

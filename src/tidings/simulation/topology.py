@@ -126,6 +126,11 @@ def random_graph(count: int, rng: Random, degree: float = 4.0) -> Overlay:
     return _overlay(names, links)
 
 
+def no_links(count: int) -> Overlay:
+    """Peers: whoever knows another one can send to it."""
+    return Overlay(broker_names(count), ())
+
+
 OVERLAYS: dict[str, Callable[[int, Random, int], Overlay]] = {
     "tree": lambda count, rng, fan_out: random_tree(count, rng, fan_out),
     "line": lambda count, rng, fan_out: line(count),
@@ -179,6 +184,21 @@ def minimal_subtree(overlay: Overlay, ends: Iterable[str]) -> set[Edge]:
             kept.add((parent[broker], broker))
     known = set(overlay.links)
     return {edge if edge in known else (edge[1], edge[0]) for edge in kept}
+
+
+def local_networks(overlay: Overlay, size: int = 4) -> dict[str, str]:
+    """Cut the brokers into connected groups of at most so many, near ones together; by broker, the group's name."""
+    table = overlay.neighbours()
+    found: dict[str, str] = {}
+    for number, first in enumerate(overlay.brokers):
+        if first in found:
+            continue
+        group = [first]
+        for broker in group:
+            found[broker] = f"lan{number}"
+            free = [other for other in table[broker] if other not in found and other not in group]
+            group += free[: size - len(group)]
+    return found
 
 
 class Network(msgspec.Struct, frozen=True):

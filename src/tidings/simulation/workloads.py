@@ -68,7 +68,8 @@ class Workload(msgspec.Struct, frozen=True):
 
 
 class Content(Protocol):
-    """What filters and events look like."""
+    """What filters and events look like. It may also offer `address(attributes)`, the topic and type of an event,
+    and `key`, the attribute by whose value events are best told apart."""
 
     def filter(self, rng: Random) -> str: ...
     def event(self, rng: Random) -> dict[str, Any]: ...
@@ -80,6 +81,8 @@ def zipf_weights(count: int, exponent: float) -> list[float]:
 
 class StockQuotes:
     """The running example of the papers: names drawn by Zipf's law, thresholds on the change."""
+
+    key = "StockName"
 
     def __init__(self, symbols: int = 50, exponent: float = 1.0) -> None:
         self.symbols = [f"S{number:03d}" for number in range(symbols)]
@@ -150,8 +153,61 @@ class Patterns:
         return {f"p{number}": True for number in sorted(rng.sample(range(self.patterns), self.per_event))}
 
 
+class Markets:
+    """Quotes that say what they are in three ways: by topic (`market/symbol`), by type (one for each market, below
+    `Quote`) and by attributes. So systems of every subscription model can serve the same subscriptions.
+
+    `wild` is the share of filters whose topic is a whole market (`market/+`).
+    """
+
+    key = "topic"
+
+    def __init__(self, markets: int = 6, symbols: int = 8, exponent: float = 1.0, wild: float = 0.0) -> None:
+        self.markets = [f"m{number}" for number in range(markets)]
+        self.symbols = [f"s{number}" for number in range(symbols)]
+        self.weights = zipf_weights(symbols, exponent)
+        self.wild = wild
+
+    def filter(self, rng: Random) -> str:
+        market, symbol = rng.choice(self.markets), rng.choices(self.symbols, self.weights)[0]
+        is_wild = rng.random() < self.wild
+        topic = f"topic MATCHES '{market}/+'" if is_wild else f"topic = '{market}/{symbol}'"
+        text = f"{topic} AND type IS A 'Quote.{market}'"
+        if rng.random() < 0.75:
+            text += f" AND change {rng.choice('<>')} {round(rng.uniform(-3.0, 3.0), 1)}"
+        return text
+
+    def event(self, rng: Random) -> dict[str, Any]:
+        return {
+            "market": rng.choice(self.markets),
+            "symbol": rng.choices(self.symbols, self.weights)[0],
+            "change": round(rng.gauss(0.0, 3.0), 2),
+            "price": round(rng.uniform(1.0, 500.0), 2),
+        }
+
+    def address(self, attributes: dict[str, Any]) -> dict[str, Any]:
+        market = attributes["market"]
+        return {"topic": f"{market}/{attributes['symbol']}", "type": (f"Quote.{market}", "Quote")}
+
+
+class Subjects(Markets):
+    """The same with wildcards."""
+
+    def __init__(self) -> None:
+        super().__init__(wild=0.2)
+
+
+def address_of(content: Content, attributes: dict[str, Any]) -> dict[str, Any]:
+    """Topic and type of an event, where the content gives them."""
+    address = getattr(content, "address", None)
+    found: dict[str, Any] = {} if address is None else address(attributes)
+    return found
+
+
 CONTENTS: dict[str, Callable[[], Content]] = {
     "stocks": StockQuotes,
+    "markets": Markets,
+    "subjects": Subjects,
     "rectangles": Rectangles,
     "patterns": Patterns,
 }
@@ -212,14 +268,10 @@ def mixed(content: Content, brokers: Sequence[str], rng: Random, plan: Plan) -> 
     for _, at in zip(range(plan.events), moments, strict=False):
         if names and rng.random() < plan.churn:
             steps.append(_change(content, rng.choice(names), turns, active, at, rng, plan))
-        steps.append(
-            PublishStep(
-                at=at,
-                client=rng.choice(sources),
-                attributes=content.event(rng),
-                lifetime=rng.choice(plan.lifetimes),
-            )
-        )
+        client, attributes = rng.choice(sources), content.event(rng)
+        address = address_of(content, attributes)
+        lifetime = rng.choice(plan.lifetimes)
+        steps.append(PublishStep(at=at, client=client, attributes=attributes, lifetime=lifetime, **address))
     steps.sort(key=lambda step: step.at)
     if plan.leave:
         over = steps[-1].at + max(plan.settle, 20.0)  # what was lost has come back by then

@@ -20,8 +20,9 @@ from tidings.model.subscription import DeliveryOptions, Policy
 from tidings.protocol import effects as fx
 from tidings.protocol import inputs as ins
 from tidings.protocol.client import Client
+from tidings.simulation.parts import Machine
 from tidings.simulation.roamers import Lives, roamer
-from tidings.simulation.simulator import Machine, Simulation, SimulationSettings
+from tidings.simulation.simulator import Simulation, SimulationSettings
 from tidings.simulation.topology import Edge, Overlay
 from tidings.simulation.workloads import (
     AdvertiseStep,

@@ -13,7 +13,7 @@ by which brokers measure their zones.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from random import Random
 from typing import Any
@@ -284,12 +284,15 @@ class FastNetwork:
             self.brokers
         )
 
-    def best_tree_hops(self) -> float:
-        """Of the tree of most associativity, whatever its fan-out."""
+    def best_tree(self) -> dict[str, dict[str, None]]:
+        """The tree of most associativity, whatever its fan-out: who is linked with whom."""
         links: dict[str, dict[str, None]] = {broker: {} for broker in self.brokers}
         for a, b in self.heaviest():
             links[a][b] = links[b][a] = None
-        return tree_hops(links, self.wanted)
+        return links
+
+    def best_tree_hops(self) -> float:
+        return tree_hops(self.best_tree(), self.wanted)
 
     def organising_messages(self) -> int:
         return sum(self.sent.values())
@@ -334,9 +337,14 @@ def tree_hops(links: dict[str, dict[str, None]], wanted: dict[str, int]) -> floa
 
 
 def latencies(
-    network: FastNetwork, seconds: Callable[[str, str], float], events: int = 256
+    network: FastNetwork,
+    seconds: Callable[[str, str], float],
+    events: int = 256,
+    links: Mapping[str, Mapping[str, object]] | None = None,
 ) -> NDArray[np.float64]:
-    """From publisher to last taker, for every publisher and some of the judge's events that somebody wants."""
+    """From publisher to last taker, for every publisher and some of the judge's events that somebody wants; over
+    the network's own links, or others."""
+    table = network.links if links is None else links
     brokers = list(network.brokers)
     place = {name: number for number, name in enumerate(brokers)}
     far = np.zeros((len(brokers), len(brokers)))
@@ -344,7 +352,7 @@ def latencies(
         reached = [start]
         seen = {start}
         for broker in reached:
-            for other in network.links[broker]:
+            for other in table[broker]:
                 if other not in seen:
                     seen.add(other)
                     reached.append(other)

@@ -12,7 +12,7 @@ swaps which make events slower between the brokers that they concern (6.1 of the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from random import Random
 
@@ -93,6 +93,8 @@ def run_of(seed: int, name: str, kind: str, subscriptions: int) -> dict[str, flo
         "latency": float(np.mean(slow)),
         "messages": (fast.organising_messages() - begun) / window,
         "told": (fast.told - told) / window,
+        "best": fast.best_tree_hops(),
+        "best latency": float(latencies(fast, seconds, links=fast.best_tree()).mean()),
     }
 
 
@@ -161,21 +163,29 @@ def _pictures(runs: Runs) -> list[Picture]:
     bounds = [0.0, *(bound * 1000 for bound in BOUNDS), LONGEST * 1000]
     names = (CBR, *WAYS[1:4], SOCBR)
     kinds = ((NEAR, "near neighbours at first"), (RANDOM, "any neighbours at first"))
+
+    def bound(x: Sequence[float], value: Callable[[float], float]) -> Curve:
+        return Curve("maximum-weight spanning tree", x, [value(each) for each in x], dashed=True)
+
+    best = runs.of(CBR)
+    ways = [float(place) for place in range(len(WAYS))]
     return [
         Picture(name="figure-4-18-hops", title="Hops by bound (0: CBR, 200: SOCBR)", x_label="bound in ms",
                 y_label="links crossed",
-                curves=[Curve(label, bounds, [runs.of(n, kind)["hops"] for n in names]) for kind, label in kinds]),
+                curves=[*(Curve(label, bounds, [runs.of(n, kind)["hops"] for n in names]) for kind, label in kinds),
+                        bound(bounds, lambda _: best["best"])]),
         Picture(name="figure-4-18-latency", title="Latency by bound (0: CBR, 200: SOCBR)", x_label="bound in ms",
                 y_label="seconds to the last taker",
-                curves=[Curve(label, bounds, [runs.of(n, kind)["latency"] for n in names])
-                        for kind, label in kinds]),
+                curves=[*(Curve(label, bounds, [runs.of(n, kind)["latency"] for n in names])
+                          for kind, label in kinds), bound(bounds, lambda _: best["best latency"])]),
         Picture(name="figure-4-19", title="Messages of all kinds", x_label="events for each subscription (R)",
                 y_label="messages per operation", x_log=True,
-                curves=[Curve(name, RATIOS, [runs.per_operation(name, ratio) for ratio in RATIOS])
-                        for name in (CBR, WAYS[2], SOCBR)]),
+                curves=[*(Curve(name, RATIOS, [runs.per_operation(name, ratio) for ratio in RATIOS])
+                          for name in (CBR, WAYS[2], SOCBR)),
+                        bound(RATIOS, lambda ratio: (ratio * best["best"] + best["told"]) / (ratio + 1))]),
         Picture(name="figure-4-20", title="Latency", x_label="way", y_label="seconds to the last taker",
-                curves=[Curve(label, list(range(len(WAYS))), [runs.of(n, kind)["latency"] for n in WAYS])
-                        for kind, label in kinds]),
+                curves=[*(Curve(label, ways, [runs.of(n, kind)["latency"] for n in WAYS]) for kind, label in kinds),
+                        bound(ways, lambda _: best["best latency"])]),
     ]  # fmt: skip
 
 

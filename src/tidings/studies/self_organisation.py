@@ -101,6 +101,12 @@ class Case(msgspec.Struct):
         changing = self.per_subscription(subscriptions, TOLD) + self.per_subscription(subscriptions, MESSAGES)
         return (ratio * self.at(subscriptions, HOPS) + changing) / (ratio + 1)
 
+    def bound_per_operation(self, subscriptions: int, ratio: float) -> float:
+        """The same on the tree of most associativity, if it were there for nothing."""
+        return (ratio * self.at(subscriptions, BEST) + self.per_subscription(subscriptions, TOLD)) / (
+            ratio + 1
+        )
+
 
 class Cases:
     def __init__(self, setting: Setting) -> None:
@@ -310,8 +316,13 @@ def _ratio_picture(cases: Cases) -> Picture:
     ]
     return Picture(
         name="figure-4-14", title="Messages of all kinds", x_label="events for each subscription (R)",
-        y_label="messages per operation", curves=curves, x_log=True,
+        y_label="messages per operation", curves=[*curves, _bound(cases)], x_log=True,
     )  # fmt: skip
+
+
+def _bound(cases: Cases) -> Curve:
+    at = [cases[CBR, 1.0, 10].bound_per_operation(cases.middle, ratio) for ratio in RATIOS]
+    return Curve("maximum-weight spanning tree", RATIOS, at, dashed=True)
 
 
 def _cost_picture(cases: Cases) -> Picture:
@@ -322,7 +333,8 @@ def _cost_picture(cases: Cases) -> Picture:
     ]
     return Picture(
         name="figure-4-15", title="The price of self-organisation", x_label="subscriptions",
-        y_label="messages per subscription", curves=curves,
+        y_label="messages per subscription",
+        curves=[*curves, Curve("maximum-weight spanning tree, for nothing", x, [0.0] * len(x), dashed=True)],
     )  # fmt: skip
 
 
@@ -335,7 +347,7 @@ def _ttl_picture(cases: Cases) -> Picture:
     adaptive = [cases[f"adaptive {ratio}", 1.0, 10].per_operation(at, ratio) for ratio in RATIOS]
     return Picture(
         name="figure-4-16", title="Looking only so far", x_label="events for each subscription (R)",
-        y_label="messages per operation", curves=[*curves, Curve("adaptive", RATIOS, adaptive, dashed=True)],
+        y_label="messages per operation", curves=[*curves, Curve("adaptive", RATIOS, adaptive, dashed=True), _bound(cases)],
         x_log=True,
     )  # fmt: skip
 

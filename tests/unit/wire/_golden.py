@@ -20,6 +20,7 @@ from tidings.protocol.delivery.grouped import TakenOver
 from tidings.protocol.membership import views as v
 from tidings.protocol.membership import words as g
 from tidings.protocol.overlay import circles, healing
+from tidings.protocol.overlay import prefix_words as pw
 from tidings.protocol.overlay import swap_words as s
 from tidings.protocol.overlay.choosing import Hop, Offer
 from tidings.protocol.proposals import Placed, Proposal
@@ -29,8 +30,12 @@ from tidings.protocol.recovery import streams as st
 from tidings.protocol.recovery import words as w
 from tidings.protocol.recovery.epidemic import words as e
 from tidings.protocol.roaming import StillHere, StillThere
+from tidings.protocol.routing import rendezvous_words as rw
+from tidings.protocol.routing import subjects as sj
+from tidings.protocol.routing.central import Refer, ToService
 from tidings.protocol.routing.diffusion import Interest, InterestSeen
 from tidings.protocol.routing.direct import Hold, ToAccess, ToTarget
+from tidings.protocol.routing.groups import Grouped, ToGroups
 from tidings.protocol.routing.multicast import Attach, Multicast, Publicise
 from tidings.protocol.routing.seen import NUMBER, Forward
 from tidings.protocol.routing.topic_gossip import Rumour, RumourAsk, RumourHave
@@ -191,6 +196,32 @@ EXAMPLES: tuple[m.Message, ...] = (
     TakenOver((("alice", "n", 1.5),)),
     StillThere(4),
     StillHere(4),
+    m.Quench("00ff", True),
+    Refer("00ff", "b1", -1),
+    ToService(ENVELOPE, ("00ff", "11ee")),
+    Grouped(FILTER, 3, "b1", -1),
+    ToGroups(ENVELOPE, (1, 3)),
+    sj.OnLan(ENVELOPE, True),
+    sj.Subject("quotes/+", True),
+    sj.Subjects(("quotes/+", "news"), True),
+    sj.ToRouters(ENVELOPE, ("b4", "b8")),
+    sj.CacheAsk("b1", 2, ("quotes/#",), True),
+    sj.CacheAnswer(2, (ENVELOPE,)),
+    pw.Seek(("b7", "127.0.0.1:7"), (("b1", ""), ("b2", "127.0.0.1:2")), 2),
+    pw.Admit((("b1", ""), ("b2", "127.0.0.1:2"))),
+    pw.Greet((("b1", ""),), True, "127.0.0.1:7"),
+    pw.CellAsk(("b7", ""), 0xFEDC_BA98_7654_3210),
+    pw.Doubt("b3"),
+    pw.Depart((("b1", ""),)),
+    rw.Graft("type:Quote", ("1f", 3), (FILTER,)),
+    rw.Grafted("topic:a/b", ("1f", 3)),
+    rw.Prune("topic:a/b", ("1f", 4)),
+    rw.Climb(("topic:a/b", "any"), ENVELOPE, 2, "127.0.0.1:7"),
+    rw.Descend(("topic:a/b",), ENVELOPE),
+    rw.KeyUnwanted("any", 10.0),
+    rw.KeyWanted("any"),
+    rw.Enrol("cell:7", "b4", ("1f", 5), (FILTER,), 2, "127.0.0.1:4"),
+    rw.Enrolled("cell:7", ("1f", 5)),
 )  # fmt: skip
 
 

@@ -27,7 +27,7 @@ import msgspec
 from tidings.errors import RefusedError, StoreError, TidingsError
 from tidings.gateway.desks import client_name
 from tidings.gateway.mqtt import packets as mq
-from tidings.gateway.mqtt.packets import V5, Kind, Malformed, Packet, Reason
+from tidings.gateway.mqtt.packets import V5, V31, Kind, Malformed, Packet, Reason
 from tidings.gateway.mqtt.reading import Reader
 from tidings.gateway.mqtt.session import NEVER, Kept, Session
 from tidings.gateway.mqtt.writing import write
@@ -46,7 +46,9 @@ AHEAD = 100  # publishes of QoS 1 and 2 that we take before we answer: our recei
 ALIASES = 32
 BUFFER = 256 * 1024  # bytes that may wait for a slow client before nothing more is taken for it
 MOST_WAITING = 8 * 2**20  # bytes of QoS 0 that wait for a slow client
-_OLD_CODES = {Reason.VERSION: 1, Reason.CLIENT_ID: 2, Reason.UNAVAILABLE: 3, Reason.PASSWORD: 4}
+_OLD_CODES = {
+    Reason.VERSION: 1, Reason.CLIENT_ID: 2, Reason.UNAVAILABLE: 3, Reason.PASSWORD: 4, Reason.NOT_AUTHORISED: 5,
+}  # fmt: skip
 
 
 class Written(msgspec.Struct):
@@ -250,22 +252,50 @@ class Link:
         self._version = 4
         self._session: Session | None = None
         self._answers: deque[asyncio.Task[None]] = deque()
-        self._aliases: dict[int, str] = {}
+        self._aliases: dict[int, str] = {}  # the client's
+        self._told: dict[str, int] = {}  # ours, as many as the client allows
+        self._most_told = 0
+        self._largest = 0  # bytes of a packet that the client takes; 0: any
         self._will: mq.Will | None = None
         self._is_over = False
         self._lines: list[bytes] = []  # to be written in this turn of the loop
+        self._later: list[Packet | bytes] | None = None  # while a SUBSCRIBE is being answered
         self.lost = 0
         self.over = asyncio.Event()
         writer.transport.set_write_buffer_limits(high=BUFFER)
 
     def send(self, packet: Packet) -> None:
-        if not self._is_over:
+        if self._later is not None and isinstance(packet, mq.Publish):
+            self._later.append(packet)
+        elif not self._is_over:
             self._flush()
-            self._writer.write(write(packet, self._version))
+            if self._most_told and isinstance(packet, mq.Publish):
+                packet = self._aliased(packet)
+            data = write(packet, self._version)
+            if self._largest and len(data) > self._largest:  # a client that cannot even take an answer
+                self._is_over = True
+                self._writer.close()
+                return
+            self._writer.write(data)
+
+    def _aliased(self, packet: mq.Publish) -> mq.Publish:
+        """With a number for its topic, of the first topics that there are numbers for; known ones by that alone."""
+        alias = self._told.get(packet.topic)
+        if alias is not None:
+            return msgspec.structs.replace(
+                packet, topic="", properties=packet.properties | {"topic_alias": alias}
+            )
+        if len(self._told) >= self._most_told:
+            return packet
+        alias = self._told[packet.topic] = len(self._told) + 1
+        return msgspec.structs.replace(packet, properties=packet.properties | {"topic_alias": alias})
 
     def send_bytes(self, data: bytes) -> None:
         """Of QoS 0: what a client that reads too slowly has no room for is lost to it, as the standard allows."""
         if self._is_over:
+            return
+        if self._later is not None:
+            self._later.append(data)
             return
         if self._writer.transport.get_write_buffer_size() > MOST_WAITING:
             self.lost += 1
@@ -305,15 +335,18 @@ class Link:
             return
         key = (principal, connect.client_id)
         self._session, self._will = session, connect.will
+        self._largest = connect.properties.get("maximum_packet", 0)
+        self._most_told = min(connect.properties.get("topic_alias_maximum", 0), ALIASES)
         try:
-            self.send(mq.Connack(0, present, self._said(connect)))
+            self.send(mq.Connack(0, present and self._version != V31, self._said(connect)))
             await session.attach(
                 self.send,
                 self.send_bytes,
                 self._writer.drain,
                 version=self._version,
                 ahead=connect.properties.get("receive_maximum", 0xFFFF),
-                largest=connect.properties.get("maximum_packet", 0),
+                largest=self._largest,
+                aliases=self._most_told,
             )
             await self._hear_all(rest, connect.keep_alive * 1.5 or None)
         finally:
@@ -352,19 +385,22 @@ class Link:
             if "authentication_method" in connect.properties:
                 raise Malformed("no such method", Reason.AUTHENTICATION)
             if not connect.client_id:
-                if connect.version != V5 and not connect.clean:
+                if connect.version == V31 or (connect.version != V5 and not connect.clean):
                     raise Malformed("a session without a client id", Reason.CLIENT_ID)
                 connect.client_id = f"auto-{secrets.token_hex(8)}"
                 connect.properties["assigned"] = connect.client_id
         except Malformed as error:
-            self._refuse(error.reason)
+            # what is no CONNECT at all gets no answer, as 3.1.1 demands and 5 allows
+            if error.reason not in (Reason.MALFORMED, Reason.PROTOCOL):
+                self._refuse(error.reason)
             raise ConnectionResetError(str(error)) from None
         return connect, found[1:]
 
     def _refuse(self, reason: Reason) -> None:
         self._version = self._read.version or 4
-        code = int(reason) if self._version == V5 else _OLD_CODES.get(reason, 5)
-        self._writer.write(write(mq.Connack(code), self._version))
+        code = int(reason) if self._version == V5 else _OLD_CODES.get(reason)
+        if code is not None:
+            self._writer.write(write(mq.Connack(code), self._version))
 
     def _where(self) -> Where:
         peer = self._writer.get_extra_info("peername") or ("",)
@@ -428,10 +464,7 @@ class Link:
             case mq.Ack():
                 session.acknowledged(packet)
             case mq.Subscribe():
-                reasons = await session.subscribe(packet)
-                old = [reason if reason < 0x80 else 0x80 for reason in reasons]
-                self.send(mq.Suback(packet.packet_id, reasons if self._version == V5 else old))
-                await self._door.changed()
+                await self._subscribe(session, packet)
             case mq.Unsubscribe():
                 reasons = [await session.unsubscribe(name) for name in packet.filters]
                 self.send(mq.Unsuback(packet.packet_id, reasons))
@@ -442,6 +475,23 @@ class Link:
                 self._leave(session, packet)
             case _:
                 raise Malformed(f"{type(packet).__name__} from a client", Reason.PROTOCOL)
+
+    async def _subscribe(self, session: Session, packet: mq.Subscribe) -> None:
+        """The answer first, then what is retained."""
+        later: list[Packet | bytes] = []
+        self._later = later
+        try:
+            reasons = await session.subscribe(packet)
+        finally:
+            self._later = None
+        old = [reason if reason < 0x80 else 0x80 for reason in reasons]
+        self.send(mq.Suback(packet.packet_id, reasons if self._version == V5 else old))
+        for each in later:
+            if isinstance(each, bytes):
+                self.send_bytes(each)
+            else:
+                self.send(each)
+        await self._door.changed()
 
     def _leave(self, session: Session, packet: mq.Disconnect) -> None:
         expiry = packet.properties.get("session_expiry")
@@ -491,5 +541,5 @@ class Link:
         if packet.topic:
             self._aliases[alias] = packet.topic
         elif alias not in self._aliases:
-            raise Malformed(f"topic alias {alias} stands for nothing", Reason.TOPIC_ALIAS)
+            raise Malformed(f"topic alias {alias} stands for nothing", Reason.PROTOCOL)
         return self._aliases[alias]

@@ -6,6 +6,9 @@ Rules
 - Topics of MQTT may have empty levels, and ours not: an empty level is written `∅` here.
 - A retained message is an event that lives forever and supersedes the one before on its topic; an empty one
   supersedes and does not stay. A message's expiry is the event's end.
+- User properties go on as they came, in their order: where attributes cannot say that (a name twice, say), the list
+  is kept beside them (`mqtt_user`).
+- A message that came with QoS 0 or 1 goes on with no more (attribute `mqtt_qos`); others with what was asked for.
 - A wildcard at the first level does not stand for topics that begin with `$`.
 - A subscription may carry a content filter: `filter` among the user properties of its SUBSCRIBE.
 """
@@ -32,7 +35,9 @@ EMPTY = "∅"
 SHARE = "$share/"
 KEY = "mqtt:"  # before the topic, in the key of what is retained
 FILTER = "filter"  # the user property of a subscription
-PLAIN = frozenset({"response_topic", "correlation", "payload_format"})
+QOS = "mqtt_qos"
+USER = "mqtt_user"
+PLAIN = frozenset({"response_topic", "correlation", "payload_format", USER})
 JSON_TYPE = "application/json"
 
 
@@ -96,15 +101,38 @@ def attributes_of(publish: Publish) -> dict[str, Any]:
         except UnicodeDecodeError:
             raise Malformed("the payload is said to be UTF-8", Reason.PAYLOAD_FORMAT) from None
     attributes = members_of(publish.payload, properties.get("content_type"))
+    if publish.qos < 2:
+        attributes[QOS] = publish.qos
     for name in ("response_topic", "payload_format"):
         if name in properties:
             attributes[name] = properties[name]
     if "correlation_data" in properties:
         attributes["correlation"] = properties["correlation_data"].hex()
-    for name, value in properties.get("user", ()):
-        if name and name not in RESERVED and "." not in name:
-            attributes[name] = value
+    said = properties.get("user", ())
+    if said:
+        members = dict(attributes)
+        for name, value in said:
+            if name and name not in RESERVED and "." not in name:
+                attributes[name] = value
+        if _user(attributes, members) != list(said):
+            attributes[USER] = msgspec.json.encode(said).decode()
     return attributes
+
+
+def _user(attributes: Mapping[str, Any], members: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The user properties that the attributes stand for, beside the payload's members."""
+    return [
+        (name, value)
+        for name, value in attributes.items()
+        if isinstance(value, str) and members.get(name) != value and name not in PLAIN
+    ]
+
+
+def _kept_user(said: Any) -> list[tuple[str, str]] | None:
+    try:
+        return msgspec.json.decode(said, type=list[tuple[str, str]])
+    except (msgspec.DecodeError, TypeError):
+        return None  # it came by another way, and is no list of ours
 
 
 def members_of(payload: bytes, content_type: str | None = None) -> dict[str, Any]:
@@ -133,6 +161,12 @@ def _plain(members: Mapping[str, Any], depth: int) -> dict[str, Any]:
 # -- outward -----------------------------------------------------------------------------------------
 
 
+def qos_of(event: Event, granted: int) -> int:
+    """No more than it was published with."""
+    said = event.attributes.get(QOS)
+    return min(granted, said) if type(said) is int and said >= 0 else granted
+
+
 def publish_of(event: Event, qos: int, *, retain: bool, with_properties: bool) -> Publish:
     """The event as a message."""
     payload = event.payload
@@ -149,7 +183,8 @@ def _properties(event: Event, payload: bytes) -> Properties:
     elif event.payload is None:
         properties["content_type"] = JSON_TYPE
     if event.expires is not None:
-        properties["message_expiry"] = min(int(event.expires), 2**32 - 1)
+        waited = 0.0 if event.time is None else (datetime.now(UTC) - event.time).total_seconds()
+        properties["message_expiry"] = min(max(round(event.expires - waited), 0), 2**32 - 1)
     attributes = event.attributes
     for name in ("response_topic", "payload_format"):
         if name in attributes:
@@ -157,10 +192,7 @@ def _properties(event: Event, payload: bytes) -> Properties:
     if isinstance(attributes.get("correlation"), str):
         with contextlib.suppress(ValueError):  # it came by another way, and is no correlation of MQTT
             properties["correlation_data"] = bytes.fromhex(attributes["correlation"])
-    members = members_of(payload, event.content_type)
-    user = [
-        (name, value)
-        for name, value in attributes.items()
-        if isinstance(value, str) and members.get(name) != value and name not in PLAIN
-    ]
+    user = _kept_user(attributes[USER]) if USER in attributes else None
+    if user is None:
+        user = _user(attributes, members_of(payload, event.content_type))
     return properties | ({"user": user} if user else {})

@@ -1,4 +1,4 @@
-"""MQTT packets as values, versions 3.1.1 and 5 (OASIS). `reading.py` and `writing.py` are their bytes.
+"""MQTT packets as values, versions 3.1, 3.1.1 and 5 (OASIS). `reading.py` and `writing.py` are their bytes.
 
 Properties are a mapping by name; user properties are a list of pairs.
 """
@@ -10,7 +10,8 @@ from typing import Any
 
 import msgspec
 
-V311, V5 = 4, 5
+V31, V311, V5 = 3, 4, 5
+NAMES = {V31: b"MQIsdp", V311: b"MQTT", V5: b"MQTT"}
 
 
 class Kind(IntEnum):

@@ -1,6 +1,6 @@
 """Bytes to MQTT packets. No I/O: bytes come, packets go.
 
-Rules (OASIS MQTT 3.1.1 and 5.0)
+Rules (OASIS MQTT 3.1.1 and 5.0; 3.1 differs in its name and in a flag)
 - What is malformed raises `Malformed` with the reason code of version 5; nothing is guessed.
 - Text is UTF-8 without NUL and without surrogates. A packet is no longer than the reader's bound.
 """
@@ -13,10 +13,11 @@ from typing import Any
 from tidings.gateway.mqtt.packets import (
     ALLOWED,
     MANY,
+    NAMES,
     PROPERTIES,
     TOLD,
     V5,
-    V311,
+    V31,
     Ack,
     Auth,
     Connack,
@@ -97,7 +98,7 @@ class _Bytes:
                 raise Malformed(f"no property is called 0x{identifier:02x}")
             name, kind = PROPERTIES[identifier]
             if name not in allowed:
-                raise Malformed(f"{name} has no place here", Reason.PROTOCOL)
+                raise Malformed(f"{name} has no place here")
             inner.property(name, kind, found)
         return found
 
@@ -165,6 +166,8 @@ class Reader:
         if number == 0:
             raise Malformed("a packet of kind 0")
         kind = Kind(number)
+        if self.version == V31 and kind in _FLAGGED:
+            flags &= ~8  # it could say there that it sends again
         if kind is not Kind.PUBLISH and flags != (2 if kind in _FLAGGED else 0):
             raise Malformed(f"{kind.name} with flags {flags}")
         if self.version == 0 and kind is not Kind.CONNECT:
@@ -219,14 +222,14 @@ class Reader:
         if self.version:
             raise Malformed("CONNECT twice", Reason.PROTOCOL)
         name, version = body.blob(), body.number(1)
-        if name != b"MQTT" or version not in (V311, V5):
+        if NAMES.get(version) != name:
             raise Malformed(f"{name!r} of version {version}", Reason.VERSION)
         self.version = version
         flags = body.number(1)
         will_qos, has_will = flags >> 3 & 3, bool(flags & 4)
         if flags & 1 or will_qos == 3 or (not has_will and flags & 0x38):
             raise Malformed(f"CONNECT with flags {flags:#x}")
-        if version == V311 and flags & 0x40 and not flags & 0x80:
+        if version != V5 and flags & 0x40 and not flags & 0x80:
             raise Malformed("a password without a name")
         connect = Connect(version, "", bool(flags & 2), body.number(2))
         connect.properties = self._properties(Kind.CONNECT, body)
@@ -246,7 +249,7 @@ class Reader:
         if qos == 3 or (qos == 0 and flags & 8):
             raise Malformed(f"PUBLISH with flags {flags}")
         topic = body.text()
-        packet_id = _packet_id(body) if qos else 0
+        packet_id = _packet_id(body, Reason.PROTOCOL) if qos else 0
         properties = self._properties(Kind.PUBLISH, body)
         if properties.get("topic_alias") == 0:
             raise Malformed("topic alias 0", Reason.TOPIC_ALIAS)
@@ -262,12 +265,8 @@ class Reader:
             raise Malformed("subscription id", Reason.PROTOCOL)
         wishes = []
         while body.left:
-            filter, options = body.text(), body.number(1)
-            if (
-                options & 3 == 3
-                or options & (0xFC if self.version == V311 else 0xC0)
-                or options >> 4 & 3 == 3
-            ):
+            filter, options = _filter(body), body.number(1)
+            if options & 3 == 3 or options & (0xC0 if self.version == V5 else 0xFC) or options >> 4 & 3 == 3:
                 raise Malformed(f"subscription options {options:#x}")
             wishes.append(Wish(filter, options & 3, bool(options & 4), bool(options & 8), options >> 4 & 3))
         if not wishes:
@@ -278,7 +277,7 @@ class Reader:
         packet_id, properties = _packet_id(body), self._properties(Kind.UNSUBSCRIBE, body)
         filters = []
         while body.left:
-            filters.append(body.text())
+            filters.append(_filter(body))
         if not filters:
             raise Malformed("UNSUBSCRIBE from nothing", Reason.PROTOCOL)
         return Unsubscribe(packet_id, filters, properties)
@@ -287,11 +286,18 @@ class Reader:
 _FLAGGED = (Kind.PUBREL, Kind.SUBSCRIBE, Kind.UNSUBSCRIBE)
 
 
-def _packet_id(body: _Bytes) -> int:
+def _packet_id(body: _Bytes, reason: Reason = Reason.MALFORMED) -> int:
     packet_id = body.number(2)
     if not packet_id:
-        raise Malformed("packet id 0", Reason.PROTOCOL)
+        raise Malformed("packet id 0", reason)
     return packet_id
+
+
+def _filter(body: _Bytes) -> str:
+    text = body.text()
+    if not text:
+        raise Malformed("an empty topic filter")
+    return text
 
 
 def check_name(topic: str) -> str:

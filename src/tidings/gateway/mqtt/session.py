@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from tidings.errors import ClosedError, RefusedError, TidingsError
-from tidings.gateway.mqtt.events import attributes_of, options_of, publish_of, wanted
+from tidings.gateway.mqtt.events import attributes_of, options_of, publish_of, qos_of, wanted
 from tidings.gateway.mqtt.packets import Ack, Kind, Malformed, Packet, Publish, Reason, Subscribe, Will, Wish
 from tidings.gateway.mqtt.writing import write
 from tidings.model.event import Event
@@ -97,6 +97,7 @@ class Session:
         self._send_bytes: Callable[[bytes], None] | None = None
         self._version = 4
         self._largest = 0
+        self._has_aliases = False
         self._room = asyncio.Semaphore(0)
         self._drained: Callable[[], Any] | None = None
 
@@ -111,10 +112,11 @@ class Session:
         version: int,
         ahead: int,
         largest: int,
+        aliases: int,
     ) -> None:
         """A connection carries this session from now on."""
         self._send, self._drained, self._version, self._largest = send, drained, version, largest
-        self._send_bytes = send_bytes
+        self._send_bytes, self._has_aliases = send_bytes, aliases > 0
         ahead = min(ahead, MOST_AHEAD)
         self._room = asyncio.Semaphore(max(ahead - len(self._ways), 0))
         for packet_id, way in self._ways.items():
@@ -210,6 +212,9 @@ class Session:
         if self._send_bytes is None:
             return
         is_old = event.time is not None and event.time < began and event.lifetime > 0
+        if self._has_aliases:
+            self._say(publish_of(event, 0, retain=is_old, with_properties=True))
+            return
         data = written(event, self._version, retain=is_old)
         if self._largest and len(data) > self._largest:
             return
@@ -257,13 +262,14 @@ class Session:
                 continue
             is_old = event.time is not None and event.time < held.began and event.lifetime > 0
             retain = event.key is not None and wish.as_published if not is_old else True
-            publish = publish_of(event, wish.qos, retain=retain, with_properties=self._version == 5)
+            qos = qos_of(event, wish.qos)
+            publish = publish_of(event, qos, retain=retain, with_properties=self._version == 5)
             if held.ids:
                 publish.properties["subscription_id"] = held.ids
-            if self._largest and len(publish.payload) + len(publish.topic) + 64 > self._largest:
+            if self._largest and len(write(publish, self._version)) > self._largest:
                 listener.settle(tag)  # the client says that it cannot take it
                 continue
-            if wish.qos:
+            if qos:
                 held.parked = (publish, tag)
                 await self._on_its_way(held)
             else:
@@ -293,8 +299,10 @@ class Session:
                 return self._last_id
 
     def acknowledged(self, ack: Ack) -> None:
-        """PUBACK, PUBREC or PUBCOMP came."""
+        """PUBACK, PUBREC or PUBCOMP came. Raises `Malformed` for one that does not fit the message."""
         way = self._ways.get(ack.packet_id)
+        if way is not None and (ack.kind is Kind.PUBACK) != (way.publish.qos == 1):
+            raise Malformed(f"{ack.kind.name} for a message of QoS {way.publish.qos}", Reason.PROTOCOL)
         if ack.kind is Kind.PUBREC:
             if way is None:
                 self._say(Ack(Kind.PUBREL, ack.packet_id, Reason.PACKET_ID_NOT_FOUND))

@@ -9,6 +9,7 @@ from typing import Any
 from tidings.gateway.mqtt.packets import (
     IDENTIFIERS,
     MANY,
+    NAMES,
     V5,
     Ack,
     Auth,
@@ -77,7 +78,7 @@ def _write_connect(p: Connect, version: int) -> tuple[int, bytes]:
     )
     if p.will is not None:
         flags |= 4 | p.will.qos << 3 | (0x20 if p.will.retain else 0)
-    body = _text("MQTT") + struct.pack(">BBH", p.version, flags, p.keep_alive)
+    body = _blob(NAMES[p.version]) + struct.pack(">BBH", p.version, flags, p.keep_alive)
     body += _written(p.properties, version) + _text(p.client_id)
     if p.will is not None:
         body += _written(p.will.properties, version) + _text(p.will.topic) + _blob(p.will.payload)
@@ -135,7 +136,7 @@ def _write_told(head: int) -> Any:
     def write_told(p: Disconnect | Auth, version: int) -> tuple[int, bytes]:
         if version != V5 or not (p.reason or p.properties):
             return head, b""
-        return head, bytes([p.reason]) + _written(p.properties, version)
+        return head, bytes([p.reason]) + (_written(p.properties, version) if p.properties else b"")
 
     return write_told
 

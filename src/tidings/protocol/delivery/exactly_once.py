@@ -546,6 +546,10 @@ class ExactlyOnce(Delivery):
         session = self._registry.sessions.get(address)
         return None if session is None else session.client
 
+    def address_of(self, client: str) -> str | None:
+        found = (s.address for s in self._registry.sessions.values() if s.client == client)
+        return next(found, None)
+
     def subscriptions(self) -> tuple[SubscriptionId, ...]:
         return tuple(self._registry.helds)
 

@@ -315,7 +315,7 @@ class SubscriptionRouting(Routing):
             envelope = self._numbering.numbered(envelope)
         if self._settles and came_from is None:
             self._published(envelope.event, now)
-        wanted = self._wanting(envelope.event)
+        wanted = self._wanting(envelope.event, came_from)
         if self.hierarchical and self.parent is not None:
             wanted.add(self.parent)
         if not wanted:
@@ -339,7 +339,8 @@ class SubscriptionRouting(Routing):
             return [not self._wanting(event) for event in events]
         return [True] * len(events)
 
-    def _wanting(self, event: Event) -> set[str]:
+    def _wanting(self, event: Event, but: str | None = None) -> set[str]:
+        """The links over which it is wanted; whether it is over the link `but` is not asked."""
         wanted: set[str] = set()
         if not self._wanted_over and not self.ports.overlay.peers():
             return wanted  # most brokers of small networks have no neighbour

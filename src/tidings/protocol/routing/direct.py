@@ -8,6 +8,9 @@ and sends one copy to each broker with a taker (Virgillito 2003, 2.4.4 and Table
 
 from __future__ import annotations
 
+from collections import Counter
+from typing import ClassVar
+
 from tidings.matching.engine import THRESHOLD, MatchingEngine
 from tidings.matching.matcher import Matcher
 from tidings.model.event import Event
@@ -50,6 +53,7 @@ class _Held:
         self._handles: dict[tuple[str, str], int] = {}
         self._access: dict[int, str] = {}
         self._counts: dict[tuple[str, str], int] = {}
+        self._wanting: Counter[str] = Counter()  # by digest: brokers
 
     def change(self, filter: Filter, access: str, count: int) -> None:
         key = (filter.digest, access)
@@ -57,10 +61,14 @@ class _Held:
         if total > 0:
             self._counts[key] = total
             if key not in self._handles:
+                self._wanting[filter.digest] += 1
                 self._handles[key] = handle = self.matcher.add(filter)
                 self._access[handle] = access
         elif key in self._handles:
             del self._counts[key]
+            self._wanting[filter.digest] -= 1
+            if not self._wanting[filter.digest]:
+                del self._wanting[filter.digest]
             handle = self._handles.pop(key)
             del self._access[handle]
             self.matcher.remove(handle)
@@ -68,6 +76,10 @@ class _Held:
     def takers(self, event: Event) -> list[str]:
         """The brokers with a subscription that accepts the event, each once, in a fixed order."""
         return sorted({self._access[handle] for handle in self.matcher.match(event)})
+
+    def holds(self, digest: str) -> bool:
+        """Does some broker want this filter?"""
+        return digest in self._wanting
 
     def __len__(self) -> int:
         return len(self._handles)
@@ -146,7 +158,7 @@ class MatchFirst(_Direct):
 
 class MatchAtTarget(_Direct):
     name = "match at target"
-    messages = (Hold, ToTarget, ToAccess)
+    messages: ClassVar[tuple[type[Message], ...]] = (Hold, ToTarget, ToAccess)
 
     def interest_added(self, subscription: Subscription, at: tuple[str, ...], now: float) -> None:
         self._hold_at(at, Hold(subscription.filter, self.ports.name, +1), now)

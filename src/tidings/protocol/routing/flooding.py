@@ -52,5 +52,9 @@ class Flooding(Routing):
             if leaving is not None:
                 self.ports.send(link, Forward(leaving))
 
+    def table_size(self) -> int:
+        """Nobody's filters: whoever floods needs none."""
+        return 0
+
     def wanted_elsewhere(self, event: Event) -> bool:
         return bool(self.ports.overlay.links())

@@ -1,0 +1,48 @@
+"""What the nodes of a prefix overlay say to one another."""
+
+from __future__ import annotations
+
+from tidings.protocol.messages import Message
+
+Contact = tuple[str, str]  # name, and where it is reached (empty where the driver knows)
+
+
+class Seek(Message, frozen=True):
+    """A newcomer looks for its place; each node on the way to its id adds whom it knows."""
+
+    newcomer: Contact
+    found: tuple[Contact, ...] = ()
+    hops: int = 0
+
+
+class Admit(Message, frozen=True):
+    """The end of that way: everybody who was found on it, and the leaves of the last node."""
+
+    contacts: tuple[Contact, ...]
+
+
+class Greet(Message, frozen=True):
+    """We are there, and these are the nodes next to us. It also asks whether the other one lives."""
+
+    contacts: tuple[Contact, ...] = ()
+    answer: bool = False  # wanted
+    address: str = ""  # our own
+
+
+class CellAsk(Message, frozen=True):
+    """Whom do you know for this cell of the table? Answered by `Greet`, or by nothing."""
+
+    newcomer: Contact
+    key: int  # an id that belongs into the cell
+
+
+class Doubt(Message, frozen=True):
+    """This node does not answer us; see for yourself."""
+
+    name: str
+
+
+class Depart(Message, frozen=True):
+    """We go; these stay."""
+
+    contacts: tuple[Contact, ...] = ()

@@ -1,0 +1,73 @@
+"""What brokers say to one another in systems of rendezvous."""
+
+from __future__ import annotations
+
+from tidings.model.filter import Filter
+from tidings.protocol.messages import Envelope, Message
+
+Version = tuple[str, int]  # of a node's life, and a counter in it
+
+
+class Graft(Message, frozen=True):
+    """We are in the tree of a key below you; said again from time to time. Answered by `Grafted`."""
+
+    key: str
+    version: Version
+    filters: tuple[Filter, ...] | None = None  # what is wanted below us; None: everything of the key
+
+
+class Grafted(Message, frozen=True):
+    key: str
+    version: Version
+
+
+class Prune(Message, frozen=True):
+    """We are not in that tree below you any more."""
+
+    key: str
+    version: Version
+
+
+class Climb(Message, frozen=True):
+    """An event on its way to the brokers that are responsible for these keys."""
+
+    keys: tuple[str, ...]
+    envelope: Envelope
+    hops: int = 1
+    address: str = ""  # where the broker is reached that accepted it
+
+
+class Descend(Message, frozen=True):
+    """An event on its way down the trees of these keys."""
+
+    keys: tuple[str, ...]
+    envelope: Envelope
+
+
+class KeyUnwanted(Message, frozen=True):
+    """Nobody is in the tree of this key: for so long, send us nothing for it."""
+
+    key: str
+    seconds: float
+
+
+class KeyWanted(Message, frozen=True):
+    """Somebody is again."""
+
+    key: str
+
+
+class Enrol(Message, frozen=True):
+    """All the filters of one broker that belong to a key, for the broker that is responsible for it."""
+
+    key: str
+    access: str
+    version: Version
+    filters: tuple[Filter, ...]
+    hops: int = 1
+    address: str = ""  # where the broker is reached whose filters these are
+
+
+class Enrolled(Message, frozen=True):
+    key: str
+    version: Version

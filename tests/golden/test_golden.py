@@ -1,0 +1,56 @@
+"""What an earlier version wrote to disk is read today: stores and histories (frames: tests/unit/wire)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tarfile
+from pathlib import Path
+
+import pytest
+from tests.golden._make import FILTER, HISTORIES, STORE, quotes
+
+import tidings
+from tidings.history.check import check
+from tidings.history.files import read_history
+from tidings.history.schema import NTFY, PUB
+from tidings.language import parse_filter
+from tidings.language.evaluate import accepts
+
+STORES = sorted(STORE.parent.glob("v*.tar.gz"))
+
+
+@pytest.mark.parametrize("file", STORES, ids=[file.name for file in STORES])
+def test_a_store_of_then_serves_a_broker_of_now(file: Path, tmp_path: Path) -> None:
+    """What lives for ever is told to a newcomer, and a durable subscription goes on where it was."""
+    with tarfile.open(file) as archive:
+        archive.extractall(tmp_path, filter="data")
+    before = json.loads(file.with_suffix("").with_suffix(".json").read_text())["heard"]
+    kept = [each for each in quotes() if each[1].get("key") is None] + quotes()[
+        -1:
+    ]  # one supersedes the other
+
+    async def test() -> None:
+        async with asyncio.timeout(30), tidings.connect(path=tmp_path / "store", name="press") as bus:
+            newcomer = await bus.subscribe("EXISTS change", name="all")
+            heard = [await newcomer.get() for _ in kept]
+            assert [dict(event.attributes) for event in heard] == [attributes for attributes, _ in kept]
+            wanted = [event["change"] for event in heard if accepts(parse_filter(FILTER), event)]
+            falls = await bus.subscribe(FILTER, durable=True, name="falls")
+            assert before + [(await falls.get())["change"] for _ in wanted[len(before) :]] == wanted
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "parquet"])
+def test_a_history_of_then_is_judged_now(ending: str) -> None:
+    for file in sorted(HISTORIES.glob(f"v*.{ending}")):
+        rows = list(read_history(file))
+        assert sum(row.op == PUB for row in rows) == 20
+        assert check(file, t_sub=5.0, t_diff=5.0).holds
+        spoilt = [row for row in rows if row.op != NTFY]
+        assert not check(spoilt, t_sub=5.0, t_diff=5.0).holds, "it is really judged"
+
+
+def test_both_forms_of_a_history_say_the_same() -> None:
+    assert list(read_history(HISTORIES / "v1.jsonl")) == list(read_history(HISTORIES / "v1.parquet"))

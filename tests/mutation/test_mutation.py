@@ -1,0 +1,85 @@
+"""Does the suite notice a mistake? Seeded defects, one at a time, in a copy; at least 95 of 100 must be caught.
+
+`TIDINGS_DEFECTS=3,7` tries some by their numbers.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.conftest import Figures
+from tests.mutation._defects import DEFECTS, ROOMS, Defect
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src"
+AT_LEAST = 0.95
+
+
+@pytest.mark.parametrize("defect", DEFECTS, ids=[f"{n}-{d.name}" for n, d in enumerate(DEFECTS)])
+def test_a_defect_still_fits(defect: Defect) -> None:
+    """The code that it spoils is there, once; so the list does not rot."""
+    text = (SOURCE / "tidings" / defect.file).read_text()
+    assert text.count(defect.old) == 1
+    compile(text.replace(defect.old, defect.new), defect.file, "exec")
+
+
+def test_there_are_enough_of_them_in_every_room_that_promises_something() -> None:
+    assert len(DEFECTS) >= 40
+    assert {defect.file.split("/")[0] for defect in DEFECTS} >= {"language", "store", "security", "protocol"}
+
+
+def is_caught(defect: Defect, place: Path) -> bool:
+    """Do the tests of its room fail with it?"""
+    spoilt = place / "src"
+    shutil.copytree(SOURCE, spoilt, ignore=shutil.ignore_patterns("__pycache__"))
+    file = spoilt / "tidings" / defect.file
+    file.write_text(file.read_text().replace(defect.old, defect.new))
+    tests = [each for each in ROOMS[defect.file.split("/")[0]] if (ROOT / each).exists()]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-x",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-m",
+        "not soak and not spark",
+    ]
+    done = subprocess.run(
+        [*command, "--timeout", "300", *tests],
+        cwd=ROOT,
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(spoilt), str(ROOT)]),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    shutil.rmtree(spoilt)
+    assert done.returncode in (0, 1, 2), done.stdout[-2000:] + done.stderr[-2000:]
+    return done.returncode != 0
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+def test_the_suite_catches_nearly_every_defect(tmp_path: Path, figures: Figures) -> None:
+    chosen = [int(word) for word in os.environ.get("TIDINGS_DEFECTS", "").split(",") if word] or range(
+        len(DEFECTS)
+    )
+    missed = []
+    for number in chosen:
+        caught = is_caught(DEFECTS[number], tmp_path)
+        print(f"{'caught' if caught else 'MISSED'}  {number:>2} {DEFECTS[number].name}", flush=True)
+        if not caught:
+            missed.append(DEFECTS[number].name)
+    tried = len(list(chosen))
+    figures(defects=tried, caught=tried - len(missed))
+    assert len(missed) <= (1 - AT_LEAST) * tried, missed
