@@ -102,6 +102,12 @@ class Group:
                 if other not in side:
                     self._between(one, other).partition()
 
+    def mute(self, name: str) -> None:
+        """Nobody hears it any more; it hears everybody."""
+        for (dialler, target), proxy in self.proxies.items():
+            if name in (dialler, target):
+                proxy.block(to_target=name == dialler)
+
     def heal(self) -> None:
         for proxy in self.proxies.values():
             proxy.heal(sever=True)

@@ -72,6 +72,15 @@ async def half_partition(group: Group) -> None:
     await until_view(group, len(group.names))
 
 
+async def one_way(group: Group) -> None:
+    """Nobody hears the coordinator, and it hears everybody: it has to notice that it is alone."""
+    group.mute("d1")
+    at = len(group.acked_at)
+    await until(lambda: len(group.acked_at) > at + 20)
+    group.heal()
+    await until_view(group, len(group.names))
+
+
 async def stop_and_resume(group: Group) -> None:
     """A coordinator that stands still is taken over, and resumes as one that is fenced."""
     group.brokers["d1"].send(signal.SIGSTOP)
@@ -109,7 +118,7 @@ def test_the_coordinator_is_killed_under_load(tmp_path: Path) -> None:
 @pytest.mark.soak
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize(
-    "trouble", [half_partition, stop_and_resume, flapping], ids=lambda each: each.__name__
+    "trouble", [half_partition, one_way, stop_and_resume, flapping], ids=lambda each: each.__name__
 )
 def test_a_group_goes_on(tmp_path: Path, trouble: Callable[[Group], Awaitable[None]]) -> None:
     asyncio.run(run(tmp_path, trouble))
