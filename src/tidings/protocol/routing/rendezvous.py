@@ -422,6 +422,10 @@ class RendezvousTrees(Routing):
             key: (tree.parent, tuple(tree.children), bool(tree.local)) for key, tree in self._trees.items()
         }
 
+    def wants(self, link: str, event: Event) -> bool:
+        trees = map(self._trees.get, self.ports.assignment.resolve(event) or ())
+        return any(link in self._takers(tree, event) for tree in trees if tree is not None)
+
     def agreed(self, link: str) -> bool:
         if self.enrolment is not None and not self.enrolment.is_acknowledged:
             return False
