@@ -34,6 +34,8 @@ BETWEEN_SIBLINGS = {
     ("runtime", "store"): "drivers do the disk's effects",
     ("simulation", "wire"): "drivers turn messages into bytes",
     ("simulation", "store"): "drivers do the disk's effects",
+    ("studies", "quality"): "a study runs the application",
+    ("bench", "quality"): "a benchmark runs the application",
 }
 
 # Only these files (and folders) of pipeline/ know a driver.

@@ -41,11 +41,11 @@ def demo(
 ) -> None:
     """Show Tidings at work, in about a minute.
 
-    Nine acts: who hears what, a late subscriber, an explanation, a subscriber that is killed and
+    Ten acts: who hears what, a late subscriber, an explanation, a subscriber that is killed and
     comes back, the recorded history judged by the properties, three broker processes of which one
     is killed, the web console of a network, and (where Spark is installed) a table of events matched
-    on Spark, and events that go from brokers through Spark and back, with a late subscriber caught up
-    from an archive. Ends with 1 if a claim fails.
+    on Spark, events that go from brokers through Spark and back, with a late subscriber caught up from
+    an archive, and three organisations that share dirty data. Ends with 1 if a claim fails.
     """
     began = time.monotonic()
     stage = Stage(console(), silent=as_json)
@@ -63,7 +63,7 @@ def demo(
         if any(keep.iterdir()):
             raise InputError(f"{keep} is not empty", hint="name a new directory")
         asyncio.run(_play(stage, keep))
-    _finish(stage, time.monotonic() - began, as_json)
+    finish(stage, time.monotonic() - began, as_json)
 
 
 async def _play(stage: Stage, folder: Path) -> None:
@@ -73,7 +73,7 @@ async def _play(stage: Stage, folder: Path) -> None:
         await act(stage, folder)
 
 
-def _finish(stage: Stage, seconds: float, as_json: bool) -> None:
+def finish(stage: Stage, seconds: float, as_json: bool) -> None:
     if as_json:
         print_json({"seconds": round(seconds, 1), "claims": [_claim(claim) for claim in stage.claims]})
     else:

@@ -27,11 +27,17 @@ class Document(NamedTuple):
 
 DOCUMENTS = (
     Document("Virgillito 2003", "Publish/subscribe communication systems: from models to applications (thesis)", (
+        Shown("2.2 and 2.3.1", "subscription models: what filtered topics and groups send for nothing", ("VIR2-2",), ("architectures",)),
         Shown("2.3, Figures 2.3 and 2.4", "three architectures; assign and resolve", ("VIR2-3", "VIR2-5"), ("architectures",), ("papers/test_vir2_3_hierarchical_load.py", "papers/test_vir2_5_assign_and_resolve.py")),
-        Shown("Table 2.1", "the surveyed systems side by side", ("VIR2-6",), ("architectures",)),
-        Shown("2.5", "SIENA, Gryphon, TIB/RV, Scribe, Hermes", ("VIR2-7",), ("architectures",), ("papers/test_vir2_7_siena.py",)),
+        Shown("2.4.2", "matching by counting and by tree", ("VIR2-4",), ("architectures",), ("properties/test_trees.py", "properties/test_matching_indexes.py")),
+        Shown("Table 2.1", "the surveyed systems side by side", ("VIR2-6",), ("architectures", "policies")),
+        Shown("2.5", "SIENA, Gryphon, TIB/RV, Scribe, Hermes", ("VIR2-7",), ("architectures", "rendezvous"), (
+            "papers/test_vir2_7_siena.py", "papers/test_vir2_7_gryphon.py", "papers/test_vir2_7_tib_rv.py",
+            "papers/test_vir2_7_scribe.py", "papers/test_vir2_7_hermes.py", "papers/test_vir2_7_elvin.py",
+            "papers/test_vir2_7_central_and_groups.py",
+        )),
         Shown("Figure 3.1", "a history and its properties", ("VIR3-1",), (), ("papers/test_vir3_1_histories.py",)),
-        Shown("3.1.4", "the two delays of a subscription and an event", ("VIR3-2",), ("diffusion",), ("papers/test_vir3_2_delays.py",)),
+        Shown("3.1.4 and 3.1.6", "the two delays of a subscription and an event, and systems compared by them", ("VIR3-2",), ("diffusion", "architectures"), ("papers/test_vir3_2_delays.py",)),
         Shown("Figure 3.4", "which events a subscriber hears", ("VIR3-3",), (), ("papers/test_vir3_3_figure_3_4.py",)),
         Shown("3.1.5", "classes of availability", ("VIR3-4",), (), ("papers/test_vir3_4_availability.py",)),
         Shown("Equations 3.1 to 3.6", "the probability that an event is notified", ("VIR3-5",), ("notification-loss",), ("papers/test_vir3_5_notification_probability.py",)),

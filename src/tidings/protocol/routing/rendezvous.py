@@ -42,6 +42,7 @@ from tidings.protocol.routing.rendezvous_words import (
 )
 from tidings.protocol.slots import Ports, Routing
 
+MOST_COMPARED = 1 << 16  # pairs of filters that are remembered
 MOST_HOPS = 64  # of an event on its way up: no way of sound tables is so long
 
 
@@ -110,6 +111,7 @@ class RendezvousTrees(Routing):
         self._taken: dict[tuple[str, str], set[str]] = {}  # by event: the keys under which it descended here
         self._unwanted: dict[str, float] = {}  # by key: until when nobody wants it
         self._lessees: dict[str, dict[str, str]] = {}  # by key: whom we told so, and where it is
+        self._covered: dict[tuple[str, str], bool] = {}  # by digests: does the first cover the second?
         self._count = 0
         self._due: float | None = None
         self.enrolment = Enrolment(self, self.settings) if enrolled else None
@@ -200,10 +202,20 @@ class RendezvousTrees(Routing):
             wanted.update((filter.digest, filter) for filter in child.filters)
         kept: list[Filter] = []
         for _, filter in sorted(wanted.items()):
-            if not any(covers(other, filter) for other in kept):
-                kept = [other for other in kept if not covers(filter, other)]
+            if not any(self._covers(other, filter) for other in kept):
+                kept = [other for other in kept if not self._covers(filter, other)]
                 kept.append(filter)
         return tuple(kept) if len(kept) <= self.settings.most_filters else None
+
+    def _covers(self, one: Filter, other: Filter) -> bool:
+        """Remembered: the same filters are compared whenever something below changes."""
+        pair = (one.digest, other.digest)
+        found = self._covered.get(pair)
+        if found is None:
+            if len(self._covered) >= MOST_COMPARED:
+                self._covered.clear()
+            found = self._covered[pair] = covers(one, other)
+        return found
 
     def ways_changed(self, now: float) -> None:
         for key in list(self._trees):
