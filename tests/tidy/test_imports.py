@@ -23,8 +23,8 @@ LEVELS = {
     "wire": 6, "store": 6, "simulation": 6, "runtime": 6,
     "gateway": 7, "pipeline": 7, "testing": 7,
     "quality": 8, "studies": 8, "bench": 8,
-    "console": 9, "cli": 9,
-    "__main__": 10,
+    "console": 9, "cli": 10,
+    "__main__": 11,
 }  # fmt: skip
 
 # Steps between rooms of one level, each with its reason.

@@ -21,9 +21,12 @@ from tidings.errors import InputError
 
 
 def register(app: typer.Typer) -> None:
-    app.command("demo", epilog=examples("tidings demo", "tidings demo --keep run", "tidings demo --json"))(
-        demo
-    )
+    app.command(
+        "demo",
+        epilog=examples(
+            "tidings demo", "tidings demo --keep run", "tidings demo --console", "tidings demo --json"
+        ),
+    )(demo)
 
 
 def demo(
@@ -31,18 +34,27 @@ def demo(
         Path | None,
         typer.Option("--keep", metavar="DIR", help="Keep the histories and the store in this directory."),
     ] = None,
+    with_console: Annotated[
+        bool, typer.Option("--console", help="Leave the acts out: run five brokers and their web console.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
     """Show Tidings at work, in about a minute.
 
-    Nine acts: who hears what, a late subscriber, an explanation, a subscriber that is killed and
+    Ten acts: who hears what, a late subscriber, an explanation, a subscriber that is killed and
     comes back, the recorded history judged by the properties, three broker processes of which one
-    is killed, and (where Spark is installed) a table of events matched on Spark, events that go from
-    brokers through Spark and back, with a late subscriber caught up from an archive, and three
-    organisations that share dirty data. Ends with 1 if a claim fails.
+    is killed, the web console of a network, and (where Spark is installed) a table of events matched
+    on Spark, events that go from brokers through Spark and back, with a late subscriber caught up from
+    an archive, and three organisations that share dirty data. Ends with 1 if a claim fails.
     """
     began = time.monotonic()
     stage = Stage(console(), silent=as_json)
+    if with_console:
+        from tidings.cli._console_act import stay
+        from tidings.console.doors import LISTEN
+
+        asyncio.run(stay(stage, LISTEN))
+        return
     if keep is None:
         with tempfile.TemporaryDirectory(prefix="tidings-demo-") as folder:
             asyncio.run(_play(stage, Path(folder)))
