@@ -229,3 +229,27 @@ def test_a_state_is_only_good_for_its_plan(spark: Any, tmp_path: Path) -> None:
     factory, lacking = Factory(spark, plan_of(tmp_path)), frame(spark, [person(1)]).drop("zip")
     with pytest.raises(InputError, match="no column 'zip', which dependencies"):
         factory.snapshot(lacking)
+
+
+def test_changes_of_a_whole_table_that_were_not_told_are_told_before_the_next(
+    spark: Any, tmp_path: Path
+) -> None:
+    plan = Plan(
+        organisation="INPS", data_class="Enterprise", key="id", state=str(tmp_path / "state"),
+        properties={"Name": Property(column="name")}, announce_new=True,
+    )  # fmt: skip
+    factory = Factory(spark, plan)
+
+    def fails(step: Step) -> None:
+        raise ConnectionError(step.version)
+
+    with pytest.raises(ConnectionError, match="snapshots-0"):
+        factory.snapshot(spark.createDataFrame([("1", "a")], "id string, name string"), fails)
+    steps: list[Step] = []
+    factory.snapshot(spark.createDataFrame([("1", None)], "id string, name string"), steps.append)
+    assert [(step.version, step.replayed) for step in steps] == [
+        ("snapshots-0", True),
+        ("snapshots-1", False),
+    ]
+    changed = ("1", "Name.completeness")
+    assert [told(step) for step in steps] == [{changed: (None, 1.0)}, {changed: (1.0, 0.0)}]
