@@ -13,6 +13,9 @@ import pytest
 from tests.simulation._seeds import EVERYTHING
 
 from tidings.history.check import check
+from tidings.model.event import make_event
+from tidings.protocol.inputs import LinkUp, Received
+from tidings.protocol.messages import Hello, Publish
 from tidings.simulation import faults as fault
 from tidings.simulation.faults import FaultMix, drawn
 from tidings.simulation.simulator import SimulationSettings
@@ -114,3 +117,85 @@ def test_a_minority_acknowledges_nothing() -> None:
         world.simulation.restart(name)
     world.run(60.0)
     assert len(world.applications["p"].receipts) == 1
+
+
+def small(size: int = 3, *, seed: int = 5, **log: float) -> World:
+    world = World(
+        "tidings-group", mesh(size), seed=seed, settings=SimulationSettings(check=True), options={"log": log}
+    )
+    world.simulation.plan_rough()
+    world.run(3.0)
+    return world
+
+
+def published(world: World, client: str, count: int, **fields: float) -> None:
+    for number in range(count):
+        world.publish(client, {"x": number}, **fields)
+    world.run(world.simulation.now + 3.0)
+
+
+def entries(world: World) -> dict[str, int]:
+    return {name: len(node.slots["delivery"]._ledger.entries) for name, node in world.nodes()}
+
+
+def test_a_newcomer_copies_the_log_page_by_page() -> None:
+    world = small(page=8)
+    world.add_client("p", "b0")
+    world.run(4.0)
+    published(world, "p", 50, lifetime=1000.0)
+    crash(world, "b2")
+    world.run(10.0)
+    world.simulation.restart("b2", keep_disk=False)
+    world.run(20.0)
+    assert entries(world) == {"b0": 50, "b1": 50, "b2": 50}
+    published(world, "p", 1, lifetime=1000.0)
+    assert {node.slots["recovery"].committed for _, node in world.nodes()} == {51}
+
+
+def test_what_nobody_needs_is_forgotten_everywhere_and_what_somebody_needs_nowhere() -> None:
+    world = small(keep_seconds=5.0)
+    world.add_client("p", "b0")
+    world.add_client("s", "b2")
+    world.run(4.0)
+    world.subscribe("s", "all", "EXISTS x", durable=True)
+    world.run(5.0)
+    published(world, "p", 20)
+    assert entries(world) == {"b0": 20, "b1": 20, "b2": 20}, "for those who fail over"
+    world.run(30.0)
+    published(world, "p", 1)
+    world.run(60.0)
+    assert set(entries(world).values()) <= {0, 1}
+    for a, b in [pair for pair in world.simulation.links if "s" in pair]:  # the subscriber is away
+        world.simulation.disconnect(a, b)
+    world.simulation.crash("s")
+    world.run(62.0)
+    published(world, "p", 20)
+    world.run(120.0)
+    assert min(entries(world).values()) >= 20, "each member keeps what a subscription at another one needs"
+
+
+def test_a_publish_that_everybody_has_forgotten_is_answered_and_told_nobody_again() -> None:
+    """Its acknowledgement was lost; its event is in no log any more; the member that is asked has an empty disk."""
+    world = small(keep_seconds=1.0)
+    world.add_client("p", "b0")
+    world.add_client("s", "b1")
+    world.run(4.0)
+    world.subscribe("s", "all", "EXISTS x", durable=True)
+    world.run(5.0)
+    published(world, "p", 3)
+    world.run(40.0)
+    published(world, "p", 1)
+    world.run(80.0)
+    crash(world, "b2")
+    world.run(90.0)
+    world.simulation.restart("b2", keep_disk=False)
+    world.run(100.0)
+    publisher = world.simulation.places["p"].machine
+    again = Publish(7000, make_event({"x": 0}, source="p", id=f"{publisher.incarnation}-1"), 1)
+    node = world.simulation.places["b2"].machine
+    node.handle(LinkUp("q"), world.simulation.now)
+    node.handle(Received("q", Hello("p", publisher.incarnation)), world.simulation.now)
+    answers = node.handle(Received("q", again), world.simulation.now)
+    assert [type(effect.message).__name__ for effect in answers] == ["Published"]
+    world.run(110.0)
+    assert len(world.heard("s")) == 4
