@@ -19,7 +19,7 @@ from tidings.protocol.messages import Hello, Publish
 from tidings.simulation import faults as fault
 from tidings.simulation.faults import FaultMix, drawn
 from tidings.simulation.simulator import SimulationSettings
-from tidings.simulation.topology import mesh
+from tidings.simulation.topology import Overlay, mesh
 from tidings.simulation.world import World
 
 KINDS = tuple(kind for kind in EVERYTHING if kind != fault.DISK_LOSS)
@@ -199,3 +199,35 @@ def test_a_publish_that_everybody_has_forgotten_is_answered_and_told_nobody_agai
     assert [type(effect.message).__name__ for effect in answers] == ["Published"]
     world.run(110.0)
     assert len(world.heard("s")) == 4
+
+
+@pytest.mark.parametrize("home_is_up", [True, False], ids=["home up", "home down"])
+def test_a_durable_subscriber_without_its_token_goes_on_at_another_member(home_is_up: bool) -> None:
+    """Its process ended, and the next one finds another member. While its home is up nothing is lost."""
+    world = small(5)
+    world.add_client("p", "b0")
+    world.add_client("s", "b2")
+    world.run(4.0)
+    world.subscribe("s", "all", "EXISTS x", durable=True)
+    world.run(5.0)
+    published(world, "p", 5)
+    first = world.heard("s")
+    for a, b in [pair for pair in world.simulation.links if "s" in pair]:
+        world.simulation.disconnect(a, b)
+    world.simulation.crash("s")
+    published(world, "p", 5)
+    if not home_is_up:
+        crash(world, "b2")
+        world.run(world.simulation.now + 5.0)
+    del world.simulation.places["s"]
+    world.overlay = Overlay(("b3", "b4", "b0", "b1", "b2"), world.overlay.links)
+    world.add_client("s", "b3")
+    world.run(world.simulation.now + 1.0)
+    world.subscribe("s", "all", "EXISTS x", durable=True)
+    world.run(world.simulation.now + 3.0)
+    published(world, "p", 2)
+    heard = first + world.heard("s")
+    numbers = [int(id.rpartition("-")[2]) for _, id in heard]
+    assert numbers == (list(range(1, 13)) if home_is_up else [1, 2, 3, 4, 5, 11, 12])
+    held = [name for name, node in world.nodes() if node.slots["delivery"].subscriptions()]
+    assert held == ["b3"] if home_is_up else "b3" in held
