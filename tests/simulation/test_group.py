@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 from random import Random
+from typing import Any
 
 import pytest
 from tests.simulation._seeds import EVERYTHING
@@ -190,7 +191,7 @@ def test_a_publish_that_everybody_has_forgotten_is_answered_and_told_nobody_agai
     world.run(90.0)
     world.simulation.restart("b2", keep_disk=False)
     world.run(100.0)
-    publisher = world.simulation.places["p"].machine
+    publisher: Any = world.simulation.places["p"].machine
     again = Publish(7000, make_event({"x": 0}, source="p", id=f"{publisher.incarnation}-1"), 1)
     node = world.simulation.places["b2"].machine
     node.handle(LinkUp("q"), world.simulation.now)
