@@ -36,10 +36,10 @@ class Run:
         self.fired = dict.fromkeys(VICTIMS, 0)
 
     async def go(self, rounds: int) -> list[int]:
-        """In each round a worker, a broker and the driver are killed, a batch or so apart."""
+        """Until a worker, a broker and the driver were killed so many times each, a batch or so apart."""
         async with Cluster(2, store=self.folder / "store") as self.cluster:
-            for _ in range(rounds):
-                await self._publish(200)
+            while min(self.fired.values()) < rounds:
+                await self._publish(120)
                 await self._disturbed()
             await self._publish(20)
             await self._undisturbed()
@@ -68,9 +68,10 @@ class Run:
         return (await asyncio.wait_for(child.stdout.readline(), WAITING)).decode().strip()
 
     async def _disturbed(self) -> None:
-        """A driver at work; a worker and a broker are killed under it in some order, then the driver itself."""
+        """A driver at work; the two that were killed least are killed, the driver last if it is one of them."""
         child = await self._start()
-        for victim in (*self.rng.sample(VICTIMS[1:], 2), "driver"):
+        order = sorted(self.rng.sample(VICTIMS, 3), key=self.fired.__getitem__)[:2]
+        for victim in sorted(order, key=lambda each: each == "driver"):
             while (said := await self._step(child)) and not said.startswith("batch"):
                 continue
             if not said:  # it gave up before its time: the next round begins with another
@@ -142,7 +143,7 @@ def _workers(root: int) -> list[int]:
 def test_the_sink_holds_each_event_once_after_kills_of_worker_broker_and_driver(tmp_path: Path) -> None:
     run = Run(tmp_path, seed=1)
     found = asyncio.run(run.go(1))
-    assert sum(run.fired.values()) >= 2, "the driver gave up too early to be disturbed"
+    assert min(run.fired.values()) >= 1
     assert sorted(found) == list(range(run.published))
 
 
@@ -152,6 +153,6 @@ def test_the_same_for_long(tmp_path: Path, figures: Figures) -> None:
     rounds = int(os.environ.get("TIDINGS_KILLS", "20"))
     run = Run(tmp_path, seed=int(os.environ.get("TIDINGS_CHAOS_SEED", "2")))
     found = asyncio.run(run.go(rounds))
-    assert min(run.fired.values()) >= rounds // 2
+    assert min(run.fired.values()) >= rounds
     assert sorted(found) == list(range(run.published))
     figures(kills=sum(run.fired.values()), events=run.published, lost=0, doubled=0)

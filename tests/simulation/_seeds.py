@@ -51,7 +51,7 @@ PROFILES = (
     Profile("intermediary", (fault.CRASH, fault.DISK_LOSS, fault.STOP), "SIENA", 0.5, 30),
 )
 ELSEWHERE = {  # have their own seeds, in test_tidings_*.py, test_epidemic.py, test_gossip_seeds.py, test_swaps.py,
-    # test_rendezvous*.py, test_surveyed.py, test_gryphon.py
+    # test_rendezvous*.py, test_surveyed.py, test_gryphon.py, test_qns.py
     "tidings",
     "gryphon",
     "tib-rv",
@@ -65,6 +65,7 @@ ELSEWHERE = {  # have their own seeds, in test_tidings_*.py, test_epidemic.py, t
     "socbr",
     "pbsocbr",
     "fewer-hops",
+    "qns",
     "uarc",  # test_uarc.py
     "tidings-group",  # test_group.py
     "scribe",

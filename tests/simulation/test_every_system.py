@@ -2,7 +2,7 @@
 
 A workload is drawn from its seed: what it is about, how many brokers and subscriptions there are, who comes and
 goes. Nothing is lost on the way: what systems promise when it is has its own seeds. Gossip promises by
-chance and has its own tests. The soak runs a thousand workloads for each surveyed system, every twentieth large.
+chance and has its own tests. Gryphon's large workload takes longest, and is the soak's alone. The soak runs a thousand workloads for each surveyed system, every twentieth large.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def test_small_random_workloads_are_delivered_exactly(system: str) -> None:
     assert due > 10
 
 
-@pytest.mark.parametrize("system", ["gryphon", "tib-rv", "multicast-groups", "notification-service", "elvin"])
+@pytest.mark.parametrize("system", ["tib-rv", "multicast-groups", "notification-service", "elvin"])
 def test_fifty_brokers_two_hundred_subscriptions_five_hundred_events_and_churn(system: str) -> None:
     assert judged(system, large(1)).due > 500
 

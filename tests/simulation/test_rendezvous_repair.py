@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import pytest
 from tests.simulation._rendezvous import MARGIN, SYSTEMS, Scene, Size
@@ -14,9 +15,9 @@ HEALED = 30.0  # seconds after which everything has to be right again
 SIZE = Size(brokers=40, subscriptions=40)
 
 
-def settled(system: str, seed: int, spared: int = 20) -> Scene:
+def settled(system: str, seed: int, spared: int = 20, **options: Any) -> Scene:
     """A scene whose clients are at the first brokers only; everybody has subscribed."""
-    scene = Scene(system, seed, SIZE, check=False)
+    scene = Scene(system, seed, SIZE, check=False, **options)
     scene.add_clients(SIZE.subscriptions, brokers=list(scene.world.overlay.brokers[:spared]))
     for number in range(SIZE.subscriptions):
         scene.subscribe(f"c{number}", scene.now + scene.rng.random())
@@ -126,3 +127,19 @@ def test_brokers_that_say_farewell_are_no_leaves_any_more_at_once_and_not_missed
     scene.run(HEALED)
     publish_some(scene)
     assert scene.judge() > 100
+
+
+@pytest.mark.parametrize("system", ["scribe", "partitioned-elastic"])
+def test_over_links_that_are_made_as_they_are_needed_it_is_the_same(system: str) -> None:
+    scene = settled(system, 6, datagrams=False)
+    publish_some(scene)
+    assert scene.judge() > 100
+    gone = scene.up()[20:28]
+    vanish(scene, gone)
+    for name in gone:
+        scene.world.simulation.notice(name)
+    scene.run(HEALED)
+    publish_some(scene)
+    assert scene.judge() > 200
+    links = [len(scene.node(name).slots["overlay"].links()) for name in scene.up()]
+    assert max(links) < 40, "to whom a broker speaks, and no others"

@@ -23,8 +23,8 @@ LEVELS = {
     "wire": 6, "store": 6, "simulation": 6, "runtime": 6,
     "gateway": 7, "pipeline": 7, "testing": 7,
     "quality": 8, "studies": 8, "bench": 8,
-    "console": 9, "cli": 9,
-    "__main__": 10,
+    "console": 9, "cli": 10,
+    "__main__": 11,
 }  # fmt: skip
 
 # Steps between rooms of one level, each with its reason.
@@ -34,6 +34,8 @@ BETWEEN_SIBLINGS = {
     ("runtime", "store"): "drivers do the disk's effects",
     ("simulation", "wire"): "drivers turn messages into bytes",
     ("simulation", "store"): "drivers do the disk's effects",
+    ("studies", "quality"): "a study runs the application",
+    ("bench", "quality"): "a benchmark runs the application",
 }
 
 # Only these files (and folders) of pipeline/ know a driver.

@@ -46,6 +46,8 @@ def test_the_wheel_is_whole(tmp_path: Path) -> None:
     (wheel,) = tmp_path.glob("tidings-*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
     ours = {path.relative_to(ROOT / "src").as_posix() for path in python_files("src")}
+    pages = (PACKAGE / "console" / "static").rglob("*.*")
+    assert {path.relative_to(ROOT / "src").as_posix() for path in pages} <= names
     assert ours <= names
     assert "tidings/py.typed" in names
     assert any(name.endswith("licenses/LICENSE") for name in names)

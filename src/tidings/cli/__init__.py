@@ -42,6 +42,7 @@ COMMANDS = {
     "systems": "List the systems: what each is composed of, and what it promises.",
     "study": "Run the papers' experiments again and compare.",
     "pipeline": "Run, check and explain flows on Spark: TOML files of sources, matches and sinks.",
+    "quality": "Evaluate the quality of shared data, and hear when it changes.",
     "bench": "Run a benchmark beside its peers and print the ratios.",
     "version": "Print the version of Tidings and of what it runs on.",
 }

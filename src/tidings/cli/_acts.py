@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import tidings
+from tidings.cli._console_act import console
 from tidings.cli._meeting_act import spark_acts
 from tidings.cli._network_act import network
 from tidings.cli._stage import Stage
@@ -220,4 +221,4 @@ async def judged(stage: Stage, folder: Path) -> None:
 
 
 Act = Callable[[Stage, Path], Awaitable[None]]
-ACTS: tuple[Act, ...] = (who_hears_what, why_not, killed_and_resumed, judged, network, spark_acts)
+ACTS: tuple[Act, ...] = (who_hears_what, why_not, killed_and_resumed, judged, network, console, spark_acts)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import tidings
+from tidings.cli._quality_act import quality
 from tidings.cli._spark_act import on_spark
 from tidings.cli._stage import Stage
 from tidings.runtime.cluster import Cluster
@@ -34,6 +35,7 @@ async def spark_acts(stage: Stage, folder: Path) -> None:
     try:
         await on_spark(stage, folder)
         await meeting(stage, folder, spark)
+        await quality(stage, folder, spark)
     finally:
         if not was_there:
             spark.stop()

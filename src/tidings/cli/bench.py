@@ -27,6 +27,7 @@ BENCHES = {
     "matching": "events a second against 10k to 1M subscriptions, beside installable peers",
     "meeting": "brokers and Spark together: reading, a round trip, an archive for late subscribers",
     "pipeline": "tables and streams on Spark, beside joins of Spark SQL, DuckDB and Polars",
+    "quality": "the quality of a table on Spark: objects evaluated a second, first and again",
     "recovery": "what recovery costs while nothing is lost, events per CPU second",
     "simulator": "handled messages a second on a simulated network, beside SimPy",
     "store": "synced events a second, and what a restart costs",

@@ -25,6 +25,7 @@ def register(app: typer.Typer) -> None:
     shown = examples(
         "tidings broker --config broker.toml",
         "tidings broker --name b1 --listen 127.0.0.1:7117 --store data --users users.toml",
+        "tidings broker --config broker.toml --console",
         "tidings broker --name b2 --listen 127.0.0.1:7118 --join 127.0.0.1:7117 --users users.toml",
         "tidings broker --name d1 --group news --members d1,d2,d3 --listen 127.0.0.1:7117 --store d1 -u users.toml",
     )
@@ -70,6 +71,13 @@ def broker(
     gateway_mqtt: Annotated[
         str | None, typer.Option("--gateway-mqtt", metavar="HOST:PORT", help="For MQTT 3.1.1 and 5.")
     ] = None,
+    console: Annotated[
+        bool,
+        typer.Option("--console", help="Serve the web console, at 127.0.0.1:7180 unless told otherwise."),
+    ] = False,
+    console_at: Annotated[
+        str | None, typer.Option("--console-at", metavar="HOST:PORT", help="Serve the web console there.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
     """Run a broker.
@@ -77,7 +85,7 @@ def broker(
     It says where it can be reached when it can be, and ends on SIGTERM or Ctrl-C after answering
     what it took in. SIGHUP reads settings and users again. Every setting: tidings settings.
     """
-    from tidings.gateway.doors import Gateways
+    from tidings.console.doors import LISTEN, ConsoleGateways
     from tidings.runtime.service import Service
     from tidings.runtime.settings import BrokerSettings, read_settings
 
@@ -92,13 +100,14 @@ def broker(
         "http": http,
         "gateway.http": gateway_http,
         "gateway.mqtt": gateway_mqtt,
+        "console.listen": console_at or (LISTEN if console else None),
     }
     given = {key: value for key, value in said.items() if value is not None}
 
     def read() -> BrokerSettings:
         return read_settings(config, environment=os.environ, said=given)
 
-    run_service(Service(read(), again=read, doors=Gateways), as_json=as_json)
+    run_service(Service(read(), again=read, doors=ConsoleGateways), as_json=as_json)
 
 
 def run_service(service: Service, *, as_json: bool) -> None:
@@ -116,7 +125,7 @@ def run_service(service: Service, *, as_json: bool) -> None:
         if http is not None:
             print(f"metrics and health at {http}", flush=True)
         for protocol, address in gateways.items():
-            print(f"{protocol} gateway at {address}", flush=True)
+            print(f"{protocol}{'' if protocol == 'console' else ' gateway'} at {address}", flush=True)
 
     if not run(service.run(ready)):
         say("some publishes were not answered before the time was over; their publishers will ask again")

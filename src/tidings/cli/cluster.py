@@ -15,6 +15,8 @@ import typer
 from tidings.cli._output import Exit, console, print_json, say, say_error
 from tidings.cli._usage import JSON_HELP, examples
 
+HISTORY_SECONDS = 180.0  # that the console judges
+
 
 def register(app: typer.Typer) -> None:
     cluster = typer.Typer(
@@ -44,18 +46,31 @@ def up(
     gateway_mqtt: Annotated[
         str | None, typer.Option("--gateway-mqtt", metavar="HOST:PORT", help="MQTT at the first broker.")
     ] = None,
+    console: Annotated[
+        str | None,
+        typer.Option("--console-at", metavar="HOST:PORT", help="The web console at the first broker."),
+    ] = None,
+    with_console: Annotated[bool, typer.Option("--console", help="The same, at 127.0.0.1:7180.")] = False,
+    system: Annotated[
+        str, typer.Option("--system", help="How the brokers work together; see `tidings systems`.")
+    ] = "tidings",
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
     """Start N brokers that form a tree; Ctrl-C ends them.
 
     With --json prints one line with all addresses when they can be reached.
     """
+    from tidings.console.doors import LISTEN
     from tidings.runtime.cluster import Cluster
 
-    said = {"http": gateway_http, "mqtt": gateway_mqtt}
-    gateways = {name: where for name, where in said.items() if where is not None}
-    options: dict[str, Any] = {"program": "tidings.gateway.development"} if gateways else {}
-    made = Cluster(count, port=port, store=store, http=http, gateways=gateways, **options)
+    pages = console or (LISTEN if with_console else None)
+    said = {"gateway.http": gateway_http, "gateway.mqtt": gateway_mqtt, "console.listen": pages}
+    first = {name: where for name, where in said.items() if where is not None}
+    options: dict[str, Any] = {"program": "tidings.console.doors"} if first else {}
+    every: dict[str, Any] = {"system": system}
+    if pages:
+        every["trace.history_seconds"] = HISTORY_SECONDS
+    made = Cluster(count, port=port, store=store, http=http, first=first, said=every, **options)
     failed = asyncio.run(_up(made, as_json))
     if failed is not None:
         say_error(f"broker {failed} ended by itself; the others were stopped")

@@ -21,9 +21,12 @@ from tidings.errors import InputError
 
 
 def register(app: typer.Typer) -> None:
-    app.command("demo", epilog=examples("tidings demo", "tidings demo --keep run", "tidings demo --json"))(
-        demo
-    )
+    app.command(
+        "demo",
+        epilog=examples(
+            "tidings demo", "tidings demo --keep run", "tidings demo --console", "tidings demo --json"
+        ),
+    )(demo)
 
 
 def demo(
@@ -31,18 +34,27 @@ def demo(
         Path | None,
         typer.Option("--keep", metavar="DIR", help="Keep the histories and the store in this directory."),
     ] = None,
+    with_console: Annotated[
+        bool, typer.Option("--console", help="Leave the acts out: run five brokers and their web console.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
     """Show Tidings at work, in about a minute.
 
-    Eight acts: who hears what, a late subscriber, an explanation, a subscriber that is killed and
+    Ten acts: who hears what, a late subscriber, an explanation, a subscriber that is killed and
     comes back, the recorded history judged by the properties, three broker processes of which one
-    is killed, and (where Spark is installed) a table of events matched on Spark, and events that go
-    from brokers through Spark and back, with a late subscriber caught up from an archive. Ends with
-    1 if a claim fails.
+    is killed, the web console of a network, and (where Spark is installed) a table of events matched
+    on Spark, events that go from brokers through Spark and back, with a late subscriber caught up from
+    an archive, and three organisations that share dirty data. Ends with 1 if a claim fails.
     """
     began = time.monotonic()
     stage = Stage(console(), silent=as_json)
+    if with_console:
+        from tidings.cli._console_act import stay
+        from tidings.console.doors import LISTEN
+
+        asyncio.run(stay(stage, LISTEN))
+        return
     if keep is None:
         with tempfile.TemporaryDirectory(prefix="tidings-demo-") as folder:
             asyncio.run(_play(stage, Path(folder)))
@@ -51,7 +63,7 @@ def demo(
         if any(keep.iterdir()):
             raise InputError(f"{keep} is not empty", hint="name a new directory")
         asyncio.run(_play(stage, keep))
-    _finish(stage, time.monotonic() - began, as_json)
+    finish(stage, time.monotonic() - began, as_json)
 
 
 async def _play(stage: Stage, folder: Path) -> None:
@@ -61,7 +73,7 @@ async def _play(stage: Stage, folder: Path) -> None:
         await act(stage, folder)
 
 
-def _finish(stage: Stage, seconds: float, as_json: bool) -> None:
+def finish(stage: Stage, seconds: float, as_json: bool) -> None:
     if as_json:
         print_json({"seconds": round(seconds, 1), "claims": [_claim(claim) for claim in stage.claims]})
     else:

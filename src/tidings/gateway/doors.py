@@ -31,7 +31,7 @@ class Gateways:
         self._service = service
         self._open: list[tuple[str, Gateway]] = []
         guard = service.secured.guard
-        self._prover = Prover(service.secured.authenticator, service.server.clock.now, lambda: guard.version)
+        self.prover = Prover(service.secured.authenticator, service.server.clock.now, lambda: guard.version)
 
     async def start(self) -> None:
         try:
@@ -58,12 +58,12 @@ class Gateways:
                 ) from None
             allowed = settings.gateway.webhooks
             chosen.append(
-                ("http", HttpDoor(server, self._prover, settings.gateway.http, folder, allowed, listening))
+                ("http", HttpDoor(server, self.prover, settings.gateway.http, folder, allowed, listening))
             )
         if settings.gateway.mqtt or settings.gateway.mqtt_websocket:
             from tidings.gateway.mqtt.door import MqttDoor
 
-            door = MqttDoor(server, self._prover, settings.gateway.mqtt, folder, listening)
+            door = MqttDoor(server, self.prover, settings.gateway.mqtt, folder, listening)
             chosen.append(("mqtt", door))
             if settings.gateway.mqtt_websocket:
                 from tidings.gateway.mqtt.websocket import MqttSocketDoor

@@ -78,22 +78,7 @@ class HttpGateway:
     # -- who --------------------------------------------------------------------------------------
 
     async def principal(self, request: HTTPConnection) -> Any:
-        """Who asks. Raises `Problem` (401)."""
-        where = where_of(request)
-        scheme, _, rest = request.headers.get("authorization", "").partition(" ")
-        try:
-            match scheme.lower():
-                case "":
-                    return await self._prover.nobody("anonymous", where)
-                case "bearer":
-                    return await self._prover.token(rest.strip(), where)
-                case "basic":
-                    return await self._prover.password(*_basic(rest), where)
-            raise RefusedError(f"no scheme is called {scheme!r} here", hint="use Bearer or Basic")
-        except RefusedError as error:
-            raise Problem(
-                HTTPStatus.UNAUTHORIZED, error.message, hint=error.hint or "", headers=CHALLENGE
-            ) from None
+        return await principal_of(self._prover, request)
 
     @asynccontextmanager
     async def desk(self, request: HTTPConnection) -> AsyncIterator[Desk]:
@@ -214,6 +199,25 @@ class HttpDoor:
         await self._serving.close()
         await self._subscriptions.close()
         await self._gateway.close()
+
+
+async def principal_of(prover: Prover, request: HTTPConnection) -> Any:
+    """Who asks, by the request's own words. Raises `Problem` (401)."""
+    where = where_of(request)
+    scheme, _, rest = request.headers.get("authorization", "").partition(" ")
+    try:
+        match scheme.lower():
+            case "":
+                return await prover.nobody("anonymous", where)
+            case "bearer":
+                return await prover.token(rest.strip(), where)
+            case "basic":
+                return await prover.password(*_basic(rest), where)
+        raise RefusedError(f"no scheme is called {scheme!r} here", hint="use Bearer or Basic")
+    except RefusedError as error:
+        raise Problem(
+            HTTPStatus.UNAUTHORIZED, error.message, hint=error.hint or "", headers=CHALLENGE
+        ) from None
 
 
 async def _published(desk: Desk, draft: Draft) -> dict[str, Any]:

@@ -24,8 +24,11 @@ class _Quiet(uvicorn.Server):
 class Serving:
     """Serves an ASGI application at host:port (port 0: a free one)."""
 
-    def __init__(self, app: Any, listen: str, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self, app: Any, listen: str, tls: ssl.SSLContext | None = None, *, setting: str = "gateway.http"
+    ) -> None:
         self._app = app
+        self._setting = setting  # that said where, for who has to change it
         self._listen = listen
         self._tls = tls
         self._server: _Quiet | None = None
@@ -33,7 +36,7 @@ class Serving:
         self.address = ""
 
     async def start(self) -> None:
-        bound = bind(self._listen, "gateway.http")
+        bound = bind(self._listen, self._setting)
         host, port = bound.getsockname()[:2]
         config = uvicorn.Config(
             self._app,

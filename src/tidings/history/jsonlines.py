@@ -62,6 +62,15 @@ def read_json_lines(path: Path) -> Iterator[Row]:
                 raise HistoryError(f"{path}: line {number}: {error}{torn}") from None
 
 
+def to_lines(rows: Iterable[Row]) -> bytes:
+    """Rows as they travel: JSON lines without a version, from one program of ours to another."""
+    return b"\n".join(map(_line_of, rows))
+
+
+def from_lines(lines: bytes) -> list[Row]:
+    return [_row_of(line, first=False) for line in lines.split(b"\n") if line]
+
+
 def _line_of(row: Row) -> bytes:
     if not math.isfinite(row.time):
         raise HistoryError(f"a row at time {row.time!r} cannot be written", hint="times are seconds")

@@ -49,6 +49,7 @@ class Cluster:
         log: str = "warning",
         program: str = "tidings.runtime.development",
         gateways: Mapping[str, str] | None = None,
+        first: Mapping[str, Any] | None = None,
         archive: Path | None = None,
         said: dict[str, Any] | None = None,
     ) -> None:
@@ -60,7 +61,8 @@ class Cluster:
         self._http = http
         self._log = log
         self._program = program  # the module that runs one broker
-        self._gateways = dict(gateways or {})  # of the first broker: settings of `gateway`
+        own = {f"gateway.{name}": where for name, where in (gateways or {}).items()}
+        self._first = {**own, **(first or {})}  # settings of the first broker alone
         self._archive = archive
         self._said = said or {}  # settings of every broker
         self.members: list[Member] = []
@@ -94,9 +96,9 @@ class Cluster:
             "store": str(self._store / name) if self._store is not None else "",
             "http": f"{HOST}:0" if self._http else "",
             "log.level": self._log,
-            **({} if number else {f"gateway.{name}": where for name, where in self._gateways.items()}),
             "archive": str(self._archive) if self._archive is not None else "",
             **self._said,
+            **({} if number else self._first),
         }
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", self._program, json.dumps(said),

@@ -83,6 +83,7 @@ class Neighbours:
         self._called: dict[str, asyncio.Task[None]] = {}  # by name: whom the node wants to be dialled
         self._dropped: set[str] = set()  # whom it does not want any more
         self._freed: dict[Connection, asyncio.Event] = {}  # what a dialler waits for
+        self._is_closed = False
         self.listens = ""
         self.problems: dict[str, str] = {}  # by address: why it could not be joined
         driver.perform(Connect, self._on_connect)
@@ -132,6 +133,7 @@ class Neighbours:
         return {name: self._links[name].listens for name in self.up}
 
     async def close(self) -> None:
+        self._is_closed = True
         tasks = [*self._tasks, *self._called.values(), *self._probes]
         for task in tasks:
             task.cancel()
@@ -246,7 +248,7 @@ class Neighbours:
         link = self._joining.pop(effect.peer, None)
         self._dropped.discard(effect.peer)
         if link is None:
-            if effect.address and effect.peer not in self._links:
+            if effect.address and effect.peer not in self._links and not self._is_closed:
                 self._call(effect.peer, effect.address)
             return  # else it went meanwhile; it will dial again
         self.problems.pop(effect.peer, None)

@@ -22,15 +22,17 @@ from typing import Any, Protocol
 import msgspec
 
 from tidings.availability.records import Loaded
-from tidings.errors import SettingsError, TidingsError, UnreachableError
+from tidings.errors import RefusedError, SettingsError, TidingsError, UnreachableError
 from tidings.model.subscription import SubscriptionId
 from tidings.runtime import logs, tls
+from tidings.runtime.activity import activity
 from tidings.runtime.clock import RealClock
 from tidings.runtime.gate import HOLD
 from tidings.runtime.histogram import Histogram
 from tidings.runtime.http import Http, Page
 from tidings.runtime.metrics import CONTENT_TYPE, exposition
 from tidings.runtime.process import print_ready, serve
+from tidings.runtime.recent import RecentHistory, together
 from tidings.runtime.secured import Secured
 from tidings.runtime.server import Server
 from tidings.runtime.settings import GROUP_SYSTEM, LIVE, BrokerSettings, changed, peers_of
@@ -70,6 +72,9 @@ class Service:
         name = settings.name or default_name(settings)
         logs.set_up(settings.log, name)
         self.ring = Ring(settings.trace.events) if settings.trace.events else None
+        self.history: RecentHistory | None = None
+        if settings.trace.history_seconds:
+            self.history = RecentHistory(name, settings.trace.history_seconds, self._clock.now)
         self._deliver_seconds, self._looked_at = Histogram(), self._clock.now()
         self.secured = Secured(settings.security, self._clock.now, self._on_withheld, settings.tls)
         listening = tls.listening(settings.tls)
@@ -87,7 +92,8 @@ class Service:
             tls=listening,
             join_tls=_joining(settings) if listening else None,
             clock=self._clock,
-            tap=self.ring,
+            tap=together(self.ring, self.history),
+            record=self.history,
             limits=settings.limits,
             on_loaded=self._count_stored,
             is_revoked=lambda certificate: self.secured.revoked.holds(certificate),
@@ -103,6 +109,8 @@ class Service:
         )
         self.server.inquiries["figures"] = lambda about, principal: self.figures()
         self.server.inquiries["trace"] = self._trace
+        self.server.inquiries["activity"] = self._activity
+        self.server.inquiries["history"] = self._history
         if settings.archive:
             self.server.serve_archive(settings.archive)
         self.http: Http | None = None
@@ -216,6 +224,21 @@ class Service:
         may_see = self.secured.guard.right(principal, Action.OBSERVE).allows
         answer = self.ring.answer(self.server.node, about, self._clock.now(), may_see)
         return answer | {"links": self.server.links_at()}
+
+    def _activity(self, about: dict[str, Any], principal: Principal) -> dict[str, Any]:
+        may_see = self.secured.guard.right(principal, Action.OBSERVE).allows
+        return activity(self.ring, about, self._clock.now(), may_see) | {"broker": self.server.name}
+
+    def _history(self, about: dict[str, Any], principal: Principal) -> dict[str, Any]:
+        """Of everybody's events: so it is for those who may observe them all."""
+        if not self.secured.guard.right(principal, Action.OBSERVE).is_total:
+            raise RefusedError(
+                "the history holds everybody's events",
+                hint="a rule for observe without a filter has to allow it",
+            )
+        if self.history is None:
+            return {"broker": self.server.name, "seconds": 0.0}
+        return self.history.answer(about) | {"broker": self.server.name}
 
     async def start_http(self) -> None:
         if not self.settings.http:

@@ -69,6 +69,9 @@ class TraceSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What `tidings trace` can look back on."""
 
     events: int = 10_000  # entries, one or two for each event; 0: none; one costs about 500 bytes
+    history_seconds: float = (
+        0.0  # of history for the console's verdict; 0: none; a row in memory for each publish and delivery
+    )
 
 
 class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,6 +81,16 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
     webhooks: tuple[str, ...] = ()  # hosts that subscriptions may send to, * is a wildcard; none: nowhere
     mqtt: str = ""  # host:port for MQTT 3.1.1 and 5
     mqtt_websocket: str = ""  # host:port for MQTT over WebSocket
+
+
+class ConsoleSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The web console; what it shows beside brokers is read from these places."""
+
+    listen: str = ""  # host:port of its pages; empty: none
+    look_seconds: float = 1.0  # between two looks at all brokers; less costs them more
+    flows: tuple[str, ...] = ()  # of Spark flows: files of JSON lines, or http://host:port/metrics
+    studies: str = ""  # a directory with what `tidings study run --json` printed, and its pictures
+    quality: tuple[str, ...] = ()  # reports of data quality as JSON: files, or directories of them
 
 
 class GroupTable(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,6 +130,7 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     log: LogSettings = LogSettings()
     trace: TraceSettings = TraceSettings()
     gateway: GatewaySettings = GatewaySettings()
+    console: ConsoleSettings = ConsoleSettings()
 
 
 class Setting(NamedTuple):
@@ -324,7 +338,8 @@ def _check_doors(settings: BrokerSettings) -> None:
             "tls.revoked takes certificates back, and there is no tls.authority that gives any",
             hint="name the authority's certificate in tls.authority",
         )
-    doors = (settings.listen, settings.gateway.http, settings.gateway.mqtt, settings.gateway.mqtt_websocket)
+    gateway = settings.gateway
+    doors = (settings.listen, gateway.http, gateway.mqtt, gateway.mqtt_websocket, settings.console.listen)
     outside = any(not is_loopback(host_of(door)) for door in doors if door)
     if outside and security.anonymous:
         raise SettingsError(
@@ -411,10 +426,16 @@ def _resolved(settings: BrokerSettings, folder: Path | None) -> BrokerSettings:
         is_relative = path and not path.startswith("nats://") and not Path(path).is_absolute()
         return str(folder / path) if is_relative else path
 
-    tls, security = settings.tls, settings.security
+    tls, security, console = settings.tls, settings.security, settings.console
     return msgspec.structs.replace(
         settings,
         store=absolute(settings.store),
+        console=msgspec.structs.replace(
+            console,
+            flows=tuple(flow if "://" in flow else absolute(flow) for flow in console.flows),
+            studies=absolute(console.studies),
+            quality=tuple(map(absolute, console.quality)),
+        ),
         tls=TlsSettings(
             certificate=absolute(tls.certificate),
             key=absolute(tls.key),

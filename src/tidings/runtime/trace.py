@@ -183,6 +183,13 @@ class Ring:
                     elif what in (PUBLISHED, RECEIVED):
                         came.setdefault(event.identity, time)
 
+    def since(self, after: float) -> Iterator[_Moment]:
+        """The moments in which something happened after this time, the newest first."""
+        for moment in reversed(self._moments):
+            if moment.steps[-1][0] <= after:
+                return
+            yield moment
+
     # -- answering -----------------------------------------------------------------------------
 
     def _found(self, id: str, source: str | None) -> list[tuple[_Moment, Event]]:

@@ -6,9 +6,9 @@ Rules
   brokers takes as long as the way between them, and crosses as many wires.
 - A system is judged by an oracle that knows only who subscribed to what (`oracle.py`), whatever it promises.
 - T_sub and T_diff (Virgillito 2003, 3.1.6) are measured with probes, the same for all: a subscriber comes, and
-  brokers publish for it at every `link_seconds` after; T_sub is when the last of the events is
-  delivered that was published too early for another, T_diff how long the slowest took. d follows from the pairs
-  of both delays, for subscriptions of `t_on` seconds.
+  brokers publish for it at every `link_seconds` after. T_sub is how long it takes until nothing more is missed, whoever
+  publishes; T_diff how long the slowest event takes then. d follows from the pairs of both delays, for
+  subscriptions of `t_on` seconds.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
 from random import Random
 from typing import Any
@@ -80,6 +81,7 @@ class Ring:
         overlay: dict[str, Any] | None = None,
         options: dict[str, Any] | None = None,
         check: bool = False,
+        seconds_between: Callable[[str, str], float] | None = None,
     ) -> None:
         self.count = count
         self.rng = Random(f"{seed}/ring")
@@ -98,6 +100,7 @@ class Ring:
             options={"overlay": knobs | (overlay or {}), **(options or {})},
             record=False,
         )
+        self.world.simulation.seconds_between = seconds_between
         self.run(joining + SETTLE)
 
     def run(self, seconds: float) -> None:
@@ -118,12 +121,16 @@ class Ring:
         hops, wrong = [], 0
         for _ in range(count):
             key = f"key {self.rng.getrandbits(64)}"
-            took, end = self._walk(self.rng.choice(up), key)
+            took, end = self.walk(self.rng.choice(up), key)
             hops.append(took)
             wrong += end != _responsible(order, id_of(key))
         return Routes(tuple(hops), wrong, math.ceil(math.log(len(up), 2**bits)) + 1)
 
-    def _walk(self, at: str, key: str) -> tuple[int, str]:
+    def responsible(self, key: str) -> str:
+        """The node whose id is nearest to a key's."""
+        return _responsible(sorted((id_of(name), name) for name in self.up()), id_of(key))
+
+    def walk(self, at: str, key: str) -> tuple[int, str]:
         """Hops to where a key leads from a node, by what each one on the way knows now."""
         places = self.world.simulation.places
         took = 0

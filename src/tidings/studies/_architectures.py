@@ -121,11 +121,11 @@ def _count_crossings(world: World, lans: dict[str, str], wanting: set[str]) -> l
     return crossed
 
 
-def group_waste(groups: int, seed: int) -> dict[str, Any]:
+def group_waste(groups: int, seed: int, events: int = 300) -> dict[str, Any]:
     """Content over so many multicast groups, with subscriptions that come and go: what recipients hear for nothing."""
     rng = Random(f"{seed}/groups")
     network = random_tree(20, rng, 4)
-    plan = Plan(subscriptions=60, events=300, rate=20.0, churn=0.5)
+    plan = Plan(subscriptions=60, events=events, rate=20.0, churn=0.5)
     workload = mixed(Rectangles(widest=0.3), network.brokers, rng, plan)
     world = World("multicast-groups", network, seed=seed, options={"groups": groups}, record=False)
     world.load(workload)

@@ -34,6 +34,8 @@ def draw_comparison(rows: Sequence[Measures], folder: Path, title: str) -> list[
             hint="pip install 'tidings[studies]', or leave --plot out",
         ) from None
     matplotlib.use("Agg")
+    matplotlib.rcParams["svg.hashsalt"] = "tidings"  # the same drawing from the same figures
+    matplotlib.rcParams["svg.fonttype"] = "none"  # texts stay texts
     from matplotlib import pyplot
 
     shown = [row for row in rows if row.refused is None][::-1]  # the first on top
@@ -60,7 +62,7 @@ def draw_comparison(rows: Sequence[Measures], folder: Path, title: str) -> list[
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"comparison.{ending}" for ending in ("png", "svg")]
     for path in paths:
-        figure.savefig(path, dpi=90)
+        figure.savefig(path, dpi=90, metadata={"Date": None} if path.suffix == ".svg" else None)
     pyplot.close(figure)
     return paths
 

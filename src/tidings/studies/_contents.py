@@ -27,11 +27,17 @@ class Document(NamedTuple):
 
 DOCUMENTS = (
     Document("Virgillito 2003", "Publish/subscribe communication systems: from models to applications (thesis)", (
+        Shown("2.2 and 2.3.1", "subscription models: what filtered topics and groups send for nothing", ("VIR2-2",), ("architectures",)),
         Shown("2.3, Figures 2.3 and 2.4", "three architectures; assign and resolve", ("VIR2-3", "VIR2-5"), ("architectures",), ("papers/test_vir2_3_hierarchical_load.py", "papers/test_vir2_5_assign_and_resolve.py")),
-        Shown("Table 2.1", "the surveyed systems side by side", ("VIR2-6",), ("architectures",)),
-        Shown("2.5", "SIENA, Gryphon, TIB/RV, Scribe, Hermes", ("VIR2-7",), ("architectures",), ("papers/test_vir2_7_siena.py",)),
+        Shown("2.4.2", "matching by counting and by tree", ("VIR2-4",), ("architectures",), ("properties/test_trees.py", "properties/test_matching_indexes.py")),
+        Shown("Table 2.1", "the surveyed systems side by side", ("VIR2-6",), ("architectures", "policies")),
+        Shown("2.5", "SIENA, Gryphon, TIB/RV, Scribe, Hermes", ("VIR2-7",), ("architectures", "rendezvous"), (
+            "papers/test_vir2_7_siena.py", "papers/test_vir2_7_gryphon.py", "papers/test_vir2_7_tib_rv.py",
+            "papers/test_vir2_7_scribe.py", "papers/test_vir2_7_hermes.py", "papers/test_vir2_7_elvin.py",
+            "papers/test_vir2_7_central_and_groups.py",
+        )),
         Shown("Figure 3.1", "a history and its properties", ("VIR3-1",), (), ("papers/test_vir3_1_histories.py",)),
-        Shown("3.1.4", "the two delays of a subscription and an event", ("VIR3-2",), ("diffusion",), ("papers/test_vir3_2_delays.py",)),
+        Shown("3.1.4 and 3.1.6", "the two delays of a subscription and an event, and systems compared by them", ("VIR3-2",), ("diffusion", "architectures"), ("papers/test_vir3_2_delays.py",)),
         Shown("Figure 3.4", "which events a subscriber hears", ("VIR3-3",), (), ("papers/test_vir3_3_figure_3_4.py",)),
         Shown("3.1.5", "classes of availability", ("VIR3-4",), (), ("papers/test_vir3_4_availability.py",)),
         Shown("Equations 3.1 to 3.6", "the probability that an event is notified", ("VIR3-5",), ("notification-loss",), ("papers/test_vir3_5_notification_probability.py",)),
@@ -41,8 +47,13 @@ DOCUMENTS = (
         Shown("Figure 4.1", "content-based routing on a tree", ("VIR4-1",), (), ("papers/test_vir4_1_content_based_routing.py",)),
         Shown("Figure 4.2", "locality of interest saves hops", ("VIR4-2",), ("locality",)),
         Shown("4.2", "associativity of zones", ("VIR4-3",), (), ("papers/test_vir4_3_associativity.py",)),
+        Shown("Figures 4.3, 4.5, 4.8 and 4.9", "the running example of a swap, and one that is refused", ("VIR4-8",), (), ("scenarios/figure_4_3.play", "scenarios/figure_4_9.play")),
         Shown("Figures 4.12 to 4.16", "SOCBR: hops and forwarders saved", ("VIR4-11",), ("self-organisation",)),
         Shown("Figures 4.17 to 4.20", "pbSOCBR: the same within a bound on distance", ("VIR4-11",), ("proximity",)),
+        Shown("Table 5.1 and Figure 5.4", "subscriptions on quality: which matches, which contains which", ("VIR5-6",), (), ("papers/test_vir5_6_quality_subscriptions.py",)),
+        Shown("Figures 5.5 and 5.6", "merge subscriptions and diffusion trees", ("VIR5-7", "VIR5-8"), (), ("papers/test_vir5_7_merge_subscriptions.py",)),
+        Shown("Figures 5.8 to 5.10", "what merging saves", ("VIR5-10",), ("merge-subscriptions",)),
+        Shown("5.2.2", "the broker's feedback raises the quality of all", ("VIR5-4", "VIR5-5"), ("quality-improvement",)),
     )),
     Document("Baldoni, Contenti, Tucci Piergiovanni, Virgillito 2002", "Modelling publish/subscribe communication systems", (
         Shown("3", "legal local computations", ("BAL-1",), (), ("papers/test_bal_1_local_computations.py",)),
@@ -65,7 +76,7 @@ DOCUMENTS = (
         Shown("Figures 4 and 5", "reliability and messages as processes crash", ("DAM-12",), ("topic-gossip",)),
     )),
     Document("Mathur, Hall, Jahanian, Prakash, Rasmussen 1995", "The publish/subscribe paradigm for scalable group collaboration systems", (
-        Shown("Figures 4 to 6", "views, and weak beside virtual synchrony", ("UAR-7", "UAR-9"), ("distributors",)),
+        Shown("Figures 4 to 6", "views, and weak beside virtual synchrony", ("UAR-7", "UAR-9"), ("distributors",), ("papers/test_uar_distributors.py", "scenarios/uarc_figure_4.play", "scenarios/uarc_figure_5a.play", "scenarios/uarc_figure_5b.play", "scenarios/uarc_figure_6.play")),
         Shown("4.2.2", "gap and no-gap: what it costs", ("UAR-10",), ("distributors",)),
     )),
 )  # fmt: skip

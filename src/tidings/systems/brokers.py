@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tidings.algebra.cells import GridCells
+from tidings.language import parse_filter
 from tidings.matching.engine import MatchingEngine
 from tidings.protocol.assignment.policies import AccessDriven, AllBrokers, FilterDriven
 from tidings.protocol.delivery.exactly_once import ExactlyOnce
@@ -15,6 +16,7 @@ from tidings.protocol.overlay.joined import JoinedOverlay
 from tidings.protocol.overlay.static import StaticOverlay
 from tidings.protocol.recovery.acknowledged import Acknowledged, AcknowledgedSettings
 from tidings.protocol.routing.covering import Covering, SubscriptionForwarding
+from tidings.protocol.routing.diffusion_trees import DiffusionTrees
 from tidings.protocol.routing.direct import MatchAtTarget, MatchFirst
 from tidings.protocol.routing.flooding import Flooding
 from tidings.protocol.slots import Assignment, Routing
@@ -95,6 +97,16 @@ def _partitioned(site: Site) -> dict[str, Any]:
     return broker_slots(site, MatchAtTarget(), FilterDriven(cells, site.brokers))
 
 
+def _qns(site: Site) -> dict[str, Any]:
+    options = site.options
+    produces = {name: parse_filter(text) for name, text in options.get("produces", {}).items()}
+    routing = DiffusionTrees(
+        site.brokers, produces=produces, capability=options.get("capability"),
+        reduce=options.get("reduce", "covering"),
+    )  # fmt: skip
+    return broker_slots(site, routing)
+
+
 SYSTEMS: tuple[System, ...] = (
     System(
         name="tidings",
@@ -165,5 +177,14 @@ SYSTEMS: tuple[System, ...] = (
         graph=ANY_GRAPH,
         strategies=_partitioned,
         options=("cells",),
+    ),
+    System(
+        name="qns",
+        contract="QNS",
+        model="quality triple, as content",
+        promise="best effort; organisations send by diffusion trees",
+        graph=ANY_GRAPH,
+        strategies=_qns,
+        options=("produces", "capability", "reduce"),
     ),
 )

@@ -43,6 +43,11 @@ def _knobs(kind: type[Knobs], site: Site, name: str) -> Knobs:
 def _slots(site: Site, assignment: Assignment, routing: Routing) -> dict[str, Any]:
     contacts = site.options.get("join") or site.brokers[:CONTACTS]
     linked = not site.options.get("datagrams", True)
+    if site.options.get("datagrams") and set(contacts) <= {site.name}:
+        raise SettingsError(
+            "nobody is named whom datagrams could reach",
+            hint="leave `datagrams` out: links are made as they are needed",
+        )
     return {
         "delivery": plain_delivery(**{**site.options.get("delivery", {}), "allow_block": False}),
         "assignment": assignment,

@@ -18,16 +18,18 @@ Run = Callable[..., Any]
 def test_every_claim_is_proved_and_counted(tidings: Run, tmp_path: Path) -> None:
     ran = tidings("demo", "--keep", str(tmp_path / "kept"))
     assert ran.code == 0, ran.out + ran.err
-    acts = [line for line in ran.out.splitlines() if line[:3] in {f"{n}. " for n in range(1, 8)}]
-    assert len(acts) == 7
+    acts = [line for line in ran.out.splitlines() if line[:3] in {f"{n}. " for n in range(1, 10)} | {"10."}]
+    assert len(acts) == 10
     last = ran.out.splitlines()[-1]
-    assert last.startswith("14 of 14 claims proved")
+    assert last.startswith("19 of 19 claims proved")
     assert "10 notifications, each asked for, none missing, none twice" in last
     assert "survived kill -9" in last
     assert "notifications on Spark for 100,000 alerts, as SQL has it" in last
     assert "100 events crossed a broker that was killed in between" in last
     assert "200 events went round through Spark once" in last
     assert "a late subscriber caught up with 201 events" in last
+    assert "a dirty row at CoC was heard of at INAIL once" in last
+    assert "a source that overstates is trusted least of 3" in last
     assert (tmp_path / "kept" / "history.jsonl").exists()
     assert tidings("demo", "--keep", str(tmp_path / "kept")).code == 2  # nothing is mixed with what is there
 

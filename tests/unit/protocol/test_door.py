@@ -9,7 +9,7 @@ import pytest
 
 from tidings.availability.records import Append, Loaded, Put
 from tidings.errors import SettingsError
-from tidings.language import parse_filter
+from tidings.language import accepts, parse_filter
 from tidings.matching.small import SmallMatcher
 from tidings.model.event import make_event
 from tidings.model.subscription import DeliveryOptions, Notification, Position, SubscriptionId
@@ -19,6 +19,7 @@ from tidings.protocol.compositions import intermediary
 from tidings.protocol.delivery.exactly_once import ExactlyOnce
 from tidings.protocol.effects import Answer, Fetch, Notify, Opened, Persist, Receipt, Send
 from tidings.protocol.inputs import (
+    ClientAdvertise,
     ClientPublish,
     ClientSubscribe,
     ClientTake,
@@ -161,6 +162,20 @@ def test_a_client_numbers_what_it_publishes() -> None:
     assert answers == [Answer(5, Receipt("s", "i-1", Position("b", 3)))]
 
 
+def test_a_client_holds_back_what_its_broker_said_that_nobody_wants() -> None:
+    client = linked()
+    client.handle(ClientAdvertise(1, "all", DROPS), 1.0)
+    event = make_event({"change": -5.0}, source="s", id="e")
+    assert accepts(DROPS, event)
+    client.handle(Received("b", msg.Quench(DROPS.digest, True)), 2.0)
+    assert client.handle(ClientPublish(2, event), 3.0) == [Answer(2, Receipt("s", "e", unwanted=True))]
+    (send,) = client.handle(ClientPublish(3, event, mode=msg.Mode.KEPT), 3.0)
+    assert send.message.call == 3, "what must be kept is never held back"
+    client.handle(Received("b", msg.Quench(DROPS.digest, False)), 4.0)
+    (send,) = client.handle(ClientPublish(4, event), 5.0)
+    assert send.message.call == 4
+
+
 def test_a_client_takes_one_at_a_time_and_commits_the_one_before() -> None:
     client = linked()
     (send,) = client.handle(ClientSubscribe(1, DROPS, name="news"), 1.0)
@@ -197,6 +212,7 @@ def test_every_message_survives_its_encoding() -> None:
         msg.Deliver(1, 2, EVENT, Position("b", 3), 4, True),
         msg.DeliverAll(1, 2, (EVENT, EVENT)),
         msg.PublishedAll(1, 2),
+        msg.Quench("00ff", True),
         msg.AckAll(1, 2, 3),
         msg.Ack(1, (2, 3)),
         msg.Nack(1, (2,), False),

@@ -42,7 +42,9 @@ def test_the_leaves_are_the_nearest_on_each_side_whatever_the_order(names: list[
 
 @settings(deadline=None)
 @given(NAMES, st.data())
-def test_after_a_loss_the_leaves_are_the_nearest_of_those_still_known(names: list[str], data: st.DataObject) -> None:
+def test_after_a_loss_the_leaves_are_the_nearest_of_those_still_known(
+    names: list[str], data: st.DataObject
+) -> None:
     known = known_with(names, leaves=4)
     for gone in data.draw(st.lists(st.sampled_from(names), unique=True)) if names else []:
         known.remove(gone)
@@ -101,7 +103,7 @@ class Alone:
         self.effects: list[Any] = []
         ports = Ports()
         ports.name, ports.rng, ports.recording = "me", Random(1), False
-        ports.send, ports.emit = self._send, self.effects.append  # type: ignore[assignment]
+        ports.send, ports.emit = self._send, self.effects.append
         self.routing = ports.routing = Changes()
         knobs = {"join_seconds": 0.0, "proximity": False, **knobs}
         self.overlay = ports.overlay = PrefixOverlay(contacts, PrefixSettings(**knobs), linked=linked)
@@ -250,7 +252,9 @@ def test_over_links_the_first_word_asks_for_a_link_and_waits_for_it() -> None:
     alone.overlay.on_input(LinkUp("a client"), 1.1)
     assert set(alone.overlay.links()) == {"a", "b"}
     alone.wait(30.0)
-    assert any(isinstance(effect, Disconnect) and effect.for_good for effect in alone.effects), "nobody answered"
+    assert any(isinstance(effect, Disconnect) and effect.for_good for effect in alone.effects), (
+        "nobody answered"
+    )
 
 
 @pytest.mark.parametrize("knobs", [{"leaves": 0}, {"leaves": 5}, {"digit_bits": 3}, {"tries": 0}], ids=str)

@@ -96,3 +96,12 @@ def test_merging_tells_the_union_of_neighbours() -> None:
     assert [accepts(union, make_event({"x": x}, source="s", id="1")) for x in (-1, 0, 5, 9, 10)] == [
         False, True, True, True, False,
     ]  # fmt: skip
+
+
+def test_union_hides_what_two_others_cover_together_and_brings_it_out_again() -> None:
+    outlet = OUTLETS["union"]()
+    for text in ("x BETWEEN 0 AND 5", "x BETWEEN 5 AND 9", "x BETWEEN 3 AND 7"):
+        outlet.add(filter_of(text))
+    assert {f.text for f in outlet.changes().add} == {"x BETWEEN 0 AND 5", "x BETWEEN 5 AND 9"}
+    outlet.remove(filter_of("x BETWEEN 5 AND 9").digest)
+    assert [f.text for f in outlet.changes().add] == ["x BETWEEN 3 AND 7"]

@@ -35,11 +35,13 @@ from tidings.protocol.routing import rendezvous_words as rw
 from tidings.protocol.routing import subjects as sj
 from tidings.protocol.routing.central import Refer, ToService
 from tidings.protocol.routing.diffusion import Interest, InterestSeen
+from tidings.protocol.routing.diffusion_trees import Notify
 from tidings.protocol.routing.direct import Hold, ToAccess, ToTarget
 from tidings.protocol.routing.groups import Grouped, ToGroups
 from tidings.protocol.routing.multicast import Attach, Multicast, Publicise
 from tidings.protocol.routing.seen import NUMBER, Forward
 from tidings.protocol.routing.topic_gossip import Rumour, RumourAsk, RumourHave
+from tidings.protocol.routing.trees import Branch
 from tidings.runtime import words
 from tidings.systems import SYSTEMS, Site
 from tidings.wire.codec import Codec
@@ -116,6 +118,7 @@ EXAMPLES: tuple[m.Message, ...] = (
     Hold(FILTER, "b1", -1, True),
     ToTarget(ENVELOPE),
     ToAccess(ENVELOPE),
+    Notify(ENVELOPE, (Branch("b1", (Branch("b2"),)), Branch("b3"))),
     w.Known((w.News("b0", 3, 5, 9),)),
     w.Unheard(("b0", "b1")),
     circles.Circle("b0", "b2", 3, ("b2", "b1"), 4.5, circles.Dated(3.5, "b1", "b2")),
@@ -214,6 +217,8 @@ EXAMPLES: tuple[m.Message, ...] = (
     pw.Admit((("b1", ""), ("b2", "127.0.0.1:2"))),
     pw.Greet((("b1", ""),), True, "127.0.0.1:7"),
     pw.CellAsk(("b7", ""), 0xFEDC_BA98_7654_3210),
+    pw.RowAsk(2),
+    pw.RowTold((("b1", ""), ("b2", "127.0.0.1:2"))),
     pw.Doubt("b3"),
     pw.Depart((("b1", ""),)),
     rw.Graft("type:Quote", ("1f", 3), (FILTER,)),

@@ -55,6 +55,11 @@ def described(held: Held, known: Callable[[str], int]) -> dict[str, Any]:
     return {
         "subscription": str(held.id),
         "filter": held.filter.text,
+        "dialect": held.filter.dialect,
+        "delivered": held.last_tag,  # it counts what was sent
+        "lost": sum(held.lost.values()),
+        "durable": held.durable,
+        "since": held.since,
         "listeners": len(held.members),
         "credit": sum(member.credit for member in held.members),
         "waiting": len(held.queue),

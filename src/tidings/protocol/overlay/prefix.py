@@ -10,7 +10,8 @@ Rules
   asking the farthest leaf, one in the table by asking another node of its row.
 - A node that is parted from the network (`Parted` with its own name) says farewell, and is silent from then on.
 - Who was taken for gone is not taken in on hearsay for a while; its own word brings it back.
-- Of two nodes for one cell of the table the nearer one stays, by measured distance (`proximity`).
+- Of two nodes for one cell of the table the nearer one stays, by measured distance (`proximity`); in every beat one
+  row is compared with that of another node.
 - Two rings become one again, since a contact that is not known is asked for a place every `merge_seconds`.
 """
 
@@ -25,11 +26,22 @@ from tidings.protocol.effects import Probe
 from tidings.protocol.inputs import Input, Joined, LinkDown, LinkUp, Parted, Probed, Started
 from tidings.protocol.messages import Message
 from tidings.protocol.overlay.prefix_state import Known, id_of
-from tidings.protocol.overlay.prefix_words import Admit, CellAsk, Contact, Depart, Doubt, Greet, Seek
+from tidings.protocol.overlay.prefix_words import (
+    Admit,
+    CellAsk,
+    Contact,
+    Depart,
+    Doubt,
+    Greet,
+    RowAsk,
+    RowTold,
+    Seek,
+)
 from tidings.protocol.overlay.reach import Reach
 from tidings.protocol.slots import Overlay, Ports
 
 MOST_CONTACTS = 8
+MOST_KEYS = 1 << 16  # whose next hop is remembered
 MOST_HOPS = 64  # of a newcomer's request; more than any way of sound tables has
 
 
@@ -52,7 +64,9 @@ class PrefixSettings(msgspec.Struct, frozen=True, kw_only=True):
         if self.digit_bits not in (1, 2, 4, 8):
             raise SettingsError(f"digits of {self.digit_bits} bits", hint="use 1, 2, 4 or 8")
         if min(self.tries, self.rounds) < 1:
-            raise SettingsError("nobody would be asked whether it lives", hint="tries and rounds are 1 or more")
+            raise SettingsError(
+                "nobody would be asked whether it lives", hint="tries and rounds are 1 or more"
+            )
 
 
 class _Ask(msgspec.Struct):
@@ -64,7 +78,7 @@ class _Ask(msgspec.Struct):
 
 class PrefixOverlay(Overlay):
     name = "prefix"
-    messages = (Seek, Admit, Greet, CellAsk, Doubt, Depart)
+    messages = (Seek, Admit, Greet, CellAsk, RowAsk, RowTold, Doubt, Depart)
 
     def __init__(
         self, contacts: Iterable[str] = (), settings: PrefixSettings | None = None, *, linked: bool = False
@@ -79,6 +93,7 @@ class PrefixOverlay(Overlay):
         self._rivals: dict[str, str] = {}  # who is being measured: its address
         self._waiting: dict[str, dict[str, str]] = {}  # who holds a cell and is being measured: for whom
         self._hops: dict[str, str | None] = {}  # by key; emptied at every change
+        self._where: dict[str, str] = {}  # of contacts, also of those that were lost
         self._turn = 0
         self._changed = False
         self._is_admitted = False
@@ -102,6 +117,8 @@ class PrefixOverlay(Overlay):
         try:
             return self._hops[key]
         except KeyError:
+            if len(self._hops) >= MOST_KEYS:
+                self._hops.clear()
             hop = self._hops[key] = self.known.hop(id_of(key))
             return hop
 
@@ -139,6 +156,8 @@ class PrefixOverlay(Overlay):
             self._probed(input.peer, input.distance)
         elif isinstance(input, Joined | LinkUp | LinkDown):
             self._linked(self._reach.on_input(input, now), now)
+            if isinstance(input, LinkDown) and input.peer in self.known.addresses:
+                self._ask(input.peer, now)
         elif isinstance(input, Parted):
             self._leave() if input.peer == self.ports.name else self._lost(input.peer, now)
         self._tell_changes(now)
@@ -156,6 +175,11 @@ class PrefixOverlay(Overlay):
                 self._admitted(message.contacts, now)
             case CellAsk():
                 self._fill(message, now)
+            case RowAsk():
+                self._send(sender, RowTold(self._contacts_of(self.known.row(message.row))))
+            case RowTold():
+                for name, address in message.contacts:
+                    self._learn(name, address, now, weighed=True)
             case Doubt():
                 if message.name in self.known.addresses:
                     self._ask(message.name, now)
@@ -186,7 +210,7 @@ class PrefixOverlay(Overlay):
             self.ports.routing.ways_changed(now)
 
     def _send(self, to: str, message: Message, address: str = "") -> None:
-        self._reach.send(to, message, address or self.known.addresses.get(to, ""))
+        self._reach.send(to, message, address or self.known.addresses.get(to) or self._where.get(to, ""))
 
     # -- coming and going ------------------------------------------------------------------------------
 
@@ -268,16 +292,20 @@ class PrefixOverlay(Overlay):
             if name not in self.known.addresses:
                 self._learn(name, address, now)
 
-    def _learn(self, name: str, address: str, now: float, *, directly: bool = False) -> None:
+    def _learn(
+        self, name: str, address: str, now: float, *, directly: bool = False, weighed: bool = False
+    ) -> None:
         if name == self.ports.name or (not directly and self._is_buried(name, now)):
             return
         known = self.known
+        if address and name in self._contacts:
+            self._where[name] = address
         was_known = name in known.addresses
         if known.add(name, address):
             self._changed = True
             if not directly and (self._is_admitted or known.is_leaf(name)):
                 self._ask(name, now)
-        if not was_known and self.settings.proximity and (directly or not self._is_admitted):
+        if not was_known and self.settings.proximity and (directly or weighed or not self._is_admitted):
             self._weigh(name, address)  # what neighbours say again and again is not measured
 
     def _is_buried(self, name: str, now: float) -> bool:
@@ -312,8 +340,15 @@ class PrefixOverlay(Overlay):
         for name in names[: -(-len(names) // self.settings.rounds)]:
             self._ask(name, now)
         self._checked = {name: self._checked[name] for name in names if name in self._checked}
+        self._compare_row()
         self._graves = {name: until for name, until in self._graves.items() if until > now}
-        self._reach.tidy(self.known.addresses, now)
+        self._reach.tidy({*self.known.addresses, *self._contacts}, now)
+
+    def _compare_row(self) -> None:
+        """Ask somebody of our table for the row that it shares with us: its nodes may be nearer than ours."""
+        if self.settings.proximity and self.known.table:
+            cell, name = self.ports.rng.choice(sorted(self.known.table.items()))
+            self._send(name, RowAsk(cell >> self.settings.digit_bits))
 
     def _lost(self, name: str, now: float) -> None:
         """Somebody is gone: tell the leaves, and look for others in its places."""

@@ -36,6 +36,16 @@ class CellAsk(Message, frozen=True):
     key: int  # an id that belongs into the cell
 
 
+class RowAsk(Message, frozen=True):
+    """Whom do you know in this row of the table? One of them may be nearer than ours."""
+
+    row: int
+
+
+class RowTold(Message, frozen=True):
+    contacts: tuple[Contact, ...]
+
+
 class Doubt(Message, frozen=True):
     """This node does not answer us; see for yourself."""
 

@@ -24,13 +24,15 @@ class Reach:
     def __init__(self, ports: Ports, *, linked: bool) -> None:
         self._ports = ports
         self.linked = linked
-        self._waiting: dict[str, list[Message]] = {}  # by broker whose link is being made
-        self._up: dict[str, float] = {}  # by linked broker: when it was last used
-        self._joined: set[str] = set()  # who may be linked with us
+        self._waiting: dict[
+            str, tuple[float, list[Message]]
+        ] = {}  # by broker whose link is being made, since when
+        self._up: dict[str, float] = {}  # by whoever is linked with us, clients too: when it was last used
+        self._brokers: set[str] = set()  # that joined, or that we asked for a link
         self._now = 0.0
 
     def links(self) -> tuple[str, ...]:
-        return tuple(self._up)
+        return tuple(peer for peer in self._up if peer in self._brokers)
 
     def send(self, to: str, message: Message, address: str) -> None:
         if not self.linked:
@@ -39,41 +41,50 @@ class Reach:
             self._up[to] = self._now
             self._ports.send(to, message)
         else:
-            if to not in self._waiting:
-                self._joined.add(to)
-                self._ports.emit(Connect(to, address))
-            waiting = self._waiting.setdefault(to, [])
-            if len(waiting) < MOST_WAITING:
-                waiting.append(message)
+            self._queue(to, message, address)
+
+    def _queue(self, to: str, message: Message, address: str) -> None:
+        if to not in self._waiting:
+            self._brokers.add(to)
+            self._waiting[to] = (self._now, [])
+            self._ports.emit(Connect(to, address))
+        waiting = self._waiting[to][1]
+        if len(waiting) < MOST_WAITING:
+            waiting.append(message)
 
     def on_input(self, input: Input, now: float) -> str | None:
         """A broker with which a link came up."""
         self._now = now
         match input:
             case Joined():
-                self._joined.add(input.peer)
+                self._brokers.add(input.peer)
                 self._ports.emit(Connect(input.peer))
-            case LinkUp() if input.peer in self._joined:
+            case LinkUp() if self.linked:
                 self._up[input.peer] = now
-                for message in self._waiting.pop(input.peer, ()):
+                for message in self._waiting.pop(input.peer, (now, []))[1]:
                     self._ports.send(input.peer, message)
-                return input.peer
+                return input.peer if input.peer in self._brokers else None
             case LinkDown():
                 self._up.pop(input.peer, None)
         return None
 
     def give_up(self, peer: str) -> None:
         """It is gone: nobody dials it any more."""
-        if self.linked and peer in self._joined:
-            self._joined.discard(peer)
-            self._waiting.pop(peer, None)
-            self._up.pop(peer, None)
-            self._ports.emit(Disconnect(peer, "it does not answer", for_good=True))
+        if peer in self._brokers:
+            self._close(peer, "it does not answer")
+
+    def _close(self, peer: str, reason: str) -> None:
+        self._brokers.discard(peer)
+        self._waiting.pop(peer, None)
+        self._up.pop(peer, None)
+        self._ports.emit(Disconnect(peer, reason, for_good=True))
 
     def tidy(self, wanted: Container[str], now: float) -> None:
-        """Close what nobody needs."""
+        """Close what nobody needs, and give up whom no link reaches."""
         self._now = now
-        for peer in [p for p, used in self._up.items() if p not in wanted and used + IDLE_SECONDS < now]:
-            self._joined.discard(peer)
-            del self._up[peer]
-            self._ports.emit(Disconnect(peer, "it is not needed", for_good=True))
+        idle = [p for p, used in self._up.items() if p in self._brokers and used + IDLE_SECONDS < now]
+        for peer in idle:
+            if peer not in wanted:
+                self._close(peer, "it is not needed")
+        for peer in [p for p, (since, _) in self._waiting.items() if since + IDLE_SECONDS < now]:
+            self._close(peer, "there is no way to it")

@@ -3,7 +3,7 @@
 An outlet is given every filter that concerns its link and decides which of them the far end has to
 know. `Identical` tells each once (subscription forwarding). `Covering` tells only filters that no
 other one covers, and brings the covered ones out again when their cover goes. `Merging` tells
-perfect unions of them. Changes add up until `changes()` takes them: what came and went is not sent.
+perfect unions of them. `Union` leaves out what all the others together cover. Changes add up until `changes()` takes them: what came and went is not sent.
 """
 
 from __future__ import annotations
@@ -11,12 +11,29 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from tidings.algebra import covers
+from tidings.algebra import covered_by_union, covers, overlaps
 from tidings.algebra.merge import perfect_merge
 from tidings.model.filter import Filter
 
 KNOWN_PAIRS = 200_000  # answers kept; more costs memory, fewer costs time when many links are told the same
+UNION_BUDGET = 2_000  # steps of one search, about a millisecond; more hides more
+KNOWN_UNIONS = 20_000
 _known: dict[tuple[str, str], bool] = {}
+
+
+_known_unions: dict[tuple[str, frozenset[str]], bool] = {}
+_known_overlaps: dict[tuple[str, str], bool] = {}
+
+
+def _overlaps(one: Filter, other: Filter) -> bool:
+    """`overlaps`, remembered."""
+    pair = (one.digest, other.digest)
+    answer = _known_overlaps.get(pair)
+    if answer is None:
+        if len(_known_overlaps) >= KNOWN_PAIRS:
+            _known_overlaps.clear()
+        answer = _known_overlaps[pair] = overlaps(one, other)
+    return answer
 
 
 def _covers(one: Filter, other: Filter) -> bool:
@@ -30,9 +47,23 @@ def _covers(one: Filter, other: Filter) -> bool:
     return answer
 
 
+def _covers_together(others: dict[str, Filter], filter: Filter) -> bool:
+    """`covered_by_union`, remembered for the same reason."""
+    key = (filter.digest, frozenset(others))
+    answer = _known_unions.get(key)
+    if answer is None:
+        if len(_known_unions) >= KNOWN_UNIONS:
+            _known_unions.clear()
+        verdict = covered_by_union(filter, tuple(others.values()), budget=UNION_BUDGET)
+        answer = _known_unions[key] = verdict.covered
+    return answer
+
+
 def forget_pairs() -> None:
     """Begin as a new process does; for measurements that must not profit from earlier ones."""
     _known.clear()
+    _known_unions.clear()
+    _known_overlaps.clear()
 
 
 class Changes(NamedTuple):
@@ -193,8 +224,57 @@ def _merged(filters: list[Filter]) -> list[Filter]:
     return done
 
 
+class Union(Identical):
+    """Only filters that the told ones do not cover, alone or together.
+
+    What a filter hides behind is noted as all told filters that it overlaps; it is looked at again when one
+    of those goes. Nothing is drawn at random: what the search does not decide within its budget is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._hidden: dict[str, tuple[Filter, frozenset[str]]] = {}
+
+    def __contains__(self, digest: str) -> bool:
+        return digest in self.told or digest in self._hidden
+
+    def add(self, filter: Filter) -> None:
+        if self._hide(filter):
+            return
+        super().add(filter)
+        for other in [f for f in self.told.values() if f is not filter and _overlaps(f, filter)]:
+            del self.told[other.digest]
+            if not self._hide(other):
+                self.told[other.digest] = other
+            else:
+                self._look_again(other.digest)
+
+    def remove(self, digest: str) -> None:
+        if self._hidden.pop(digest, None) is None:
+            super().remove(digest)
+            self._look_again(digest)
+
+    def _hide(self, filter: Filter) -> bool:
+        near = {digest: told for digest, told in self.told.items() if _overlaps(told, filter)}
+        alone = next((digest for digest, told in near.items() if _covers(told, filter)), None)
+        if alone is not None:
+            self._hidden[filter.digest] = (filter, frozenset((alone,)))
+        elif len(near) > 1 and _covers_together(near, filter):
+            self._hidden[filter.digest] = (filter, frozenset(near))
+        else:
+            return False
+        return True
+
+    def _look_again(self, gone: str) -> None:
+        """Something told is told no more: what hid behind it must find another cover, or come out."""
+        for orphan in [f for f, covers_ in self._hidden.values() if gone in covers_]:
+            del self._hidden[orphan.digest]
+            if not self._hide(orphan):
+                super().add(orphan)  # and hide nothing behind it now: that would go round in circles
+
+
 OUTLETS: dict[str, Callable[[], Outlet]] = {
     "identical": Identical,
     "covering": Covering,
     "merging": Merging,
+    "union": Union,
 }

@@ -42,6 +42,7 @@ from tidings.protocol.routing.rendezvous_words import (
 )
 from tidings.protocol.slots import Ports, Routing
 
+MOST_COMPARED = 1 << 16  # pairs of filters that are remembered
 MOST_HOPS = 64  # of an event on its way up: no way of sound tables is so long
 
 
@@ -53,6 +54,11 @@ class TreeSettings(msgspec.Struct, frozen=True, kw_only=True):
     quench_seconds: float = 10.0
     remembered: int = 4096  # events, so that none is taken twice
     most_filters: int = 64  # on a graft: more are told as: everything
+
+    @property
+    def slack(self) -> float:
+        """Seconds by which something may be done too early."""
+        return self.retry_seconds / 4
 
 
 class _Child(msgspec.Struct):
@@ -110,6 +116,7 @@ class RendezvousTrees(Routing):
         self._taken: dict[tuple[str, str], set[str]] = {}  # by event: the keys under which it descended here
         self._unwanted: dict[str, float] = {}  # by key: until when nobody wants it
         self._lessees: dict[str, dict[str, str]] = {}  # by key: whom we told so, and where it is
+        self._covered: dict[tuple[str, str], bool] = {}  # by digests: does the first cover the second?
         self._count = 0
         self._due: float | None = None
         self.enrolment = Enrolment(self, self.settings) if enrolled else None
@@ -200,10 +207,20 @@ class RendezvousTrees(Routing):
             wanted.update((filter.digest, filter) for filter in child.filters)
         kept: list[Filter] = []
         for _, filter in sorted(wanted.items()):
-            if not any(covers(other, filter) for other in kept):
-                kept = [other for other in kept if not covers(filter, other)]
+            if not any(self._covers(other, filter) for other in kept):
+                kept = [other for other in kept if not self._covers(filter, other)]
                 kept.append(filter)
         return tuple(kept) if len(kept) <= self.settings.most_filters else None
+
+    def _covers(self, one: Filter, other: Filter) -> bool:
+        """Remembered: the same filters are compared whenever something below changes."""
+        pair = (one.digest, other.digest)
+        found = self._covered.get(pair)
+        if found is None:
+            if len(self._covered) >= MOST_COMPARED:
+                self._covered.clear()
+            found = self._covered[pair] = covers(one, other)
+        return found
 
     def ways_changed(self, now: float) -> None:
         for key in list(self._trees):
@@ -375,10 +392,11 @@ class RendezvousTrees(Routing):
             self.enrolment.on_timer(now)
         if self._due is None or self._due > now:
             return
+        soon = now + self.settings.slack  # what is due soon is done with the rest: many trees are looked at seldom
         for key, tree in list(self._trees.items()):
-            for name in [name for name, child in tree.children.items() if child.until <= now]:
+            for name in [name for name, child in tree.children.items() if child.until <= soon]:
                 self._drop_child(key, name, now)
-            if tree.is_wanted and tree.parent is not None and tree.due <= now:
+            if tree.is_wanted and tree.parent is not None and tree.due <= soon:
                 self._again(key, tree, now)
         self._due = min(self._moments(), default=None)
 
@@ -409,6 +427,10 @@ class RendezvousTrees(Routing):
         return {
             key: (tree.parent, tuple(tree.children), bool(tree.local)) for key, tree in self._trees.items()
         }
+
+    def wants(self, link: str, event: Event) -> bool:
+        trees = map(self._trees.get, self.ports.assignment.resolve(event) or ())
+        return any(link in self._takers(tree, event) for tree in trees if tree is not None)
 
     def agreed(self, link: str) -> bool:
         if self.enrolment is not None and not self.enrolment.is_acknowledged:

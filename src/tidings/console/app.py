@@ -1,0 +1,191 @@
+"""The console as an application: its pages, its live stream, and what they ask.
+
+Rules
+- Pages load nothing from anywhere else, and the browser is told to forbid it (`POLICY`).
+- What is shown needs the right to observe; publishing and hearing need theirs: each question goes to the
+  broker in the visitor's name, and the broker decides.
+- A refusal is a problem object that says what to do, as at the HTTP gateway.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from tidings._version import __version__
+from tidings.console import pages
+from tidings.console.asking import Asking
+from tidings.console.bodies import read_object
+from tidings.console.sessions import Sessions, Visitor
+from tidings.console.watch import Watches
+from tidings.gateway.problems import Problem, answering
+from tidings.gateway.proving import Prover
+from tidings.gateway.serving import Serving
+from tidings.runtime.service import Service
+from tidings.security.rules import Action
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = [
+    (b"content-security-policy", POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"permissions-policy", b"camera=(), microphone=(), geolocation=()"),
+]
+PROVED_AGAIN = 30  # ticks of a stream between two proofs of who reads it
+
+Message = MutableMapping[str, Any]
+Send = Callable[[Message], Awaitable[None]]
+Receive = Callable[[], Awaitable[Message]]
+
+
+class Console:
+    """The application; `app` is what a server serves."""
+
+    def __init__(self, service: Service, prover: Prover) -> None:
+        self._service = service
+        self._guard = service.secured.guard
+        listen = service.settings.console.listen
+        self._sessions = Sessions(prover, service.server.clock.now, listen)
+        self._watches = Watches(service)
+        self._asking = Asking(service, self._watches)
+        self.app = _with_headers(Starlette(routes=self._routes()))
+
+    def _routes(self) -> list[Route]:
+        asking = self._asking
+        return [
+            Route("/api/session", answering(self.session), methods=["GET"]),
+            Route("/api/session", answering(self.sign_in), methods=["POST"]),
+            Route("/api/session", answering(self.sign_out), methods=["DELETE"]),
+            Route("/api/live", answering(self.live), methods=["GET"]),
+            *(
+                Route(path, answering(self._visited(ask)), methods=[method])
+                for method, path, ask in asking.routes()
+            ),
+            Route("/{path:path}", pages.serve, methods=["GET"]),
+        ]
+
+    def _visited(
+        self, ask: Callable[[Request, Visitor], Awaitable[Response]]
+    ) -> Callable[[Request], Awaitable[Response]]:
+        async def asked(request: Request) -> Response:
+            return await ask(request, await self._sessions.visitor(request))
+
+        return asked
+
+    # -- who looks --------------------------------------------------------------------------------
+
+    async def session(self, request: Request) -> Response:
+        """Who is here; for somebody who is not known: that he has to sign in."""
+        try:
+            visitor = await self._sessions.visitor(request)
+        except Problem as problem:
+            if problem.status != 401:
+                raise
+            return JSONResponse({"is_known": False, **self._about()})
+        return JSONResponse(self._told(visitor))
+
+    async def sign_in(self, request: Request) -> Response:
+        said = await read_object(request)
+        answer = JSONResponse({})
+        visitor = await self._sessions.sign_in(request, said, answer)
+        answer.body = answer.render(self._told(visitor))
+        answer.headers["content-length"] = str(len(answer.body))
+        return answer
+
+    async def sign_out(self, request: Request) -> Response:
+        answer = JSONResponse({"is_known": False, **self._about()})
+        self._sessions.sign_out(request, answer)
+        return answer
+
+    def _about(self) -> dict[str, Any]:
+        return {"broker": self._service.server.name, "version": __version__}
+
+    def _told(self, visitor: Visitor) -> dict[str, Any]:
+        principal = visitor.principal
+        may = {
+            str(action): not self._guard.right(principal, action).filter.is_never_true
+            for action in (Action.OBSERVE, Action.PUBLISH, Action.SUBSCRIBE)
+        }
+        told = {"is_known": True, "name": principal.name, "is_anonymous": principal.is_anonymous, "may": may}
+        return told | self._about()
+
+    # -- live -------------------------------------------------------------------------------------
+
+    async def live(self, request: Request) -> Response:
+        visitor = await self._sessions.visitor(request)
+        self._guard.observe(visitor.principal, "console")
+        watch = await self._watches.of(visitor)
+
+        async def told() -> AsyncIterator[bytes]:
+            count = 0
+            async for part in watch.stream():
+                yield part
+                count += 1
+                if count % PROVED_AGAIN == 0 and not await self._is_still(visitor, request):
+                    return
+
+        return StreamingResponse(
+            told(), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
+        )
+
+    async def _is_still(self, visitor: Visitor, request: Request) -> bool:
+        """Is whoever reads the stream still let in as who he was?"""
+        try:
+            return await self._sessions.visitor(request) == visitor
+        except Problem:
+            return False
+
+    def end_streams(self) -> None:
+        self._watches.end_streams()
+
+    async def close(self) -> None:
+        await self._asking.close()
+        await self._watches.close()
+
+
+class ConsoleDoor:
+    """The console with its server."""
+
+    def __init__(self, service: Service, prover: Prover, tls: ssl.SSLContext | None) -> None:
+        self._console = Console(service, prover)
+        listen = service.settings.console.listen
+        self._serving = Serving(self._console.app, listen, tls, setting="console.listen")
+
+    @property
+    def address(self) -> str:
+        return self._serving.address
+
+    async def start(self) -> None:
+        await self._serving.start()
+
+    async def close(self) -> None:
+        self._console.end_streams()  # else the server would wait for every browser
+        await self._serving.close()
+        await self._console.close()
+
+
+def _with_headers(app: Any) -> Any:
+    """Every answer with what the browser is to forbid; the API is never kept by caches."""
+
+    async def wrapped(scope: Message, receive: Receive, send: Send) -> None:
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                own = [] if not scope["path"].startswith("/api/") else [(b"cache-control", b"no-store")]
+                kept = [pair for pair in message["headers"] if not own or pair[0].lower() != b"cache-control"]
+                message["headers"] = [*kept, *HEADERS, *own]
+            await send(message)
+
+        await app(scope, receive, sending)
+
+    return wrapped

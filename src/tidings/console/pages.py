@@ -1,0 +1,70 @@
+"""The console's own files: read once from the package, and served with their digest.
+
+Nothing else can be reached: a path that is not in the table is not there. A browser asks again each time and
+is told `not modified`, so that a new version is seen at once.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+from functools import cache
+from http import HTTPStatus
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+SMALL = 1_000  # bytes that are not worth packing
+
+
+class File(NamedTuple):
+    content: bytes
+    packed: bytes
+    media: str
+    digest: str
+
+
+@cache
+def table() -> dict[str, File]:
+    """By path, as a browser asks for it."""
+    found = dict(_read(files("tidings.console") / "static", ""))
+    return found | {"/": found["/index.html"]}
+
+
+def _read(folder: Traversable, path: str) -> list[tuple[str, File]]:
+    found: list[tuple[str, File]] = []
+    for entry in folder.iterdir():
+        place = f"{path}/{entry.name}"
+        if entry.is_dir():
+            found += _read(entry, place)
+        else:
+            suffix = "." + entry.name.rpartition(".")[2]
+            if suffix in TYPES:
+                content = entry.read_bytes()
+                digest = f'"{hashlib.sha256(content).hexdigest()[:24]}"'
+                found.append(
+                    (place, File(content, gzip.compress(content, 6, mtime=0), TYPES[suffix], digest))
+                )
+    return found
+
+
+async def serve(request: Request) -> Response:
+    file = table().get(request.url.path)
+    if file is None:
+        return Response("there is no such page\n", HTTPStatus.NOT_FOUND, media_type="text/plain")
+    headers = {"ETag": file.digest, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
+    if request.headers.get("if-none-match") == file.digest:
+        return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
+    content = file.content
+    if len(content) > SMALL and "gzip" in request.headers.get("accept-encoding", ""):
+        content, headers["Content-Encoding"] = file.packed, "gzip"
+    return Response(content, media_type=file.media, headers=headers)

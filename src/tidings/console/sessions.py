@@ -1,0 +1,157 @@
+"""Who looks at the console: a session for each browser, and the same permissions as everywhere.
+
+Rules
+- A browser proves itself once, by a name and a password or by a token. What it proved itself with stays in
+  this process; the browser holds a random name of its session, in a cookie that no script can read.
+- Every request is proved anew through the `Prover`, so that a user who is taken away is away here too.
+- A development broker lets in who proves nothing, from this machine.
+- A request that changes something has to come from our own page (its header says so, which no other page
+  can make a browser say), and every request has to be addressed to a name of ours: so a page elsewhere that
+  points its own name at this machine reaches nothing.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tidings.errors import InputError, RefusedError
+from tidings.gateway.http import principal_of, where_of
+from tidings.gateway.problems import Problem
+from tidings.gateway.proving import Prover
+from tidings.runtime.settings import host_of, is_loopback
+from tidings.security.credentials import PasswordCredentials, TokenCredentials
+from tidings.security.doors import Credentials, NoCredentials
+
+COOKIE = "tidings_console"
+OURS = "x-tidings-console"  # a header that only a page of ours can send
+IDLE_SECONDS = 12 * 3600.0
+MOST_SESSIONS = 1_000
+LONGEST_SECRET = 16_384  # characters of a password or a token
+
+
+class Secret(msgspec.Struct, frozen=True):
+    """What a browser proved itself with."""
+
+    name: str = ""
+    password: str = ""
+    token: str = ""
+
+    def credentials(self) -> Credentials:
+        if self.token:
+            return TokenCredentials(lambda: self.token)
+        return PasswordCredentials(self.name, self.password) if self.name else NoCredentials()
+
+
+NOTHING = Secret()
+
+
+class _Session(msgspec.Struct):
+    secret: Secret
+    seen_at: float
+
+
+class Visitor(msgspec.Struct, frozen=True):
+    """Who asks, and how he would prove it to another broker."""
+
+    principal: Any
+    secret: Secret = NOTHING
+
+
+class Sessions:
+    def __init__(self, prover: Prover, now: Callable[[], float], listen: str) -> None:
+        self._prover, self._now, self._listen = prover, now, listen
+        self._sessions: dict[str, _Session] = {}
+
+    async def visitor(self, request: Request) -> Visitor:
+        """Raises `Problem`: 401 for who is not known, 403 for a request that is not from our page."""
+        self._check_origin(request)
+        session = self._find(request)
+        if session is None:
+            return Visitor(await principal_of(self._prover, request))
+        try:
+            principal = await self._proved(session.secret, request)
+        except RefusedError as error:
+            self._sessions.pop(request.cookies.get(_cookie(request), ""), None)
+            raise Problem(HTTPStatus.UNAUTHORIZED, error.message, hint="sign in again") from None
+        session.seen_at = self._now()
+        return Visitor(principal, session.secret)
+
+    async def sign_in(self, request: Request, said: dict[str, Any], answer: Response) -> Visitor:
+        self._check_origin(request)
+        secret = _read(said)
+        try:
+            principal = await self._proved(secret, request)
+        except RefusedError as error:
+            raise Problem(HTTPStatus.UNAUTHORIZED, error.message, hint=error.hint or "") from None
+        self._tidy()
+        name = secrets.token_urlsafe(32)
+        self._sessions[name] = _Session(secret, self._now())
+        is_tls = request.url.scheme == "https"
+        answer.set_cookie(_cookie(request), name, httponly=True, samesite="strict", secure=is_tls, path="/")
+        return Visitor(principal, secret)
+
+    def sign_out(self, request: Request, answer: Response) -> None:
+        self._check_origin(request)
+        self._sessions.pop(request.cookies.get(_cookie(request), ""), None)
+        answer.delete_cookie(_cookie(request), path="/", httponly=True, samesite="strict")
+
+    async def _proved(self, secret: Secret, request: Request) -> Any:
+        where = where_of(request)
+        if secret.token:
+            return await self._prover.token(secret.token, where)
+        return await self._prover.password(secret.name, secret.password, where)
+
+    def _find(self, request: Request) -> _Session | None:
+        session = self._sessions.get(request.cookies.get(_cookie(request), ""))
+        return session if session and self._now() - session.seen_at < IDLE_SECONDS else None
+
+    def _tidy(self) -> None:
+        now = self._now()
+        for name, session in list(self._sessions.items()):
+            if now - session.seen_at >= IDLE_SECONDS:
+                del self._sessions[name]
+        while len(self._sessions) >= MOST_SESSIONS:
+            del self._sessions[min(self._sessions, key=lambda name: self._sessions[name].seen_at)]
+
+    def _check_origin(self, request: Request) -> None:
+        host = _host(request)
+        if is_loopback(host_of(self._listen)) and not is_loopback(host):
+            raise Problem(HTTPStatus.FORBIDDEN, f"this console is not called {host!r}", hint="use 127.0.0.1")
+        if request.method not in ("GET", "HEAD") and request.headers.get(OURS) != "1":
+            raise Problem(
+                HTTPStatus.FORBIDDEN, "this request is not from a page of the console", hint=f"send {OURS}: 1"
+            )
+
+
+def _host(request: Request) -> str:
+    """The name that the request was addressed to."""
+    try:
+        return urlsplit("//" + request.headers.get("host", "")).hostname or ""
+    except ValueError:
+        return ""
+
+
+def _cookie(request: Request) -> str:
+    """Cookies of one machine are shared by all its ports: each console has a name of its own for its."""
+    server = request.scope.get("server") or ("", 0)
+    return f"{COOKIE}_{server[1]}"
+
+
+def _read(said: dict[str, Any]) -> Secret:
+    try:
+        secret = msgspec.convert(said, Secret)
+    except msgspec.ValidationError as error:
+        raise InputError(f"sign in by `name` and `password`, or by `token`: {error}") from None
+    if not secret.token and not secret.name:
+        raise InputError("sign in by `name` and `password`, or by `token`")
+    if any(len(text) > LONGEST_SECRET for text in (secret.name, secret.password, secret.token)):
+        raise InputError(f"at most {LONGEST_SECRET} characters")
+    return secret

@@ -1,0 +1,221 @@
+"""One visitor's watch over a network: a look at all brokers each second, while somebody watches.
+
+Rules
+- Browsers of one visitor share one watch: however many look, brokers are asked once.
+- What a look finds is encoded once and handed to every browser; one that reads slowly gets the newest, and
+  nothing waits for it.
+- The watch goes on for a minute after the last browser has gone, so that a page that is loaded anew finds
+  its plots filled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter, deque
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from tidings.console import figures
+from tidings.console.network import Answers, Network
+from tidings.console.sessions import Visitor
+from tidings.runtime.service import Service
+
+log = logging.getLogger("tidings.console")
+
+KEPT_TICKS = 600  # of the whole network, for plots: ten minutes at a look a second
+KEPT_CHANGES = 200
+LINGER_SECONDS = 60.0
+MOST_WORDS = 500  # names and topics that are remembered for completion
+RECENT = 12  # events that a look names of each broker
+
+
+class Watch:
+    def __init__(self, service: Service, visitor: Visitor) -> None:
+        self.network = Network(service, visitor)
+        self.visitor = visitor
+        self._now = service.server.clock.now
+        self._every = max(service.settings.console.look_seconds, 0.1)
+        self._viewers: set[asyncio.Queue[bytes | None]] = set()
+        self._task: asyncio.Task[None] | None = None
+        self._before: Answers = {}
+        self._before_at = 0.0
+        self._told_at: dict[str, float] = {}  # by broker: the time of its last activity
+        self._left_at = self._now()
+        self.told: Counter[str] = Counter()  # by subscription: notifications since the watch began
+        self.told_rates: dict[str, float] = {}
+        self.ways: dict[str, Counter[str]] = {}  # by broker: how events came, since the watch began
+        self.totals: deque[dict[str, Any]] = deque(maxlen=KEPT_TICKS)
+        self.changes: deque[figures.Change] = deque(maxlen=KEPT_CHANGES)
+        self.attributes: set[str] = set()  # names that events had, for completion
+        self.topics: set[str] = set()
+        self.last: dict[str, Any] = {}
+
+    # -- watching ---------------------------------------------------------------------------------
+
+    async def stream(self) -> AsyncIterator[bytes]:
+        """Server-sent events, from now on; first what was seen so far."""
+        queue: asyncio.Queue[bytes | None] = asyncio.Queue(maxsize=2)
+        self._viewers.add(queue)
+        self._begin()
+        try:
+            yield sse("past", {"totals": list(self.totals), "changes": list(self.changes)})
+            if self.last:
+                yield sse("tick", self.last)
+            while (told := await queue.get()) is not None:
+                yield told
+        finally:
+            self._viewers.discard(queue)
+            self._left_at = self._now()
+
+    @property
+    def is_over(self) -> bool:
+        return not self._viewers and self._now() - self._left_at > LINGER_SECONDS
+
+    def _begin(self) -> None:
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run(), name="tidings console watch")
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        while not self.is_over:
+            began = loop.time()
+            try:
+                told = sse("tick", await self.look())
+            except Exception as error:  # a defect of ours: the page says so, and the next look may be well
+                log.exception("a look at the brokers failed")
+                told = sse("problem", {"detail": f"a look at the brokers failed: {error}"})
+            self._tell(told)
+            await asyncio.sleep(max(0.05, self._every - (loop.time() - began)))
+        await self.network.close()  # whoever looks again is linked again
+
+    def _tell(self, told: bytes | None) -> None:
+        for queue in self._viewers:
+            if queue.full():
+                queue.get_nowait()
+            queue.put_nowait(told)
+
+    def end_streams(self) -> None:
+        self._tell(None)
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+        await self.network.close()
+
+    # -- a look -----------------------------------------------------------------------------------
+
+    async def look(self) -> dict[str, Any]:
+        answers = await self.network.walk("figures")
+        now = self._now()
+        seconds = now - self._before_at if self._before_at else 0.0
+        activities, spans = await self._activities()
+        new = figures.changes(answers, self._before, now)
+        self.changes.extend(new)
+        total = figures.total(answers, self._before, seconds) | {
+            "time": now,
+            "ways": self._count(activities, spans),
+        }
+        self.totals.append(total)
+        brokers = [
+            figures.shown_broker(name, one, self._before.get(name), seconds)
+            | {"ways": dict(self.ways.get(name, {}))}
+            for name, one in answers.items()
+        ]
+        self.last = {
+            "time": now,
+            "own": self.network.own,
+            "brokers": brokers,
+            "links": figures.link_rates(activities, spans),
+            "total": total,
+            "changes": new,
+            "recent": _recent(activities),
+        }
+        self._before, self._before_at = answers, now
+        self._rate(activities, spans)
+        self._learn(self.last["recent"])
+        return self.last
+
+    def _learn(self, events: list[dict[str, Any]]) -> None:
+        for event in events:
+            if len(self.attributes) < MOST_WORDS:
+                self.attributes.update(event.pop("names"))
+            if event["topic"] and len(self.topics) < MOST_WORDS:
+                self.topics.add(event["topic"])
+
+    async def _activities(self) -> tuple[Answers, dict[str, float]]:
+        """What each broker did since it was last asked, and in how many seconds; at first nothing."""
+        told_at = self._told_at
+
+        def about(name: str) -> dict[str, Any]:
+            return {"after": told_at.get(name, self._now()), "events": RECENT}
+
+        answers = await self.network.ask("activity", about)
+        answered = {name: one for name, one in answers.items() if "problem" not in one}
+        spans = {name: one["now"] - told_at.get(name, one["now"]) for name, one in answered.items()}
+        told_at |= {name: one["now"] for name, one in answered.items()}
+        return answered, spans
+
+    def _count(self, activities: Answers, spans: dict[str, float]) -> dict[str, float]:
+        """How events came, so many a second in all."""
+        rates: dict[str, float] = {}
+        for name, one in activities.items():
+            for way, count in one["ways"].items():
+                rates[way] = round(rates.get(way, 0.0) + count / max(spans[name], 1e-3), 2)
+            self.ways.setdefault(name, Counter()).update(one["ways"])
+        return rates
+
+    def _rate(self, activities: Answers, spans: dict[str, float]) -> None:
+        rates: dict[str, float] = {}
+        for name, one in activities.items():
+            self.told.update(one["told"])
+            for id, count in one["told"].items():
+                rates[id] = rates.get(id, 0.0) + round(count / max(spans[name], 1e-3), 2)
+        self.told_rates = rates
+
+
+def _recent(activities: Answers) -> list[dict[str, Any]]:
+    """The newest events that any broker took in, with the broker; each as it was published, where known."""
+    events = [event | {"broker": name} for name, one in activities.items() for event in one["recent"]]
+    events.sort(key=lambda event: -event["time"])
+    seen: dict[tuple[str, str], dict[str, Any]] = {}
+    for event in events:
+        place = (event["source"], event["id"])
+        if place not in seen or event["what"] == "published":
+            seen[place] = event
+    return list(seen.values())[: 2 * RECENT]
+
+
+def sse(name: str, value: Any) -> bytes:
+    return b"event: " + name.encode() + b"\ndata: " + msgspec.json.encode(value, enc_hook=str) + b"\n\n"
+
+
+class Watches:
+    """The watch of each visitor, made when he comes."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._watches: dict[Visitor, Watch] = {}
+
+    async def of(self, visitor: Visitor) -> Watch:
+        for other, watch in list(self._watches.items()):
+            if watch.is_over and other != visitor:
+                del self._watches[other]
+                await watch.close()
+        if visitor not in self._watches:
+            self._watches[visitor] = Watch(self._service, visitor)
+        return self._watches[visitor]
+
+    def end_streams(self) -> None:
+        for watch in self._watches.values():
+            watch.end_streams()
+
+    async def close(self) -> None:
+        for watch in self._watches.values():
+            await watch.close()
+        self._watches.clear()

@@ -1,0 +1,32 @@
+"""Waiting for something to happen: a bell rings, and whoever waits looks again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+
+
+class Bells:
+    """Bells by name. A bell that rang before somebody waits does not make him wait."""
+
+    def __init__(self) -> None:
+        self._events: defaultdict[tuple[str, str], asyncio.Event] = defaultdict(asyncio.Event)
+
+    def ring(self, what: str, who: str) -> None:
+        self._events[what, who].set()
+
+    def hush(self, what: str, who: str) -> None:
+        """Before looking: what happens from now on rings again."""
+        self._events[what, who].clear()
+
+    async def wait(self, what: str, who: str, seconds: float | None = None) -> bool:
+        """Until it rings; False: it did not, in that time."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._events[what, who].wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def forget(self, what: str, who: str) -> None:
+        self._events.pop((what, who), None)

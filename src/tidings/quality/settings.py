@@ -1,0 +1,93 @@
+"""The settings of an organisation's service, from a TOML file.
+
+name = "INPS"
+schema = "schema.json"          # relative to this file, as all paths are
+listen = "127.0.0.1:8801"
+state = "inps.db"               # without it, nothing outlives the process
+token = "..."                   # what local users show; without one, only this machine is let in
+
+[peers.CoC]
+url = "http://127.0.0.1:8803"
+token = "..."                   # what we show CoC and CoC shows us
+classes = ["Enterprise/Holder"] # of ours that CoC may hear of; without it, all
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import msgspec
+
+from tidings.errors import SettingsError
+from tidings.quality.external import REDUCTIONS
+from tidings.quality.interface import DISPATCHERS, INBOX
+from tidings.quality.model import is_within
+from tidings.quality.schema import Schema, read_schema
+from tidings.quality.state import REMEMBER
+from tidings.runtime.settings import TlsSettings
+
+
+class Peer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Another organisation, and what it may hear of us."""
+
+    url: str
+    token: str = ""
+    classes: tuple[str, ...] | None = None  # None: all
+
+
+class OrganisationSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    name: str
+    schema: Schema
+    listen: str = "127.0.0.1:0"
+    state: str = ""
+    token: str = ""
+    interpreter: str = "quality"
+    dispatchers: tuple[str, ...] = (INBOX, *DISPATCHERS)  # which ones users may choose
+    targets: tuple[str, ...] = ()  # hosts that these may send to, * is a wildcard; none: nowhere
+    reduce: str = "covering"  # covering, union or identical
+    remember: int = REMEMBER  # identities of events
+    confirm_seconds: float = 60.0  # between asking producers whether they still know what they were told
+    peers: dict[str, Peer] = {}
+    tls: TlsSettings = TlsSettings()  # certificate and key to show, authority to trust
+
+    def permits(self, organisation: str, data_class: str) -> bool:
+        """May it hear of changes in this class of ours?"""
+        peer = self.peers.get(organisation)
+        return peer is not None and (
+            peer.classes is None or any(is_within(data_class, allowed) for allowed in peer.classes)
+        )
+
+    def check(self) -> OrganisationSettings:
+        self.schema.organisation(self.name)
+        for name, peer in self.peers.items():
+            self.schema.organisation(name)
+            if not peer.url.startswith(("http://", "https://")):
+                raise SettingsError(f"the url of {name} is {peer.url!r}", hint="http:// or https://")
+            for path in peer.classes or ():
+                self.schema.data_class(path)
+        if self.name in self.peers:
+            raise SettingsError(f"{self.name} is a peer of itself")
+        if self.reduce not in REDUCTIONS:
+            raise SettingsError(f"reduce is {self.reduce!r}", hint=f"there are: {', '.join(REDUCTIONS)}")
+        return self
+
+
+def read_settings(path: Path | str) -> OrganisationSettings:
+    """From a TOML file; paths in it are relative to it."""
+    file = Path(path)
+    try:
+        given = tomllib.loads(file.read_text())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{file}: {error}") from None
+    if not isinstance(given.get("schema"), str):
+        raise SettingsError(f"{file} names no schema", hint='schema = "schema.json"')
+    schema = read_schema((file.parent / given.pop("schema")).read_bytes())
+    if given.get("state"):
+        given["state"] = str(file.parent / given["state"])
+    secure = {name: str(file.parent / path) for name, path in given.get("tls", {}).items() if path}
+    given = {**given, "schema": schema, "tls": secure}
+    try:
+        return msgspec.convert(given, OrganisationSettings).check()
+    except msgspec.ValidationError as error:
+        raise SettingsError(f"{file}: {error}") from None

@@ -1,0 +1,202 @@
+"""The last minutes at this broker as a history, for those who judge a network while it runs.
+
+Rules
+- It is what the broker saw, by watching messages on their way: a publish counts from its arrival, a
+  subscription from its answer, a notification when it leaves to the subscriber. What the node records itself
+  (what was dropped, by which policy) is in it too.
+- It changes nothing, and is bounded by time and by rows.
+- A client that goes without a word leaves its subscriptions detached: it may come back under its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tidings.errors import InputError
+from tidings.history.jsonlines import to_lines
+from tidings.history.schema import OK, REFUSED, UNKNOWN, Outcome, Row, ntfy_row, pub_row, sub_row, usub_row
+from tidings.history.window import Window
+from tidings.model.event import Event
+from tidings.model.filter import Filter
+from tidings.model.subscription import SubscriptionId
+from tidings.protocol.messages import (
+    Closed,
+    Deliver,
+    DeliverAll,
+    Message,
+    Publish,
+    Published,
+    PublishedAll,
+    Refused,
+    Subscribe,
+    Subscribed,
+    Unsubscribe,
+    Unsubscribed,
+)
+from tidings.runtime.driver import Tap
+
+MOST_ROWS = 200_000  # a few hundred bytes each
+MOST_AT_ONCE = 4_000  # rows in one answer
+MOST_PENDING = 10_000  # publishes of one client without an answer
+
+
+class _Client:
+    """What a client has under way."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.published: dict[int, tuple[float, Event, int]] = {}  # by call
+        self.asked: dict[int, Filter] = {}  # by ref: subscriptions without an answer
+        self.leaving: dict[int, bool] = {}  # by ref: whether it ends for good
+        self.open: dict[int, str] = {}  # by ref
+
+
+class RecentHistory:
+    """A tap and a recorder (`driver.Tap`, `history.Recorder`)."""
+
+    def __init__(self, broker: str, seconds: float, now: Callable[[], float]) -> None:
+        self._broker, self._now = broker, now
+        self._began = now()  # tells this life of the broker apart from others
+        self._window = Window(seconds, MOST_ROWS)
+        self._clients: dict[str, _Client] = {}
+
+    # -- recording --------------------------------------------------------------------------------
+
+    def record(self, row: Row) -> None:
+        self._window.add(row)
+
+    def close(self) -> None:
+        """Nothing to do: it ends with the broker."""
+
+    def _client(self, peer: str) -> _Client:
+        client = self._clients.get(peer)
+        if client is None:
+            client = self._clients[peer] = _Client(peer.rpartition("#")[0])
+        return client
+
+    # -- watching ---------------------------------------------------------------------------------
+
+    def came_all(self, peer: str, messages: Sequence[Message], now: float) -> None:
+        for message in messages:
+            self.came(peer, message, now)
+
+    def came(self, peer: str, message: Message, now: float) -> None:
+        kind = type(message)
+        if kind is Publish:
+            client = self._client(peer)
+            if len(client.published) < MOST_PENDING:
+                client.published[message.call] = (now, message.event, message.sequence)  # type: ignore[attr-defined]
+        elif kind is Subscribe:
+            self._client(peer).asked[message.ref] = message.filter  # type: ignore[attr-defined]
+        elif kind is Unsubscribe:
+            self._client(peer).leaving[message.ref] = message.end  # type: ignore[attr-defined]
+
+    def went(self, peer: str, message: Message, now: float) -> None:
+        match message:
+            case Deliver():
+                self._told(peer, message, message.event, now)
+            case DeliverAll():
+                for one in message.one_by_one():
+                    self._told(peer, one, one.event, now)
+            case Published():
+                self._answered(peer, message.call, OK)
+            case PublishedAll():
+                for call in range(message.call, message.call + message.count):
+                    self._answered(peer, call, OK)
+            case Refused():
+                self._answered(peer, message.call, REFUSED)
+            case Subscribed():
+                self._subscribed(peer, message, now)
+            case Unsubscribed():
+                self._left(peer, message.ref, now, ends=self._client(peer).leaving.pop(message.ref, True))
+            case Closed():
+                self._left(peer, message.ref, now, ends=True)
+
+    def gone(self, peer: str) -> None:
+        client = self._clients.get(peer)
+        if client is None:
+            return
+        for call in list(client.published):
+            self._answered(peer, call, UNKNOWN)
+        for ref in list(client.open):
+            self._left(peer, ref, self._now(), ends=False)
+        del self._clients[peer]
+
+    def _answered(self, peer: str, call: int, outcome: Outcome) -> None:
+        client = self._client(peer)
+        issued = client.published.pop(call, None)
+        if issued is not None:
+            time, event, sequence = issued
+            self.record(
+                pub_row(time, client.name, event, sequence=sequence, outcome=outcome, broker=self._broker)
+            )
+
+    def _subscribed(self, peer: str, answer: Subscribed, now: float) -> None:
+        client = self._client(peer)
+        filter = client.asked.pop(answer.ref, None)
+        name = str(SubscriptionId(answer.subscriber, answer.name))
+        if filter is not None:
+            client.open[answer.ref] = name
+            self.record(sub_row(now, client.name, name, filter, broker=self._broker))
+
+    def _left(self, peer: str, ref: int, now: float, *, ends: bool) -> None:
+        client = self._client(peer)
+        name = client.open.pop(ref, None)
+        if name is not None:
+            self.record(usub_row(now, client.name, name, detach=not ends, broker=self._broker))
+
+    def _told(self, peer: str, one: Deliver, event: Event, now: float) -> None:
+        client = self._client(peer)
+        name = client.open.get(one.ref)
+        if name is not None:
+            again = one.attempt > 1 or one.again
+            row = ntfy_row(now, client.name, name, event, position=one.position, redelivery=again)
+            self.record(row)
+
+    # -- answering --------------------------------------------------------------------------------
+
+    def answer(self, about: dict[str, Any]) -> dict[str, Any]:
+        """The inquiry `history`: rows beyond the number `after`, in pieces."""
+        after = about.get("after", 0)
+        if type(after) is not int or after < 0:
+            raise InputError("`after` is the number of a row")
+        now = self._now()
+        self._window.trim(now)
+        rows, upto = self._window.since(after, MOST_AT_ONCE)
+        return {
+            "now": now,
+            "began": self._began,
+            "seconds": self._window.seconds,
+            "rows": to_lines(rows),
+            "upto": upto,
+            "is_last": len(rows) < MOST_AT_ONCE,
+            "is_cut": self._window.is_cut,
+        }
+
+
+class _Together:
+    def __init__(self, taps: Sequence[Tap]) -> None:
+        self._taps = taps
+
+    def came(self, peer: str, message: Message, now: float) -> None:
+        for tap in self._taps:
+            tap.came(peer, message, now)
+
+    def came_all(self, peer: str, messages: list[Message], now: float) -> None:
+        for tap in self._taps:
+            tap.came_all(peer, messages, now)
+
+    def went(self, peer: str, message: Message, now: float) -> None:
+        for tap in self._taps:
+            tap.went(peer, message, now)
+
+    def gone(self, peer: str) -> None:
+        for tap in self._taps:
+            tap.gone(peer)
+
+
+def together(*taps: Tap | None) -> Tap | None:
+    """Several watchers as one."""
+    given = [tap for tap in taps if tap is not None]
+    return _Together(given) if len(given) > 1 else given[0] if given else None

@@ -1,0 +1,58 @@
+"""Why somebody did not hear an event: one sentence from what all brokers say (the inquiry `trace`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidings.language import parse_filter
+from tidings.matching.explain import explain
+from tidings.model.cloudevents import from_mapping
+
+
+def explain_elsewhere(found: list[dict[str, Any]]) -> None:
+    """Where the broker that holds the subscription did not see the event: explain it here."""
+    events = [one["event"] for one in found if one.get("event")]
+    for one in found:
+        held = one.get("subscription")
+        if events and held and held["is_here"] and held["accepts"] is None:
+            story = explain(from_mapping(events[0]), parse_filter(held["filter"], dialect=held["dialect"]))
+            held |= {"accepts": story.accepted, "explanation": str(story)}
+
+
+def why(found: list[dict[str, Any]], subscription: str) -> str:
+    """One sentence, from what all brokers say."""
+    holders = [one for one in found if one.get("subscription", {}).get("is_here")]
+    seen = [one for one in found if one.get("steps")]
+    if not seen:
+        return "no broker that was asked remembers the event"
+    if not holders:
+        return f"no broker that was asked holds the subscription {subscription}"
+    holder = holders[0]
+    if holder.get("steps"):
+        return f"{subscription} at {holder['broker']}: {holder['subscription']['why']}"
+    if holder["subscription"]["accepts"] is False:
+        return f"{subscription} at {holder['broker']}: its filter does not accept the event"
+    return f"it never came to {holder['broker']}, which holds {subscription}: {_not_sent(found, holder['broker'])}"
+
+
+def _not_sent(found: list[dict[str, Any]], holder: str) -> str:
+    """The broker that saw it and stands nearest to the holder on the tree."""
+    links = {one["broker"]: sorted(one.get("links", {})) for one in found}
+    seen = {one["broker"]: one for one in found if one.get("steps")}
+    came: dict[str, str] = {holder: holder}
+    order = [holder]
+    for here in order:
+        if here in seen:
+            step = came[here]
+            wanted = (seen[here].get("wanted") or {}).get("links", {}).get(step)
+            reason = (
+                "it is wanted there now, so the subscription is younger than the event"
+                if wanted
+                else f"nothing that {here} knows of behind {step} accepts it"
+            )
+            return f"{here} did not send it to {step}; {reason}"
+        for there in links.get(here, ()):
+            if there not in came:
+                came[there] = here
+                order.append(there)
+    return "no linked broker saw it"

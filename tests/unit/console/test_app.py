@@ -1,0 +1,270 @@
+"""The console's server: what it refuses, what it forbids the browser, and how it answers nonsense."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.gateway.conftest import USERS, quiet_logs
+
+from tidings.console import pages
+from tidings.console.doors import ConsoleGateways
+from tidings.runtime.service import Service
+from tidings.runtime.settings import BrokerSettings, ConsoleSettings, SecuritySettings, TraceSettings
+
+__all__ = ["quiet_logs"]
+OURS = {"x-tidings-console": "1"}
+POSTS = ("/api/filter", "/api/explain", "/api/publish", "/api/session")
+GETS = ("/api/trace", "/api/log", "/api/subscriptions", "/api/words", "/api/pictures/x", "/api/verdict")
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=8,
+)
+NAMES = st.sampled_from(
+    ["filter", "dialect", "attributes", "topic", "type", "id", "lifetime", "name", "token", "x"]
+)
+
+
+@asynccontextmanager
+async def console(folder: Path | None = None, **more: Any) -> AsyncIterator[httpx.AsyncClient]:
+    security = SecuritySettings(anonymous=True)
+    if folder is not None:
+        allow = '\n[[allow]]\nwho = "market"\naction = "observe"\n'
+        (folder / "users.toml").write_text(USERS + allow)
+        security = SecuritySettings(users=str(folder / "users.toml"))
+    made = BrokerSettings(
+        name="b1",
+        listen="127.0.0.1:0",
+        security=security,
+        console=ConsoleSettings(listen="127.0.0.1:0", look_seconds=0.1),
+        trace=TraceSettings(history_seconds=60.0),
+        **more,
+    )
+    async with Service(made, doors=ConsoleGateways) as service:
+        assert service.doors is not None
+        url = service.doors.addresses["console"]
+        async with httpx.AsyncClient(base_url=url, headers=OURS, trust_env=False) as client:
+            yield client
+
+
+def played(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    @wraps(test)
+    def run(*words: Any, **named: Any) -> None:
+        asyncio.run(test(*words, **named))
+
+    return run
+
+
+@played
+async def test_pages_forbid_everything_from_elsewhere() -> None:
+    async with console() as client:
+        answer = await client.get("/")
+        policy = answer.headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        again = await client.get("/", headers={"if-none-match": answer.headers["etag"]})
+        assert again.status_code == 304
+        session = await client.get("/api/session")
+        assert session.headers["cache-control"] == "no-store"
+        assert session.headers["content-security-policy"] == policy
+
+
+def test_no_file_names_another_host() -> None:
+    """Works offline: addresses stand nowhere but in names of markup."""
+    for path, file in pages.table().items():
+        text = file.content.decode()
+        for word in ("http://", "https://", "//cdn", "@import"):
+            places = [line for line in text.splitlines() if word in line]
+            assert all("www.w3.org" in line or "127.0.0.1" in line for line in places), (path, places)
+
+
+def test_no_script_makes_markup_from_text() -> None:
+    for path, file in pages.table().items():
+        for word in (
+            b"innerHTML",
+            b"outerHTML",
+            b"insertAdjacent",
+            b"document.write",
+            b"eval(",
+            b"new Function",
+        ):
+            assert word not in file.content, (path, word)
+
+
+@played
+async def test_only_our_own_files_are_served() -> None:
+    async with console() as client:
+        for path in (
+            "/../app.py",
+            "/%2e%2e/app.py",
+            "/js/../../app.py",
+            "/static/index.html",
+            "/js",
+            "//etc/passwd",
+        ):
+            answer = await client.get(path)
+            assert answer.status_code == 404, path
+        assert (await client.get("/js/app.js")).headers["content-type"].startswith("text/javascript")
+        assert (await client.get("/api/pictures/../../x.svg")).status_code == 404
+
+
+@played
+async def test_a_page_elsewhere_can_ask_for_nothing() -> None:
+    async with console() as client:
+        strange = await client.get("/api/session", headers={"host": "evil.example"})
+        assert strange.status_code == 403
+        bare = {"x-tidings-console": "0"}
+        refused = await client.post("/api/publish", json={"attributes": {"x": 1}}, headers=bare)
+        assert refused.status_code == 403
+        assert "not from a page of the console" in refused.json()["detail"]
+
+
+@played
+async def test_the_stream_tells_of_the_broker() -> None:
+    async with console() as client, client.stream("GET", "/api/live") as stream:
+        lines = stream.aiter_lines()
+        names = []
+        async for line in lines:
+            if line.startswith("event: "):
+                names.append(line.removeprefix("event: "))
+            elif line.startswith("data: ") and names[-1] == "tick":
+                tick = json.loads(line.removeprefix("data: "))
+                break
+        assert names[0] == "past"
+        assert [one["name"] for one in tick["brokers"]] == ["b1"]
+        assert tick["total"]["brokers"] == 1
+
+
+@played
+async def test_a_broker_that_stops_does_not_wait_for_browsers() -> None:
+    """The browser's connection stays open until after the broker has gone."""
+    loop = asyncio.get_running_loop()
+    async with AsyncExitStack() as outer, AsyncExitStack() as inner:
+        first = await inner.enter_async_context(console())
+        browser = await outer.enter_async_context(httpx.AsyncClient(base_url=first.base_url, trust_env=False))
+        stream = await browser.send(browser.build_request("GET", "/api/live"), stream=True)
+        parts = stream.aiter_bytes()
+        await anext(parts)
+        began = loop.time()
+        await inner.aclose()
+        assert loop.time() - began < 1.9, "it waited until the streams were cut off"
+        await stream.aclose()
+
+
+@played
+async def test_what_is_published_is_found_again() -> None:
+    async with console() as client:
+        body = {"attributes": {"change": -4.5}, "topic": "quotes/eu", "lifetime": 60}
+        receipt = (await client.post("/api/publish", json=body)).json()
+        page = (await client.get("/api/log", params={"filter": "change < -3"})).json()
+        assert [one["event"]["id"] for one in page["entries"]] == [receipt["id"]]
+        assert page["entries"][0]["event"]["attributes"] == {"change": -4.5}
+        assert (await client.get("/api/log", params={"filter": "change > 0"})).json()["entries"] == []
+        told = (await client.get("/api/trace", params={"id": receipt["id"]})).json()
+        assert told["brokers"][0]["steps"][0]["what"] == "published"
+        asked = {"id": receipt["id"], "subscription": "nobody/none"}
+        why = (await client.get("/api/trace", params=asked)).json()["verdict"]
+        assert why == "no broker that was asked holds the subscription nobody/none"
+        verdict = (await client.get("/api/verdict")).json()
+        assert verdict["recorded"] == ["b1"]
+        assert verdict["properties"]["legality"]["holds"] is True
+
+
+@played
+async def test_sessions_are_proved_and_ended(tmp_path: Path) -> None:
+    async with console(tmp_path) as client:
+        assert (await client.get("/api/session")).json()["is_known"] is False
+        assert (await client.get("/api/subscriptions")).status_code == 401
+        wrong = await client.post("/api/session", json={"name": "market", "password": "x"})
+        assert wrong.status_code == 401
+        assert "set-cookie" not in wrong.headers
+        right = await client.post("/api/session", json={"name": "market", "password": "m"})
+        cookie = right.headers["set-cookie"]
+        assert "HttpOnly" in cookie
+        assert "SameSite=strict" in cookie
+        assert right.json()["may"] == {"observe": True, "publish": True, "subscribe": True}
+        assert (await client.get("/api/subscriptions")).status_code == 200
+        await client.delete("/api/session")
+        assert (await client.get("/api/subscriptions")).status_code == 401
+
+
+@played
+async def test_scripts_may_prove_themselves_by_a_header(tmp_path: Path) -> None:
+    async with console(tmp_path) as client:
+        answer = await client.get("/api/subscriptions", auth=("market", "m"))
+        assert answer.status_code == 200
+        ann = await client.get("/api/subscriptions", auth=("ann", "a"))
+        assert ann.status_code == 403
+
+
+@played
+async def test_nonsense_is_refused_and_never_a_defect() -> None:
+    """Generated beside one server that goes on."""
+    async with console() as client:
+        loop = asyncio.get_running_loop()
+
+        def ask(method: str, path: str, **more: Any) -> httpx.Response:
+            work = client.request(method, path, **more)
+            return asyncio.run_coroutine_threadsafe(work, loop).result(20)
+
+        @settings(max_examples=60, suppress_health_check=list(HealthCheck))
+        @given(st.sampled_from(POSTS), st.binary(max_size=40) | st.dictionaries(NAMES, JSON).map(_encoded))
+        def posts(path: str, body: bytes) -> None:
+            assert ask("POST", path, content=body).status_code in (200, 400, 401, 403), (path, body)
+
+        @settings(max_examples=40, suppress_health_check=list(HealthCheck))
+        @given(st.sampled_from(GETS), st.dictionaries(NAMES | st.just("subscription"), st.text(max_size=20)))
+        def gets(path: str, query: dict[str, str]) -> None:
+            encodable = {name: text.encode(errors="replace").decode() for name, text in query.items()}
+            status = ask("GET", path, params=encodable).status_code
+            assert status in (200, 400, 404), (path, query, status)
+
+        await asyncio.to_thread(posts)
+        await asyncio.to_thread(gets)
+        large = await client.post("/api/filter", content=b"x" * (2 << 20))
+        assert large.status_code == 413
+        assert (await client.get("/api/session")).json()["is_known"] is True
+
+
+def _encoded(value: Any) -> bytes:
+    return json.dumps(value).encode(errors="replace")
+
+
+@pytest.mark.parametrize("theme", [":root {", ':root[data-theme="dark"] {'])
+def test_text_can_be_read_on_every_ground(theme: str) -> None:
+    """WCAG 2.1, 1.4.3: a contrast of 4.5 at least."""
+    css = pages.table()["/css/base.css"].content.decode()
+    block = css.split(theme, 1)[1].split("}", 1)[0]
+    colours = dict(
+        part.strip().removeprefix("--").split(": ")
+        for part in block.split(";")
+        if part.strip().startswith("--")
+    )
+    for ground in ("bg", "surface", "sunken"):
+        for ink in ("ink", "ink-2", "ink-3", "accent", "bad", "good", "warn"):
+            assert _contrast(colours[ink], colours[ground]) >= 4.5, (ink, ground)
+    for name in ("good", "warn", "bad", "accent"):
+        assert _contrast(colours[name], colours[f"{name}-soft"]) >= 4.5, name
+    assert _contrast(colours["accent-ink"], colours["accent"]) >= 4.5
+
+
+def _contrast(one: str, other: str) -> float:
+    high, low = sorted((_luminance(one), _luminance(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

@@ -1,0 +1,77 @@
+"""A console over TLS: every broker is asked in the visitor's own name, and one that is away hides nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+from tests.unit.runtime import test_service as whole
+from tests.unit.runtime.test_service import SECRET, USERS, play, settings
+
+from tidings.console.doors import ConsoleGateways
+from tidings.runtime import tls
+from tidings.runtime.service import Service
+from tidings.security.scram import make_key
+from tidings.security.tokens import sign
+
+quiet_logs, certs, home = whole.quiet_logs, whole.certs, whole.home
+
+OPS = f"""
+[users.ops]
+password = "{make_key("o", iterations=4096)}"
+[[allow]]
+who = "ops"
+action = "observe"
+"""
+
+
+async def tick(client: httpx.AsyncClient, wanted: Any) -> dict[str, Any]:
+    """The first picture of the network for which this holds."""
+    async with asyncio.timeout(30), client.stream("GET", "/api/live") as stream:
+        assert stream.status_code == 200
+        async for line in stream.aiter_lines():
+            if line.startswith('data: {"time"'):
+                told: dict[str, Any] = json.loads(line.removeprefix("data: "))
+                if wanted({one["name"]: one for one in told["brokers"]}):
+                    return told
+    raise AssertionError("the stream has ended")
+
+
+def test_both_brokers_are_asked_with_the_visitors_own_proof(certs: Path, home: Path) -> None:
+    (home / "users.toml").write_text(USERS + OPS)
+    more = {"console.listen": "127.0.0.1:0", "console.look_seconds": 0.1}
+
+    async def story() -> None:
+        async with Service(settings(home, certs, **more), doors=ConsoleGateways) as one:
+            joining = settings(home, certs, name="b2", join=[one.server.address])
+            async with Service(joining) as two:
+                while not (one.server.links and two.server.links):
+                    await asyncio.sleep(0)
+                assert one.doors is not None
+                url = one.doors.addresses["console"]
+                assert url.startswith("https://")
+                trust = tls.dialling(authority=str(certs / "authority.pem"))
+                ours = {"x-tidings-console": "1"}
+                claims = {"sub": "token-user", "exp": time.time() + 600, "iss": "i", "aud": "a"}
+                said = ({"name": "ops", "password": "o"}, {"token": sign(claims, SECRET, "HS256")})
+                for secret in said:
+                    async with httpx.AsyncClient(
+                        base_url=url, verify=trust, headers=ours, trust_env=False
+                    ) as client:
+                        entered = await client.post("/api/session", json=secret)
+                        assert entered.status_code == 200, entered.text
+                        assert "Secure" in entered.headers["set-cookie"]
+                        told = await tick(client, lambda brokers: len(brokers) == 2)
+                        assert not [one for one in told["brokers"] if "problem" in one]
+            async with httpx.AsyncClient(base_url=url, verify=trust, headers=ours, trust_env=False) as client:
+                await client.post("/api/session", json=said[0])
+                await tick(client, lambda brokers: "problem" in brokers.get("b2", {}) or "b2" not in brokers)
+                spy = await client.post("/api/session", json={"name": "spy", "password": "s"})
+                assert spy.json()["may"]["observe"] is False
+                assert (await client.get("/api/live")).status_code == 403
+
+    play(story())
