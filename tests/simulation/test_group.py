@@ -66,7 +66,7 @@ def judge(world: World, *, size: int = 5) -> None:
     assert ends == {len(acked)}, "all members have the same log"
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, 1, 2, 113])  # 113: a member that missed what the others had committed
 def test_a_group_loses_nothing_and_tells_nothing_twice(seed: int) -> None:
     judge(run(seed))
 
