@@ -85,9 +85,7 @@ def broker(
     It says where it can be reached when it can be, and ends on SIGTERM or Ctrl-C after answering
     what it took in. SIGHUP reads settings and users again. Every setting: tidings settings.
     """
-    from tidings.console.doors import LISTEN, ConsoleGateways
-    from tidings.runtime.service import Service
-    from tidings.runtime.settings import BrokerSettings, read_settings
+    from tidings.console.doors import LISTEN
 
     said: dict[str, Any] = {
         "name": name,
@@ -102,10 +100,16 @@ def broker(
         "gateway.mqtt": gateway_mqtt,
         "console.listen": console_at or (LISTEN if console else None),
     }
-    given = {key: value for key, value in said.items() if value is not None}
+    _serve(config, {key: value for key, value in said.items() if value is not None}, as_json=as_json)
+
+
+def _serve(config: Path | None, said: dict[str, Any], *, as_json: bool) -> None:
+    from tidings.console.doors import ConsoleGateways
+    from tidings.runtime.service import Service
+    from tidings.runtime.settings import BrokerSettings, read_settings
 
     def read() -> BrokerSettings:
-        return read_settings(config, environment=os.environ, said=given)
+        return read_settings(config, environment=os.environ, said=said)
 
     run_service(Service(read(), again=read, doors=ConsoleGateways), as_json=as_json)
 
