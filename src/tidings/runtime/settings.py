@@ -69,9 +69,7 @@ class TraceSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What `tidings trace` can look back on."""
 
     events: int = 10_000  # entries, one or two for each event; 0: none; one costs about 500 bytes
-    history_seconds: float = (
-        0.0  # of history for the console's verdict; 0: none; a row in memory for each publish and delivery
-    )
+    history_seconds: float = 0.0  # for the console's verdict; 0: none; a row for each publish and delivery
 
 
 class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
