@@ -21,6 +21,15 @@ if TYPE_CHECKING:
     from tidings.runtime.service import Service
 
 
+GroupOption = Annotated[
+    str | None, typer.Option("--group", "-g", metavar="NAME", help="Be in this group: one log on most disks.")
+]
+MembersOption = Annotated[
+    str | None,
+    typer.Option("--members", metavar="NAMES", help="Who founds the group: d1,d2,d3, this one too."),
+]
+
+
 def register(app: typer.Typer) -> None:
     shown = examples(
         "tidings broker --config broker.toml",
@@ -46,14 +55,8 @@ def broker(
         list[str] | None,
         typer.Option("--join", "-j", metavar="HOST:PORT", help="A broker to link with; repeatable."),
     ] = None,
-    group: Annotated[
-        str | None,
-        typer.Option("--group", "-g", metavar="NAME", help="Be in this group: one log on most disks."),
-    ] = None,
-    members: Annotated[
-        str | None,
-        typer.Option("--members", metavar="NAMES", help="Who founds the group: d1,d2,d3, this one too."),
-    ] = None,
+    group: GroupOption = None,
+    members: MembersOption = None,
     store: Annotated[
         str | None,
         typer.Option("--store", "-s", metavar="DIR", help="To survive a crash; nats://…/NAME: JetStream."),
