@@ -47,6 +47,9 @@ class Proxy:
         self._rng = rng
         self._open = asyncio.Event()
         self._open.set()
+        self._ways = (asyncio.Event(), asyncio.Event())  # to the target, and back from it
+        for way in self._ways:
+            way.set()
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._writers: set[asyncio.StreamWriter] = set()
@@ -68,11 +71,16 @@ class Proxy:
     def partition(self) -> None:
         self._open.clear()
 
+    def block(self, *, to_target: bool) -> None:
+        """Nothing gets through one way; the other way is as it was."""
+        self._ways[0 if to_target else 1].clear()
+
     def heal(self, *, sever: bool) -> None:
         """What was held back comes now, unless the connections broke meanwhile."""
         if sever:
             self.sever()
-        self._open.set()
+        for way in (self._open, *self._ways):
+            way.set()
 
     def sever(self) -> None:
         for writer in list(self._writers):
@@ -90,8 +98,8 @@ class Proxy:
             ends.append(back)
             self._writers.update(ends)
             pumps = [
-                asyncio.create_task(self._pump(reader, back)),
-                asyncio.create_task(self._pump(there, writer)),
+                asyncio.create_task(self._pump(reader, back, self._ways[0])),
+                asyncio.create_task(self._pump(there, writer, self._ways[1])),
             ]
             self._tasks.update(pumps)
             for pump in pumps:
@@ -107,7 +115,9 @@ class Proxy:
                 self._writers.discard(end)
                 end.transport.abort()
 
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _pump(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way: asyncio.Event
+    ) -> None:
         is_first = True
         kept: bytes | None = None  # a frame that is to come after the next one
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
@@ -115,6 +125,7 @@ class Proxy:
                 head = await reader.readexactly(LENGTH)
                 frame = head + await reader.readexactly(int.from_bytes(head, "big"))
                 await self._open.wait()
+                await way.wait()
                 frames = [frame] if is_first else self._roughened(frame)
                 if kept is not None:
                     frames, kept = [*frames, kept], None

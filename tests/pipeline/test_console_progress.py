@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.browser._stage import Network, Stage
 from tests.browser.conftest import browser, stage, watched
+from tests.pipeline import test_quality_factory as quality
 from tests.pipeline.test_flow_run import EXAMPLES, example
 
+from tidings.cli._quality import _hearer, _summary
 from tidings.pipeline.flow_metrics import Lines, Prometheus
 from tidings.pipeline.flow_run import Running
 from tidings.pipeline.flows import read_flow
+from tidings.pipeline.quality.factory import Factory
 
 __all__ = ["browser", "stage", "watched"]
 pytestmark = [pytest.mark.spark, pytest.mark.browser, pytest.mark.timeout(600)]
@@ -63,3 +68,29 @@ def test_batches_appear_as_spark_publishes_them(streaming: tuple[Network, Path],
     dark = watched(network.url, theme="dark")
     dark.show("streams").wait_for_function(BATCHES, arg=3)
     dark.picture("streams-dark")
+
+
+def test_quality_that_spark_measured_is_shown(
+    spark: Any, stage: Stage, tmp_path: Path, watched: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The very lines of `tidings quality evaluate --whole --json`."""
+    rng = random.Random(3)
+    people = [
+        {"name": rng.choice(("Roma", "M. Mecella", "n/a")), "city": rng.choice((*quality.CITIES, "Rma")),
+         "zip": rng.choice(("1", "x", None)), "kind": "person", "age": rng.randint(0, 10**13)}
+        for _ in range(30)
+    ]  # fmt: skip
+    quality.put_reference(tmp_path)
+    plan = quality.plan_of(tmp_path)
+    with ExitStack() as stack:
+        factory = Factory(spark, plan)
+        factory.snapshot(
+            quality.frame(spark, quality.rows_of(people)), _hearer(plan, None, "", as_json=True, stack=stack)
+        )
+        _summary(factory, as_json=True)
+    (tmp_path / "inps.jsonl").write_text(capsys.readouterr().out)
+    with Network(stage, 1, first={"console.quality": [str(tmp_path / "inps.jsonl")]}) as network:
+        page = watched(network.url).show("quality")
+        page.wait_for_selector("[data-organisation=INPS] >> text=30 objects")
+        text = page.text_content("[data-organisation=INPS]")
+        assert all(word in text for word in ("City", "Name", "accuracy", "completeness", "currency"))

@@ -66,6 +66,8 @@ ELSEWHERE = {  # have their own seeds, in test_tidings_*.py, test_epidemic.py, t
     "pbsocbr",
     "fewer-hops",
     "qns",
+    "uarc",  # test_uarc.py
+    "tidings-group",  # test_group.py
     "scribe",
     "hermes",
     "hermes-path",

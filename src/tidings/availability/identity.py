@@ -150,6 +150,13 @@ class Identities:
         numbers = self._numbered[source, incarnation]
         return Put(NUMBERED, _key(source, incarnation), msgspec.msgpack.encode(numbers))
 
+    def rows(self) -> list[Put]:
+        """All of it, for another broker that is to know the same."""
+        foreign = [
+            Put(FOREIGN, _key(*name), msgspec.msgpack.encode(at)) for name, at in self._foreign.items()
+        ]
+        return foreign + [self.row(*name) for name in self._numbered]
+
     def collect(self, now: float, budget: int) -> list[Delete]:
         """Forget at most `budget` identities that are out of time or over a bound; the rows to delete."""
         bounds = self._bounds

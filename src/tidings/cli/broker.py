@@ -27,6 +27,7 @@ def register(app: typer.Typer) -> None:
         "tidings broker --name b1 --listen 127.0.0.1:7117 --store data --users users.toml",
         "tidings broker --config broker.toml --console",
         "tidings broker --name b2 --listen 127.0.0.1:7118 --join 127.0.0.1:7117 --users users.toml",
+        "tidings broker --name d1 --group news --members d1,d2,d3 --listen 127.0.0.1:7117 --store d1 -u users.toml",
     )
     app.command("broker", epilog=shown)(broker)
 
@@ -45,11 +46,17 @@ def broker(
         list[str] | None,
         typer.Option("--join", "-j", metavar="HOST:PORT", help="A broker to link with; repeatable."),
     ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option("--group", "-g", metavar="NAME", help="Be in this group: one log on most disks."),
+    ] = None,
+    members: Annotated[
+        str | None,
+        typer.Option("--members", metavar="NAMES", help="Who founds the group: d1,d2,d3, this one too."),
+    ] = None,
     store: Annotated[
-        Path | None,
-        typer.Option(
-            "--store", "-s", metavar="DIR", help="For what is to survive a crash; without it: memory."
-        ),
+        str | None,
+        typer.Option("--store", "-s", metavar="DIR", help="To survive a crash; nats://…/NAME: JetStream."),
     ] = None,
     users: Annotated[
         Path | None, typer.Option("--users", "-u", metavar="FILE", help="Who may do what, as TOML.")
@@ -86,7 +93,9 @@ def broker(
         "name": name,
         "listen": listen,
         "join": join or None,
-        "store": str(store) if store else None,
+        "group.name": group,
+        "group.members": [name.strip() for name in members.split(",")] if members else None,
+        "store": store,
         "security.users": str(users) if users else None,
         "http": http,
         "gateway.http": gateway_http,

@@ -41,6 +41,7 @@ class Watch:
         self._every = max(service.settings.console.look_seconds, 0.1)
         self._viewers: set[asyncio.Queue[bytes | None]] = set()
         self._task: asyncio.Task[None] | None = None
+        self._looking = asyncio.Lock()
         self._before: Answers = {}
         self._before_at = 0.0
         self._told_at: dict[str, float] = {}  # by broker: the time of its last activity
@@ -111,6 +112,11 @@ class Watch:
     # -- a look -----------------------------------------------------------------------------------
 
     async def look(self) -> dict[str, Any]:
+        """One after the other: a look is compared with the one before it."""
+        async with self._looking:
+            return await self._looked()
+
+    async def _looked(self) -> dict[str, Any]:
         answers = await self.network.walk("figures")
         now = self._now()
         seconds = now - self._before_at if self._before_at else 0.0

@@ -126,6 +126,15 @@ class Probed(_Input, frozen=True):
     distance: float | None
 
 
+class ViewChanged(_Input, frozen=True):
+    """The group of this node agreed on a view, or the node began or ceased to serve in it (`membership`)."""
+
+    number: int
+    members: tuple[str, ...]
+    serves: bool  # is it one of the members, and in the majority?
+    joined: tuple[str, ...] = ()  # members that were not in the view before it, or in another life
+
+
 # -- of a client: what the application asks ------------------------------------------------
 
 
@@ -234,6 +243,7 @@ Input: TypeAlias = (
     | Fetched
     | FetchFailed
     | Probed
+    | ViewChanged
     | ClientPublish
     | ClientSubscribe
     | ClientTake

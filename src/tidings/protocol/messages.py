@@ -32,6 +32,7 @@ class Mode(StrEnum):
     AUTO = "auto"  # kept when the event has a lifetime or is owed to a durable subscription
     BEST_EFFORT = "best effort"  # accepted by the broker; survives nothing
     KEPT = "kept"  # on stable storage, or refused
+    REPLICATED = "replicated"  # on stable storage at a majority of a group, or refused
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, tag=True):

@@ -32,6 +32,7 @@ from tidings.protocol.inputs import (
     ReceivedAll,
     Started,
     TimerFired,
+    ViewChanged,
 )
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.slots import (
@@ -123,6 +124,7 @@ class Node:
             **ports.delivery.figures(),
             **ports.recovery.figures(),
             **ports.overlay.figures(),
+            **ports.membership.figures(),
             "strange messages": self.strange,
             "events over links": self.over_links,
             "neighbours": len(ports.overlay.peers()),
@@ -141,6 +143,11 @@ class Node:
     def subscription(self, id: SubscriptionId) -> tuple[Subscription, float] | None:
         """For people: a subscription that is held here, and when it began."""
         return self._ports.delivery.subscription(id)
+
+    @property
+    def is_serving(self) -> bool:
+        """For people: may clients be served here, or is the majority of its group elsewhere?"""
+        return self._ports.membership.is_serving
 
     def reached_at(self, address: str) -> None:
         """Where others reach this broker: the driver listens there."""
@@ -206,7 +213,7 @@ class Node:
                 self._disk.persist_failed(input, now)
             case FetchFailed():
                 self._disk.fetch_failed(input, now)
-            case Started() | LinkUp() | LinkDown() | Probed() | Joined() | Parted():
+            case Started() | LinkUp() | LinkDown() | Probed() | Joined() | Parted() | ViewChanged():
                 for strategy in self.slots.values():
                     strategy.on_input(input, now)
             case _:
@@ -256,6 +263,9 @@ class Node:
 
     def parted(self, parted: Parted, now: float) -> None:
         self._on_other(parted, now)
+
+    def view_changed(self, change: ViewChanged, now: float) -> None:
+        self._on_other(change, now)
 
     def unadvertised(self, advertisement: Advertisement, now: float) -> None:
         self._ports.routing.advertisement_removed(advertisement, now)

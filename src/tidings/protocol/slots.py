@@ -28,13 +28,13 @@ from typing import Any, ClassVar, Protocol
 
 import msgspec
 
-from tidings.availability.records import Append, Record
+from tidings.availability.records import Append, Put, Record
 from tidings.matching.matcher import Matcher
 from tidings.model.event import Event
 from tidings.model.filter import Filter
 from tidings.model.subscription import Advertisement, Subscription, SubscriptionId
 from tidings.protocol.effects import Channel, Effect
-from tidings.protocol.inputs import FetchFailed, Input, Parted, PersistFailed
+from tidings.protocol.inputs import FetchFailed, Input, Parted, PersistFailed, ViewChanged
 from tidings.protocol.messages import Envelope, Message
 
 
@@ -105,6 +105,9 @@ class Events(Protocol):
 
     def parted(self, parted: Parted, now: float) -> None:
         """The overlay itself gives up a neighbour: every slot hears of it."""
+
+    def view_changed(self, change: ViewChanged, now: float) -> None:
+        """Membership agreed on another view: every slot hears of it."""
 
 
 class Sender(Protocol):
@@ -343,9 +346,17 @@ class Recovery(Strategy):
         way (`ports.events.arrived`), now or when the earlier ones are there."""
         return True
 
+    def flush(self, number: int, survivors: tuple[str, ...], now: float) -> None:
+        """Before view `number` all who go on to it have to have the same events; `membership.flushed` says that
+        it is so. Where nobody asks for virtual synchrony there is nothing to do."""
+        self.ports.membership.flushed(number, now)
+
     def keeps(self, event: Event) -> bool:
         """Must our log hold this event, so that it can be brought back when it is lost on the way?"""
         return False
+
+    def propose(self, proposals: Sequence[Any], now: float) -> None:
+        """Of a group's log: give these events (`proposals.Proposal`) places; `delivery.enter` follows for each."""
 
     def is_pinned(self, offset: int) -> bool:
         """May another broker still ask for this entry of our log?"""
@@ -425,6 +436,41 @@ class Membership(Strategy):
     def seek(self, scope: str, now: float) -> None:
         """Somebody here needs members of this scope, though we do not belong to it."""
 
+    @property
+    def epoch(self) -> int:
+        """The number of the view that was agreed on; 0: none was, or nobody agrees here."""
+        return 0
+
+    @property
+    def coordinator(self) -> str | None:
+        """Who leads the view."""
+        return None
+
+    @property
+    def is_serving(self) -> bool:
+        """Are we in the view, and in the majority? Whoever is not accepts nothing."""
+        return True
+
+    @property
+    def voters(self) -> dict[str, str]:
+        """Of whom a majority decides: names, and the disks that they had when they were let in."""
+        return {}
+
+    def counts(self, peer: str) -> bool:
+        """Is this peer, as it is now, one of the voters?"""
+        return False
+
+    def figures(self) -> dict[str, Any]:
+        """Counters for people."""
+        return {}
+
+    def trusts(self, peer: str) -> bool:
+        """Is it up, as far as we can tell?"""
+        return True
+
+    def flushed(self, number: int, now: float) -> None:
+        """Recovery has done what `flush` asked for."""
+
 
 class Delivery(Strategy):
     """To the clients of this broker: once, in order, with or without gaps.
@@ -475,6 +521,33 @@ class Delivery(Strategy):
 
     def deliver_to(self, id: SubscriptionId, envelope: Envelope, now: float) -> None:
         """Hand an event to one subscription of ours that was owed it while it was elsewhere."""
+
+    def enter(self, offset: int, proposal: Any, accepted: float, records: list[Record], now: float) -> None:
+        """Of a group's log: this event was committed in this place; keep these records with it."""
+
+    def knows(self, proposal: Any) -> bool:
+        """Was it committed before?"""
+        return False
+
+    def settle(self, identity: tuple[str, str]) -> None:
+        """It was, though nobody here knew: answer its publisher."""
+
+    def needs(self) -> int:
+        """The lowest offset of our log that a durable subscription here still needs."""
+        return 0
+
+    def placed(self, append: Append, now: float) -> Any:
+        """An entry of our log as other members copy it (`proposals.Placed`)."""
+
+    def skip_to(self, upto: int) -> None:
+        """Our log holds nothing more up to there."""
+
+    def identities(self) -> tuple[Put, ...]:
+        """What was published before, as far as we remember."""
+        return ()
+
+    def adopt_identities(self, rows: tuple[Put, ...]) -> None:
+        """Remember this too."""
 
     def client_of(self, address: str) -> str | None:
         """Who is behind the address of a link; None: no client, or one that has not said hello."""

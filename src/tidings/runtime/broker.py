@@ -156,6 +156,10 @@ class EmbeddedBroker:
 async def open_store(path: str | os.PathLike[str] | None) -> Store:
     if path is None:
         return MemoryStore()
+    if str(path).startswith("nats://"):
+        from tidings.store.jetstream import JetStreamStore
+
+        return await asyncio.to_thread(JetStreamStore, str(path))
     from tidings.store.rocks import RocksStore
 
     return await asyncio.to_thread(RocksStore, path)

@@ -87,7 +87,7 @@ class Neighbours:
         self.listens = ""
         self.problems: dict[str, str] = {}  # by address: why it could not be joined
         driver.perform(Connect, self._on_connect)
-        driver.perform(Disconnect, self._on_disconnect)
+        driver.perform(Disconnect, self.disconnect)
         driver.perform(Probe, self._on_probe)
         self._probes: set[asyncio.Task[None]] = set()
 
@@ -272,7 +272,9 @@ class Neighbours:
             old.cancel()
         self._called[peer] = asyncio.create_task(self._keep_dialling(parse_addresses(address)[0]))
 
-    def _on_disconnect(self, effect: Disconnect) -> None:
+    def disconnect(self, effect: Disconnect) -> None:
+        if "#" in effect.peer:
+            return  # a client's address
         called = self._called.pop(effect.peer, None)
         if called is not None:
             called.cancel()

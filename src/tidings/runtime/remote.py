@@ -39,6 +39,8 @@ from tidings.runtime.words import BESIDE, HANDSHAKE, Goodbye, Informed, Inquire,
 from tidings.security.doors import CLIENT, Credentials, NoCredentials
 from tidings.wire.codec import Codec
 
+GROUP_SYSTEM = "tidings-group"
+GROUP_KEEPALIVE, GROUP_DEAD = 2.0, 6.0  # seconds: a member of a group that is silent is left for another one
 MOST_AHEAD = 256  # notifications on their way to a subscription at most
 
 
@@ -126,6 +128,8 @@ class RemoteClient:
         self._connection: Connection | None = None
         self._lost = asyncio.Event()
         self._moves_on = False  # the broker said goodbye
+        self._is_welcome = False  # this broker lets us in
+        self._watched = network  # how closely the connection is watched
         self._changed: asyncio.Future[None] | None = None
         self._inquiries: dict[int, asyncio.Future[Any]] = {}
         self._last_inquiry = 0
@@ -205,7 +209,9 @@ class RemoteClient:
                 continue
             self._use(dialled)
             await self._lost.wait()
-            if not self._moves_on:
+            if not self._is_welcome:  # of a group whose majority is elsewhere: do not run in circles
+                await asyncio.sleep(self._pauses.next())
+            elif not self._moves_on:
                 await self._dial_same(place)
 
     async def _dial_same(self, place: int) -> None:
@@ -260,8 +266,8 @@ class RemoteClient:
     def _use(self, dialled: Dialled) -> None:
         connection, opened, early = dialled
         self._lost.clear()
-        self._moves_on = False
-        self._pauses.reset()
+        self._moves_on = self._is_welcome = False
+        self._watched = _in_group(self._network) if opened.composition == GROUP_SYSTEM else self._network
         self._connection = connection
         self.broker = opened.name
         self.connections += 1
@@ -276,7 +282,9 @@ class RemoteClient:
     def _receive(self, connection: Connection, messages: list[Message]) -> None:
         heard = [message for message in connection.answered(messages) if not self._is_beside(message)]
         self._driver.receive(self.broker, heard)
-        if self.state is not State.UP and any(type(message) is Welcome for message in heard):
+        if not self._is_welcome and any(type(message) is Welcome for message in heard):
+            self._is_welcome = True
+            self._pauses.reset()
             self._become(State.UP)
 
     def _is_beside(self, message: Message) -> bool:
@@ -302,7 +310,8 @@ class RemoteClient:
             if not future.done():
                 future.set_exception(self.problem)
         self._driver.link_down(self.broker)
-        self._become(State.DOWN)
+        if self._is_welcome:  # else we never had it
+            self._become(State.DOWN)
         self._lost.set()
 
     def _become(self, state: State) -> None:
@@ -316,8 +325,8 @@ class RemoteClient:
     def _look(self) -> None:
         loop = asyncio.get_running_loop()
         if self._connection is not None:
-            self._connection.look(loop.time(), self._network)
-        self._looking = loop.call_later(self._network.keepalive_seconds / 2, self._look)
+            self._connection.look(loop.time(), self._watched)
+        self._looking = loop.call_later(self._watched.keepalive_seconds / 2, self._look)
 
 
 class RemoteBroker:
@@ -402,6 +411,14 @@ def _ahead(subscribe: ClientSubscribe) -> int:
     they take, so that a slow one holds nothing back from the others."""
     options = subscribe.options
     return 0 if options.group is not None else min(MOST_AHEAD, options.queue // 8)
+
+
+def _in_group(network: NetworkSettings) -> NetworkSettings:
+    return msgspec.structs.replace(
+        network,
+        keepalive_seconds=min(network.keepalive_seconds, GROUP_KEEPALIVE),
+        dead_seconds=min(network.dead_seconds, GROUP_DEAD),
+    )
 
 
 def _nothing(row: Row) -> None:

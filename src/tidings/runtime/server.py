@@ -29,6 +29,7 @@ from tidings.history.recorder import Recorder
 from tidings.language.limits import DEFAULT_LIMITS, Limits
 from tidings.protocol.delivery import rows
 from tidings.protocol.delivery.settings import DeliverySettings
+from tidings.protocol.effects import Disconnect
 from tidings.protocol.inputs import Started
 from tidings.protocol.messages import BROKER_MESSAGES, CLIENT_MESSAGES, Message, Publish
 from tidings.protocol.naming import broker_of
@@ -211,6 +212,7 @@ class Server:
             allowed=frozenset(declared) - own, credentials=self._credentials, tls=self._join_tls,
             rng=self._rng, is_revoked=self._is_revoked,
         )  # fmt: skip
+        self._driver.perform(Disconnect, self._disconnect)
         self._reception = Reception(
             self._system.name, self._authenticator, self.network, self._gathering, self._admit
         )
@@ -327,6 +329,16 @@ class Server:
                 connection.release("unanswered")
 
         return client.gate.outlet(answered)
+
+    def _disconnect(self, effect: Disconnect) -> None:
+        """The node wants somebody gone: a client that another broker has to serve, or a neighbour."""
+        self._neighbours.disconnect(effect)
+        for connection in [each for each, client in self._clients.items() if client.address == effect.peer]:
+            connection.send(Goodbye(effect.reason))
+            connection.finish(effect.reason)
+        for guest in [guest for guest in self._guests if guest.address == effect.peer]:
+            guest.close()
+            guest.sent_away()
 
     # -- guests ---------------------------------------------------------------------------------
 

@@ -35,7 +35,7 @@ from tidings.runtime.process import print_ready, serve
 from tidings.runtime.recent import RecentHistory, together
 from tidings.runtime.secured import Secured
 from tidings.runtime.server import Server
-from tidings.runtime.settings import LIVE, BrokerSettings, changed, peers_of
+from tidings.runtime.settings import GROUP_SYSTEM, LIVE, BrokerSettings, changed, peers_of
 from tidings.runtime.trace import Ring
 from tidings.security.credentials import CertificateCredentials
 from tidings.security.doors import NoCredentials
@@ -97,13 +97,14 @@ class Service:
             limits=settings.limits,
             on_loaded=self._count_stored,
             is_revoked=lambda certificate: self.secured.revoked.holds(certificate),
-            system=settings.system,
+            system=GROUP_SYSTEM if settings.group.name else settings.system,
             datagrams=settings.datagrams,
             peers=peers_of(settings),
             options={
                 "gossip": _said(settings),
                 "heal_seconds": settings.heal_seconds,
                 **({} if settings.rearrange else {"ttl": 0}),
+                **_group_options(settings),
             },
         )
         self.server.inquiries["figures"] = lambda about, principal: self.figures()
@@ -268,6 +269,10 @@ class Service:
         """Ready: clients are let in, and every broker that was to be joined is linked."""
         figures = self.server.figures()
         problems = list(figures["problems"].values())
+        if self.settings.group.name:  # a member that is away is no problem of the others
+            problems = (
+                [] if self.server.node.is_serving else ["this broker is not in the majority of its group"]
+            )
         ok = not problems and self.server.is_open and self.server.disk_problem is None
         return _page({"ok": ok, "links": figures["links"], "problems": problems})
 
@@ -280,6 +285,16 @@ def _page(value: dict[str, Any]) -> Page:
 def _with_scheme(address: str, has_tls: bool) -> str:
     """A broker with TLS joins, and is reached, by TLS, unless the address says otherwise."""
     return f"tidings+tls://{address}" if address and has_tls and "://" not in address else address
+
+
+def _group_options(settings: BrokerSettings) -> dict[str, Any]:
+    group = settings.group
+    return {
+        "group": group.name,
+        "members": group.members,
+        "detector": {"beat_seconds": group.beat_seconds, "suspect_seconds": group.suspect_seconds},
+        "log": {"keep_seconds": group.keep_seconds, "orphan_seconds": group.orphan_seconds},
+    }
 
 
 def _said(settings: BrokerSettings) -> dict[str, Any]:

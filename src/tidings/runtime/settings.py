@@ -69,7 +69,7 @@ class TraceSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What `tidings trace` can look back on."""
 
     events: int = 10_000  # entries, one or two for each event; 0: none; one costs about 500 bytes
-    history_seconds: float = 0.0  # of history for the console's verdict; 0: none; a row in memory for each publish and delivery
+    history_seconds: float = 0.0  # for the console's verdict; 0: none; a row for each publish and delivery
 
 
 class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,6 +91,17 @@ class ConsoleSettings(msgspec.Struct, frozen=True, kw_only=True):
     quality: tuple[str, ...] = ()  # reports of data quality as JSON: files, or directories of them
 
 
+class GroupTable(msgspec.Struct, frozen=True, kw_only=True):
+    """A group of brokers with one log (docs/distributors.md)."""
+
+    name: str = ""  # of the group, and of its log; empty: this broker is in none
+    members: tuple[str, ...] = ()  # names of the brokers that found it: its first start waits for them all
+    beat_seconds: float = 0.5  # between two signs of life among the members
+    suspect_seconds: float = 2.0  # of silence; then a majority goes on without the silent one
+    keep_seconds: float = 60.0  # every event stays in the log so long, for subscribers that fail over
+    orphan_seconds: float = 3600.0  # what subscribers of a member that is away need stays so long
+
+
 class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that `tidings broker` can be told."""
 
@@ -101,12 +112,13 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     system: str = "tidings"  # how brokers work together, the same in the whole network; see `tidings systems`
     rearrange: bool = True  # of systems that swap links: False, they stay as they are
     heal_seconds: float = 0.0  # a neighbour away for so long is lost, and the tree heals without it; 0: never
-    store: str = ""  # a directory for what is to survive a crash; empty: in memory, `kept` is refused
+    store: str = ""  # a directory for what is to survive a crash, or nats://…/NAME; empty: in memory
     datagrams: bool = False  # events travel between brokers by UDP, in the clear, and recovery brings back
     peers: tuple[str, ...] = ()  # name=host:port of brokers to reach by datagram that are no neighbours
     archive: str = ""  # a directory of archived events, for subscriptions `since="forever"`; empty: none
     http: str = ""  # host:port for /metrics, /healthz and /readyz; empty: none
     drain_seconds: float = 5.0  # to finish after SIGTERM; at most 10
+    group: GroupTable = GroupTable()
     gossip: EpidemicSettings = EpidemicSettings()
     network: NetworkSettings = NetworkSettings()
     delivery: DeliverySettings = DeliverySettings(allow_block=False, names_log=True)
@@ -132,12 +144,15 @@ class Setting(NamedTuple):
 # Not for files and the environment: the composition's own choice, or that of development.
 HIDDEN = {
     ("delivery", "names_log"),
+    ("delivery", "shared_log"),
     ("delivery", "allow_block"),
     ("delivery", "identities"),
     ("gossip", "style"),
     ("gossip", "datagrams"),
     ("security", "anonymous"),  # said by `tidings cluster up` alone
 }
+
+GROUP_SYSTEM = "tidings-group"
 
 # What takes effect without a restart.
 LIVE = ("security.users", "tls.revoked", "log.level")
@@ -342,7 +357,30 @@ def _check_doors(settings: BrokerSettings) -> None:
         )
 
 
+def _check_group(settings: BrokerSettings) -> None:
+    group = settings.group
+    if not group.name:
+        if group.members:
+            raise SettingsError("group.members are named, and no group", hint="give it a name: --group NAME")
+        return
+    if settings.system not in ("tidings", GROUP_SYSTEM) or settings.datagrams or settings.heal_seconds:
+        raise SettingsError(
+            "a group has a system of its own", hint="leave out `system`, `datagrams` and `heal_seconds`"
+        )
+    if not group.members and not settings.join:
+        raise SettingsError(
+            f"group {group.name!r} has no members to begin with",
+            hint="name those who found it, this one among them: --members d1,d2,d3; or join a member: --join",
+        )
+    if group.suspect_seconds < 2 * group.beat_seconds:
+        raise SettingsError(
+            "group.suspect_seconds is less than two of beat_seconds",
+            hint="a member that beats in time is alive",
+        )
+
+
 def _check_system(settings: BrokerSettings) -> None:
+    _check_group(settings)
     system = find_system(settings.system)
     if not system.networked:
         names = ", ".join(each.name for each in SYSTEMS if each.networked)
@@ -383,7 +421,8 @@ def _resolved(settings: BrokerSettings, folder: Path | None) -> BrokerSettings:
         return settings
 
     def absolute(path: str) -> str:
-        return str(folder / path) if path and not Path(path).is_absolute() else path
+        is_relative = path and not path.startswith("nats://") and not Path(path).is_absolute()
+        return str(folder / path) if is_relative else path
 
     tls, security, console = settings.tls, settings.security, settings.console
     return msgspec.structs.replace(

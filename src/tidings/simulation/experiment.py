@@ -26,7 +26,7 @@ from tidings.simulation.simulator import SimulationSettings
 from tidings.simulation.topology import NETWORKS, OVERLAYS, Overlay, link_latencies, no_links, placed
 from tidings.simulation.workloads import Plan, UnsubscribeStep, content_named, mixed
 from tidings.simulation.world import World
-from tidings.systems import ANY_GRAPH, NO_LINKS, PEERS, find_system
+from tidings.systems import ANY_GRAPH, MESH, NO_LINKS, PEERS, find_system
 from tidings.wire.codec import Codec
 
 
@@ -56,7 +56,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
         graph = find_system(self.system).graph
         if graph == PEERS and not self.overlay:
             return no_links(self.brokers)
-        name = self.overlay or ("random" if graph == ANY_GRAPH else "tree")
+        name = self.overlay or {ANY_GRAPH: "random", MESH: "mesh"}.get(graph, "tree")
         if name not in OVERLAYS:
             raise SettingsError(f"no overlay is called {name!r}", hint=f"there are: {', '.join(OVERLAYS)}")
         count = 1 if graph == NO_LINKS else self.brokers
@@ -85,6 +85,7 @@ class Outcome(msgspec.Struct, kw_only=True):
 EVENT_MESSAGES = frozenset(
     {
         "Forward", "ToTarget", "ToAccess", "Climb", "Descend", "OnLan", "ToRouters", "ToGroups", "ToService",
+        "Multicast",
     }
 )  # fmt: skip
 

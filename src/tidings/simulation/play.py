@@ -9,7 +9,8 @@
     expect alice hears 1
 
 Of brokers that rearrange themselves it says `expect b0 linked b7` and, after `watch`, which way something went:
-`expect Lock goes b0>b1 b1>b5`. One line is one step; `#` begins a comment. Times: `run 5` lets five seconds pass, `settle` lets
+`expect Lock goes b0>b1 b1>b5`. Of groups that agree on views: `expect d3 view 2`, and in which view of its
+distributor a client heard its second event, `expect c3 heard 2 in view 1`. One line is one step; `#` begins a comment. Times: `run 5` lets five seconds pass, `settle` lets
 everything in flight arrive. A line that is not understood, and an expectation that is not met,
 is a `PlayError` that names the line.
 """
@@ -26,6 +27,7 @@ import msgspec
 
 from tidings.errors import InputError, TidingsError
 from tidings.history.check import check
+from tidings.history.schema import NTFY, VIEW
 from tidings.protocol.inputs import Received
 from tidings.simulation.faults import (
     CRASH,
@@ -276,7 +278,8 @@ class _Stage:
 
     def do_expect(self, line: _Line, rest: str) -> None:
         """expect alice hears 2 | expect alice hears nothing | expect minimality holds
-        expect b0 linked b1 | expect b0 apart b1 | expect Forward goes b0>b1 b1>b2"""
+        expect b0 linked b1 | expect b0 apart b1 | expect Forward goes b0>b1 b1>b2
+        expect d3 view 2 | expect c3 heard 2 in view 1"""
         subject, verb, *what = rest.split()
         if verb in ("holds", "fails"):
             self._expect_property(line, subject, verb == "holds")
@@ -286,6 +289,10 @@ class _Stage:
             self._expect_link(line, subject, what[0], verb == "linked")
         elif verb == "goes":
             self._expect_ways(line, subject, what)
+        elif verb == "view" and len(what) == 1:
+            self._expect_view(line, subject, int(what[0]))
+        elif verb == "heard" and what[1:3] == ["in", "view"]:
+            self._expect_heard_in(line, subject, int(what[0]), int(what[3]))
         else:
             raise line.error("say: expect CLIENT hears N, or: expect PROPERTY holds")
 
@@ -300,6 +307,21 @@ class _Stage:
         went = [way for name, way in self.went if name == kind]
         if sorted(went) != sorted(ways):
             raise line.error(f"it went {' '.join(went) or 'nowhere'}")
+
+    def _expect_view(self, line: _Line, broker: str, number: int) -> None:
+        view = dict(self._ready().nodes())[self._named(line, broker)].slots["membership"].epoch
+        if view != number:
+            raise line.error(f"the view of {broker} is {view}")
+
+    def _expect_heard_in(self, line: _Line, client: str, place: int, number: int) -> None:
+        rows = self._ready().rows
+        told = [row for row in rows if row.op == NTFY and row.process == client]
+        if len(told) < place:
+            raise line.error(f"{client} heard {len(told)}")
+        ntfy = told[place - 1]
+        seen = [row.view for row in rows[: rows.index(ntfy)] if row.op == VIEW and row.process == ntfy.broker]
+        if seen[-1:] != [number]:
+            raise line.error(f"{client} heard it in view {seen[-1] if seen else 'none'} of {ntfy.broker}")
 
     def _expect_hearing(self, line: _Line, client: str, what: list[str]) -> None:
         heard = self._ready().applications[self._named(line, client)].heard

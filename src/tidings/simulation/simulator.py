@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
 from heapq import heappop, heappush
+from math import nextafter
 from random import Random
 from typing import Any, Protocol
 
@@ -199,7 +200,8 @@ class Simulation:
             machine.check()
         deadline = machine.next_deadline()
         if deadline is not None and deadline - skew < place.waking:
-            place.waking = wake = max(deadline - skew, self.now)
+            wake = max(deadline - skew, self.now)
+            place.waking = wake = wake if wake + skew >= deadline else nextafter(wake, NEVER)
             self._push(wake, place, _TIMER)
 
     def _push(self, at: float, place: Place, item: Any) -> None:

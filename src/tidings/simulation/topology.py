@@ -79,6 +79,12 @@ def hierarchy(count: int, fan_out: int = 3) -> Overlay:
     return _overlay(names, ((names[(k - 1) // fan_out], names[k]) for k in range(1, count)))
 
 
+def mesh(count: int) -> Overlay:
+    """Everybody with everybody."""
+    names = broker_names(count)
+    return _overlay(names, combinations(names, 2))
+
+
 def cliques(count: int, size: int = 4) -> Overlay:
     """Fully meshed groups of `size`, their first members joined in a line."""
     names = broker_names(count)
@@ -132,6 +138,7 @@ OVERLAYS: dict[str, Callable[[int, Random, int], Overlay]] = {
     "star": lambda count, rng, fan_out: star(count),
     "hierarchy": lambda count, rng, fan_out: hierarchy(count, fan_out),
     "cliques": lambda count, rng, fan_out: cliques(count, fan_out),
+    "mesh": lambda count, rng, fan_out: mesh(count),
     "random": lambda count, rng, fan_out: random_graph(count, rng, float(fan_out)),
 }
 

@@ -21,6 +21,7 @@ from tidings.protocol import effects as fx
 from tidings.protocol import inputs as ins
 from tidings.protocol.client import Client
 from tidings.simulation.parts import Machine
+from tidings.simulation.roamers import Lives, roamer
 from tidings.simulation.simulator import Simulation, SimulationSettings
 from tidings.simulation.topology import Edge, Overlay
 from tidings.simulation.workloads import (
@@ -66,7 +67,7 @@ class World:
     ) -> None:
         self.system = find_system(system)
         self.overlay = overlay
-        self.simulation = Simulation(seed, settings)
+        self.simulation = (Lives if self.system.roams else Simulation)(seed, settings)
         self.rows: list[Row] = []
         self.applications: dict[str, Application] = {}
         self._calls = 0
@@ -114,7 +115,10 @@ class World:
             raise SettingsError(f"client {name!r} is at {broker!r}, and there is no such broker")
         rng = self.simulation.rng(name)
         self.applications[name] = Application()
-        self.simulation.add(name, lambda: Client(name, broker, rng=rng, recording=self._record), broker=False)
+        build: Callable[[], Machine] = partial(Client, name, broker, rng=rng, recording=self._record)
+        if self.system.roams:
+            build = partial(roamer, name, broker, self.overlay.brokers, self._options, rng, self._record)
+        self.simulation.add(name, build, broker=False)
         self.simulation.connect(name, broker)
 
     def move(self, client: str, broker: str) -> None:

@@ -47,8 +47,13 @@ DOCUMENTS = (
         Shown("Figure 4.1", "content-based routing on a tree", ("VIR4-1",), (), ("papers/test_vir4_1_content_based_routing.py",)),
         Shown("Figure 4.2", "locality of interest saves hops", ("VIR4-2",), ("locality",)),
         Shown("4.2", "associativity of zones", ("VIR4-3",), (), ("papers/test_vir4_3_associativity.py",)),
+        Shown("Figures 4.3, 4.5, 4.8 and 4.9", "the running example of a swap, and one that is refused", ("VIR4-8",), (), ("scenarios/figure_4_3.play", "scenarios/figure_4_9.play")),
         Shown("Figures 4.12 to 4.16", "SOCBR: hops and forwarders saved", ("VIR4-11",), ("self-organisation",)),
         Shown("Figures 4.17 to 4.20", "pbSOCBR: the same within a bound on distance", ("VIR4-11",), ("proximity",)),
+        Shown("Table 5.1 and Figure 5.4", "subscriptions on quality: which matches, which contains which", ("VIR5-6",), (), ("papers/test_vir5_6_quality_subscriptions.py",)),
+        Shown("Figures 5.5 and 5.6", "merge subscriptions and diffusion trees", ("VIR5-7", "VIR5-8"), (), ("papers/test_vir5_7_merge_subscriptions.py",)),
+        Shown("Figures 5.8 to 5.10", "what merging saves", ("VIR5-10",), ("merge-subscriptions",)),
+        Shown("5.2.2", "the broker's feedback raises the quality of all", ("VIR5-4", "VIR5-5"), ("quality-improvement",)),
     )),
     Document("Baldoni, Contenti, Tucci Piergiovanni, Virgillito 2002", "Modelling publish/subscribe communication systems", (
         Shown("3", "legal local computations", ("BAL-1",), (), ("papers/test_bal_1_local_computations.py",)),
@@ -71,7 +76,7 @@ DOCUMENTS = (
         Shown("Figures 4 and 5", "reliability and messages as processes crash", ("DAM-12",), ("topic-gossip",)),
     )),
     Document("Mathur, Hall, Jahanian, Prakash, Rasmussen 1995", "The publish/subscribe paradigm for scalable group collaboration systems", (
-        Shown("Figures 4 to 6", "views, and weak beside virtual synchrony", ("UAR-7", "UAR-9"), ("distributors",)),
+        Shown("Figures 4 to 6", "views, and weak beside virtual synchrony", ("UAR-7", "UAR-9"), ("distributors",), ("papers/test_uar_distributors.py", "scenarios/uarc_figure_4.play", "scenarios/uarc_figure_5a.play", "scenarios/uarc_figure_5b.play", "scenarios/uarc_figure_6.play")),
         Shown("4.2.2", "gap and no-gap: what it costs", ("UAR-10",), ("distributors",)),
     )),
 )  # fmt: skip

@@ -7,11 +7,12 @@ strategies; a new family is a new file here. `check_overlay` refuses graphs that
 from __future__ import annotations
 
 from tidings.errors import SettingsError
-from tidings.systems import brokers, epidemic, gossip, rendezvous, self_organising, surveyed
-from tidings.systems.system import ANY_GRAPH, NO_LINKS, PEERS, TREE, Site, System
+from tidings.systems import brokers, distributors, epidemic, gossip, rendezvous, self_organising, surveyed
+from tidings.systems.system import ANY_GRAPH, MESH, NO_LINKS, PEERS, TREE, Site, System
 
 __all__ = [
     "ANY_GRAPH",
+    "MESH",
     "NO_LINKS",
     "PEERS",
     "SYSTEMS",
@@ -22,7 +23,7 @@ __all__ = [
     "system_names",
 ]
 
-FAMILIES = (brokers, epidemic, self_organising, gossip, rendezvous, surveyed)
+FAMILIES = (brokers, epidemic, self_organising, gossip, rendezvous, surveyed, distributors)
 
 SYSTEMS: tuple[System, ...] = tuple(system for family in FAMILIES for system in family.SYSTEMS)
 

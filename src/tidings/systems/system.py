@@ -13,6 +13,7 @@ from tidings.protocol.node import Node
 from tidings.protocol.slots import Strategy
 
 NO_LINKS, ANY_GRAPH, TREE = "none", "any graph", "tree"
+MESH = "everybody with everybody"
 PEERS = "peers"  # no links: whoever knows a peer can send to it
 
 
@@ -54,6 +55,7 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     contract: str  # the set of properties that it is judged by
     options: tuple[str, ...] = ()  # knobs that it takes
     networked: bool = False  # can its brokers be processes, which join one another?
+    roams: bool = False  # do its clients look for another broker by themselves?
     datagrams: bool = False  # does it send any, whatever its options say?
 
     def build(self, site: Site, rng: Random) -> Node:

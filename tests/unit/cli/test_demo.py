@@ -18,10 +18,10 @@ Run = Callable[..., Any]
 def test_every_claim_is_proved_and_counted(tidings: Run, tmp_path: Path) -> None:
     ran = tidings("demo", "--keep", str(tmp_path / "kept"))
     assert ran.code == 0, ran.out + ran.err
-    acts = [line for line in ran.out.splitlines() if line[:3] in {f"{n}. " for n in range(1, 9)}]
-    assert len(acts) == 8
+    acts = [line for line in ran.out.splitlines() if line[:3] in {f"{n}. " for n in range(1, 10)} | {"10."}]
+    assert len(acts) == 10
     last = ran.out.splitlines()[-1]
-    assert last.startswith("17 of 17 claims proved")
+    assert last.startswith("19 of 19 claims proved")
     assert "10 notifications, each asked for, none missing, none twice" in last
     assert "survived kill -9" in last
     assert "notifications on Spark for 100,000 alerts, as SQL has it" in last

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from statistics import mean
 
 import pytest
@@ -12,7 +13,7 @@ from tidings.studies.quality_improvement import LIAR, SLACK, improvement
 @pytest.mark.parametrize("seed", [1, 2])
 def test_vir5_4_feedback_raises_the_mean_and_does_not_lower_the_lowest(seed: int) -> None:
     told = [each["quality"] for each in improvement(80, 3, seed, False, True)]
-    for before, after in zip(told, told[1:], strict=False):
+    for before, after in pairwise(told):
         assert mean(after.values()) > mean(before.values())
         assert min(after.values()) >= min(before.values()) - SLACK
 

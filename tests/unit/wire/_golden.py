@@ -10,19 +10,27 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
+from tidings.availability.records import Put
 from tidings.language import parse_filter
 from tidings.model.event import Event
 from tidings.model.subscription import DeliveryOptions, Policy, Position
 from tidings.protocol import messages as m
 from tidings.protocol.delivery import farewells
+from tidings.protocol.delivery.asking import HeldAnswer, HeldAsk
+from tidings.protocol.delivery.grouped import TakenOver
+from tidings.protocol.membership import views as v
 from tidings.protocol.membership import words as g
 from tidings.protocol.overlay import circles, healing
 from tidings.protocol.overlay import prefix_words as pw
 from tidings.protocol.overlay import swap_words as s
 from tidings.protocol.overlay.choosing import Hop, Offer
+from tidings.protocol.proposals import Placed, Proposal
+from tidings.protocol.recovery import group_words as gl
 from tidings.protocol.recovery import replicated as r
+from tidings.protocol.recovery import streams as st
 from tidings.protocol.recovery import words as w
 from tidings.protocol.recovery.epidemic import words as e
+from tidings.protocol.roaming import StillHere, StillThere
 from tidings.protocol.routing import rendezvous_words as rw
 from tidings.protocol.routing import subjects as sj
 from tidings.protocol.routing.central import Refer, ToService
@@ -30,6 +38,7 @@ from tidings.protocol.routing.diffusion import Interest, InterestSeen
 from tidings.protocol.routing.diffusion_trees import Notify
 from tidings.protocol.routing.direct import Hold, ToAccess, ToTarget
 from tidings.protocol.routing.groups import Grouped, ToGroups
+from tidings.protocol.routing.multicast import Attach, Multicast, Publicise
 from tidings.protocol.routing.seen import NUMBER, Forward
 from tidings.protocol.routing.topic_gossip import Rumour, RumourAsk, RumourHave
 from tidings.protocol.routing.trees import Branch
@@ -50,6 +59,9 @@ TOLD = ("p1", ("a/b", "c"), 3, 0.5)
 NEWS = (("suspect", "p2", 4),)
 HOP = Hop("b1", 0.25, 0.5, 1.5, b"\x00\x07", 3.5)
 OFFER = Offer(0.75, b"\x01", 2, (HOP,), "127.0.0.1:2")
+
+VIEW = v.View(3, ("d1", "d2"), ("1f.2", "2e.1"), {"d1": "1f", "d2": "2e", "d3": "3d"})
+PROPOSAL = Proposal(EVENT, "i", 7, True, 0.25)
 
 EXAMPLES: tuple[m.Message, ...] = (
     m.Hello("alice", "1f"),
@@ -158,6 +170,38 @@ EXAMPLES: tuple[m.Message, ...] = (
     Rumour(ENVELOPE, 2, ("p1", "p2"), True),
     RumourHave("press", "i-7", 2, ("p1",)),
     RumourAsk("press", "i-7"),
+    v.ViewHello("news", "1f.2", "1f", VIEW, "127.0.0.1:1", {"d2": "127.0.0.1:2"}, True),
+    v.ViewBeat(3, ("d2", "d3")),
+    v.ViewAsk(VIEW, (1, "d2")),
+    v.ViewAnswer(4, (1, "d2"), "1f", (0, "d1"), VIEW),
+    v.ViewPropose(VIEW, (1, "d2"), VIEW),
+    v.ViewAck(4, (1, "d2"), "1f"),
+    v.ViewRefused(4, (2, "d3")),
+    v.ViewInstall(VIEW),
+    st.Highest({"press/i": 7}, True),
+    st.Again((ENVELOPE,)),
+    st.StateAsk(3, {"press/i": 6}),
+    st.GroupState(3, {"press/i": 7}),
+    st.Flush(4, {"press/i": 7}, False),
+    st.Heard({"n": {"press/i": 7}}),
+    st.SubscriberMarks({"alice/n": {"press/i": 7}}, ("bob/n",)),
+    Multicast(ENVELOPE),
+    Publicise("topic = 'quotes'", FILTER),
+    Attach(),
+    gl.Propose(3, 5, (PROPOSAL,)),
+    gl.Settled(3, (("press", "i-7"),)),
+    gl.Replicate(3, 8, (Placed(9, PROPOSAL),), 8, 2),
+    gl.Stored(3, 9, 4, True),
+    gl.LogAsk(3),
+    gl.LogState(3, 2, 8, (Placed(9, PROPOSAL),), 4),
+    gl.Adopt(3, 8, (Placed(9, PROPOSAL),)),
+    gl.CopyAsk(3, 8),
+    gl.Copy(3, 8, 9, (Placed(9, PROPOSAL),), 9, (Put("t", "k", b"v"),)),
+    TakenOver((("alice", "n", 1.5),)),
+    HeldAsk(3, "alice", "n"),
+    HeldAnswer(3, 9),
+    StillThere(4),
+    StillHere(4),
     m.Quench("00ff", True),
     Refer("00ff", "b1", -1),
     ToService(ENVELOPE, ("00ff", "11ee")),

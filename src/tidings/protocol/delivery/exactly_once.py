@@ -192,7 +192,10 @@ class ExactlyOnce(Delivery):
         if sender in self._registry.sessions:
             self._end_session(sender, now)
         self._registry.sessions[sender] = Session(sender, message.client, message.incarnation)
-        self.ports.send(sender, Welcome(self.ports.name, self._ledger.log))
+        self.ports.send(sender, self._welcome())
+
+    def _welcome(self) -> Welcome:
+        return Welcome(self.ports.name, self._ledger.log)
 
     def _end_session(self, address: str, now: float) -> None:
         session = self._registry.sessions.pop(address, None)

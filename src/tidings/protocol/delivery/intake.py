@@ -35,6 +35,8 @@ from tidings.protocol.slots import Ports
 
 NO_STORE = "mode 'kept' needs a broker with a store; this one keeps events only as long as its process lives"
 
+NO_GROUP = "mode 'replicated' needs a broker in a group (tidings broker --group); here 'kept' is on this broker's disk"
+
 MOST_ALIKE = 1024  # publishes that are taken in together; more wait for one another longer
 
 STALE = "this number was passed long ago; nobody can tell whether it was published"
@@ -105,7 +107,7 @@ class Intake:
         last = self.identities.last(source, incarnation)
         if last is None or session.stay or self._ports.disk.failed is not None:
             return []
-        under_way, kept, shift = self._under_way, Mode.KEPT, last + 1 - call
+        under_way, kept, replicated, shift = self._under_way, Mode.KEPT, Mode.REPLICATED, last + 1 - call
         found: list[Publish] = []
         for message in islice(messages, at, at + MOST_ALIKE):
             if type(message) is not Publish:
@@ -119,6 +121,7 @@ class Intake:
                 or event.id != f"{incarnation}-{number}"
                 or event.lifetime
                 or message.mode is kept
+                or message.mode is replicated
                 or event.key is not None
                 or event.expires is not None
                 or (under_way and (source, event.id) in under_way)
@@ -160,6 +163,8 @@ class Intake:
         disk = self._ports.disk
         if disk.failed is not None or (message.mode is Mode.KEPT and not disk.stable):
             return False
+        if message.mode is Mode.REPLICATED:
+            return False
         return self.identities.take_next(identity[0], session.incarnation, number, now)
 
     def _answer_again(
@@ -196,6 +201,8 @@ class Intake:
             return ("store", f"the broker's disk has failed: {disk.failed.reason}")
         if message.mode is Mode.KEPT and not disk.stable:
             return ("refused", NO_STORE)
+        if message.mode is Mode.REPLICATED:
+            return ("refused", NO_GROUP)
         return None
 
     def _position(self, offset: int | None) -> Position | None:

@@ -190,7 +190,7 @@ class Registry:
             home = session.homes.pop(message.ref, self._ledger.log)
             held.is_guest = home != self._ledger.log
             held.home = home if held.is_guest else ""
-        if held.is_guest:
+        if held.is_guest or self._settings.shared_log:
             self._resume_from(held, message.after)
         self._want(held, subscription, now)
         held.progress = LogProgress(heard=held.told_from)

@@ -41,6 +41,7 @@ from tidings.protocol.overlay.reach import Reach
 from tidings.protocol.slots import Overlay, Ports
 
 MOST_CONTACTS = 8
+MOST_KEYS = 1 << 16  # whose next hop is remembered
 MOST_HOPS = 64  # of a newcomer's request; more than any way of sound tables has
 
 
@@ -116,6 +117,8 @@ class PrefixOverlay(Overlay):
         try:
             return self._hops[key]
         except KeyError:
+            if len(self._hops) >= MOST_KEYS:
+                self._hops.clear()
             hop = self._hops[key] = self.known.hop(id_of(key))
             return hop
 

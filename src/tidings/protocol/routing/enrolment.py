@@ -30,6 +30,8 @@ class Timing(Protocol):
     def refresh_seconds(self) -> float: ...
     @property
     def children_seconds(self) -> float: ...
+    @property
+    def slack(self) -> float: ...
 
 
 class Owner(Protocol):
@@ -68,6 +70,7 @@ class Enrolment:
         self._held: dict[str, dict[str, _Held]] = {}  # by key and access broker
         self._matchers: dict[str, MatchingEngine] = {}
         self._access: dict[tuple[str, int], str] = {}  # by key and handle
+        self._due: float | None = None  # no later than the first moment
 
     # -- at the subscriber's broker ------------------------------------------------------------------
 
@@ -77,6 +80,7 @@ class Enrolment:
 
     def _say(self, key: str, told: _Told, now: float) -> None:
         told.due = now + self._timing.retry_seconds
+        self._wake_by(told.due)
         told.is_acknowledged = False
         ports = self._owner.ports
         self._pass(Enrol(key, ports.name, told.version, told.filters, 1, ports.address), now)
@@ -127,6 +131,7 @@ class Enrolment:
         matcher = self._matchers.setdefault(enrol.key, MatchingEngine())
         handles = tuple(matcher.add(filter) for filter in enrol.filters)
         self._access.update({(enrol.key, handle): enrol.access for handle in handles})
+        self._wake_by(until)
         held = _Held(enrol.version, until, enrol.filters, handles, enrol.address)
         self._held.setdefault(enrol.key, {})[enrol.access] = held
 
@@ -162,16 +167,23 @@ class Enrolment:
         yield from (told.due for told in self._told.values())
         yield from (held.until for ours in self._held.values() for held in ours.values())
 
+    def _wake_by(self, at: float) -> None:
+        self._due = at if self._due is None else min(self._due, at)
+
     def next_deadline(self) -> float | None:
-        return min(self._moments(), default=None)
+        return self._due
 
     def on_timer(self, now: float) -> None:
+        if self._due is None or self._due > now:
+            return
+        soon = now + self._timing.slack
         for key, told in list(self._told.items()):
-            if told.due <= now:
+            if told.due <= soon:
                 self._say(key, told, now)
         for key, ours in list(self._held.items()):
-            for access in [access for access, held in ours.items() if held.until <= now]:
+            for access in [access for access, held in ours.items() if held.until <= soon]:
                 self._forget(key, access)
+        self._due = min(self._moments(), default=None)
 
     @property
     def is_acknowledged(self) -> bool:

@@ -122,6 +122,10 @@ class MatchAtRendezvous(Routing):
         """Subscriptions held here."""
         return self.enrolment.table_size()
 
+    def wants(self, link: str, event: Event) -> bool:
+        keys = self.ports.assignment.resolve(event) or ()
+        return any(link in self.enrolment.takers(key, event) for key in keys)
+
     def agreed(self, link: str) -> bool:
         return self.enrolment.is_acknowledged
 

@@ -55,6 +55,11 @@ class TreeSettings(msgspec.Struct, frozen=True, kw_only=True):
     remembered: int = 4096  # events, so that none is taken twice
     most_filters: int = 64  # on a graft: more are told as: everything
 
+    @property
+    def slack(self) -> float:
+        """Seconds by which something may be done too early."""
+        return self.retry_seconds / 4
+
 
 class _Child(msgspec.Struct):
     version: Version
@@ -387,10 +392,11 @@ class RendezvousTrees(Routing):
             self.enrolment.on_timer(now)
         if self._due is None or self._due > now:
             return
+        soon = now + self.settings.slack  # what is due soon is done with the rest: many trees are looked at seldom
         for key, tree in list(self._trees.items()):
-            for name in [name for name, child in tree.children.items() if child.until <= now]:
+            for name in [name for name, child in tree.children.items() if child.until <= soon]:
                 self._drop_child(key, name, now)
-            if tree.is_wanted and tree.parent is not None and tree.due <= now:
+            if tree.is_wanted and tree.parent is not None and tree.due <= soon:
                 self._again(key, tree, now)
         self._due = min(self._moments(), default=None)
 
@@ -421,6 +427,10 @@ class RendezvousTrees(Routing):
         return {
             key: (tree.parent, tuple(tree.children), bool(tree.local)) for key, tree in self._trees.items()
         }
+
+    def wants(self, link: str, event: Event) -> bool:
+        trees = map(self._trees.get, self.ports.assignment.resolve(event) or ())
+        return any(link in self._takers(tree, event) for tree in trees if tree is not None)
 
     def agreed(self, link: str) -> bool:
         if self.enrolment is not None and not self.enrolment.is_acknowledged:

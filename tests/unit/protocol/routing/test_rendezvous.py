@@ -11,6 +11,7 @@ import pytest
 from tidings.language import parse_filter
 from tidings.model.event import make_event
 from tidings.model.subscription import DeliveryOptions, Subscription, SubscriptionId
+from tidings.protocol.assignment.rendezvous import ByTopic
 from tidings.protocol.effects import Channel
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.routing.direct import ToAccess
@@ -57,7 +58,7 @@ class Alone:
         self.overlay = ports.overlay = Ways()
         self.overlay.bind(ports)
         self.overlay.ways.update({f"topic:{topic}": hop for topic, hop in ways.items()})
-        ports.recovery = Recovery()
+        ports.recovery, ports.assignment = Recovery(), ByTopic()
         self.routing: Any = routing
         routing.bind(ports)
         self.now = 0.0
@@ -255,6 +256,18 @@ def test_on_the_path_events_descend_only_where_they_are_wanted_and_grafts_say_wh
     assert kinds(alone.hear("up", Descend((KEY,), envelope(3, x=-1.0)))) == [("high", "Descend")]
     sent = alone.hear("high", Prune(KEY, ("L", 3)))
     assert [f.text for m in sent if isinstance(m[1], Graft) for f in m[1].filters or ()] == ["x > 3"]
+
+
+def test_people_are_told_over_which_links_an_event_is_wanted() -> None:
+    tree = Alone(trees(on_path=True), a="up")
+    tree.hear("child", graft(1, filters=(parse_filter("x > 3"),)))
+    assert tree.routing.wants("child", envelope(x=5.0).event)
+    assert not tree.routing.wants("child", envelope(x=1.0).event)
+    assert not tree.routing.wants("up", envelope(x=5.0).event)
+    root = Alone(MatchAtRendezvous(SETTINGS))
+    root.hear("via", Enrol(KEY, "b1", ("L", 1), (parse_filter("x > 3"),), 2))
+    assert root.routing.wants("b1", envelope(x=5.0).event)
+    assert not root.routing.wants("b1", envelope(x=1.0).event)
 
 
 # -- keys that nobody wants ------------------------------------------------------------------------

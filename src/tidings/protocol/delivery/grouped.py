@@ -1,0 +1,302 @@
+"""Delivery at a member of a group whose log is one (`recovery`): publishes get their place from the group, and a
+subscription's token counts at every member.
+
+Rules
+- A publish is acknowledged when its event is committed, which is when a majority has it on stable storage, and
+  told by every member to its own subscriptions, in the order of the log.
+- The log has the group's name. A client that comes from another member says up to where it has handled the log, and
+  hears what comes after that: no gap and nothing twice, with no word between the members about who subscribes.
+- A durable subscription that moved is ended where it was before. One that comes without a token is asked for
+  (`asking.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import msgspec
+
+from tidings.availability.identity import Identities, Seen
+from tidings.availability.records import Append, Put, Record
+from tidings.model.subscription import Position, SubscriptionId
+from tidings.protocol.delivery.arrival import Arrival
+from tidings.protocol.delivery.asking import ASK_SECONDS, Asking, HeldAnswer, HeldAsk
+from tidings.protocol.delivery.held import Member
+from tidings.protocol.delivery.intake import STALE
+from tidings.protocol.delivery.serving import Serving
+from tidings.protocol.delivery.sessions import Session, identity
+from tidings.protocol.inputs import Input, LinkDown, ViewChanged
+from tidings.protocol.messages import (
+    CommitParts,
+    CommitStaged,
+    Hello,
+    Message,
+    Mode,
+    Publish,
+    Published,
+    Refused,
+    Silence,
+    Stage,
+    Subscribe,
+)
+from tidings.protocol.proposals import Placed, Proposal
+from tidings.protocol.slots import Ports
+
+NO_STAGING = "a group takes no staged batches; publish to it, or stage at a broker of its own"
+NO_STORE = "modes 'kept' and 'replicated' need a store at every member of the group; this one has none"
+
+
+class TakenOver(Message, frozen=True):
+    """These durable subscriptions are at the sender now, since then (by age: clocks need not agree)."""
+
+    ids: tuple[tuple[str, str, float], ...]
+
+
+class Grouped(Serving):
+    name = "exactly once, from the group's log"
+    messages: ClassVar[tuple[type[Message], ...]] = (*Serving.messages, TakenOver, HeldAsk, HeldAnswer)
+
+    def bind(self, ports: Ports) -> None:
+        super().bind(ports)
+        self._ledger.log = self._group
+        self._arrivals: dict[tuple[str, str], Arrival] = {}  # by identity: published here, not committed yet
+        self._entering: dict[int, Arrival] = {}  # by offset: committed, on its way to our disk
+        self._batch: list[Proposal] | None = None
+        self._askings: dict[int, Asking] = {}  # by number
+        self._asks_of: dict[str, Asking] = {}  # by the address of the client
+        self._last_ask = 0
+        for kind in (Stage, CommitStaged, CommitParts):
+            self._handlers[kind] = self._refuse_staging
+
+    def _refuse_staging(self, session: Session, message: Any, now: float) -> None:
+        self.ports.send(session.address, Refused(message.call, "refused", NO_STAGING))
+
+    # -- publishing --------------------------------------------------------------------------------
+
+    def on_messages(self, sender: str, messages: Sequence[Message], now: float) -> None:
+        """What came together is proposed together."""
+        self._batch = []
+        for message in messages:
+            self.on_message(sender, message, now)
+        batch, self._batch = self._batch, None
+        if batch:
+            self.ports.recovery.propose(batch, now)
+
+    def _on_publish(self, session: Session, message: Publish, now: float) -> None:
+        event = message.event
+        if self._is_answered(session, message, now):
+            return
+        is_own = event.id == f"{session.incarnation}-{message.sequence}"
+        proposal = Proposal(event, session.incarnation, message.sequence, is_own)
+        arrival = self._arrivals[event.identity] = Arrival(event, 0, message.sequence, now)
+        arrival.waiters.append((session.address, message.call))
+        if self._batch is not None:
+            self._batch.append(proposal)
+        else:
+            self.ports.recovery.propose((proposal,), now)
+
+    def _is_answered(self, session: Session, message: Publish, now: float) -> bool:
+        """Refused, known, or on its way already."""
+        address, identity, disk = session.address, message.event.identity, self.ports.disk
+        if disk.failed is not None:
+            self.ports.send(
+                address, Refused(message.call, "store", f"the broker's disk has failed: {disk.failed.reason}")
+            )
+            return True
+        if message.mode in (Mode.KEPT, Mode.REPLICATED) and not disk.stable:
+            self.ports.send(address, Refused(message.call, "refused", NO_STORE))
+            return True
+        under_way = self._arrivals.get(identity)
+        if under_way is not None:
+            under_way.waiters.append((address, message.call))
+            return True
+        offset = self._ledger.offset_of(identity)
+        if offset is not None and offset >= self._ledger.end:
+            return self._wait_for(offset, address, message.call)
+        seen = self._seen(message.event.source, message.event.id, session.incarnation, message.sequence, now)
+        if offset is not None or seen is Seen.SEEN:
+            position = None if offset is None else Position(self._ledger.log, offset)
+            self.ports.send(address, Published(message.call, position))
+            return True
+        if seen is Seen.STALE:
+            self.ports.send(address, Refused(message.call, "refused", STALE))
+            return True
+        return False
+
+    def _wait_for(self, offset: int, address: str, call: int) -> bool:
+        """It is committed, and on its way to our disk."""
+        arrival = self._entering.get(offset)
+        if arrival is not None:
+            arrival.waiters.append((address, call))
+        return arrival is not None
+
+    def _seen(self, source: str, id: str, incarnation: str, sequence: int, now: float) -> Seen:
+        seen = self._intake.identities.look_number(source, incarnation, sequence)
+        if seen is Seen.NEW and id != f"{incarnation}-{sequence}":
+            seen = self._intake.identities.look(source, id, None, now)
+        return seen
+
+    # -- the group's log (port) ----------------------------------------------------------------------
+
+    def knows(self, proposal: Any) -> bool:
+        event = proposal.event
+        if self._ledger.offset_of(event.identity) is not None:
+            return True
+        return (
+            self._intake.identities.look_number(event.source, proposal.incarnation, proposal.sequence)
+            is not Seen.NEW
+        )
+
+    def needs(self) -> int:
+        waiting = [held.progress.low_water for held in self._registry.durables.values()]
+        return min([self._ledger.end, *waiting])
+
+    def enter(self, offset: int, proposal: Any, accepted: float, records: list[Record], now: float) -> None:
+        """An event was committed: into our log, and when it is on our disk, to our subscriptions."""
+        event, identities = proposal.event, self._intake.identities
+        arrival = self._arrivals.pop(event.identity, None) or Arrival(event, 0, proposal.sequence, accepted)
+        self._intake.number += 1
+        arrival.number, arrival.offset, arrival.accepted = self._intake.number, offset, accepted
+        kept: list[Record] = self._ledger.append(
+            Append(offset, event, accepted, proposal.sequence, arrival.expires_at)
+        )
+        if proposal.incarnation:
+            identities.take(event.source, proposal.incarnation, proposal.sequence, now)
+            kept.append(identities.row(event.source, proposal.incarnation))
+        if not proposal.is_own:
+            kept.append(identities.remember(event.source, event.id, None, now))
+        self._intake.figures["published"] += 1
+        self._intake.figures["kept"] += 1
+        self._entering[offset] = arrival
+        self.ports.disk.persist(
+            [*kept, *records], lambda at: self._entered(arrival, at), lambda failure, at: None
+        )
+
+    def _entered(self, arrival: Arrival, now: float) -> None:
+        assert arrival.offset is not None
+        self._entering.pop(arrival.offset, None)
+        self._intake._kept(arrival, now)
+
+    def skip_to(self, upto: int) -> None:
+        self._ledger.next_offset = max(self._ledger.next_offset, upto + 1)
+        if not self._entering:
+            self._ledger.end = max(self._ledger.end, upto + 1)
+
+    def settle(self, identity: tuple[str, str]) -> None:
+        arrival = self._arrivals.pop(identity, None)
+        if arrival is not None:
+            arrival.offset = self._ledger.offset_of(identity)
+            self._intake._answer(arrival)
+
+    def identities(self) -> tuple[Put, ...]:
+        return tuple(self._intake.identities.rows())
+
+    def adopt_identities(self, rows: tuple[Put, ...]) -> None:
+        tables: dict[str, dict[str, bytes]] = {}
+        for row in (*self._intake.identities.rows(), *rows):
+            tables.setdefault(row.table, {})[row.key] = row.value
+        self._intake.identities = Identities.restore(tables, self._settings.identities)
+        if rows:
+            self.ports.disk.persist(list(rows))
+
+    def placed(self, append: Append, now: float) -> Placed:
+        event = append.event
+        incarnation, _, number = event.id.rpartition("-")
+        is_own = number.isdecimal() and int(number) == append.sequence
+        proposal = Proposal(
+            event, incarnation if is_own else "", append.sequence or 0, is_own, now - append.accepted
+        )
+        return Placed(append.offset, proposal)
+
+    # -- subscriptions that move -----------------------------------------------------------------------
+
+    def _opened(self, member: Member, call: int, is_resumed: bool, now: float) -> None:
+        super()._opened(member, call, is_resumed, now)
+        held = member.held
+        if not member.is_open:
+            return  # it left before it was answered
+        if not is_resumed:  # a token from the start: it may have to go on elsewhere
+            self.ports.send(
+                member.address, Silence(member.ref, Position(self._ledger.log, held.told_from - 1))
+            )
+        if held.durable:
+            self._tell_taken_over([held.id], now)
+
+    def _tell_taken_over(
+        self, ids: list[SubscriptionId], now: float, to: tuple[str, ...] | None = None
+    ) -> None:
+        told = tuple((id.subscriber, id.name, now - self._registry.helds[id].attended) for id in ids)
+        for member in to if to is not None else self.ports.membership.view():
+            if member != self.ports.name and told:
+                self.ports.send(member, TakenOver(told))
+
+    def _on_subscribe(self, session: Session, message: Subscribe, now: float) -> None:
+        others = {member for member in self.ports.membership.view() if member != self.ports.name}
+        is_known = identity(session, message) in self._registry.helds or self._ledger.log in message.after
+        if not message.options.durable or is_known or not others:
+            super()._on_subscribe(session, message, now)
+            return
+        id = identity(session, message)
+        self._last_ask += 1
+        asking = Asking(session.address, message, others, now + ASK_SECONDS)
+        self._askings[self._last_ask] = self._asks_of[session.address] = asking
+        for member in sorted(others):
+            self.ports.send(member, HeldAsk(self._last_ask, id.subscriber, id.name))
+
+    def _found(self, number: int, now: float) -> None:
+        """Open the subscription where it stood, or anew; then hear what its client said meanwhile."""
+        asking = self._askings.pop(number)
+        session = self._registry.sessions.get(asking.address)
+        if self._asks_of.get(asking.address) is not asking or session is None:
+            return  # its client is gone
+        del self._asks_of[asking.address]
+        message = asking.message
+        if asking.upto is not None:
+            message = msgspec.structs.replace(message, after={**message.after, self._ledger.log: asking.upto})
+        super()._on_subscribe(session, message, now)
+        for later in asking.later:
+            self.on_message(asking.address, later, now)
+
+    def _on_group(self, sender: str, message: Message, now: float) -> None:
+        if isinstance(message, HeldAsk):
+            held = self._registry.durables.get(SubscriptionId(message.subscriber, message.name))
+            upto = None if held is None else held.progress.low_water - 1
+            self.ports.send(sender, HeldAnswer(message.number, upto))
+        elif isinstance(message, HeldAnswer):
+            asking = self._askings.get(message.number)
+            if asking is not None and asking.answered(sender, message.upto):
+                self._found(message.number, now)
+        elif isinstance(message, TakenOver):
+            for subscriber, name, age in message.ids:
+                held = self._registry.helds.get(SubscriptionId(subscriber, name))
+                if held is not None and not held.has_members:
+                    self._persist(self._registry.end_away(held.id, now - age, now), now)
+
+    def on_timer(self, now: float) -> None:
+        super().on_timer(now)
+        for number in [number for number, asking in self._askings.items() if asking.until <= now]:
+            self._found(number, now)
+
+    def next_deadline(self) -> float | None:
+        due = super().next_deadline()
+        asked = min((asking.until for asking in self._askings.values()), default=None)
+        return due if asked is None else asked if due is None else min(due, asked)
+
+    def on_input(self, input: Input, now: float) -> None:
+        super().on_input(input, now)
+        if isinstance(input, LinkDown):
+            self._asks_of.pop(input.peer, None)
+        if isinstance(input, ViewChanged):
+            here = [held.id for held in self._registry.durables.values() if held.has_members]
+            self._tell_taken_over(here, now, input.joined)
+
+    def on_message(self, sender: str, message: Message, now: float) -> None:
+        if isinstance(message, HeldAsk | HeldAnswer | TakenOver):
+            self._on_group(sender, message, now)
+        elif sender in self._asks_of and not isinstance(message, Hello):
+            self._asks_of[sender].later.append(message)
+        else:
+            if isinstance(message, Hello):
+                self._asks_of.pop(sender, None)
+            super().on_message(sender, message, now)

@@ -1,0 +1,109 @@
+"""Agreed views: what a view is, and what members say to agree on the next one.
+
+Rules
+- A view is a number, its members by seniority (the first coordinates), which life of each of them it means,
+  and the voters: whose word counts for the next view, and on which disk they gave it.
+- A process that comes back is another process (Mathur et al. 1995, 3.1): its life is new. A voter that comes
+  back without its disk has forgotten what it promised, so its word counts again only in a later view.
+- A ballot orders the tries to agree on one number: `(try, who)`. The coordinator of a view has the try 0 to
+  itself, and needs no interrogation for it.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from tidings.protocol.messages import Message
+
+Ballot = tuple[int, str]
+
+
+class View(msgspec.Struct, frozen=True, array_like=True):
+    """Who is in the group."""
+
+    number: int
+    members: tuple[str, ...]  # by seniority
+    lives: tuple[str, ...]  # of each member
+    voters: dict[str, str]  # by name: the disk
+
+    @property
+    def coordinator(self) -> str | None:
+        return self.members[0] if self.members else None
+
+    @property
+    def quorum(self) -> int:
+        """How many voters decide. The first view needs them all: nobody else could tell of it."""
+        return len(self.voters) if self.number == 0 else len(self.voters) // 2 + 1
+
+    def has(self, name: str, life: str) -> bool:
+        return (name, life) in zip(self.members, self.lives, strict=True)
+
+    def is_majority(self, disks: dict[str, str]) -> bool:
+        """Are there enough voters among these?"""
+        return sum(self.voters.get(name) == disk for name, disk in disks.items()) >= self.quorum
+
+
+class ViewHello(Message, frozen=True):
+    """The first word on a link: who I am now, and the view that I know."""
+
+    group: str
+    life: str
+    disk: str
+    view: View | None = None
+    address: str = ""
+    peers: dict[str, str] = msgspec.field(
+        default_factory=dict
+    )  # others of the group, and where they are reached
+    asks: bool = False  # say yours
+
+
+class ViewBeat(Message, frozen=True):
+    """I am there. Failure detection; no word of it decides anything."""
+
+    number: int  # of the view that I know
+    hears: tuple[str, ...]
+
+
+class ViewAsk(Message, frozen=True):
+    """Interrogation: what did you accept for the view after `base`? Accept nothing of a lower ballot."""
+
+    base: View
+    ballot: Ballot
+
+
+class ViewAnswer(Message, frozen=True):
+    number: int
+    ballot: Ballot
+    disk: str
+    accepted_at: Ballot | None = None
+    accepted: View | None = None
+
+
+class ViewPropose(Message, frozen=True):
+    base: View
+    ballot: Ballot
+    view: View
+
+
+class ViewAck(Message, frozen=True):
+    number: int
+    ballot: Ballot
+    disk: str
+
+
+class ViewRefused(Message, frozen=True):
+    """A higher ballot was promised for this number."""
+
+    number: int
+    promised: Ballot
+
+
+class ViewInstall(Message, frozen=True):
+    """This view was decided."""
+
+    view: View
+
+
+MESSAGES: tuple[type[Message], ...] = (
+    ViewHello, ViewBeat, ViewAsk, ViewAnswer, ViewPropose, ViewAck, ViewRefused, ViewInstall,
+)  # fmt: skip

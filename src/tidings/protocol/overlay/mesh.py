@@ -1,0 +1,23 @@
+"""A group's links: everybody with everybody. Whoever knows the group may join; a link that breaks is dialled again."""
+
+from __future__ import annotations
+
+from tidings.protocol.effects import Connect
+from tidings.protocol.inputs import Input, Joined, Parted
+from tidings.protocol.overlay.static import StaticOverlay
+
+
+class MeshOverlay(StaticOverlay):
+    name = "mesh"
+
+    def on_input(self, input: Input, now: float) -> None:
+        if isinstance(input, Joined):
+            if input.peer not in self.neighbours:
+                self.neighbours = (*self.neighbours, input.peer)
+            self.ports.emit(Connect(input.peer))
+        elif isinstance(input, Parted):
+            self.neighbours = tuple(peer for peer in self.neighbours if peer != input.peer)
+            self._up.discard(input.peer)
+            self._review()
+        else:
+            super().on_input(input, now)

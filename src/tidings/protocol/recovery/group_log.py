@@ -1,0 +1,503 @@
+"""The log of a group: one order of events, each on stable storage at a majority before it is told.
+
+Rules
+- The coordinator of the view gives places. Every member keeps what it is sent in a table of its own (the tail),
+  says so, and moves it into its log when it is committed: a majority of the voters has it. So the log of a member
+  holds committed events only, and nothing in it is ever taken back.
+- A new view is a new epoch. Its coordinator asks a majority for their logs, takes the one of the latest epoch and of
+  those the longest (every committed event is in it), gets from its owner what it lacks, and hands the tail to all.
+  Until that is kept at a majority nothing new is committed. Words of another epoch are not heard.
+- A member that was away, or has an empty disk, copies what was committed before it takes the tail.
+- What a member proposes it proposes again to each new coordinator, in order, until it is committed; whoever
+  publishes again elsewhere is recognised by the publisher's number. So nothing is told twice.
+- Nothing is forgotten while a durable subscription at any member needs it (each says one number, not who), nor
+  for `keep_seconds`, so that subscribers whose distributor failed find elsewhere what they missed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import msgspec
+
+from tidings.availability.records import Append, Delete, Put, Record
+from tidings.protocol.inputs import FetchFailed, Input, LinkUp, Started, ViewChanged
+from tidings.protocol.messages import Message
+from tidings.protocol.proposals import Placed, Proposal
+from tidings.protocol.recovery.group_words import (
+    MESSAGES,
+    Adopt,
+    Copy,
+    CopyAsk,
+    LogAsk,
+    LogState,
+    Propose,
+    Replicate,
+    Settled,
+    Stored,
+)
+from tidings.protocol.slots import Recovery
+
+TABLE = "recovery.tail"  # rows: by offset what is not committed; `epoch`
+EPOCH = "epoch"
+
+
+class GroupLogSettings(msgspec.Struct, frozen=True, kw_only=True):
+    again_seconds: float = 0.5  # until something that was not answered is said again
+    page: int = 256  # events of a copy at once; more hold the link longer
+    batch: int = 512  # proposals in one message
+    keep_seconds: float = 60.0  # an event is kept so long, for those who fail over
+    orphan_seconds: float = 3600.0  # what a member that is away needed is kept so long
+
+
+class GroupLog(Recovery):
+    name = "group log"
+    messages: ClassVar[tuple[type[Message], ...]] = MESSAGES
+
+    def __init__(self, settings: GroupLogSettings | None = None) -> None:
+        self._settings = settings or GroupLogSettings()
+        self.committed = 0
+        self.log_epoch = 0
+        self._tail: dict[int, Placed] = {}  # behind `committed`, without a hole
+        self._accepted: dict[int, float] = {}  # by offset of the tail: when, by our clock
+        self._stored = 0  # all of this epoch up to here is on our disk
+        self._is_active = False  # the log of this epoch is ours too
+        self._own: dict[
+            tuple[str, str], tuple[int, Proposal, float]
+        ] = {}  # ours: number in this epoch, since when
+        self._proposed = 0
+        self._again_at: float | None = None
+        self._members: tuple[str, ...] = ()
+        self._epoch = 0
+        self._copying = False
+        self._wanted: Adopt | None = None  # the tail, until what lies before it is here
+        # of the coordinator
+        self._states: dict[str, LogState] = {}
+        self._source: str | None = None  # whom we copy from
+        self._acks: dict[str, int] = {}
+        self._next_of: dict[str, int] = {}  # by member: the number of its next proposal
+        self._placed: set[tuple[str, str]] = set()  # identities in the tail
+        self._needs: dict[str, tuple[int, float]] = {}  # by voter: what it said, and when
+        self._begun_at = 0.0
+        self.floor = 0
+        self._kept_from: list[tuple[float, int]] = []  # when, and the first offset of then
+
+    # -- what is on the disk ---------------------------------------------------------------------
+
+    def on_input(self, input: Input, now: float) -> None:
+        if isinstance(input, Started):
+            self._load(input, now)
+        elif isinstance(input, ViewChanged):
+            self._view_changed(input, now)
+        elif isinstance(input, LinkUp) and input.peer == self._coordinator:
+            self._say_again(now)
+
+    def _load(self, started: Started, now: float) -> None:
+        self.committed = started.state.next_offset - 1
+        for key, value in started.state.tables.get(TABLE, {}).items():
+            if key == EPOCH:
+                self.log_epoch = msgspec.msgpack.decode(value, type=int)
+            elif int(key) > self.committed:
+                self._tail[int(key)] = msgspec.msgpack.decode(value, type=Placed)
+        self._tail = {offset: self._tail[offset] for offset in sorted(self._tail)}
+        self._accepted = dict.fromkeys(self._tail, now)
+
+    @property
+    def _last(self) -> int:
+        return self.committed + len(self._tail)
+
+    def _keep(self, entries: Sequence[Placed], drop: Sequence[int], then: Any) -> None:
+        records: list[Record] = [Delete(TABLE, str(offset)) for offset in drop]
+        records += [Put(TABLE, str(placed.offset), msgspec.msgpack.encode(placed)) for placed in entries]
+        records.append(Put(TABLE, EPOCH, msgspec.msgpack.encode(self._epoch)))
+        self.ports.disk.persist(records, then)
+
+    # -- views -----------------------------------------------------------------------------------
+
+    @property
+    def _coordinator(self) -> str | None:
+        return self.ports.membership.coordinator
+
+    @property
+    def _leads(self) -> bool:
+        return self._coordinator == self.ports.name
+
+    def _view_changed(self, change: ViewChanged, now: float) -> None:
+        self._members = tuple(member for member in change.members if member != self.ports.name)
+        if change.number == self._epoch:
+            return  # it only began or ceased to serve
+        self._epoch, self._begun_at = change.number, now
+        self._is_active = self._copying = False
+        self._wanted, self._source = None, None
+        self._states, self._acks, self._next_of = {}, {}, {}
+        self._number_anew(now)
+        if self._leads and self.ports.name in change.members:
+            self._ask(now)
+        self._again_at = now + self._settings.again_seconds
+
+    def _number_anew(self, now: float) -> None:
+        waiting = [(proposal, since) for _, proposal, since in self._own.values()]
+        self._own = {p.identity: (place, p, since) for place, (p, since) in enumerate(waiting, start=1)}
+        self._proposed = len(waiting)
+
+    def _to_members(self, message: Message) -> None:
+        for member in self._members:
+            self.ports.send(member, message)
+
+    # -- a new coordinator -------------------------------------------------------------------------
+
+    def _ask(self, now: float) -> None:
+        mine = LogState(self._epoch, self.log_epoch, self.committed, tuple(self._tail.values()), self._need())
+        self._states[self.ports.name] = mine
+        self._to_members(LogAsk(self._epoch))
+        self._try_take(now)
+
+    def _on_state(self, sender: str, message: LogState, now: float) -> None:
+        if message.epoch == self._epoch and self._leads and not self._is_active:
+            self._states[sender] = message
+            self._needs[sender] = (message.needs, now)
+            self._try_take(now)
+
+    def _try_take(self, now: float) -> None:
+        """Take the best log, as soon as a majority has shown theirs."""
+        counting = [name for name in self._states if self.ports.membership.counts(name)]
+        if len(counting) * 2 <= len(self.ports.membership.voters) or self._copying or self._is_active:
+            return
+        best = max(sorted(self._states), key=lambda name: self._worth(self._states[name]))
+        state = self._states[best]
+        if state.committed > self.committed:
+            self._copying, self._source = True, best
+            self.ports.send(best, CopyAsk(self._epoch, self.committed))
+            return
+        committed = max(each.committed for each in self._states.values())
+        assert committed <= self.committed or best == self.ports.name, (
+            "the best log holds all that was committed"
+        )
+        self._take_tail(tuple(placed for placed in state.tail if placed.offset > self.committed), now)
+        self._adopt_everywhere()
+
+    def _worth(self, state: LogState) -> tuple[int, int]:
+        return (state.log_epoch, state.committed + len(state.tail))
+
+    def _adopt_everywhere(self) -> None:
+        self._next_of = {}
+        self._placed = {placed.proposal.identity for placed in self._tail.values()}
+        self._to_members(self._adoption())
+        before = self._last
+        self._place([proposal for _, proposal, _ in self._own.values()])
+        self._replicate(before)
+
+    def _adoption(self) -> Adopt:
+        return Adopt(self._epoch, self.committed, tuple(self._tail.values()))
+
+    def _take_tail(self, tail: tuple[Placed, ...], now: float) -> None:
+        """From now on this is our log behind what is committed."""
+        dropped = [offset for offset in self._tail if offset > (tail[-1].offset if tail else self.committed)]
+        self._tail = {placed.offset: placed for placed in tail}
+        self._accepted = {placed.offset: now - placed.proposal.age for placed in tail}
+        self._is_active, self.log_epoch = True, self._epoch
+        self._stored = self.committed
+        epoch, last = self._epoch, self._last
+        self._keep(tail, dropped, lambda at: self._is_stored(epoch, last, at))
+
+    # -- members -----------------------------------------------------------------------------------
+
+    def on_message(self, sender: str, message: Message, now: float) -> None:
+        if self._again_at is not None and self._again_at > now + self._settings.again_seconds:
+            self._again_at = now  # our clock was set back
+        if isinstance(message, Copy):
+            self._on_copy(sender, message, now)
+        elif isinstance(message, CopyAsk):
+            self._on_copy_ask(sender, message, now)
+        elif message.epoch != self._epoch:  # type: ignore[attr-defined]
+            return  # of a coordinator that was taken over, or of a view that we do not know yet
+        elif isinstance(message, LogAsk) and sender == self._coordinator:
+            aged = tuple(self._aged(placed, now) for placed in self._tail.values())
+            state = LogState(self._epoch, self.log_epoch, self.committed, aged, self._need())
+            self.ports.send(sender, state)
+        elif isinstance(message, LogState):
+            self._on_state(sender, message, now)
+        elif isinstance(message, Adopt) and sender == self._coordinator:
+            self._on_adopt(message, now)
+        elif isinstance(message, Replicate) and sender == self._coordinator:
+            self._on_replicate(sender, message, now)
+        elif isinstance(message, Settled) and sender == self._coordinator:
+            for identity in message.identities:
+                self._own.pop(identity, None)
+                self.ports.delivery.settle(identity)
+        elif isinstance(message, Stored) and self._leads:
+            self._on_stored(sender, message, now)
+        elif isinstance(message, Propose) and self._leads and self._is_active:
+            self._on_propose(sender, message, now)
+
+    def _aged(self, placed: Placed, now: float) -> Placed:
+        age = max(0.0, now - self._accepted.get(placed.offset, now))
+        return Placed(placed.offset, msgspec.structs.replace(placed.proposal, age=age))
+
+    def _on_adopt(self, message: Adopt, now: float) -> None:
+        if self._is_active and message.committed <= self._last:
+            self._commit(max(self.committed, message.committed), now)
+            self._say_stored()
+            return
+        self._is_active = False  # we missed so much that the coordinator holds it in its log alone
+        if message.committed > self.committed:
+            self._wanted = message
+            if not self._copying:
+                self._copying, self._source = True, self._coordinator
+                assert self._coordinator is not None
+                self.ports.send(self._coordinator, CopyAsk(self._epoch, self.committed))
+            return
+        self._take_tail(tuple(placed for placed in message.tail if placed.offset > self.committed), now)
+        self._say_again(now)
+
+    def _on_replicate(self, sender: str, message: Replicate, now: float) -> None:
+        if not self._is_active:
+            return  # the tail of this epoch did not come yet; it is sent again
+        if message.after > self._last:
+            self.ports.send(sender, Stored(self._epoch, self._last, self._need(), lacks=True))
+            return
+        new = [placed for placed in message.entries if placed.offset > self._last]
+        for placed in new:
+            self._tail[placed.offset] = placed
+            self._accepted[placed.offset] = now - placed.proposal.age
+        if new:
+            epoch, last = self._epoch, self._last
+            self._keep(new, (), lambda at: self._is_stored(epoch, last, at))
+        self._set_floor(message.floor, now)
+        self._commit(min(message.committed, self._last), now)
+
+    def _is_stored(self, epoch: int, upto: int, now: float) -> None:
+        if epoch != self._epoch:
+            return
+        self._stored = max(self._stored, upto)
+        if self._leads:
+            self._acks[self.ports.name] = self._stored
+            self._count(now)
+        else:
+            self._say_stored()
+
+    def _say_stored(self) -> None:
+        if self._coordinator is not None:
+            self.ports.send(self._coordinator, Stored(self._epoch, self._stored, self._need()))
+
+    def _need(self) -> int:
+        return self.ports.delivery.needs()
+
+    # -- the coordinator ---------------------------------------------------------------------------
+
+    def _on_propose(self, sender: str, message: Propose, now: float) -> None:
+        due = self._next_of.get(sender, 1)
+        new = message.proposals[max(0, due - message.first) :]
+        if message.first > due or not new:
+            return  # an earlier one was lost: all are said again; or nothing is new
+        self._next_of[sender] = message.first + len(message.proposals)
+        before = self._last
+        known = self._place(new)
+        self._replicate(before)
+        if known:
+            self.ports.send(sender, Settled(self._epoch, tuple(known)))
+
+    def _place(self, proposals: Sequence[Proposal]) -> list[tuple[str, str]]:
+        """Give them places; those that were committed before."""
+        known = []
+        for proposal in proposals:
+            if proposal.identity in self._placed:
+                continue
+            if self.ports.delivery.knows(proposal):
+                known.append(proposal.identity)
+                continue
+            offset = self._last + 1
+            self._placed.add(proposal.identity)
+            self._tail[offset] = Placed(offset, proposal)
+        return known
+
+    def _replicate(self, before: int) -> None:
+        """Send and keep what stands behind `before`."""
+        new = [self._tail[offset] for offset in range(before + 1, self._last + 1)]
+        if new:
+            self._to_members(Replicate(self._epoch, before, tuple(new), self.committed, self.floor))
+            epoch, last = self._epoch, self._last
+            self._keep(new, (), lambda at: self._is_stored(epoch, last, at))
+
+    def _on_stored(self, sender: str, message: Stored, now: float) -> None:
+        self._needs[sender] = (message.needs, now)
+        self._acks[sender] = max(self._acks.get(sender, 0), message.upto)
+        if message.lacks:
+            self._send_from(sender, message.upto, now)
+        self._count(now)
+
+    def _send_from(self, member: str, upto: int, now: float) -> None:
+        if upto < self.committed:
+            self.ports.send(member, self._adoption())
+            return
+        entries = tuple(self._tail[offset] for offset in range(upto + 1, self._last + 1))
+        self.ports.send(member, Replicate(self._epoch, upto, entries, self.committed, self.floor))
+
+    def _count(self, now: float) -> None:
+        """What a majority of the voters has is committed."""
+        membership = self.ports.membership
+        counting = [name for name in membership.voters if membership.counts(name)]
+        marks = sorted((self._acks.get(name, 0) for name in counting), reverse=True)
+        needed = len(membership.voters) // 2
+        if self._is_active and len(marks) > needed and marks[needed] > self.committed:
+            self._commit(min(marks[needed], self._last), now)
+            self._to_members(Replicate(self._epoch, self._last, (), self.committed, self.floor))
+
+    # -- committing --------------------------------------------------------------------------------
+
+    def _commit(self, upto: int, now: float) -> None:
+        while self.committed < upto:
+            offset = self.committed + 1
+            placed, accepted = self._tail.pop(offset), self._accepted.pop(offset, now)
+            self.committed = offset
+            self._placed.discard(placed.proposal.identity)
+            self._own.pop(placed.proposal.identity, None)
+            self._enter(placed, accepted, [Delete(TABLE, str(offset))], now)
+
+    def _enter(self, placed: Placed, accepted: float, records: list[Record], now: float) -> None:
+        if not self._kept_from or now - self._kept_from[-1][0] >= 1.0:
+            self._kept_from.append((now, placed.offset))
+        proposal = placed.proposal
+        self.ports.delivery.enter(placed.offset, proposal, accepted, records, now)
+
+    # -- proposing ---------------------------------------------------------------------------------
+
+    def propose(self, proposals: Sequence[Any], now: float) -> None:
+        first = self._proposed + 1
+        for proposal in proposals:
+            self._proposed += 1
+            self._own[proposal.identity] = (self._proposed, proposal, now)
+        if self._again_at is None or self._again_at > now + self._settings.again_seconds:
+            self._again_at = now + self._settings.again_seconds
+        if self._leads and self._is_active:
+            before = self._last
+            self._place(proposals)
+            self._replicate(before)
+        elif self._is_active and self._coordinator is not None:
+            self._send_proposals(list(proposals), first)
+
+    def _send_proposals(self, proposals: list[Proposal], first: int) -> None:
+        size, to = self._settings.batch, self._coordinator
+        assert to is not None
+        for at in range(0, len(proposals), size):
+            self.ports.send(to, Propose(self._epoch, first + at, tuple(proposals[at : at + size])))
+
+    def _say_again(self, now: float) -> None:
+        """To the coordinator, in order: what it has not committed of ours."""
+        if self._own and self._is_active and not self._leads and self._coordinator is not None:
+            waiting = list(self._own.values())
+            self._send_proposals([proposal for _, proposal, _ in waiting], waiting[0][0])
+
+    # -- copying -----------------------------------------------------------------------------------
+
+    def _on_copy_ask(self, sender: str, message: CopyAsk, now: float) -> None:
+        limit, end, epoch = self._settings.page, self.committed, message.epoch
+
+        def read(found: Sequence[Append], at: float) -> None:
+            placed = tuple(self.ports.delivery.placed(append, at) for append in found if append.offset <= end)
+            upto = found[-1].offset if len(found) >= limit else end
+            rows = self.ports.delivery.identities() if upto >= end else ()
+            self.ports.send(sender, Copy(epoch, message.after, min(upto, end), placed, end, rows))
+
+        def failed(failure: FetchFailed, at: float) -> None:
+            """It asks again, or asks somebody else in the next view."""
+
+        self.ports.disk.fetch(message.after + 1, limit, read, failed)
+
+    def _on_copy(self, sender: str, message: Copy, now: float) -> None:
+        if not self._copying or message.after != self.committed or message.epoch != self._epoch:
+            return
+        for placed in message.entries:
+            self._tail.pop(placed.offset, None)
+            self._enter(placed, now - placed.proposal.age, [Delete(TABLE, str(placed.offset))], now)
+        for offset in [offset for offset in self._tail if offset <= message.upto]:
+            del self._tail[offset]
+        self.committed = message.upto
+        self.ports.delivery.skip_to(message.upto)
+        if message.upto < message.end:
+            self.ports.send(sender, CopyAsk(self._epoch, self.committed))
+            return
+        self._copying = False
+        self.ports.delivery.adopt_identities(message.identities)
+        wanted, self._wanted = self._wanted, None
+        if self._leads:
+            mine = self._states[self.ports.name]
+            self._states[self.ports.name] = msgspec.structs.replace(
+                mine, committed=self.committed, tail=tuple(p for p in mine.tail if p.offset > self.committed)
+            )
+            self._try_take(now)
+        elif wanted is not None:
+            self._on_adopt(wanted, now)
+
+    # -- what is kept ------------------------------------------------------------------------------
+
+    def is_pinned(self, offset: int) -> bool:
+        return offset >= self.floor
+
+    def _raise_floor(self, now: float) -> None:
+        """Of the coordinator: below which offset does nobody in the group need anything?"""
+        needs = [self._need()]
+        for name in self.ports.membership.voters:
+            if name == self.ports.name:
+                continue
+            said, at = self._needs.get(name, (0, self._begun_at))
+            if name in self._members or now - at < self._settings.orphan_seconds:
+                needs.append(said)
+        oldest = now - self._settings.keep_seconds
+        while len(self._kept_from) > 1 and self._kept_from[1][0] <= oldest:
+            self._kept_from.pop(0)
+        young = self._kept_from[0][1] if self._kept_from else self.committed
+        self._set_floor(min([young, *needs]), now)
+
+    def _set_floor(self, floor: int, now: float) -> None:
+        if floor > self.floor:
+            self.floor = floor
+            self.ports.delivery.unpinned()
+
+    # -- time --------------------------------------------------------------------------------------
+
+    def next_deadline(self) -> float | None:
+        return self._again_at
+
+    def on_timer(self, now: float) -> None:
+        self._again_at = None
+        if not self._epoch or not self._members:
+            return
+        if self._leads:
+            self._push_on(now)
+        else:
+            self._say_again(now)
+            if self._copying and self._source is not None:
+                self.ports.send(self._source, CopyAsk(self._epoch, self.committed))
+        self._again_at = now + self._settings.again_seconds
+
+    def _push_on(self, now: float) -> None:
+        if not self._is_active:
+            if self._copying and self._source is not None:
+                self.ports.send(self._source, CopyAsk(self._epoch, self.committed))
+            for member in self._members:
+                if member not in self._states:
+                    self.ports.send(member, LogAsk(self._epoch))
+            return
+        before = self.floor
+        self._raise_floor(now)
+        for member in self._members:
+            acked = self._acks.get(member)
+            if acked is None:
+                self.ports.send(member, self._adoption())
+            elif acked < self._last:
+                self._send_from(member, acked, now)
+            elif self.floor != before:
+                self.ports.send(member, Replicate(self._epoch, self._last, (), self.committed, self.floor))
+
+    def figures(self) -> dict[str, Any]:
+        return {
+            "group committed": self.committed,
+            "group tail": len(self._tail),
+            "group proposals waiting": len(self._own),
+            "group epoch": self._epoch,
+        }
+
+    def check(self) -> None:
+        assert list(self._tail) == list(range(self.committed + 1, self._last + 1)), "the tail has no hole"

@@ -1,0 +1,88 @@
+"""What the members of a group say to one another about their log."""
+
+from __future__ import annotations
+
+from tidings.availability.records import Put
+from tidings.protocol.messages import Message
+from tidings.protocol.proposals import Placed, Proposal
+
+
+class Propose(Message, frozen=True):
+    """To the coordinator: give these places. `first` numbers what this member proposed in this epoch."""
+
+    epoch: int
+    first: int
+    proposals: tuple[Proposal, ...]
+
+
+class Settled(Message, frozen=True):
+    """To a member: these that it proposed were committed long ago."""
+
+    epoch: int
+    identities: tuple[tuple[str, str], ...]
+
+
+class Replicate(Message, frozen=True):
+    """To every member: keep these behind `after`; everything up to `committed` may be told."""
+
+    epoch: int
+    after: int
+    entries: tuple[Placed, ...]
+    committed: int
+    floor: int = 0  # below this nobody in the group needs anything
+
+
+class Stored(Message, frozen=True):
+    """To the coordinator: all of this epoch up to here is on our disk."""
+
+    epoch: int
+    upto: int
+    needs: int  # the lowest offset that a subscription here still needs
+    lacks: bool = False  # something before it did not come: send it again from `upto`
+
+
+class LogAsk(Message, frozen=True):
+    """A new coordinator: how far is your log?"""
+
+    epoch: int
+
+
+class LogState(Message, frozen=True):
+    epoch: int
+    log_epoch: int  # the epoch in which this log was last agreed on
+    committed: int
+    tail: tuple[Placed, ...]
+    needs: int
+
+
+class Adopt(Message, frozen=True):
+    """To every member: this is the log behind `committed`, from this epoch on."""
+
+    epoch: int
+    committed: int
+    tail: tuple[Placed, ...]
+
+
+class CopyAsk(Message, frozen=True):
+    """State transfer: what was committed after this offset?"""
+
+    epoch: int
+    after: int
+
+
+class Copy(Message, frozen=True):
+    """All of it up to `upto` that was not forgotten."""
+
+    epoch: int
+    after: int
+    upto: int
+    entries: tuple[Placed, ...]
+    end: int  # how far the sender's log is committed
+    identities: tuple[
+        Put, ...
+    ] = ()  # with the last part: what was published before, as far as anybody remembers
+
+
+MESSAGES: tuple[type[Message], ...] = (
+    Propose, Settled, Replicate, Stored, LogAsk, LogState, Adopt, CopyAsk, Copy,
+)  # fmt: skip

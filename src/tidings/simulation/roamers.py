@@ -1,0 +1,47 @@
+"""A system whose clients fail over by themselves (`System.roams`): its clients, and rows for its brokers' lives.
+
+Whoever judges a group has to know who was up: crashes and restarts of brokers are rows of its history.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import msgspec
+
+from tidings.history.schema import crash_row, restart_row
+from tidings.protocol.recovery.streams import Heard
+from tidings.protocol.roaming import Roamer, RoamingSettings
+from tidings.simulation.simulator import Simulation
+
+
+class Lives(Simulation):
+    """A simulation that tells when brokers go down and come up."""
+
+    def crash(self, name: str) -> bool:
+        took = super().crash(name)
+        if took and self.on_row is not None and self.places[name].is_broker:
+            self.on_row(crash_row(self.now, name))
+        return took
+
+    def restart(self, name: str, *, keep_disk: bool = True) -> None:
+        was_up = self.places[name].up
+        super().restart(name, keep_disk=keep_disk)
+        if not was_up and self.on_row is not None and self.places[name].is_broker:
+            self.on_row(restart_row(self.now, name))
+
+
+def roamer(
+    name: str, broker: str, brokers: tuple[str, ...], options: dict[str, Any], rng: Random, recording: bool
+) -> Roamer:
+    """Its primary is the broker that it was told; then those that follow it, in a circle."""
+    place = brokers.index(broker)
+    return Roamer(
+        name,
+        (*brokers[place:], *brokers[:place]),
+        rng=rng,
+        settings=msgspec.convert(options.get("roaming", {}), RoamingSettings),
+        tells_heard=Heard if options.get("mode") == "no-gap" else None,
+        recording=recording,
+    )

@@ -1,0 +1,172 @@
+"""A store behind which three real nats-server processes stand: one is killed, the broker moves, nothing is lost.
+
+`sync_interval: always` is set where the server knows it (2.10 and later); the figure of what a power cut of all
+three may take is the server's own before that (docs/distributors.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shutil
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import tidings
+from tidings.availability.records import Append, Forget, Put
+from tidings.errors import StoreError
+from tidings.model.event import make_event
+from tidings.runtime.server import Server
+from tidings.store import jetstream
+from tidings.store.jetstream import JetStreamStore
+
+pytestmark = [
+    pytest.mark.timeout(180),
+    pytest.mark.skipif(shutil.which("nats-server") is None, reason="nats-server is not installed"),
+]
+SYNCS_SINCE = (2, 10)
+
+
+def server_version() -> tuple[int, int]:
+    said = subprocess.run(["nats-server", "--version"], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"v(\d+)\.(\d+)", said)
+    assert found is not None
+    return int(found[1]), int(found[2])
+
+
+class Cluster:
+    """Three servers that know one another."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._ports = free_ports(6)
+        self.processes: dict[int, subprocess.Popen[bytes]] = {}
+        for place in range(3):
+            self.start(place)
+
+    @property
+    def address(self) -> str:
+        return "nats://" + ",".join(f"127.0.0.1:{port}" for port in self._ports[:3])
+
+    def start(self, place: int) -> None:
+        routes = ", ".join(f'"nats://127.0.0.1:{port}"' for port in self._ports[3:])
+        syncs = "sync_interval: always" if server_version() >= SYNCS_SINCE else ""
+        settings = f"""
+            server_name: n{place}
+            listen: 127.0.0.1:{self._ports[place]}
+            jetstream {{ store_dir: "{self._folder}/n{place}" {syncs} }}
+            cluster {{ name: c, listen: 127.0.0.1:{self._ports[3 + place]}, routes: [{routes}] }}
+        """
+        file = self._folder / f"n{place}.conf"
+        file.write_text(settings)
+        with (self._folder / f"n{place}.log").open("a") as log:
+            self.processes[place] = subprocess.Popen(["nats-server", "-c", str(file)], stdout=log, stderr=log)
+
+    def kill(self, place: int) -> None:
+        process = self.processes.pop(place)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+    def close(self) -> None:
+        for place in list(self.processes):
+            self.kill(place)
+
+
+def free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    for each in sockets:
+        each.bind(("127.0.0.1", 0))
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    running = Cluster(tmp_path_factory.mktemp("nats"))
+    yield running
+    running.close()
+
+
+def event(number: int) -> Append:
+    return Append(number, make_event({"x": number}, source="s", id=str(number), lifetime=60.0), 1.0)
+
+
+def test_what_was_committed_is_there_when_it_is_opened_again(cluster: Cluster) -> None:
+    store = JetStreamStore(f"{cluster.address}/again")
+    store.commit([event(1), Put("t", "k", b"v")])
+    store.commit([event(2), event(3), Forget(1)])
+    store.close()
+    store = JetStreamStore(f"{cluster.address}/again")
+    loaded = store.load()
+    assert [entry.offset for entry in loaded.entries] == [2, 3]
+    assert loaded.tables["t"] == {"k": b"v"}
+    assert [append.offset for append in store.fetch(1, 10, 1 << 20)] == [2, 3]
+    assert store.verify() > 0
+    store.close()
+
+
+def test_an_earlier_owner_is_refused(cluster: Cluster) -> None:
+    """A broker that stood still, while another took its store over, writes nothing any more."""
+    first = JetStreamStore(f"{cluster.address}/owned")
+    first.commit([event(1)])
+    second = JetStreamStore(f"{cluster.address}/owned")
+    with pytest.raises(StoreError, match="owner no more"):
+        first.commit([event(2)])
+    second.commit([event(2)])
+    first.close()
+    second.close()
+
+
+def test_a_large_commit_is_whole_and_the_journal_is_written_anew(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jetstream, "PART_BYTES", 2000)
+    monkeypatch.setattr(jetstream, "LEAST_BYTES", 20_000)
+    store = JetStreamStore(f"{cluster.address}/large")
+    store.commit([event(number) for number in range(1, 60)])  # several messages
+    for number in range(60):
+        store.commit([Put("t", "k", bytes(1000) + str(number).encode())])
+    info = store._engine._journal.bytes  # type: ignore[attr-defined]
+    assert info < 60_000, "what is over was purged"
+    store.close()
+    store = JetStreamStore(f"{cluster.address}/large")
+    loaded = store.load()
+    assert len(loaded.entries) == 59
+    assert loaded.tables["t"]["k"].endswith(b"59")
+    store.close()
+
+
+def test_one_server_of_three_is_killed_and_the_broker_moves(cluster: Cluster) -> None:
+    """The broker has no disk: its log is the stream's. Another broker opens it and goes on where it was."""
+    asyncio.run(_move(cluster))
+
+
+async def _move(cluster: Cluster) -> None:
+    where = f"{cluster.address}/moved"
+    first = Server("b", path=where)
+    await first.start()
+    async with tidings.connect(first.address, name="p", timeout=30) as bus:
+        async with bus.subscribe("EXISTS x", name="all", durable=True):
+            pass
+        for number in range(20):
+            if number == 10:
+                cluster.kill(0)
+            await bus.publish({"x": number}, mode="kept")
+    await first.drain(10)
+    second = Server("b", path=where)
+    await second.start()
+    async with (
+        tidings.connect(second.address, name="p", timeout=30) as bus,
+        bus.subscribe("EXISTS x", name="all", durable=True) as news,
+    ):
+        heard = [(await news.get(timeout=30)).attributes["x"] for _ in range(20)]
+    await second.drain(10)
+    assert heard == list(range(20))
+    cluster.start(0)
