@@ -184,7 +184,7 @@ def _with_groups(plan: Plan, members: Any) -> Any:
     """With the group of each object; what is whole has all members of every group."""
     from pyspark.sql import functions as sql
 
-    added = {}
+    added: dict[str, Any] = {}
     for i, each in enumerate(plan.dependencies.values()):
         group = sql.when(~sql.col(GONE), group_of(each))
         added |= {f"_group_{i}": group, f"_hit_{i}": group.isNotNull()}
