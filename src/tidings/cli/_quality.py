@@ -26,9 +26,6 @@ STOPS = (signal.SIGINT, signal.SIGTERM)
 POLL_SECONDS = 0.1  # between two looks at whether to stop
 
 Json = Annotated[bool, typer.Option("--json", help=JSON_HELP)]
-Token = Annotated[
-    str, typer.Option("--token", help="What the service asks for.", envvar="TIDINGS_QUALITY_TOKEN")
-]
 Rating = Annotated[
     str | None, typer.Option("--rating", metavar="URL", help="The rating service: it weighs, and is told.")
 ]
@@ -78,7 +75,6 @@ def evaluate(
         Path | None,
         typer.Option("--write", metavar="DIR", help="Write all qualities there, as a Parquet table."),
     ] = None,
-    token: Token = "",
     as_json: Json = False,
 ) -> None:
     """Measure the quality of an organisation's table, and tell what changed.
@@ -97,7 +93,7 @@ def evaluate(
     if not plan.table:
         raise SettingsError(f"{file}: no table", hint='table = "a folder of Parquet files"')
     with ExitStack() as stack:
-        hear = _hearer(plan, tell, token, as_json, stack)
+        hear = _hearer(plan, tell, as_json, stack)
         spark = session(quick=not continuous)
         factory = Factory(spark, plan)
         if whole:
@@ -109,16 +105,14 @@ def evaluate(
         _summary(factory, as_json)
 
 
-def _hearer(
-    plan: Plan, url: str | None, token: str, as_json: bool, stack: ExitStack
-) -> Callable[[Step], None]:
+def _hearer(plan: Plan, url: str | None, as_json: bool, stack: ExitStack) -> Callable[[Step], None]:
     from tidings.quality.telling import changes_of, teller
 
     told: Callable[[Step], int] | None = None
     if url is not None:
-        from tidings.quality.client import OrganisationClient
+        from tidings.quality.client import OrganisationClient, local_token
 
-        told = teller(stack.enter_context(OrganisationClient(url, token=token)), plan)
+        told = teller(stack.enter_context(OrganisationClient(url, token=local_token())), plan)
 
     def hear(step: Step) -> None:
         changes = step.changes().count()
@@ -229,7 +223,6 @@ def query(
         bool, typer.Option("--adopt", help="Write better values to the organisations' tables.")
     ] = False,
     most: Annotated[int | None, typer.Option("--most", min=1, help="At most so many objects.")] = None,
-    token: Token = "",
     as_json: Json = False,
 ) -> None:
     """Ask all organisations for objects, and take the best value of each property.
@@ -241,6 +234,7 @@ def query(
     from tidings.pipeline.quality.settings import read_plan
     from tidings.pipeline.session import session
     from tidings.quality.broker import give_up, required, take_the_offer
+    from tidings.quality.client import local_token
     from tidings.quality.querying import adopt as take_over
     from tidings.quality.querying import ask
     from tidings.quality.rating_service import RatingClient
@@ -254,7 +248,7 @@ def query(
         )
     properties = list(dict.fromkeys(name for plan in plans for name in plan.properties))
     requirements = required(asked.quality, properties)
-    service = None if rating is None else RatingClient(rating, token=token)
+    service = None if rating is None else RatingClient(rating, token=local_token())
     spark = session(quick=True)
     found = ask(
         spark,
@@ -334,14 +328,13 @@ def rate(
         str | None, typer.Option("--serve", metavar="HOST:PORT", help="Run a rating service.")
     ] = None,
     file: Annotated[Path | None, typer.Option("--file", help="Where the service keeps its reports.")] = None,
-    token: Token = "",
     as_json: Json = False,
 ) -> None:
     """Print how far each source is trusted, or run the service that learns it."""
     if (url is None) == (serve is None):
         raise SettingsError("say which service, or --serve one", hint="tidings quality rate --help")
     if serve is not None:
-        _serve_ratings(serve, file, token, as_json)
+        _serve_ratings(serve, file, as_json)
         return
     from tidings.quality.rating_service import RatingClient
 
@@ -362,7 +355,8 @@ def rate(
     _print_table(("rank", "source", "trust", "overstates by", "observations"), rows)
 
 
-def _serve_ratings(listen: str, file: Path | None, token: str, as_json: bool) -> None:
+def _serve_ratings(listen: str, file: Path | None, as_json: bool) -> None:
+    from tidings.quality.client import local_token
     from tidings.quality.rating_service import serve_ratings
 
     def ready(address: str) -> None:
@@ -375,7 +369,7 @@ def _serve_ratings(listen: str, file: Path | None, token: str, as_json: bool) ->
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, task.cancel)
         try:
-            await serve_ratings(listen, file, token=token, ready=ready)
+            await serve_ratings(listen, file, token=local_token(), ready=ready)
         except asyncio.CancelledError:
             say("the rating service has ended")
 

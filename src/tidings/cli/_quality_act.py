@@ -338,7 +338,9 @@ def improve(stage: Stage, spark: Any, plans: list[Any], people: Sequence[Any], r
         })  # fmt: skip
         if number == 2:
             break
-        stage.say(f"Round {number + 1}: {len(found.proposals):,} proposals for {len(found.objects):,} objects ...")
+        stage.say(
+            f"Round {number + 1}: {len(found.proposals):,} proposals for {len(found.objects):,} objects ..."
+        )
         service.report(found.observations, f"round {number}")
         for plan in plans:
             if adopt(spark, plan, found.proposals):
