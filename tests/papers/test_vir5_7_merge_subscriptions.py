@@ -31,7 +31,7 @@ class Cooperation:
         self.organisations = {name: self._organisation(name) for name in NAMES}
 
     def _organisation(self, name: str) -> Organisation:
-        peers = {other: Peer("http://nowhere") for other in NAMES if other != name}
+        peers = {other: Peer("http://127.0.0.1:1") for other in NAMES if other != name}
         settings = OrganisationSettings(name=name, schema=running_example(), peers=peers)
         return Organisation(settings.check(), State())
 

@@ -66,7 +66,7 @@ class Play:
         self._agree()
 
     def _opened(self, name: str, state: State) -> Organisation:
-        peers = {other: Peer("http://nowhere") for other in NAMES if other != name}
+        peers = {other: Peer("http://127.0.0.1:1") for other in NAMES if other != name}
         return Organisation(OrganisationSettings(name=name, schema=self.schema, peers=peers), state)
 
     def _agree(self) -> None:

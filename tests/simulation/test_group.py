@@ -8,15 +8,19 @@ from __future__ import annotations
 
 from functools import partial
 from random import Random
+from typing import Any
 
 import pytest
 from tests.simulation._seeds import EVERYTHING
 
 from tidings.history.check import check
+from tidings.model.event import make_event
+from tidings.protocol.inputs import LinkUp, Received
+from tidings.protocol.messages import Hello, Publish
 from tidings.simulation import faults as fault
 from tidings.simulation.faults import FaultMix, drawn
 from tidings.simulation.simulator import SimulationSettings
-from tidings.simulation.topology import mesh
+from tidings.simulation.topology import Overlay, mesh
 from tidings.simulation.world import World
 
 KINDS = tuple(kind for kind in EVERYTHING if kind != fault.DISK_LOSS)
@@ -62,7 +66,7 @@ def judge(world: World, *, size: int = 5) -> None:
     assert ends == {len(acked)}, "all members have the same log"
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, 1, 2, 113])  # 113: a member that missed what the others had committed
 def test_a_group_loses_nothing_and_tells_nothing_twice(seed: int) -> None:
     judge(run(seed))
 
@@ -114,3 +118,117 @@ def test_a_minority_acknowledges_nothing() -> None:
         world.simulation.restart(name)
     world.run(60.0)
     assert len(world.applications["p"].receipts) == 1
+
+
+def small(size: int = 3, *, seed: int = 5, **log: float) -> World:
+    world = World(
+        "tidings-group", mesh(size), seed=seed, settings=SimulationSettings(check=True), options={"log": log}
+    )
+    world.simulation.plan_rough()
+    world.run(3.0)
+    return world
+
+
+def published(world: World, client: str, count: int, **fields: float) -> None:
+    for number in range(count):
+        world.publish(client, {"x": number}, **fields)
+    world.run(world.simulation.now + 3.0)
+
+
+def entries(world: World) -> dict[str, int]:
+    return {name: len(node.slots["delivery"]._ledger.entries) for name, node in world.nodes()}
+
+
+def test_a_newcomer_copies_the_log_page_by_page() -> None:
+    world = small(page=8)
+    world.add_client("p", "b0")
+    world.run(4.0)
+    published(world, "p", 50, lifetime=1000.0)
+    crash(world, "b2")
+    world.run(10.0)
+    world.simulation.restart("b2", keep_disk=False)
+    world.run(20.0)
+    assert entries(world) == {"b0": 50, "b1": 50, "b2": 50}
+    published(world, "p", 1, lifetime=1000.0)
+    assert {node.slots["recovery"].committed for _, node in world.nodes()} == {51}
+
+
+def test_what_nobody_needs_is_forgotten_everywhere_and_what_somebody_needs_nowhere() -> None:
+    world = small(keep_seconds=5.0)
+    world.add_client("p", "b0")
+    world.add_client("s", "b2")
+    world.run(4.0)
+    world.subscribe("s", "all", "EXISTS x", durable=True)
+    world.run(5.0)
+    published(world, "p", 20)
+    assert entries(world) == {"b0": 20, "b1": 20, "b2": 20}, "for those who fail over"
+    world.run(30.0)
+    published(world, "p", 1)
+    world.run(60.0)
+    assert set(entries(world).values()) <= {0, 1}
+    for a, b in [pair for pair in world.simulation.links if "s" in pair]:  # the subscriber is away
+        world.simulation.disconnect(a, b)
+    world.simulation.crash("s")
+    world.run(62.0)
+    published(world, "p", 20)
+    world.run(120.0)
+    assert min(entries(world).values()) >= 20, "each member keeps what a subscription at another one needs"
+
+
+def test_a_publish_that_everybody_has_forgotten_is_answered_and_told_nobody_again() -> None:
+    """Its acknowledgement was lost; its event is in no log any more; the member that is asked has an empty disk."""
+    world = small(keep_seconds=1.0)
+    world.add_client("p", "b0")
+    world.add_client("s", "b1")
+    world.run(4.0)
+    world.subscribe("s", "all", "EXISTS x", durable=True)
+    world.run(5.0)
+    published(world, "p", 3)
+    world.run(40.0)
+    published(world, "p", 1)
+    world.run(80.0)
+    crash(world, "b2")
+    world.run(90.0)
+    world.simulation.restart("b2", keep_disk=False)
+    world.run(100.0)
+    publisher: Any = world.simulation.places["p"].machine
+    again = Publish(7000, make_event({"x": 0}, source="p", id=f"{publisher.incarnation}-1"), 1)
+    node = world.simulation.places["b2"].machine
+    node.handle(LinkUp("q"), world.simulation.now)
+    node.handle(Received("q", Hello("p", publisher.incarnation)), world.simulation.now)
+    answers = node.handle(Received("q", again), world.simulation.now)
+    assert [type(effect.message).__name__ for effect in answers] == ["Published"]
+    world.run(110.0)
+    assert len(world.heard("s")) == 4
+
+
+@pytest.mark.parametrize("home_is_up", [True, False], ids=["home up", "home down"])
+def test_a_durable_subscriber_without_its_token_goes_on_at_another_member(home_is_up: bool) -> None:
+    """Its process ended, and the next one finds another member. While its home is up nothing is lost."""
+    world = small(5)
+    world.add_client("p", "b0")
+    world.add_client("s", "b2")
+    world.run(4.0)
+    world.subscribe("s", "all", "EXISTS x", durable=True)
+    world.run(5.0)
+    published(world, "p", 5)
+    first = world.heard("s")
+    for a, b in [pair for pair in world.simulation.links if "s" in pair]:
+        world.simulation.disconnect(a, b)
+    world.simulation.crash("s")
+    published(world, "p", 5)
+    if not home_is_up:
+        crash(world, "b2")
+        world.run(world.simulation.now + 5.0)
+    del world.simulation.places["s"]
+    world.overlay = Overlay(("b3", "b4", "b0", "b1", "b2"), world.overlay.links)
+    world.add_client("s", "b3")
+    world.run(world.simulation.now + 1.0)
+    world.subscribe("s", "all", "EXISTS x", durable=True)
+    world.run(world.simulation.now + 3.0)
+    published(world, "p", 2)
+    heard = first + world.heard("s")
+    numbers = [int(id.rpartition("-")[2]) for _, id in heard]
+    assert numbers == (list(range(1, 13)) if home_is_up else [1, 2, 3, 4, 5, 11, 12])
+    held = [name for name, node in world.nodes() if node.slots["delivery"].subscriptions()]
+    assert held == ["b3"] if home_is_up else "b3" in held

@@ -57,7 +57,7 @@ def test_the_tables_prefer_near_nodes_where_they_have_a_choice() -> None:
     for proximity in (False, True):
         knobs = {"proximity": proximity, "leaves": 4}
         ring = Ring("scribe", 100, calm=False, overlay=knobs, seconds_between=on_a_circle)
-        ring.run(40.0)
+        ring.run(20.0)
         lengths[proximity] = mean(
             on_a_circle(name, other)
             for name in ring.up()

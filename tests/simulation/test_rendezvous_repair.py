@@ -57,11 +57,19 @@ def test_trees_mend_when_their_brokers_vanish(system: str, roots: bool) -> None:
     scene.run(HEALED)
     publish_some(scene)
     assert scene.judge() > 200
+
+
+def test_brokers_that_come_back_take_their_places_again() -> None:
+    scene = settled("scribe", 1)
+    victims = places(scene, roots=True)
+    vanish(scene, victims)
+    scene.run(HEALED)
     for name in victims:
         scene.world.simulation.restart(name)
-    scene.run(HEALED)
+    scene.run(10.0)
     publish_some(scene)
-    assert scene.judge() > 300
+    assert scene.judge() > 100
+    assert set(places(scene, roots=True)) == set(victims)
 
 
 @pytest.mark.parametrize("system", SYSTEMS)

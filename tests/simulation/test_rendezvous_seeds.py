@@ -17,7 +17,7 @@ from tidings.simulation.experiment import Experiment, Outcome, run_experiment
 from tidings.simulation.workloads import Plan
 
 KINDS = (fault.LOSS, fault.CRASH, fault.DISK_LOSS, fault.STOP, fault.CLOCK_SKEW)
-SEEDS = 4  # in every run of the tests, of each system
+SEEDS = 3  # in every run of the tests, of each system
 WORKLOADS = 1000  # of all systems together, in the long run of the tests
 
 

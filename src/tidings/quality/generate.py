@@ -96,7 +96,7 @@ def fiscal_code(first: str, last: str, born: date, place: str, *, female: bool) 
 def _three(name: str) -> str:
     letters = [sign for sign in name.upper() if sign.isalpha()]
     ordered = [sign for sign in letters if sign not in VOWELS] + [sign for sign in letters if sign in VOWELS]
-    return ("".join(ordered) + "XXX")[:3]
+    return ("".join(ordered) + "X" * 3)[:3]
 
 
 def check_letter(body: str) -> str:

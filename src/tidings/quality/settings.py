@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -25,7 +26,7 @@ from tidings.quality.interface import DISPATCHERS, INBOX
 from tidings.quality.model import is_within
 from tidings.quality.schema import Schema, read_schema
 from tidings.quality.state import REMEMBER
-from tidings.runtime.settings import TlsSettings
+from tidings.runtime.settings import TlsSettings, host_of, is_loopback
 
 
 class Peer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -50,6 +51,7 @@ class OrganisationSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
     confirm_seconds: float = 60.0  # between asking producers whether they still know what they were told
     peers: dict[str, Peer] = {}
     tls: TlsSettings = TlsSettings()  # certificate and key to show, authority to trust
+    plain: bool = False  # True: tokens may cross the network unencrypted, since something else encrypts it
 
     def permits(self, organisation: str, data_class: str) -> bool:
         """May it hear of changes in this class of ours?"""
@@ -62,15 +64,29 @@ class OrganisationSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
         self.schema.organisation(self.name)
         for name, peer in self.peers.items():
             self.schema.organisation(name)
-            if not peer.url.startswith(("http://", "https://")):
-                raise SettingsError(f"the url of {name} is {peer.url!r}", hint="http:// or https://")
+            _check_url(name, peer.url, is_plain=self.plain)
             for path in peer.classes or ():
                 self.schema.data_class(path)
         if self.name in self.peers:
             raise SettingsError(f"{self.name} is a peer of itself")
+        if not is_loopback(host_of(self.listen)) and not self.tls.certificate and not self.plain:
+            raise SettingsError(
+                f"{self.listen} is open to others, and there is no TLS",
+                hint="give it tls.certificate and tls.key (see `tidings certs`), or listen at 127.0.0.1",
+            )
         if self.reduce not in REDUCTIONS:
             raise SettingsError(f"reduce is {self.reduce!r}", hint=f"there are: {', '.join(REDUCTIONS)}")
         return self
+
+
+def _check_url(name: str, url: str, *, is_plain: bool) -> None:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise SettingsError(f"the url of {name} is {url!r}", hint="http:// or https://")
+    if parts.scheme == "http" and not is_loopback(parts.hostname) and not is_plain:
+        raise SettingsError(
+            f"the url of {name} is {url}: our token would cross the network unencrypted", hint="use https://"
+        )
 
 
 def read_settings(path: Path | str) -> OrganisationSettings:

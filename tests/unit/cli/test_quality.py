@@ -91,6 +91,8 @@ def test_serving_says_what_is_wrong_with_the_settings(tidings: Callable[..., obj
         ('name = "X"\nschema = "schema.json"', "no organisation 'X'"),
         ('name = "CoC"\nschema = "schema.json"\nport = 3', "port"),
         ('name = "CoC"\nschema = "schema.json"\n[peers.INPS]\nurl = "here"', "http"),
+        ('name = "CoC"\nschema = "schema.json"\nlisten = "0.0.0.0:1"', "no TLS"),
+        ('name = "CoC"\nschema = "schema.json"\n[peers.INPS]\nurl = "http://inps.example"', "unencrypted"),
     ):
         (tmp_path / "schema.json").write_bytes(write_schema(running_example()))
         file.write_text(text)

@@ -16,6 +16,7 @@ from tidings.model.event import Event
 from tidings.model.subscription import DeliveryOptions, Policy, Position
 from tidings.protocol import messages as m
 from tidings.protocol.delivery import farewells
+from tidings.protocol.delivery.asking import HeldAnswer, HeldAsk
 from tidings.protocol.delivery.grouped import TakenOver
 from tidings.protocol.membership import views as v
 from tidings.protocol.membership import words as g
@@ -197,6 +198,8 @@ EXAMPLES: tuple[m.Message, ...] = (
     gl.CopyAsk(3, 8),
     gl.Copy(3, 8, 9, (Placed(9, PROPOSAL),), 9, (Put("t", "k", b"v"),)),
     TakenOver((("alice", "n", 1.5),)),
+    HeldAsk(3, "alice", "n"),
+    HeldAnswer(3, 9),
     StillThere(4),
     StillHere(4),
     m.Quench("00ff", True),

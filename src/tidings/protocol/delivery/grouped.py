@@ -6,7 +6,8 @@ Rules
   told by every member to its own subscriptions, in the order of the log.
 - The log has the group's name. A client that comes from another member says up to where it has handled the log, and
   hears what comes after that: no gap and nothing twice, with no word between the members about who subscribes.
-- A durable subscription that moved is ended where it was before.
+- A durable subscription that moved is ended where it was before. One that comes without a token is asked for
+  (`asking.py`).
 """
 
 from __future__ import annotations
@@ -14,18 +15,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+import msgspec
+
 from tidings.availability.identity import Identities, Seen
 from tidings.availability.records import Append, Put, Record
 from tidings.model.subscription import Position, SubscriptionId
 from tidings.protocol.delivery.arrival import Arrival
+from tidings.protocol.delivery.asking import ASK_SECONDS, Asking, HeldAnswer, HeldAsk
 from tidings.protocol.delivery.held import Member
 from tidings.protocol.delivery.intake import STALE
 from tidings.protocol.delivery.serving import Serving
-from tidings.protocol.delivery.sessions import Session
-from tidings.protocol.inputs import Input, ViewChanged
+from tidings.protocol.delivery.sessions import Session, identity
+from tidings.protocol.inputs import Input, LinkDown, ViewChanged
 from tidings.protocol.messages import (
     CommitParts,
     CommitStaged,
+    Hello,
     Message,
     Mode,
     Publish,
@@ -33,6 +38,7 @@ from tidings.protocol.messages import (
     Refused,
     Silence,
     Stage,
+    Subscribe,
 )
 from tidings.protocol.proposals import Placed, Proposal
 from tidings.protocol.slots import Ports
@@ -49,7 +55,7 @@ class TakenOver(Message, frozen=True):
 
 class Grouped(Serving):
     name = "exactly once, from the group's log"
-    messages: ClassVar[tuple[type[Message], ...]] = (*Serving.messages, TakenOver)
+    messages: ClassVar[tuple[type[Message], ...]] = (*Serving.messages, TakenOver, HeldAsk, HeldAnswer)
 
     def bind(self, ports: Ports) -> None:
         super().bind(ports)
@@ -57,6 +63,9 @@ class Grouped(Serving):
         self._arrivals: dict[tuple[str, str], Arrival] = {}  # by identity: published here, not committed yet
         self._entering: dict[int, Arrival] = {}  # by offset: committed, on its way to our disk
         self._batch: list[Proposal] | None = None
+        self._askings: dict[int, Asking] = {}  # by number
+        self._asks_of: dict[str, Asking] = {}  # by the address of the client
+        self._last_ask = 0
         for kind in (Stage, CommitStaged, CommitParts):
             self._handlers[kind] = self._refuse_staging
 
@@ -76,12 +85,11 @@ class Grouped(Serving):
 
     def _on_publish(self, session: Session, message: Publish, now: float) -> None:
         event = message.event
-        identity = event.identity
         if self._is_answered(session, message, now):
             return
         is_own = event.id == f"{session.incarnation}-{message.sequence}"
         proposal = Proposal(event, session.incarnation, message.sequence, is_own)
-        arrival = self._arrivals[identity] = Arrival(event, 0, message.sequence, now)
+        arrival = self._arrivals[event.identity] = Arrival(event, 0, message.sequence, now)
         arrival.waiters.append((session.address, message.call))
         if self._batch is not None:
             self._batch.append(proposal)
@@ -223,17 +231,72 @@ class Grouped(Serving):
             if member != self.ports.name and told:
                 self.ports.send(member, TakenOver(told))
 
+    def _on_subscribe(self, session: Session, message: Subscribe, now: float) -> None:
+        others = {member for member in self.ports.membership.view() if member != self.ports.name}
+        is_known = identity(session, message) in self._registry.helds or self._ledger.log in message.after
+        if not message.options.durable or is_known or not others:
+            super()._on_subscribe(session, message, now)
+            return
+        id = identity(session, message)
+        self._last_ask += 1
+        asking = Asking(session.address, message, others, now + ASK_SECONDS)
+        self._askings[self._last_ask] = self._asks_of[session.address] = asking
+        for member in sorted(others):
+            self.ports.send(member, HeldAsk(self._last_ask, id.subscriber, id.name))
+
+    def _found(self, number: int, now: float) -> None:
+        """Open the subscription where it stood, or anew; then hear what its client said meanwhile."""
+        asking = self._askings.pop(number)
+        session = self._registry.sessions.get(asking.address)
+        if self._asks_of.get(asking.address) is not asking or session is None:
+            return  # its client is gone
+        del self._asks_of[asking.address]
+        message = asking.message
+        if asking.upto is not None:
+            message = msgspec.structs.replace(message, after={**message.after, self._ledger.log: asking.upto})
+        super()._on_subscribe(session, message, now)
+        for later in asking.later:
+            self.on_message(asking.address, later, now)
+
+    def _on_group(self, sender: str, message: Message, now: float) -> None:
+        if isinstance(message, HeldAsk):
+            held = self._registry.durables.get(SubscriptionId(message.subscriber, message.name))
+            upto = None if held is None else held.progress.low_water - 1
+            self.ports.send(sender, HeldAnswer(message.number, upto))
+        elif isinstance(message, HeldAnswer):
+            asking = self._askings.get(message.number)
+            if asking is not None and asking.answered(sender, message.upto):
+                self._found(message.number, now)
+        elif isinstance(message, TakenOver):
+            for subscriber, name, age in message.ids:
+                held = self._registry.helds.get(SubscriptionId(subscriber, name))
+                if held is not None and not held.has_members:
+                    self._persist(self._registry.end_away(held.id, now - age, now), now)
+
+    def on_timer(self, now: float) -> None:
+        super().on_timer(now)
+        for number in [number for number, asking in self._askings.items() if asking.until <= now]:
+            self._found(number, now)
+
+    def next_deadline(self) -> float | None:
+        due = super().next_deadline()
+        asked = min((asking.until for asking in self._askings.values()), default=None)
+        return due if asked is None else asked if due is None else min(due, asked)
+
     def on_input(self, input: Input, now: float) -> None:
         super().on_input(input, now)
+        if isinstance(input, LinkDown):
+            self._asks_of.pop(input.peer, None)
         if isinstance(input, ViewChanged):
             here = [held.id for held in self._registry.durables.values() if held.has_members]
             self._tell_taken_over(here, now, input.joined)
 
     def on_message(self, sender: str, message: Message, now: float) -> None:
-        if not isinstance(message, TakenOver):
+        if isinstance(message, HeldAsk | HeldAnswer | TakenOver):
+            self._on_group(sender, message, now)
+        elif sender in self._asks_of and not isinstance(message, Hello):
+            self._asks_of[sender].later.append(message)
+        else:
+            if isinstance(message, Hello):
+                self._asks_of.pop(sender, None)
             super().on_message(sender, message, now)
-            return
-        for subscriber, name, age in message.ids:
-            held = self._registry.helds.get(SubscriptionId(subscriber, name))
-            if held is not None and not held.has_members:
-                self._persist(self._registry.end_away(held.id, now - age, now), now)

@@ -236,9 +236,11 @@ class GroupLog(Recovery):
         return Placed(placed.offset, msgspec.structs.replace(placed.proposal, age=age))
 
     def _on_adopt(self, message: Adopt, now: float) -> None:
-        if self._is_active:
+        if self._is_active and message.committed <= self._last:
+            self._commit(max(self.committed, message.committed), now)
             self._say_stored()
             return
+        self._is_active = False  # we missed so much that the coordinator holds it in its log alone
         if message.committed > self.committed:
             self._wanted = message
             if not self._copying:

@@ -1,0 +1,45 @@
+"""Where does a durable subscription stand that nobody here knows, and that comes without a token?
+
+Its subscriber may have been at another member of the group, and have lost its token with its process. So the other
+members are asked; the one that holds the subscription says up to where it was handled, and it goes on from there.
+Whatever else its client says waits meanwhile, in order. Nobody waits longer than `ASK_SECONDS`: a member that is
+down takes its knowledge with it, and then the subscription begins anew.
+"""
+
+from __future__ import annotations
+
+from tidings.protocol.messages import Message, Subscribe
+
+ASK_SECONDS = 1.0  # for the answers of members that may be down; longer waits longer for the dead
+
+
+class HeldAsk(Message, frozen=True):
+    """Do you hold this durable subscription?"""
+
+    number: int
+    subscriber: str
+    name: str
+
+
+class HeldAnswer(Message, frozen=True):
+    number: int
+    upto: int | None  # of the group's log: all up to here was handled; None: we do not hold it
+
+
+class Asking:
+    """One question, and whoever waits for its answer."""
+
+    def __init__(self, address: str, message: Subscribe, members: set[str], until: float) -> None:
+        self.address = address
+        self.message = message
+        self.until = until
+        self.waiting = members
+        self.upto: int | None = None
+        self.later: list[Message] = []  # what the client said meanwhile
+
+    def answered(self, member: str, upto: int | None) -> bool:
+        """True when all have answered. A subscriber only ever goes forward: the highest answer is the last."""
+        self.waiting.discard(member)
+        if upto is not None:
+            self.upto = upto if self.upto is None else max(self.upto, upto)
+        return not self.waiting
