@@ -1,4 +1,8 @@
-"""Debian's Chromium through Playwright, and the networks that the pages show."""
+"""Debian's Chromium through Playwright, and the networks that the pages show.
+
+All of it ends with this folder's tests: Playwright's loop runs in the main thread, where no other test could run its
+own beside it, and the networks would go on publishing.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,7 @@ NARROW = {"width": 420, "height": 860}
 STOCKS = ("IBM", "MSFT", "MOT", "ORCL", "DEC")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Any]:
     program = next(filter(None, map(shutil.which, PROGRAMS)), None)
     if program is None:
@@ -30,14 +34,14 @@ def browser() -> Iterator[Any]:
         chromium.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def stage() -> Iterator[Stage]:
     made = Stage()
     yield made
     made.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def market(stage: Stage, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
     """Four brokers with disks, subscriptions of several kinds, one slow consumer, and a busy publisher."""
     store = tmp_path_factory.mktemp("market")
