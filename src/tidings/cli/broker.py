@@ -21,6 +21,14 @@ if TYPE_CHECKING:
     from tidings.runtime.service import Service
 
 
+_Console = Annotated[
+    bool, typer.Option("--console", help="Serve the web console, at 127.0.0.1:7180 unless told otherwise.")
+]
+_ConsoleAt = Annotated[
+    str | None, typer.Option("--console-at", metavar="HOST:PORT", help="Serve the web console there.")
+]
+
+
 def register(app: typer.Typer) -> None:
     shown = examples(
         "tidings broker --config broker.toml",
@@ -71,13 +79,8 @@ def broker(
     gateway_mqtt: Annotated[
         str | None, typer.Option("--gateway-mqtt", metavar="HOST:PORT", help="For MQTT 3.1.1 and 5.")
     ] = None,
-    console: Annotated[
-        bool,
-        typer.Option("--console", help="Serve the web console, at 127.0.0.1:7180 unless told otherwise."),
-    ] = False,
-    console_at: Annotated[
-        str | None, typer.Option("--console-at", metavar="HOST:PORT", help="Serve the web console there.")
-    ] = None,
+    console: _Console = False,
+    console_at: _ConsoleAt = None,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
     """Run a broker.
