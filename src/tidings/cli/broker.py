@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from tidings.runtime.service import Service
 
 
+_Mqtt = Annotated[
+    str | None, typer.Option("--gateway-mqtt", metavar="HOST:PORT", help="For MQTT 3.1.1 and 5.")
+]
 _Console = Annotated[
     bool, typer.Option("--console", help="Serve the web console, at 127.0.0.1:7180 unless told otherwise.")
 ]
@@ -76,9 +79,7 @@ def broker(
         str | None,
         typer.Option("--gateway-http", metavar="HOST:PORT", help="For HTTP, CloudEvents and WebSocket."),
     ] = None,
-    gateway_mqtt: Annotated[
-        str | None, typer.Option("--gateway-mqtt", metavar="HOST:PORT", help="For MQTT 3.1.1 and 5.")
-    ] = None,
+    gateway_mqtt: _Mqtt = None,
     console: _Console = False,
     console_at: _ConsoleAt = None,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
