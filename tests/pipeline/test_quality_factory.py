@@ -193,6 +193,7 @@ def test_vir5_3_a_stream_tells_each_change_once_and_nothing_when_nothing_changed
     assert found == {(key, name): value for key, held in after.items() for name, value in held.items()}
 
 
+@pytest.mark.soak
 def test_many_steps_are_put_in_one_place_and_mean_the_same(
     spark: Any, tmp_path: Path, monkeypatch: Any
 ) -> None:
@@ -232,8 +233,9 @@ def test_a_state_is_only_good_for_its_plan(spark: Any, tmp_path: Path) -> None:
 
 
 def test_changes_of_a_whole_table_that_were_not_told_are_told_before_the_next(
-    spark: Any, tmp_path: Path
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("tidings.pipeline.quality.factory.COMPACT_EVERY", 1)
     plan = Plan(
         organisation="INPS", data_class="Enterprise", key="id", state=str(tmp_path / "state"),
         properties={"Name": Property(column="name")}, announce_new=True,
@@ -245,11 +247,13 @@ def test_changes_of_a_whole_table_that_were_not_told_are_told_before_the_next(
 
     with pytest.raises(ConnectionError, match="snapshots-0"):
         factory.snapshot(spark.createDataFrame([("1", "a")], "id string, name string"), fails)
-    steps: list[Step] = []
-    factory.snapshot(spark.createDataFrame([("1", None)], "id string, name string"), steps.append)
-    assert [(step.version, step.replayed) for step in steps] == [
-        ("snapshots-0", True),
-        ("snapshots-1", False),
-    ]
+    heard: list[tuple[str, bool, Any]] = []  # read when it is told: later a step may be put elsewhere
+    gone = spark.createDataFrame([("1", None)], "id string, name string")
+    factory.snapshot(gone, lambda step: heard.append((step.version, step.replayed, told(step))))
     changed = ("1", "Name.completeness")
-    assert [told(step) for step in steps] == [{changed: (None, 1.0)}, {changed: (1.0, 0.0)}]
+    assert heard == [
+        ("snapshots-0", True, {changed: (None, 1.0)}),
+        ("snapshots-1", False, {changed: (1.0, 0.0)}),
+    ]
+    assert factory.state.steps() == [1]  # what stood before it is in one place
+    assert current(factory) == {"1": {"Name.completeness": 0.0}}

@@ -21,14 +21,12 @@ if TYPE_CHECKING:
     from tidings.runtime.service import Service
 
 
-_Mqtt = Annotated[
-    str | None, typer.Option("--gateway-mqtt", metavar="HOST:PORT", help="For MQTT 3.1.1 and 5.")
+GroupOption = Annotated[
+    str | None, typer.Option("--group", "-g", metavar="NAME", help="Be in this group: one log on most disks.")
 ]
-_Console = Annotated[
-    bool, typer.Option("--console", help="Serve the web console, at 127.0.0.1:7180 unless told otherwise.")
-]
-_ConsoleAt = Annotated[
-    str | None, typer.Option("--console-at", metavar="HOST:PORT", help="Serve the web console there.")
+MembersOption = Annotated[
+    str | None,
+    typer.Option("--members", metavar="NAMES", help="Who founds the group: d1,d2,d3, this one too."),
 ]
 
 
@@ -57,14 +55,8 @@ def broker(
         list[str] | None,
         typer.Option("--join", "-j", metavar="HOST:PORT", help="A broker to link with; repeatable."),
     ] = None,
-    group: Annotated[
-        str | None,
-        typer.Option("--group", "-g", metavar="NAME", help="Be in this group: one log on most disks."),
-    ] = None,
-    members: Annotated[
-        str | None,
-        typer.Option("--members", metavar="NAMES", help="Who founds the group: d1,d2,d3, this one too."),
-    ] = None,
+    group: GroupOption = None,
+    members: MembersOption = None,
     store: Annotated[
         str | None,
         typer.Option("--store", "-s", metavar="DIR", help="To survive a crash; nats://…/NAME: JetStream."),
@@ -79,9 +71,16 @@ def broker(
         str | None,
         typer.Option("--gateway-http", metavar="HOST:PORT", help="For HTTP, CloudEvents and WebSocket."),
     ] = None,
-    gateway_mqtt: _Mqtt = None,
-    console: _Console = False,
-    console_at: _ConsoleAt = None,
+    gateway_mqtt: Annotated[
+        str | None, typer.Option("--gateway-mqtt", metavar="HOST:PORT", help="For MQTT 3.1.1 and 5.")
+    ] = None,
+    console: Annotated[
+        bool,
+        typer.Option("--console", help="Serve the web console, at 127.0.0.1:7180 unless told otherwise."),
+    ] = False,
+    console_at: Annotated[
+        str | None, typer.Option("--console-at", metavar="HOST:PORT", help="Serve the web console there.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
     """Run a broker.
@@ -89,9 +88,7 @@ def broker(
     It says where it can be reached when it can be, and ends on SIGTERM or Ctrl-C after answering
     what it took in. SIGHUP reads settings and users again. Every setting: tidings settings.
     """
-    from tidings.console.doors import LISTEN, ConsoleGateways
-    from tidings.runtime.service import Service
-    from tidings.runtime.settings import BrokerSettings, read_settings
+    from tidings.console.doors import LISTEN
 
     said: dict[str, Any] = {
         "name": name,
@@ -106,10 +103,16 @@ def broker(
         "gateway.mqtt": gateway_mqtt,
         "console.listen": console_at or (LISTEN if console else None),
     }
-    given = {key: value for key, value in said.items() if value is not None}
+    _serve(config, {key: value for key, value in said.items() if value is not None}, as_json=as_json)
+
+
+def _serve(config: Path | None, said: dict[str, Any], *, as_json: bool) -> None:
+    from tidings.console.doors import ConsoleGateways
+    from tidings.runtime.service import Service
+    from tidings.runtime.settings import BrokerSettings, read_settings
 
     def read() -> BrokerSettings:
-        return read_settings(config, environment=os.environ, said=given)
+        return read_settings(config, environment=os.environ, said=said)
 
     run_service(Service(read(), again=read, doors=ConsoleGateways), as_json=as_json)
 

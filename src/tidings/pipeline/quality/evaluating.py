@@ -69,18 +69,19 @@ def step(
         affected = _with_peers(plan, _changed(plan, arrived, known), known, held)
     affected = _with_agreements(plan, affected)
     measured = with_references(with_domains(affected, plan), plan)
-    entries = [(f"{p}.{d}", p, d, _value(plan, p, d, now_micros, whole)) for p, d in plan.measured()]
+    entries = [(f"_value_{i}", p, d) for i, (p, d) in enumerate(plan.measured())]
     names = [name for name in came.columns if name != plan.deleted]
-    return (
-        measured.withColumn(
-            "_values", sql.struct(*(value.alias(f"v{i}") for i, (*_, value) in enumerate(entries)))
-        )
-        .withColumn(CHANGES, _changes(plan, entries))
-        .where(sql.col("_fresh") | _regrouped(plan) | (sql.size(CHANGES) > 0))
-        .withColumn(QUALITY, _map({name: sql.col(f"_values.v{i}") for i, (name, *_) in enumerate(entries)}))
-        .withColumn(TIME, sql.timestamp_micros(sql.lit(now_micros)))
-        .withColumn(VERSION, sql.lit(version))
-        .select(*map(column, names), *OWN)
+    # few and wide operations: Spark looks at the whole plan again for each
+    valued = measured.withColumns({name: _value(plan, p, d, now_micros, whole) for name, p, d in entries})
+    told = valued.withColumn(CHANGES, _changes(plan, entries))
+    kept = told.where(sql.col("_fresh") | _regrouped(plan) | (sql.size(CHANGES) > 0))
+    return kept.select(
+        *map(column, names),
+        *(OBJECT, PRINT, GONE, AGREE),
+        _map({f"{p}.{d}": sql.col(name) for name, p, d in entries}).alias(QUALITY),
+        CHANGES,
+        sql.timestamp_micros(sql.lit(now_micros)).alias(TIME),
+        sql.lit(version).alias(VERSION),
     )
 
 
@@ -183,10 +184,11 @@ def _with_groups(plan: Plan, members: Any) -> Any:
     """With the group of each object; what is whole has all members of every group."""
     from pyspark.sql import functions as sql
 
+    added: dict[str, Any] = {}
     for i, each in enumerate(plan.dependencies.values()):
         group = sql.when(~sql.col(GONE), group_of(each))
-        members = members.withColumn(f"_group_{i}", group).withColumn(f"_hit_{i}", group.isNotNull())
-    return members
+        added |= {f"_group_{i}": group, f"_hit_{i}": group.isNotNull()}
+    return members.withColumns(added) if added else members
 
 
 def _with_peers(plan: Plan, changed: Any, known: Any, held: list[Any]) -> Any:
@@ -203,35 +205,38 @@ def _with_agreements(plan: Plan, members: Any) -> Any:
     from pyspark.sql import Window
     from pyspark.sql import functions as sql
 
-    agreed = {}
+    if not plan.dependencies:
+        return members.withColumn(AGREE, sql.lit(None).cast("map<string,double>"))
+    said, shares, agreed = {}, {}, {}
     for i, (name, each) in enumerate(plan.dependencies.items()):
         hit, group = f"_hit_{i}", f"_group_{i}"
-        said = sql.when(sql.col(hit), said_in(each))
+        said[f"_said_{i}"] = sql.when(sql.col(hit), said_in(each))
         all_ = sql.count(sql.lit(1)).over(Window.partitionBy(hit, group))
         same = sql.count(sql.lit(1)).over(Window.partitionBy(hit, group, f"_said_{i}"))
-        members = members.withColumn(f"_said_{i}", said).withColumn(f"_share_{i}", same.cast("double") / all_)
+        shares[f"_share_{i}"] = same.cast("double") / all_
         kept = sql.when(sql.col("_fresh"), sql.lit(None)).otherwise(sql.col("_kept").getItem(name))
         agreed[name] = sql.when(sql.col(hit), sql.col(f"_share_{i}")).otherwise(kept)
-    return members.withColumn(AGREE, _map(agreed) if agreed else sql.lit(None).cast("map<string,double>"))
+    return members.withColumns(said).withColumns(shares).withColumn(AGREE, _map(agreed))
 
 
 def _peers(plan: Plan, changed: Any, known: Any) -> Any:
     """Known objects that did not change, in groups that an object left or joined."""
     from pyspark.sql import functions as sql
 
+    count = range(len(plan.dependencies))
     peers = known.join(changed.select(OBJECT), OBJECT, "left_anti")
     peers = peers.withColumnsRenamed({QUALITY: "_before", AGREE: "_kept"}).drop(CHANGES, TIME, VERSION)
-    hits = []
-    for i, each in enumerate(plan.dependencies.values()):
-        touched = changed.select(sql.col(f"_group_{i}")).union(changed.select(sql.col(f"_was_{i}")))
-        touched = touched.where(f"_group_{i} IS NOT NULL").distinct().withColumn(f"_hit_{i}", sql.lit(True))
-        peers = peers.withColumn(f"_group_{i}", group_of(each))
-        peers = peers.join(touched, f"_group_{i}", "left")
-        peers = peers.withColumn(f"_hit_{i}", sql.coalesce(sql.col(f"_hit_{i}"), sql.lit(False)))
-        peers = peers.withColumn(f"_was_{i}", sql.col(f"_group_{i}"))
-        hits.append(sql.col(f"_hit_{i}"))
-    hit = reduce(lambda one, other: one | other, hits)
-    return peers.where(hit).withColumn("_fresh", sql.lit(False)).withColumn("_new", sql.lit(False))
+    groups = {f"_group_{i}": group_of(each) for i, each in enumerate(plan.dependencies.values())}
+    peers = peers.withColumns(groups)
+    for i in count:
+        touched = changed.select(f"_group_{i}").union(changed.select(f"_was_{i}"))
+        touched = touched.where(f"_group_{i} IS NOT NULL").distinct()
+        peers = peers.join(touched.withColumn(f"_touched_{i}", sql.lit(True)), f"_group_{i}", "left")
+    hits = [sql.coalesce(sql.col(f"_touched_{i}"), sql.lit(False)) for i in count]
+    added = {"_fresh": sql.lit(False), "_new": sql.lit(False)}
+    added |= {f"_hit_{i}": hits[i] for i in count} | {f"_was_{i}": sql.col(f"_group_{i}") for i in count}
+    touched_at_all = peers.where(reduce(lambda one, other: one | other, hits))
+    return touched_at_all.withColumns(added).drop(*(f"_touched_{i}" for i in count))
 
 
 def _value(plan: Plan, property: str, dimension: str, now_micros: int, whole: bool) -> Any:
@@ -245,12 +250,12 @@ def _value(plan: Plan, property: str, dimension: str, now_micros: int, whole: bo
     return sql.when(~sql.col(GONE), value)
 
 
-def _changes(plan: Plan, entries: list[tuple[str, str, str, Any]]) -> Any:
+def _changes(plan: Plan, entries: list[tuple[str, str, str]]) -> Any:
     from pyspark.sql import functions as sql
 
     told = []
-    for i, (name, property, dimension, _) in enumerate(entries):
-        before, after = sql.col("_before").getItem(name), sql.col(f"_values.v{i}")
+    for name, property, dimension in entries:
+        before, after = sql.col("_before").getItem(f"{property}.{dimension}"), sql.col(name)
         differs = after.isNotNull() & ~before.eqNullSafe(after)
         if not plan.announce_new:
             differs &= ~sql.col("_new")
