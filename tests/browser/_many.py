@@ -22,7 +22,7 @@ from tidings.runtime.service import Service
 from tidings.runtime.settings import BrokerSettings, LogSettings, SecuritySettings, TraceSettings
 
 CHILDREN = 3  # of each broker in the tree
-LISTENED = 5  # every so many brokers have a subscriber
+LISTENED = 10  # every so many brokers have a subscriber; more means more hops, which one process has to carry
 PUBLISHERS = 20
 PIECE = 0.02  # seconds between two handfuls of events
 

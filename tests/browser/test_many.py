@@ -72,15 +72,15 @@ def test_the_page_stays_responsive(many: tuple[Network, subprocess.Popen[str]], 
     )
     measured = page.evaluate(FRAMES, 10)
     answers = [page.evaluate(ANSWER) for _ in range(20)]
-    rates = page.evaluate(
-        "() => window.tidingsGraph && document.querySelector('[data-tile=published] .value').textContent"
+    shown = page.evaluate(
+        "() => parseFloat(document.querySelector('[data-tile=published] .value').textContent.replace(',', ''))"
     )
     opened.picture("overlay-hundred-light")
     frames = measured["frames"]
     told = {
         "brokers": BROKERS,
         "wanted_rate": RATE,
-        "shown_rate": rates,
+        "shown_rate": shown,
         "frames": len(frames),
         "frame_ms": {
             "median": round(statistics.median(frames), 1),
@@ -94,5 +94,6 @@ def test_the_page_stays_responsive(many: tuple[Network, subprocess.Popen[str]], 
         },
     }
     print(json.dumps(told))
+    assert shown > 0.8 * RATE, "this machine does not carry so many events: the page was not tried with them"
     assert told["frame_ms"]["p95"] < 100
     assert told["answer_ms"]["p95"] < 200
