@@ -20,7 +20,22 @@ FORBIDDEN = {
     + r"org|https?://\S*/simple\b|https?://\S*\.whl\b",
     "an unfinished mark": r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"CK)\b",
 }
-TEXT = {".py", ".md", ".toml", ".txt", ".sh", ".yaml", ".yml", ".json", ".jsonl", ".play", ".js", ".css", ".html", ""}
+TEXT = {
+    ".py",
+    ".md",
+    ".toml",
+    ".txt",
+    ".sh",
+    ".yaml",
+    ".yml",
+    ".json",
+    ".jsonl",
+    ".play",
+    ".js",
+    ".css",
+    ".html",
+    "",
+}
 
 
 @pytest.mark.parametrize("name", REQUIRED)

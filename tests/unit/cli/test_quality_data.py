@@ -42,7 +42,9 @@ def test_evaluate_says_what_is_wrong_before_it_starts_spark(tidings: Run, tmp_pa
     ],
     ids=["most", "property", "class", "source", "syntax"],
 )
-def test_query_says_what_is_wrong_before_it_starts_spark(wanted: str, said: str, tidings: Run, tmp_path: Path) -> None:
+def test_query_says_what_is_wrong_before_it_starts_spark(
+    wanted: str, said: str, tidings: Run, tmp_path: Path
+) -> None:
     file = tmp_path / "factory.toml"
     file.write_text(plan_text("INPS"))
     ran = tidings("quality", "query", wanted, str(file))

@@ -19,7 +19,9 @@ def by_definition(one: str, other: str) -> int:
     def least(i: int, j: int) -> int:
         if not i or not j:
             return i + j
-        return min(least(i - 1, j) + 1, least(i, j - 1) + 1, least(i - 1, j - 1) + (one[i - 1] != other[j - 1]))
+        return min(
+            least(i - 1, j) + 1, least(i, j - 1) + 1, least(i - 1, j - 1) + (one[i - 1] != other[j - 1])
+        )
 
     return least(len(one), len(other))
 

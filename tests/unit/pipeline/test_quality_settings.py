@@ -69,5 +69,10 @@ def test_what_is_wrong_is_told(text: str, said: str, tmp_path: Path) -> None:
 
 def test_times_are_read() -> None:
     day = 86_400 * 10**6
-    for text, micros in (("1 day", day), ("1.5 days", 3 * day // 2), ("2 years", 730 * day), ("3seconds", 3 * 10**6)):
+    for text, micros in (
+        ("1 day", day),
+        ("1.5 days", 3 * day // 2),
+        ("2 years", 730 * day),
+        ("3seconds", 3 * 10**6),
+    ):
         assert Property(volatility=text).volatility_micros == micros

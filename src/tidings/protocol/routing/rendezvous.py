@@ -392,7 +392,9 @@ class RendezvousTrees(Routing):
             self.enrolment.on_timer(now)
         if self._due is None or self._due > now:
             return
-        soon = now + self.settings.slack  # what is due soon is done with the rest: many trees are looked at seldom
+        soon = (
+            now + self.settings.slack
+        )  # what is due soon is done with the rest: many trees are looked at seldom
         for key, tree in list(self._trees.items()):
             for name in [name for name, child in tree.children.items() if child.until <= soon]:
                 self._drop_child(key, name, now)
