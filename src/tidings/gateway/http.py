@@ -30,7 +30,7 @@ from tidings.errors import EventError, InputError, RefusedError, TidingsError
 from tidings.gateway import openapi
 from tidings.gateway.bodies import MOST_BYTES, Draft, read_drafts
 from tidings.gateway.desks import Desk, Desks
-from tidings.gateway.problems import Problem, answering, status_of, told
+from tidings.gateway.problems import Problem, answering, json_object, status_of, told, whole_body
 from tidings.gateway.proving import Prover, Where
 from tidings.gateway.serving import Serving
 from tidings.gateway.streams import Streams
@@ -89,7 +89,7 @@ class HttpGateway:
 
     async def publish(self, request: Request) -> Response:
         async with self.desk(request) as desk:
-            body = await _body(request)
+            body = await whole_body(request, MOST_BYTES)
             await asyncio.sleep(charge(desk.bus, len(body)))
             drafts = read_drafts(request.headers, request.query_params, body)
             if len(drafts) == 1:
@@ -102,7 +102,7 @@ class HttpGateway:
 
     async def create(self, request: Request) -> Response:
         principal = await self.principal(request)
-        made = await self._subscriptions.create(principal, _object(await _body(request)))
+        made = await self._subscriptions.create(principal, json_object(await whole_body(request, MOST_BYTES)))
         where = f"/subscriptions/{made['id']}"
         return JSONResponse(made, HTTPStatus.CREATED, headers={"Location": where})
 
@@ -115,7 +115,7 @@ class HttpGateway:
 
     async def update(self, request: Request) -> Response:
         principal = await self.principal(request)
-        body = _object(await _body(request))
+        body = json_object(await whole_body(request, MOST_BYTES))
         return JSONResponse(await self._subscriptions.update(principal, request.path_params["id"], body))
 
     async def delete(self, request: Request) -> Response:
@@ -143,7 +143,7 @@ class HttpGateway:
 
     async def explain(self, request: Request) -> Response:
         await self.principal(request)
-        asked = _object(await _body(request))
+        asked = json_object(await whole_body(request, MOST_BYTES))
         text, event = asked.get("filter"), asked.get("event")
         if not isinstance(text, str) or not isinstance(event, dict):
             raise EventError("send a filter (text) and an event (an object)")
@@ -252,27 +252,6 @@ def _basic(text: str) -> tuple[str, str]:
     if not colon:
         raise RefusedError("the name and the password cannot be read", hint="base64 of name:password")
     return name, password
-
-
-async def _body(request: Request) -> bytes:
-    parts: list[bytes] = []
-    size = 0
-    async for part in request.stream():
-        size += len(part)
-        if size > MOST_BYTES:
-            raise Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a body of more than {MOST_BYTES} bytes")
-        parts.append(part)
-    return b"".join(parts)
-
-
-def _object(body: bytes) -> dict[str, Any]:
-    try:
-        read = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"the body is no JSON: {error}") from None
-    if not isinstance(read, dict):
-        raise InputError("the body is no JSON object")
-    return read
 
 
 def _whole(query: Mapping[str, str], name: str, default: int, most: int = 2**63 - 1) -> int:

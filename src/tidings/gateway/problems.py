@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Any
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
@@ -71,3 +72,26 @@ def answering(endpoint: Endpoint) -> Endpoint:
 
     answer.__name__ = getattr(endpoint, "__name__", "endpoint")
     return answer
+
+
+async def whole_body(request: Request, most: int) -> bytes:
+    """The body, of at most so many bytes. Raises `Problem`."""
+    parts: list[bytes] = []
+    size = 0
+    async for part in request.stream():
+        size += len(part)
+        if size > most:
+            raise Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a body of more than {most} bytes")
+        parts.append(part)
+    return b"".join(parts)
+
+
+def json_object(body: bytes) -> dict[str, Any]:
+    """A body that is one JSON object. Raises `InputError`."""
+    try:
+        read = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"the body is no JSON: {error}") from None
+    if not isinstance(read, dict):
+        raise InputError("the body is no JSON object")
+    return read

@@ -21,16 +21,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from tidings.errors import InputError
 from tidings.language import print_expression
-from tidings.model.expression import And, Attribute, Compare, Expression, Literal
+from tidings.model.expression import Attribute, Compare, Expression, Literal
 from tidings.quality.levels import without_levels
 from tidings.quality.model import Level, dimension_of, quality_value
+from tidings.quality.subscription import conjuncts
 
 MOST_ROUNDS = 8  # of a negotiation
 _REQUIREMENT = re.compile(r"\s*([A-Za-z_]\w*)\.([A-Za-z]+)\s*>=\s*([\w.]+)\s*")
@@ -145,7 +146,7 @@ def required(quality: Expression | None, properties: Iterable[str]) -> tuple[Req
     """From the condition on quality of `ON class WHERE ...`: what each quality is to be at least."""
     names = {name.lower(): name for name in properties}
     found = []
-    for part in _conjuncts(without_levels(quality)):
+    for part in conjuncts(without_levels(quality)):
         if not (
             isinstance(part, Compare)
             and part.op == ">="
@@ -163,14 +164,6 @@ def required(quality: Expression | None, properties: Iterable[str]) -> tuple[Req
             )
         found.append(Requirement(names[property], dimension_of(dimension), quality_value(part.right.value)))
     return tuple(found)
-
-
-def _conjuncts(expression: Expression | None) -> Iterator[Expression]:
-    if isinstance(expression, And):
-        yield from _conjuncts(expression.left)
-        yield from _conjuncts(expression.right)
-    elif expression is not None:
-        yield expression
 
 
 def least_of(text: str) -> float:

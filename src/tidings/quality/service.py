@@ -24,7 +24,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from tidings.errors import InputError
-from tidings.gateway.problems import Problem, answering
+from tidings.gateway.problems import Problem, answering, whole_body
 from tidings.gateway.serving import Serving
 from tidings.protocol.routing.trees import Branch
 from tidings.quality.bells import Bells
@@ -215,15 +215,9 @@ def _shows(request: Request, token: str) -> bool:
 
 
 async def _body(request: Request, type: type[T]) -> T:
-    parts: list[bytes] = []
-    size = 0
-    async for part in request.stream():
-        size += len(part)
-        if size > MOST_BYTES:
-            raise Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a body of more than {MOST_BYTES} bytes")
-        parts.append(part)
+    body = await whole_body(request, MOST_BYTES)
     try:
-        return msgspec.json.decode(b"".join(parts), type=type)
+        return msgspec.json.decode(body, type=type)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"the body cannot be read: {error}") from None
 

@@ -75,7 +75,7 @@ class QualitySubscription(msgspec.Struct, frozen=True, dict=True):
         told = f"ON {self.data_class}"
         if self.sources is not None:
             told += " FROM " + ", ".join(_quoted(name) for name in self.sources)
-        parts = [part for side in (self.data, self.quality) for part in _conjuncts(side)]
+        parts = [part for side in (self.data, self.quality) for part in conjuncts(side)]
         return told + (" WHERE " + " AND ".join(_bracketed(part) for part in parts) if parts else "")
 
     @cached_property
@@ -150,7 +150,7 @@ def _made(
 ) -> QualitySubscription:
     data: list[Expression] = []
     quality: list[Expression] = []
-    for part in _conjuncts(condition):
+    for part in conjuncts(condition):
         whole = canonical(part)
         names = list(attributes_of(whole))
         (quality if any(is_quality(name) for name in names) else data).append(whole)
@@ -166,10 +166,11 @@ def _all(parts: Sequence[Expression]) -> Expression | None:
     return balanced(And, parts) if parts else None
 
 
-def _conjuncts(expression: Expression | None) -> Iterator[Expression]:
+def conjuncts(expression: Expression | None) -> Iterator[Expression]:
+    """The parts that all have to hold."""
     if isinstance(expression, And):
-        yield from _conjuncts(expression.left)
-        yield from _conjuncts(expression.right)
+        yield from conjuncts(expression.left)
+        yield from conjuncts(expression.right)
     elif expression is not None:
         yield expression
 
