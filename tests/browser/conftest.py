@@ -1,7 +1,7 @@
 """Debian's Chromium through Playwright, and the networks that the pages show.
 
-All of it ends with this folder's tests: Playwright's loop runs in the main thread, where no other test could run its
-own beside it, and the networks would go on publishing.
+Chromium ends with each file's tests, since Playwright's loop runs in the main thread, where no other test could run its
+own beside it; the networks end with this folder's, so that they do not go on publishing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NARROW = {"width": 420, "height": 860}
 STOCKS = ("IBM", "MSFT", "MOT", "ORCL", "DEC")
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     program = next(filter(None, map(shutil.which, PROGRAMS)), None)
     if program is None:

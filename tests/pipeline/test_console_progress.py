@@ -85,7 +85,7 @@ def test_quality_that_spark_measured_is_shown(
     with ExitStack() as stack:
         factory = Factory(spark, plan)
         factory.snapshot(
-            quality.frame(spark, quality.rows_of(people)), _hearer(plan, None, "", as_json=True, stack=stack)
+            quality.frame(spark, quality.rows_of(people)), _hearer(plan, None, as_json=True, stack=stack)
         )
         _summary(factory, as_json=True)
     (tmp_path / "inps.jsonl").write_text(capsys.readouterr().out)
