@@ -14,6 +14,7 @@ from tidings.gateway.mqtt.reading import Reader
 from tidings.gateway.mqtt.writing import write
 
 texts = st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",)), max_size=20)
+filters = texts.filter(bool)
 names = texts.filter(lambda text: bool(text) and "+" not in text and "#" not in text)
 ids = st.integers(1, 0xFFFF)
 user = st.lists(st.tuples(texts, texts), min_size=1, max_size=3)
@@ -46,11 +47,11 @@ packets = st.one_of(
     ),
     st.builds(
         mq.Subscribe, ids,
-        st.lists(st.builds(mq.Wish, texts, st.integers(0, 2), st.booleans(), st.booleans(), st.integers(0, 2)),
+        st.lists(st.builds(mq.Wish, filters, st.integers(0, 2), st.booleans(), st.booleans(), st.integers(0, 2)),
                  min_size=1, max_size=3),
         properties(subscription_id=st.lists(st.integers(1, 2**28 - 1), min_size=1, max_size=1)),
     ),
-    st.builds(mq.Unsubscribe, ids, st.lists(texts, min_size=1, max_size=3), properties()),
+    st.builds(mq.Unsubscribe, ids, st.lists(filters, min_size=1, max_size=3), properties()),
     st.builds(mq.Suback, ids, st.lists(st.integers(0, 255), max_size=3), properties(reason=texts)),
     st.builds(mq.Unsuback, ids, st.lists(st.integers(0, 255), max_size=3)),
     st.builds(mq.Connack, st.integers(0, 255), st.booleans(), properties(receive_maximum=ids)),
