@@ -16,10 +16,10 @@ from typing import Any
 from tidings.language import accepts, parse_filter
 from tidings.model.event import make_event
 from tidings.simulation.simulator import SimulationSettings
-from tidings.simulation.topology import Edge, Overlay, minimal_subtree, random_graph, random_tree
+from tidings.simulation.topology import Edge, Overlay, mesh, minimal_subtree, random_graph, random_tree
 from tidings.simulation.workloads import AdvertiseStep, UnadvertiseStep
 from tidings.simulation.world import World
-from tidings.systems import ANY_GRAPH, NO_LINKS, find_system
+from tidings.systems import ANY_GRAPH, MESH, NO_LINKS, find_system
 
 SETTLE = 2.0  # seconds: far more than any path takes
 PAUSE = 0.004  # a client and its broker have answered one another; the next broker has heard nothing
@@ -34,6 +34,8 @@ def overlay_for(system: str, rng: Random, most: int = 9) -> Overlay:
         return random_tree(1, rng)
     if graph == ANY_GRAPH:
         return random_graph(rng.randint(3, most), rng, 3.0)
+    if graph == MESH:
+        return mesh(rng.randint(2, most))
     return random_tree(rng.randint(2, most), rng, fan_out=3)
 
 

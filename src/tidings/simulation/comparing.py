@@ -14,6 +14,7 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import combinations
 from random import Random
 from typing import Any
 
@@ -29,7 +30,7 @@ from tidings.simulation.simulator import SimulationSettings
 from tidings.simulation.topology import OVERLAYS, Overlay, hops_from, local_networks
 from tidings.simulation.workloads import Plan, Step, Workload, content_named, mixed
 from tidings.simulation.world import World
-from tidings.systems import NO_LINKS, PEERS, System, find_system, system_names
+from tidings.systems import MESH, NO_LINKS, PEERS, System, find_system, system_names
 
 WARM = 10.0  # seconds before the first subscription, in which overlays and tables come to be
 CALM = 10.0  # after the last event
@@ -137,10 +138,14 @@ class _Run:
         )
         simulation = self.world.simulation
         self.wire = simulation.settings.link_seconds
-        simulation.seconds_between = lambda a, b: self.wire * max(1, self.between[a][b])
+        simulation.seconds_between = lambda a, b: self.wire * max(1, self._wires(a, b))
         self.meter = Meter({name: self.between[name] for name in self.overlay.brokers})
         self.meter.on = False
         simulation.on_handled = self.meter
+
+    def _wires(self, a: str, b: str) -> int:
+        """Between two brokers; a client is beside its broker, whichever that is now."""
+        return self.between.get(a, {}).get(b, 1)
 
     def _options(self) -> dict[str, Any]:
         """What the system is told: cells of the workload's own key, where there is one; local networks of near brokers."""
@@ -221,6 +226,8 @@ def _suited(system: System, network: Overlay) -> Overlay:
         return Overlay(network.brokers[:1], ())
     if system.graph == PEERS:
         return Overlay(network.brokers, ())
+    if system.graph == MESH:
+        return Overlay(network.brokers, tuple(combinations(network.brokers, 2)))
     return network
 
 
