@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from base64 import b64encode
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -381,3 +382,32 @@ def test_bytes_that_come_by_http_count_for_the_quota(tmp_path: Path, monkeypatch
     assert first < second, "what he may send at once is used up"
     assert second > 0.5
     assert other == 0.0
+
+
+def test_bytes_that_come_by_a_socket_count_for_the_quota(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+
+    def charged(bus: Any, count: int) -> float:
+        pauses.append(charge(bus, count))
+        return 0.0
+
+    monkeypatch.setattr("tidings.gateway.streams.charge", charged)
+
+    async def test() -> None:
+        async with at(tmp_path, users=True) as (http, _):
+            where = str(http.base_url).rstrip("/").replace("http", "ws") + "/events/socket"
+            proof = b64encode(b"slow:s").decode()
+            async with websockets.connect(
+                where, additional_headers={"Authorization": f"Basic {proof}"}
+            ) as socket:
+                for number in range(2):
+                    sent = {**event(str(number), text="x" * 20_000), "source": "slow"}
+                    await socket.send(json.dumps({"op": "publish", "call": number, "event": sent}))
+                    assert json.loads(await socket.recv())["op"] == "published"
+
+    run(test)
+    first, second = pauses
+    assert first < second, "what he may send at once is used up"
+    assert second > 0.5
