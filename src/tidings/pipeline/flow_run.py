@@ -24,6 +24,7 @@ from tidings.pipeline.matching import PROBLEM, Options
 from tidings.pipeline.streaming import match_batch_of_stream
 
 POLL_SECONDS = 0.1  # between two looks at whether to stop
+COMMIT_SECONDS = 10.0  # for Spark to write down that a batch is done, before it is stopped
 
 
 class Running:
@@ -53,6 +54,7 @@ class Running:
                 break
         for query, match in zip(self._queries, self.matches.values(), strict=True):
             with match.between_batches():
+                _let_commit(query, match.finished)
                 query.stop()
         for query, match in zip(self._queries, self.matches.values(), strict=True):
             if match.failed is not None:
@@ -78,6 +80,7 @@ class _MatchQuery:
         self._options = _options(match)
         self._turn = threading.Lock()  # held while a batch is under way
         self.failed: TidingsError | None = None
+        self.finished: int | None = None  # the last batch that was published
         self.version = self.subscriptions.current()  # what is wrong with them is told before the start
 
     def start(self, *, once: bool, every: str | None) -> Any:
@@ -101,6 +104,7 @@ class _MatchQuery:
         with self._turn:
             try:
                 metrics = self._published(frame, number)
+                self.finished = number
             except TidingsError as error:
                 self.failed = error  # Spark keeps only its text
                 raise
@@ -156,6 +160,16 @@ class _MatchQuery:
             sql.count(PROBLEM).alias("problems"),
         )
         return whole, lambda: {**came.get, **answered.get}
+
+
+def _let_commit(query: Any, finished: int | None) -> None:
+    """Until Spark has written down that the batch is done: else the next start would come to it again."""
+    began = time.monotonic()
+    while finished is not None and query.isActive and time.monotonic() - began < COMMIT_SECONDS:
+        progress = query.lastProgress
+        if progress is not None and progress["batchId"] >= finished:
+            return
+        time.sleep(POLL_SECONDS / 2)
 
 
 def _unreadable(frame: Any, columns: Sequence[str]) -> Any:
