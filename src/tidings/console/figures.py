@@ -126,8 +126,14 @@ def links_of(brokers: Mapping[str, Figures]) -> Iterator[tuple[str, str]]:
             yield (name, other) if name < other else (other, name)
 
 
-def changes(brokers: Mapping[str, Figures], before: Mapping[str, Figures], now: float) -> list[Change]:
-    """What a person who watches the overlay would want to be told."""
+def changes(
+    brokers: Mapping[str, Figures],
+    before: Mapping[str, Figures],
+    now: float,
+    known: Mapping[str, Figures] | None = None,
+) -> list[Change]:
+    """What a person who watches the overlay would want to be told. `known`: what each broker said when it last
+    answered, since one that is just swapping a link may be missed by a look."""
     if not before:
         return []
     here = {name for name, one in brokers.items() if "problem" not in one}
@@ -137,7 +143,7 @@ def changes(brokers: Mapping[str, Figures], before: Mapping[str, Figures], now: 
     links, were = set(links_of(brokers)), set(links_of(before))
     made = [Change(now, "link-up", pair, f"{pair[0]} and {pair[1]} linked") for pair in sorted(links - were)]
     cut = [Change(now, "link-down", pair, f"{pair[0]} and {pair[1]} parted") for pair in sorted(were - links)]
-    return [*down, *up, *_swaps(brokers, before, now), *made, *cut]
+    return [*down, *up, *_swaps(brokers, before if known is None else known, now), *made, *cut]
 
 
 def _swaps(brokers: Mapping[str, Figures], before: Mapping[str, Figures], now: float) -> Iterator[Change]:

@@ -27,6 +27,7 @@ from tidings.runtime.service import Service
 log = logging.getLogger("tidings.console")
 
 KEPT_TICKS = 600  # of the whole network, for plots: ten minutes at a look a second
+MOST_KNOWN = 10_000  # brokers; names that are gone are forgotten with the rest
 KEPT_CHANGES = 200
 LINGER_SECONDS = 60.0
 MOST_WORDS = 500  # names and topics that are remembered for completion
@@ -43,6 +44,7 @@ class Watch:
         self._task: asyncio.Task[None] | None = None
         self._looking = asyncio.Lock()
         self._before: Answers = {}
+        self._known: Answers = {}  # what each broker said when it last answered
         self._before_at = 0.0
         self._told_at: dict[str, float] = {}  # by broker: the time of its last activity
         self._left_at = self._now()
@@ -121,7 +123,10 @@ class Watch:
         now = self._now()
         seconds = now - self._before_at if self._before_at else 0.0
         activities, spans = await self._activities()
-        new = figures.changes(answers, self._before, now)
+        new = figures.changes(answers, self._before, now, self._known)
+        if len(self._known) > MOST_KNOWN:
+            self._known = {}
+        self._known |= {name: one for name, one in answers.items() if "problem" not in one}
         self.changes.extend(new)
         total = figures.total(answers, self._before, seconds) | {
             "time": now,

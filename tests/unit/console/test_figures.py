@@ -74,3 +74,13 @@ def test_a_silent_broker_is_shown_with_its_problem() -> None:
     assert shown == {"name": "b2", "address": "a", "problem": "no answer", "links": []}
     row = figures.total({"b1": said("b1", published=3), "b2": {"problem": "no answer"}}, {}, 1.0)
     assert (row["brokers"], row["silent"]) == (2, 1)
+
+
+def test_a_swap_of_a_broker_that_one_look_missed_is_told() -> None:
+    first = {"b1": {"links": ["b2"], "swaps done": 0}, "b2": {"links": ["b1"], "swaps done": 3}}
+    missed = {"b1": {"links": [], "swaps done": 0}}
+    now = {"b1": {"links": ["b2"], "swaps done": 0}, "b2": {"links": ["b1"], "swaps done": 4}}
+    swaps = [
+        each.brokers for each in figures.changes(now, missed, 5.0, first | missed) if each.kind == "swap"
+    ]
+    assert swaps == [("b2",)]
