@@ -52,6 +52,7 @@ def rearranging(stage: Stage) -> Iterator[Network]:
         yield network
 
 
+@pytest.mark.soak  # in some runs the brokers find no swap to make, and there is nothing to see
 def test_a_swap_is_seen_as_it_happens(rearranging: Network, watched: Any) -> None:
     """b4 and b6, far from one another in the tree, come to want the same, and become neighbours."""
     from playwright.sync_api import TimeoutError
@@ -63,8 +64,8 @@ def test_a_swap_is_seen_as_it_happens(rearranging: Network, watched: Any) -> Non
     assert "b4 b6" not in before
     rearranging.subscribe(5, "x <= 0.5")
     has_changed = "before => " + LINKS[6:] + ".join() !== before"
-    for step in range(10):  # each makes b4 look again; what b6 wants has come to it by one of them
-        rearranging.subscribe(3, f"x <= {0.45 - step / 100}")
+    for step in range(10):  # each makes b4's zone larger, so it looks again; what b6 wants is known by one of them
+        rearranging.subscribe(3, f"x <= {0.35 + step / 100}")
         try:
             page.wait_for_function(has_changed, arg=",".join(before), timeout=5_000)
             break
