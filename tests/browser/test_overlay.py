@@ -64,7 +64,9 @@ def test_a_swap_is_seen_as_it_happens(rearranging: Network, watched: Any) -> Non
     assert "b4 b6" not in before
     rearranging.subscribe(5, "x <= 0.5")
     has_changed = "before => " + LINKS[6:] + ".join() !== before"
-    for step in range(10):  # each makes b4's zone larger, so it looks again; what b6 wants is known by one of them
+    for step in range(
+        10
+    ):  # each makes b4's zone larger, so it looks again; what b6 wants is known by one of them
         rearranging.subscribe(3, f"x <= {0.35 + step / 100}")
         try:
             page.wait_for_function(has_changed, arg=",".join(before), timeout=5_000)
