@@ -102,7 +102,7 @@ async def serve(port: int, *, anonymous: bool = True) -> None:
     from tidings.runtime.service import Service
     from tidings.runtime.settings import BrokerSettings, GatewaySettings, LogSettings, SecuritySettings
 
-    nobody = Path("nobody.toml")
+    nobody = Path(tempfile.mkdtemp(prefix="tidings-mqtt-")) / "users.toml"
     nobody.write_text("[users]\n")
     settings = BrokerSettings(
         name="judged",
