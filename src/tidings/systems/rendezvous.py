@@ -15,8 +15,9 @@ from tidings.algebra.cells import GridCells
 from tidings.errors import SettingsError
 from tidings.protocol.assignment.rendezvous import ANY, ByCell, ByTopic, ByType
 from tidings.protocol.overlay.prefix import PrefixOverlay, PrefixSettings
+from tidings.protocol.routing.keyed import TreeSettings
 from tidings.protocol.routing.match_at_rendezvous import MatchAtRendezvous
-from tidings.protocol.routing.rendezvous import RendezvousTrees, TreeSettings
+from tidings.protocol.routing.rendezvous import RendezvousTrees
 from tidings.protocol.slots import Assignment, Routing
 from tidings.systems.brokers import plain_delivery
 from tidings.systems.system import PEERS, Site, System

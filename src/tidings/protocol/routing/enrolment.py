@@ -9,7 +9,6 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
 
 import msgspec
 
@@ -17,30 +16,8 @@ from tidings.matching.engine import MatchingEngine
 from tidings.model.event import Event
 from tidings.model.filter import Filter
 from tidings.protocol.messages import Message
+from tidings.protocol.routing.keyed import MOST_HOPS, KeyRouting
 from tidings.protocol.routing.rendezvous_words import Enrol, Enrolled, Version
-from tidings.protocol.slots import Ports
-
-MOST_HOPS = 64
-
-
-class Timing(Protocol):
-    @property
-    def retry_seconds(self) -> float: ...
-    @property
-    def refresh_seconds(self) -> float: ...
-    @property
-    def children_seconds(self) -> float: ...
-    @property
-    def slack(self) -> float: ...
-
-
-class Owner(Protocol):
-    """The routing strategy that enrolls."""
-
-    ports: Ports
-
-    def send(self, to: str, message: Message, address: str = "") -> None: ...
-    def new_version(self) -> Version: ...
 
 
 class _Told(msgspec.Struct):
@@ -63,9 +40,9 @@ class _Held(msgspec.Struct):
 
 
 class Enrolment:
-    def __init__(self, owner: Owner, timing: Timing) -> None:
+    def __init__(self, owner: KeyRouting) -> None:
         self._owner = owner
-        self._timing = timing
+        self._timing = owner.settings
         self._told: dict[str, _Told] = {}
         self._held: dict[str, dict[str, _Held]] = {}  # by key and access broker
         self._matchers: dict[str, MatchingEngine] = {}

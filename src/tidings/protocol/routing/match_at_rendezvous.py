@@ -14,34 +14,20 @@ from tidings.model.filter import Filter
 from tidings.model.subscription import Subscription
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.routing.direct import ToAccess
-from tidings.protocol.routing.enrolment import MOST_HOPS, Enrolment
-from tidings.protocol.routing.rendezvous import TreeSettings
-from tidings.protocol.routing.rendezvous_words import Climb, Enrol, Enrolled, Version
-from tidings.protocol.slots import Ports, Routing
+from tidings.protocol.routing.enrolment import Enrolment
+from tidings.protocol.routing.keyed import MOST_HOPS, KeyRouting, TreeSettings
+from tidings.protocol.routing.rendezvous_words import Climb, Enrol, Enrolled
 
 
-class MatchAtRendezvous(Routing):
+class MatchAtRendezvous(KeyRouting):
     name = "match at rendezvous"
     messages = (Enrol, Enrolled, Climb, ToAccess)
 
     def __init__(self, settings: TreeSettings | None = None) -> None:
-        self.settings = settings or TreeSettings()
-        self.enrolment = Enrolment(self, self.settings)
+        super().__init__(settings)
+        self.enrolment = Enrolment(self)
         self._wanted: dict[str, dict[str, tuple[Filter, int]]] = {}  # by key and digest
         self._taken: dict[tuple[str, str], None] = {}
-        self._count = 0
-        self.dropped = 0
-
-    def bind(self, ports: Ports) -> None:
-        super().bind(ports)
-        self._life = f"{ports.rng.getrandbits(32):08x}"
-
-    def new_version(self) -> Version:
-        self._count += 1
-        return (self._life, self._count)
-
-    def send(self, to: str, message: Message, address: str = "") -> None:
-        self.ports.overlay.reach(to, message, address)
 
     # -- subscriptions -----------------------------------------------------------------------------
 

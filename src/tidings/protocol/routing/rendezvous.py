@@ -28,6 +28,7 @@ from tidings.model.filter import Filter
 from tidings.model.subscription import Subscription
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.routing.enrolment import Enrolment
+from tidings.protocol.routing.keyed import MOST_HOPS, KeyRouting, TreeSettings
 from tidings.protocol.routing.rendezvous_words import (
     Climb,
     Descend,
@@ -40,25 +41,8 @@ from tidings.protocol.routing.rendezvous_words import (
     Prune,
     Version,
 )
-from tidings.protocol.slots import Ports, Routing
 
 MOST_COMPARED = 1 << 16  # pairs of filters that are remembered
-MOST_HOPS = 64  # of an event on its way up: no way of sound tables is so long
-
-
-class TreeSettings(msgspec.Struct, frozen=True, kw_only=True):
-    retry_seconds: float = 0.5
-    tries: int = 3  # until a parent is doubted
-    refresh_seconds: float = 5.0
-    children_seconds: float = 18.0  # without a word of it a child is forgotten
-    quench_seconds: float = 10.0
-    remembered: int = 4096  # events, so that none is taken twice
-    most_filters: int = 64  # on a graft: more are told as: everything
-
-    @property
-    def slack(self) -> float:
-        """Seconds by which something may be done too early."""
-        return self.retry_seconds / 4
 
 
 class _Child(msgspec.Struct):
@@ -97,7 +81,7 @@ class _Tree:
         return bool(self.local or self.children)
 
 
-class RendezvousTrees(Routing):
+class RendezvousTrees(KeyRouting):
     name = "rendezvous trees"
     messages = (Graft, Grafted, Prune, Climb, Descend, KeyUnwanted, KeyWanted, Enrol, Enrolled)
 
@@ -109,7 +93,7 @@ class RendezvousTrees(Routing):
         enrolled: bool = False,
         quenched: Iterable[str] = (),
     ) -> None:
-        self.settings = settings or TreeSettings()
+        super().__init__(settings)
         self.on_path = on_path
         self._quenched = frozenset(quenched)
         self._trees: dict[str, _Tree] = {}
@@ -117,21 +101,8 @@ class RendezvousTrees(Routing):
         self._unwanted: dict[str, float] = {}  # by key: until when nobody wants it
         self._lessees: dict[str, dict[str, str]] = {}  # by key: whom we told so, and where it is
         self._covered: dict[tuple[str, str], bool] = {}  # by digests: does the first cover the second?
-        self._count = 0
         self._due: float | None = None
-        self.enrolment = Enrolment(self, self.settings) if enrolled else None
-        self.dropped = 0  # events that climbed too far
-
-    def bind(self, ports: Ports) -> None:
-        super().bind(ports)
-        self._life = f"{ports.rng.getrandbits(32):08x}"
-
-    def new_version(self) -> Version:
-        self._count += 1
-        return (self._life, self._count)
-
-    def send(self, to: str, message: Message, address: str = "") -> None:
-        self.ports.overlay.reach(to, message, address)
+        self.enrolment = Enrolment(self) if enrolled else None
 
     # -- what is wanted here -----------------------------------------------------------------------
 

@@ -15,8 +15,9 @@ from tidings.protocol.assignment.rendezvous import ByTopic
 from tidings.protocol.effects import Channel
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.routing.direct import ToAccess
+from tidings.protocol.routing.keyed import MOST_HOPS, TreeSettings
 from tidings.protocol.routing.match_at_rendezvous import MatchAtRendezvous
-from tidings.protocol.routing.rendezvous import MOST_HOPS, RendezvousTrees, TreeSettings
+from tidings.protocol.routing.rendezvous import RendezvousTrees
 from tidings.protocol.routing.rendezvous_words import (
     Climb,
     Descend,
