@@ -79,22 +79,11 @@ class CentralNotification(MatchAtTarget):
         elif isinstance(message, ToService):
             self._dispatch(message, sender, now)
         elif isinstance(message, ToTarget):
-            self._hand_over(message.envelope, now)
+            self._at_target(message.envelope, now)
         else:
             super().on_message(sender, message, now)
 
-    def forward(
-        self, envelope: Envelope, at: tuple[str, ...] | None, came_from: str | None, now: float
-    ) -> None:
-        if came_from is not None:
-            return
-        for target in at or ():
-            if target == self.ports.name:
-                self._hand_over(envelope, now)
-            else:
-                self.ports.send(target, ToTarget(envelope), Channel.DATAGRAM)
-
-    def _hand_over(self, envelope: Envelope, now: float) -> None:
+    def _at_target(self, envelope: Envelope, now: float) -> None:
         """Match, and leave the rest to the service."""
         references = tuple(self._held.takers(envelope.event))
         if not references:
