@@ -9,9 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.protocol._stage import BROKER, Stage
 
+from tidings.language import parse_filter
 from tidings.model.subscription import Policy
 from tidings.protocol.delivery.settings import DeliverySettings
-from tidings.protocol.messages import DeliverAll, Mode, PublishedAll
+from tidings.protocol.inputs import ClientAsk
+from tidings.protocol.messages import DeliverAll, HoldLog, Mode, PublishedAll
 
 FILTERS = ("TRUE", "n < 4", "n % 2 = 1", "topic MATCHES 'a/#'", "topic = 'b'", "topic = 'b' AND n > 1")
 POLICIES = (Policy.BLOCK, Policy.DROP_OLDEST, Policy.DROP_NEWEST, Policy.DISCONNECT)
@@ -37,6 +39,14 @@ def _subscribe(stage: Stage, rng: Random) -> list[tuple[str, int]]:
     return found
 
 
+def _hold(stage: Stage, rng: Random) -> None:
+    """Somebody reads the log on their own (refused where there is no store)."""
+    who, call = stage.client("r"), stage.call()
+    wanted = parse_filter(rng.choice(FILTERS[1:]))
+    stage.hand(who, ClientAsk(call, HoldLog(call, "reader", wanted, seconds=60.0)))
+    stage.settle()
+
+
 def _publish(stage: Stage, rng: Random) -> list[int]:
     calls = []
     for burst in range(rng.randint(1, 4)):
@@ -59,6 +69,8 @@ def _played(seed: int, *, together: bool) -> dict[str, Any]:
     for name in ("p", "q"):
         stage.client(name)
     readers = _subscribe(stage, rng)
+    if rng.random() < 0.3:
+        _hold(stage, rng)
     calls = _publish(stage, rng)
     for who, ref in readers:
         for _ in range(rng.randint(0, 60)):

@@ -64,6 +64,17 @@ def test_published_events_are_kept_for_a_hold_whose_filter_accepts_them() -> Non
     assert stage.log() == [1, 3]
 
 
+def test_events_that_come_together_are_kept_for_a_hold_as_those_that_come_alone() -> None:
+    stage = Sink()
+    stage.client("p")
+    held(stage, filter=ODD)
+    stage.together = True
+    for n in range(8):
+        stage.publish("p", {"n": n})
+    stage.wait(1.0)
+    assert stage.log() == [1, 3, 5, 7]
+
+
 def test_a_hold_survives_a_crash_and_ends_when_nobody_asks_for_it() -> None:
     stage = Sink()
     held(stage, seconds=60.0)

@@ -101,10 +101,10 @@ class ExactlyOnce(Delivery):
             ports, settings, self._ledger, self._courier, self._reader, self._lanes, self._dead, self._matcher
         )
         self._intake = Intake(ports, settings.identities, self._ledger, self._stays, self._is_kept)
-        self._runs = Runs(ports, self._intake, self._registry, self._courier)
         self._farewells = Farewells(ports, settings.memory_seconds, self._registry.end_away)
         self._jobs = Jobs(ports, settings, self._ledger, self._intake.publish_all)
         self._holding = self._jobs.holding
+        self._runs = Runs(ports, self._intake, self._registry, self._courier, self._holding)
         self._handlers: dict[type[Message], Callable[[Session, Any, float], None]] = {
             Publish: self._on_publish,
             Subscribe: self._on_subscribe,

@@ -59,6 +59,10 @@ class Holding:
 
     # -- what the log asks ---------------------------------------------------------------------
 
+    @property
+    def is_held(self) -> bool:
+        return bool(self._filters)
+
     def wants(self, event: Event) -> bool:
         """Is the event to be kept for some reader?"""
         return bool(self._filters) and any(accepts(filter, event) for filter in self._filters.values())

@@ -3,8 +3,8 @@
 The same as `Intake.publish` for each of them, one after the other. Rules
 - A run is of one source, in the order of its numbers. In it stretches of events that the same
   subscriptions accept are told in one message to each of those; so is their acknowledgement one message.
-- An event that a durable subscription is owed, that another broker wants, or that must wait for an earlier
-  one of its source goes its own way, between the stretches before and behind it.
+- An event that a durable subscription is owed, that somebody holds the log for, that another broker wants, or
+  that must wait for an earlier one of its source goes its own way, between the stretches before and behind it.
 - The matches are those of the beginning. A subscription may end meanwhile (nobody begins): then it is no
   longer under its handle.
 """
@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from tidings.model.event import Event
 from tidings.protocol.delivery.arrival import Arrival
 from tidings.protocol.delivery.courier import Courier
+from tidings.protocol.delivery.holding import Holding
 from tidings.protocol.delivery.intake import Intake
 from tidings.protocol.delivery.registry import Registry
 from tidings.protocol.delivery.sessions import Session
@@ -48,8 +49,11 @@ class Tickets:
 
 
 class Runs:
-    def __init__(self, ports: Ports, intake: Intake, registry: Registry, courier: Courier) -> None:
+    def __init__(
+        self, ports: Ports, intake: Intake, registry: Registry, courier: Courier, holding: Holding
+    ) -> None:
         self._ports = ports
+        self._holding = holding
         self._intake = intake
         self._registry = registry
         self._courier = courier
@@ -81,6 +85,9 @@ class Runs:
     def _plain(self, events: list[Event], matches: list[Sequence[int]], now: float) -> Sequence[bool]:
         """Which of them concern nobody but transient subscriptions of this broker?"""
         stays = self._ports.events.staying(events, now)
+        if self._holding.is_held:
+            wants = self._holding.wants
+            stays = [stay and not wants(event) for stay, event in zip(stays, events, strict=True)]
         if not self._registry.has_durables:
             return stays
         by_handle = self._registry.by_handle
