@@ -60,6 +60,9 @@ def bench(
     events: Annotated[
         str | None, typer.Option("--events", metavar="FILE", help="Your own, as JSON lines.")
     ] = None,
+    rows: Annotated[
+        int | None, typer.Option("--rows", metavar="N", min=1, help="How many rows the workload has.")
+    ] = None,
     plots: Annotated[
         str | None, typer.Option("--plots", metavar="FOLDER", help="Draw the costs there, as SVG.")
     ] = None,
@@ -80,6 +83,7 @@ def bench(
         "seed": seed,
         "subscriptions": subscriptions,
         "events": events,
+        "rows": rows,
         "plots": plots,
     }
     given = {option: value for option, value in options.items() if value is not None}

@@ -74,14 +74,14 @@ class LogPages:
 def _wanted(filter: Filter, now: float) -> Callable[[bytes], bool]:
     """Whether a stored entry goes into the page."""
 
-    def has_ended(payload: bytes) -> bool:
+    def is_there(payload: bytes) -> bool:
         if payload[_NO_END] == _NIL:
-            return False
+            return True
         ends_at = _decode(payload).expires_at
-        return ends_at is not None and ends_at <= now
+        return ends_at is None or ends_at > now
 
     if filter.is_always_true:
-        return lambda payload: not has_ended(payload)
+        return is_there
 
     def is_wanted(payload: bytes) -> bool:
         stored = _decode(payload)

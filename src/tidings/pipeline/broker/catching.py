@@ -4,6 +4,8 @@ Rules
 - Only the files and row groups that may hold an event for one of the filters are read (`archive/pruning.py`).
 - The answer is the matcher's, on the columns of the archive; rows whose attributes the columns do not hold are
   matched from the whole event.
+- A task reads files, matches, and hands on what somebody wants: no other row goes through Spark. Only where types
+  are asked for, or the subscriptions are too many for one machine, are rows handed to `match`.
 - `places` says how far each log was in the archive. Whoever subscribes with `since=places` at a broker goes on
   from there: up to the places from here, beyond them live. Open that subscription first (a durable one), then
   catch up: what the log lets go of meanwhile is in the archive by then.
@@ -21,7 +23,7 @@ from tidings.archive.reading import Piece, batches, pieces
 from tidings.archive.state import Archive, State
 from tidings.archive.writing import arrow_kind
 from tidings.language import parse_filter
-from tidings.model.event import RESERVED, Event
+from tidings.model.event import LINEAGE, RESERVED, Event
 from tidings.model.filter import EVERYTHING, Filter
 
 OWN = (
@@ -61,16 +63,14 @@ def catch_up(
     `after` leaves out what lies at or before a place of a log. `prune` False reads everything, for comparison.
     `whole` False leaves out `_event`.
     """
-    from tidings.pipeline.matching import match, subscription_rows
+    from tidings.pipeline.matching import subscription_rows
 
     held = Archive(archive)
     state = held.checked()
     table = subscription_rows(spark, subscriptions)
     filters = _filters(table) if prune else [EVERYTHING]
     found = _cut(pieces(held, state, filters, after=after))
-    frame = _frame(spark, found, state, dict(after or {}), whole=whole)
-    kept = [*KEPT, "_event"] if whole else KEPT
-    plain = match(frame.where("NOT _odd").drop("_odd"), table, keep=kept, unmatched=False)
+    plain = _matched(spark, found, state, table, dict(after or {}), whole=whole)
     result = plain.result.drop("version")
     if any(file.odd for file in state.files):
         odd = _odd_frame(spark, found, table, dict(after or {}), result.schema, whole=whole)
@@ -84,6 +84,91 @@ def catch_up(
         files_read=len({piece.place for piece in found}),
         rejects=plain.rejects,
     )
+
+
+def _matched(
+    spark: Any, found: Sequence[Piece], state: State, table: Any, after: dict[str, int], *, whole: bool
+) -> Any:
+    """The rows that columns tell everything of, matched."""
+    from tidings.pipeline import matching as m
+    from tidings.pipeline.attributes import plan
+    from tidings.pipeline.executing import matching_with
+    from tidings.pipeline.tables import Table
+
+    frame = _frame(spark, found, state, after, whole=whole).where("NOT _odd").drop("_odd")
+    kept = [*KEPT, "_event"] if whole else KEPT
+    decision = m.choose(spark, table.count() * m.BYTES_EACH, "auto", None, cut=True)
+    if decision.strategy == "partitioned":
+        return m.match(frame, table, keep=kept, unmatched=False)
+    version = Table(m.scratch_folder()).publish(table, sample=m.sample_of(frame))
+    options = m.Options(keep=tuple(kept), unmatched=False)
+    planned = plan(frame, version.about, keep=kept)
+    names = _plain_names(planned)
+    if names is None:
+        return m.match_everywhere(frame, version, decision, options, shared=False)
+    place, _ = m.place_for(spark, version, shared=False)
+    job = m.job_of(planned, version.about, options)
+    run, kinds = matching_with(place, job), dict(state.columns)
+
+    def wanted(tables: Iterator[Any]) -> Iterator[Any]:
+        return _wanted(run(_picked(tables, names, kinds, after)), job.kept)
+
+    answered = _spread(spark, found).mapInArrow(wanted, m.answer_schema(planned, version.about, job))
+    return m.finished(answered, planned, version.rejected(), decision, options, version)
+
+
+def _plain_names(planned: Any) -> list[str] | None:
+    """The columns that matching asks for, as the files name them; None: some of them Spark has to make."""
+    names = [field.name for field in planned.kept]
+    for name, number in planned.attributes:
+        if name in ("type", LINEAGE):
+            return None
+        if number == len(names):
+            names.append(name)
+    return names
+
+
+def _picked(
+    tables: Iterator[Any], names: Sequence[str], kinds: Mapping[str, str], after: Mapping[str, int]
+) -> Iterator[Any]:
+    """The rows of the pieces that are not odd, with these columns in this order."""
+    import pyarrow as pa
+    import pyarrow.compute as compute
+
+    for table in tables:
+        for piece in _pieces_in(table):
+            begin = after.get(piece.log, 0)
+            for batch in batches(piece, [*dict.fromkeys([*names, "_odd", "_offset"])]):
+                taken = compute.invert(batch.column("_odd"))
+                if begin:
+                    taken = compute.and_(taken, compute.greater(batch.column("_offset"), begin))
+                if not compute.all(taken, min_count=0).as_py():
+                    batch = batch.filter(taken)
+                arrays = [_column(batch, name, piece.log, kinds) for name in names]
+                yield pa.RecordBatch.from_arrays(arrays, names=list(names))
+
+
+def _column(batch: Any, name: str, log: str, kinds: Mapping[str, str]) -> Any:
+    import pyarrow as pa
+
+    if name == "_log":
+        return pa.repeat(log, len(batch))
+    if name in RESERVED or name not in kinds:
+        return batch.column(name)
+    wanted = arrow_kind(kinds[name])
+    return batch.column(name).cast(wanted) if name in batch.schema.names else pa.nulls(len(batch), wanted)
+
+
+def _wanted(answers: Iterator[Any], lists: int) -> Iterator[Any]:
+    """Of the answers those with a subscription, or with a problem; `lists` is the place of the subscriptions."""
+    import pyarrow.compute as compute
+
+    for answer in answers:
+        told = compute.greater(compute.list_value_length(answer.column(lists)), 0)
+        told = compute.or_(told, compute.is_valid(answer.column(answer.num_columns - 1)))
+        some = answer.filter(told)
+        if len(some):
+            yield some
 
 
 def _filters(table: Any) -> list[Filter]:
