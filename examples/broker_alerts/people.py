@@ -18,26 +18,31 @@ import tidings
 from tidings.model.event import FOREVER, Event, make_event
 
 BROKERS = "tidings://127.0.0.1:7117,tidings://127.0.0.1:7118"
-SYMBOLS = 50
+SYMBOLS = 50  # at least
+USERS_EACH = 200  # users of a symbol, where there are many: a price is then told to some hundred of them
 PART = 2_000  # events that are staged together
+
+
+def symbols(users: int) -> int:
+    return max(SYMBOLS, users // USERS_EACH)
 
 
 def wishes(users: int, seed: int) -> Iterator[Event]:
     """What each user wants to hear of."""
-    rng = random.Random(f"{seed} users")
+    rng, known = random.Random(f"{seed} users"), symbols(users)
     for number in range(users):
         user = f"user{number}"
-        filter = f"symbol = 'S{rng.randrange(SYMBOLS)}' AND price > {rng.uniform(50, 150):.2f}"
+        filter = f"symbol = 'S{rng.randrange(known)}' AND price > {rng.uniform(50, 150):.2f}"
         yield make_event(
             {"name": "alert", "filter": filter},
             source=user, id="alert-1", topic="subscriptions/prices", key=f"{user}/alert", lifetime=FOREVER,
         )  # fmt: skip
 
 
-def prices(count: int, seed: int) -> Iterator[Event]:
-    rng = random.Random(f"{seed} prices")
+def prices(count: int, seed: int, users: int = 0) -> Iterator[Event]:
+    rng, known = random.Random(f"{seed} prices"), symbols(users)
     for number in range(count):
-        symbol = f"S{rng.randrange(SYMBOLS)}"
+        symbol = f"S{rng.randrange(known)}"
         yield make_event(
             {"symbol": symbol, "price": round(rng.gauss(100, 25), 2)},
             source="market", id=f"tick{number}", topic=f"prices/{symbol}", lifetime=3600.0,
@@ -85,7 +90,7 @@ async def main(brokers: str, users: int, count: int, hear: int, seed: int) -> No
         tidings.connect((rest or [first])[0], name="market") as two,
     ):
         print(await publish(one, f"users {seed}", wishes(users, seed)), "users stated what they want")
-        print(await publish(two, f"prices {seed}", prices(count, seed)), "prices were published")
+        print(await publish(two, f"prices {seed}", prices(count, seed, users)), "prices were published")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from tests.meeting import _schema
 from tests.meeting._brokers import Brokers
 
+import tidings
 from tidings.errors import FilterError, InputError, SettingsError, UnreachableError
 from tidings.pipeline.broker import options
 from tidings.pipeline.broker.columns import Columns, inferred
@@ -101,6 +104,18 @@ def test_a_stream_hears_what_has_no_lifetime_because_it_holds_the_logs(two: Brok
     end, second = step(again, end)
     assert second == [4]
     assert again.latestOffset(end, ReadAllAvailable()) == end
+
+
+def test_a_stream_hears_a_burst_as_it_hears_events_that_come_alone(one: Brokers) -> None:
+    reader = stream(one.all, filter="n < 150")
+    start = reader.initialOffset()
+
+    async def burst() -> None:
+        async with tidings.connect(one.addresses[0], name="ann") as ann:
+            await asyncio.gather(*(ann.publish({"n": n}) for n in range(200)))
+
+    one.call(burst())
+    assert step(reader, start)[1] == list(range(150))
 
 
 def test_what_was_committed_is_forgotten_by_the_broker(one: Brokers) -> None:
@@ -224,6 +239,13 @@ def test_a_broker_that_is_down_fails_within_the_time_out(one: Brokers) -> None:
     one.start(0)
     close_lines()
     assert reader.latestOffset(start, ReadAllAvailable()) == start
+
+
+def test_a_broker_that_takes_the_connection_and_says_nothing_fails_within_the_time_out() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        address = f"tidings://127.0.0.1:{mute.getsockname()[1]}"
+        with pytest.raises(UnreachableError, match=f"no broker answered at {address}"):
+            stream(address, timeout="0.3").initialOffset()
 
 
 def test_another_readers_checkpoint_is_refused(one: Brokers) -> None:

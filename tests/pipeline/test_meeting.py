@@ -116,6 +116,7 @@ def test_catching_up_gives_every_new_subscription_what_its_filter_accepts(spark:
             make_event(
                 {"n": offset, "x": rng.choice([rng.random(), rng.randrange(3), "odd"]), "venue": {"city": rng.choice("ab")}},
                 source="s", id=f"e{offset}", topic=rng.choice(["t/1", "t/2"]), lifetime=FOREVER,
+                type=rng.choice([None, "Trade", ("Sale", "Trade")]),
             ),
         )
         for offset in range(1, 301)
@@ -129,20 +130,20 @@ def test_catching_up_gives_every_new_subscription_what_its_filter_accepts(spark:
         "low": "n < 40", "half": "x < 0.5 AND n > 100", "odd": "x = 'odd' AND n < 60", "city": "venue.city = 'a' AND n < 99",
         "topic": "topic = 't/+' AND n BETWEEN 20 AND 30", "sum": "x * 2 > 1 AND n < 80", "bad": "n >",
     }  # fmt: skip
-    table = spark.createDataFrame(list(texts.items()), "id string, filter string")
-    done = catch_up(spark, tmp_path, table, after={"b1#1": 10})
-    found: dict[str, set[int]] = {}
-    for row in done.result.collect():
-        for id in row["subscriptions"]:
-            found.setdefault(id, set()).add(row["_offset"])
-    for id, text in texts.items():
-        if id != "bad":
-            filter = parse_filter(text)
-            assert found.get(id, set()) == {
-                e.offset for e in entries if e.offset > 10 and accepts(filter, e.event)
-            }
-    assert done.places == {"b1#1": 300}
-    assert [row["id"] for row in done.rejects.collect()] == ["bad"]
+    for asked in (texts, {"type": "type IS A 'Trade' AND n < 90", "low": "n < 40"}):  # Spark makes types for us
+        table = spark.createDataFrame(list(asked.items()), "id string, filter string")
+        done = catch_up(spark, tmp_path, table, after={"b1#1": 10})
+        found: dict[str, set[int]] = {}
+        for row in done.result.collect():
+            for id in row["subscriptions"]:
+                found.setdefault(id, set()).add(row["_offset"])
+        assert found == {
+            id: {e.offset for e in entries if e.offset > 10 and accepts(parse_filter(text), e.event)}
+            for id, text in asked.items()
+            if id != "bad"
+        }
+        assert done.places == {"b1#1": 300}
+        assert [row["id"] for row in done.rejects.collect()] == [id for id in asked if id == "bad"]
     few = catch_up(spark, tmp_path, table.where("id = 'low'"), whole=False)
     assert (few.files, few.rows) == (6, 300)
     assert {row["_offset"] for row in few.result.collect()} == set(range(1, 40))
