@@ -130,7 +130,8 @@ def test_catching_up_gives_every_new_subscription_what_its_filter_accepts(spark:
         "low": "n < 40", "half": "x < 0.5 AND n > 100", "odd": "x = 'odd' AND n < 60", "city": "venue.city = 'a' AND n < 99",
         "topic": "topic = 't/+' AND n BETWEEN 20 AND 30", "sum": "x * 2 > 1 AND n < 80", "bad": "n >",
     }  # fmt: skip
-    for asked in (texts, {"type": "type IS A 'Trade' AND n < 90", "low": "n < 40"}):  # Spark makes types for us
+    types = {"type": "type IS A 'Trade' AND n < 90", "low": "n < 40"}  # these Spark makes from the lineage
+    for asked in (texts, types):
         table = spark.createDataFrame(list(asked.items()), "id string, filter string")
         done = catch_up(spark, tmp_path, table, after={"b1#1": 10})
         found: dict[str, set[int]] = {}

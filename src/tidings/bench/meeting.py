@@ -3,9 +3,9 @@
 Works
 - `read`: a broker's log, whole, into a Spark job that looks at every row; beside it the same pages turned into
   Arrow in one process without Spark, and the way through the node, event by event.
-- `round trip`: published at a broker, through a stream of Spark, to a second broker, to a durable subscriber there;
-  publisher and subscriber are processes of their own. Seconds, at 1,000 and at 5,000 events a second (1,000 when
-  quick), with the rate that was really held and how many were not back within 20 s of the last.
+- `round trip`: published at a broker, through a stream of Spark, to a second broker, to a subscriber there, durable
+  or transient; publisher and subscriber are processes of their own. Seconds, at 1,000 and at 5,000 events a second
+  (1,000 when quick), with the rate that was really held and how many were not back within 20 s of the last.
 - `archive`: 1,000 new subscriptions against an archive, `pruned` as their filters allow (they ask for 5% of the
   files) and `whole`: rows of the archive a second. Starting Spark is not counted anywhere.
 """
@@ -20,13 +20,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tidings.bench.round_trip import BACK, GO, End
+from tidings.bench.round_trip import BACK, DURABLE, GO, TRANSIENT, End
 
 Row = dict[str, Any]
 EVENTS = (100_000, 600_000)  # quick, whole
-RATES = ((1_000,), (1_000, 5_000))
+TRIPS = (
+    ((1_000, DURABLE),),
+    ((1_000, DURABLE), (5_000, DURABLE), (5_000, TRANSIENT)),
+)  # events a second, and what the subscriber is
 SECONDS = 20  # of each rate
-WARMING = 3  # rounds at a low rate before the first that counts
+WARMING = 2  # rounds at a low rate before one that counts
 ROWS = (400_000, 10_000_000)
 FILES = 20
 SUBSCRIPTIONS = 1_000
@@ -53,7 +56,7 @@ def run(
             if "read" in chosen:
                 yield from _read(spark, cluster, EVENTS[size])
             if "round trip" in chosen:
-                yield from _round_trip(spark, cluster, folder, RATES[size])
+                yield from _round_trip(spark, cluster, folder, TRIPS[size])
         if "archive" in chosen:
             yield from _archive(spark, folder, rows or ROWS[size], seed)
 
@@ -165,27 +168,29 @@ def _through_node(address: str, count: int) -> float:
 # -- round trip ------------------------------------------------------------------------------------
 
 
-def _round_trip(spark: Any, cluster: _Cluster, folder: Path, rates: tuple[int, ...]) -> Iterator[Row]:
+def _round_trip(
+    spark: Any, cluster: _Cluster, folder: Path, kinds: tuple[tuple[int, str], ...]
+) -> Iterator[Row]:
     first, second = cluster.addresses
     events = (
         spark.readStream.format("tidings").schema("sent double")
         .options(brokers=first, filter=f"topic = '{GO}'", reader="round", startingOffsets="latest").load()
     )  # fmt: skip
-    with End("ear", second) as ear:
-        ear.answer()
-        query = (
-            events.writeStream.format("tidings")
-            .options(broker=second, topic=BACK, checkpointLocation=str(folder / "checkpoint")).start()
-        )  # fmt: skip
-        try:
-            for _ in range(WARMING):  # workers start, code is compiled
-                _there_and_back(ear, first, 200, 5)
-            for rate in rates:
-                yield from _at_rate(rate, *_there_and_back(ear, first, rate, SECONDS))
-        finally:
-            query.stop()
-        if query.exception() is not None:
-            raise query.exception()
+    query = (
+        events.writeStream.format("tidings")
+        .options(broker=second, topic=BACK, checkpointLocation=str(folder / "checkpoint")).start()
+    )  # fmt: skip
+    try:
+        for rate, kind in kinds:
+            with End("ear", second, kind) as ear:
+                ear.answer()
+                for _ in range(WARMING):  # workers start, code is compiled
+                    _there_and_back(ear, first, 200, 5)
+                yield from _at_rate(rate, kind, *_there_and_back(ear, first, rate, SECONDS))
+    finally:
+        query.stop()
+    if query.exception() is not None:
+        raise query.exception()
 
 
 def _there_and_back(ear: End, address: str, rate: int, seconds: int) -> tuple[float, int, list[float]]:
@@ -195,13 +200,13 @@ def _there_and_back(ear: End, address: str, rate: int, seconds: int) -> tuple[fl
     return said["sent"] / said["seconds"], int(said["sent"]), ear.answer(said["sent"])
 
 
-def _at_rate(rate: int, held: float, sent: int, took: list[float]) -> Iterator[Row]:
-    yield _figure("round trip", rate, "rate held", held, "events/s")
-    yield _figure("round trip", rate, "not back in time", sent - len(took), "events")
+def _at_rate(rate: int, kind: str, held: float, sent: int, took: list[float]) -> Iterator[Row]:
+    yield _figure("round trip", rate, f"{kind}, rate held", held, "events/s")
+    yield _figure("round trip", rate, f"{kind}, not back in time", sent - len(took), "events")
     took.sort()
     for name, place in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99)):
         if took:
-            yield _figure("round trip", rate, name, took[int(place * (len(took) - 1))], "s")
+            yield _figure("round trip", rate, f"{kind}, {name}", took[int(place * (len(took) - 1))], "s")
 
 
 # -- the archive -----------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """The two ends of a round trip, each a process of its own: who publishes, and who hears it come back.
 
     python -m tidings.bench.round_trip mouth ADDRESS RATE SECONDS
-    python -m tidings.bench.round_trip ear ADDRESS
+    python -m tidings.bench.round_trip ear ADDRESS durable|transient [PATIENCE]
 
 Rules
 - Both say what they have to say as one line of JSON. The mouth: how many it published and in how many seconds. The
@@ -25,6 +25,7 @@ PATIENCE = 20.0  # seconds that the ear waits for the rest
 STEP = 0.01  # seconds between two handfuls of the mouth
 UNDER_WAY = 5_000
 GO, BACK = "go", "back"
+DURABLE, TRANSIENT = "durable", "transient"
 
 
 async def publish(address: str, rate: float, seconds: float) -> dict[str, float]:
@@ -47,7 +48,7 @@ async def publish(address: str, rate: float, seconds: float) -> dict[str, float]
         return {"sent": sent, "seconds": time.perf_counter() - began}
 
 
-async def hear(address: str) -> None:
+async def hear(address: str, kind: str, patience: str | float = PATIENCE) -> None:
     """Until standard input ends."""
     import tidings
 
@@ -55,17 +56,17 @@ async def hear(address: str) -> None:
     took: list[float] = []
     async with (
         tidings.connect(address, name="ear") as bus,
-        bus.subscribe(f"topic = '{BACK}'", queue=1_000_000, durable=True, name=BACK) as listener,
+        bus.subscribe(f"topic = '{BACK}'", queue=1_000_000, durable=kind == DURABLE, name=BACK) as listener,
     ):
         print("{}", flush=True)
 
         async def listen() -> None:
             async for event in listener:
-                took.append(time.time() - float(event["sent"]))  # type: ignore[arg-type]
+                took.append(time.time() - float(event["sent"]))  # type: ignore[arg-type]  # noqa: PERF401
 
         listening = asyncio.create_task(listen())
         while line := await loop.run_in_executor(None, sys.stdin.readline):
-            count, until = int(line), time.monotonic() + PATIENCE
+            count, until = int(line), time.monotonic() + float(patience)
             while len(took) < count and time.monotonic() < until and not listening.done():
                 await asyncio.sleep(STEP)
             print(json.dumps(took[:count]), flush=True)
@@ -85,7 +86,8 @@ class End:
     def answer(self, word: object = None) -> Any:
         """What it says next; first tell it something."""
         process = self._process
-        assert process.stdin is not None and process.stdout is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
         if word is not None:
             process.stdin.write(f"{word}\n")
             process.stdin.flush()
@@ -104,7 +106,7 @@ class End:
 
 def main(end: str, address: str, *more: str) -> None:
     if end == "ear":
-        asyncio.run(hear(address))
+        asyncio.run(hear(address, *more))
     else:
         rate, seconds = map(float, more)
         print(json.dumps(asyncio.run(publish(address, rate, seconds))), flush=True)

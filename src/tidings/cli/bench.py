@@ -88,11 +88,11 @@ def bench(
     }
     given = {option: value for option, value in options.items() if value is not None}
     for chosen in BENCHES if all_ else [_known(str(name))]:
-        rows = _rows(chosen, given)
+        figures = _rows(chosen, given)
         if as_json:
-            print_json({"bench": chosen, "rows": [_row(row) for row in rows]})
+            print_json({"bench": chosen, "rows": [_row(row) for row in figures]})
         else:
-            _table(chosen, rows)
+            _table(chosen, figures)
 
 
 def _list(as_json: bool) -> None:

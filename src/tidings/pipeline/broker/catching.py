@@ -93,11 +93,12 @@ def _matched(
     from tidings.pipeline import matching as m
     from tidings.pipeline.attributes import plan
     from tidings.pipeline.executing import matching_with
+    from tidings.pipeline.sizing import BYTES_EACH, choose
     from tidings.pipeline.tables import Table
 
     frame = _frame(spark, found, state, after, whole=whole).where("NOT _odd").drop("_odd")
     kept = [*KEPT, "_event"] if whole else KEPT
-    decision = m.choose(spark, table.count() * m.BYTES_EACH, "auto", None, cut=True)
+    decision = choose(spark, table.count() * BYTES_EACH, "auto", None, cut=True)
     if decision.strategy == "partitioned":
         return m.match(frame, table, keep=kept, unmatched=False)
     version = Table(m.scratch_folder()).publish(table, sample=m.sample_of(frame))
