@@ -30,6 +30,7 @@ from tidings.pipeline import Table, match, match_stream, session
 
 Row: TypeAlias = dict[str, Any]
 SEED = 7
+ROWS_A_PIECE = 250_000  # below this a task costs more to start than its rows
 SIDE = 0.01  # mean side of a box, of an axis of length 1
 
 
@@ -115,12 +116,12 @@ def as_subscriptions(boxes: Any) -> Any:
 
 
 def on_spark(spark: Any, table: Any, folder: Path, name: str) -> Any:
-    """The table in Spark's memory, in as many pieces as keep all cores busy."""
+    """The table in Spark's memory: a piece for each core, and up to four when there is much to share."""
     import pyarrow.parquet as pq
 
     path = folder / f"{name}.parquet"
     pq.write_table(table, path)
-    pieces = 4 * spark.sparkContext.defaultParallelism
+    pieces = min(4, 1 + table.num_rows // ROWS_A_PIECE) * spark.sparkContext.defaultParallelism
     frame = spark.read.parquet(str(path)).repartition(pieces).cache()
     frame.count()
     return frame
