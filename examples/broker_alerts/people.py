@@ -67,23 +67,25 @@ async def _commit(bus: tidings.Bus, name: str, batch: int, part: list[Event]) ->
     return batch + 1
 
 
-async def listen(bus: tidings.Bus, user: str) -> None:
-    """Print what the user was told, until a second passes without news."""
+async def listen(bus: tidings.Bus, user: str, patience: float = 1.0) -> None:
+    """Print what the user was told, until a second passes without news. Who comes after the fact is told from the
+    log, which is read for it: with a million users give the first news more patience."""
     async with bus.subscribe(topic=f"alerts/{user}") as alerts:
         try:
             while True:
-                event = await alerts.get(timeout=1)
+                event = await alerts.get(timeout=patience)
+                patience = 1.0
                 print(f"{user}: {event['symbol']} at {event['price']}", flush=True)
         except TimeoutError:
             return
 
 
-async def main(brokers: str, users: int, count: int, hear: int, seed: int) -> None:
+async def main(brokers: str, users: int, count: int, hear: int, seed: int, patience: float) -> None:
     first, *rest = brokers.split(",")
     if hear:
         for number in range(hear):
             async with tidings.connect(first, name=f"user{number}") as bus:
-                await listen(bus, f"user{number}")
+                await listen(bus, f"user{number}", patience)
         return
     async with (
         tidings.connect(first, name="people") as one,
@@ -99,6 +101,7 @@ if __name__ == "__main__":
     parser.add_argument("--users", type=int, default=1000)
     parser.add_argument("--prices", type=int, default=500)
     parser.add_argument("--hear", type=int, default=0, help="print what the first users were told")
+    parser.add_argument("--patience", type=float, default=1.0, help="seconds to wait for the first alert")
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
-    asyncio.run(main(given.brokers, given.users, given.prices, given.hear, given.seed))
+    asyncio.run(main(given.brokers, given.users, given.prices, given.hear, given.seed, given.patience))
