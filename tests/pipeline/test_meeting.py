@@ -184,4 +184,4 @@ def test_alerts_that_users_state_at_brokers_are_matched_on_spark_and_delivered_b
         got = [alerts.get(timeout=30) for _ in range(len(expected))]
         with pytest.raises(TimeoutError):
             alerts.get(timeout=0.5)
-    assert {(event.topic.removeprefix("alerts/"), event["event"]) for event in got} == expected
+    assert {(str(event.topic).removeprefix("alerts/"), event["event"]) for event in got} == expected
