@@ -101,7 +101,7 @@ def _matched(
     decision = choose(spark, table.count() * BYTES_EACH, "auto", None, cut=True)
     if decision.strategy == "partitioned":
         return m.match(frame, table, keep=kept, unmatched=False)
-    version = Table(m.scratch_folder()).publish(table, sample=m.sample_of(frame))
+    version = Table(m.scratch_folder()).publish(table)  # sampling is a job that reads much to keep little
     options = m.Options(keep=tuple(kept), unmatched=False)
     planned = plan(frame, version.about, keep=kept)
     names = _plain_names(planned)
