@@ -40,7 +40,7 @@ STYLES: dict[str, dict[str, Any]] = {
     "combined pull": {"system": "epidemic", "gossip": WIDE},
     "random pull": {"system": "epidemic-random-pull", "gossip": WIDE},
     "lazy push": {"system": "epidemic-lazy-push", "gossip": {"announcements": 4}},
-    ACKNOWLEDGED: {"system": "tidings", "calm": 150.0},
+    ACKNOWLEDGED: {"system": "tidings", "calm": 150.0, "datagrams": True},
 }
 COLUMNS = (
     "delivery", "floor", "gossip", "recovery latency", "copies", "highest load", "requests at once", "twice",

@@ -4,9 +4,14 @@ Beside the events themselves a broker announces, a few times each, what went ove
 reached by the announcement and not by the event asks for it, and sends it on as if it had come
 over the link: so a loss near the publisher is repaired once for all that are behind it, and no
 pattern has to wait for its turn. Not in the paper; in the manner of Plumtree's lazy links.
+
+One announcement is enough: who was reached by it asks until the event is there, or until it has asked often enough.
+The request and the reply can be lost too, and by then the announcements may be over.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from tidings.protocol.effects import Channel
 from tidings.protocol.inputs import Input, LinkDown
@@ -25,6 +30,7 @@ class LazyPush(Epidemic):
         super().bind(ports)
         self.requests = Requests(self.settings.patience_seconds, self.received, self.standing)
         self._to_tell: dict[str, dict[Id, int]] = {}  # by link: how often each is still to be announced
+        self._tries: dict[Id, int] = {}  # what was announced and is not here: how often it was asked for
 
     def on_input(self, input: Input, now: float) -> None:
         if isinstance(input, LinkDown):
@@ -37,8 +43,15 @@ class LazyPush(Epidemic):
             self.pace.begin(now)
         return envelope
 
+    def next_deadline(self) -> float | None:
+        due, again = self.pace.due, self.requests.due
+        return due if again is None or (due is not None and due < again) else again
+
+    def on_timer(self, now: float) -> None:
+        self._ask_again(now)
+        super().on_timer(now)
+
     def round(self, now: float) -> None:
-        self.requests.review(now)
         for link in list(self._to_tell):
             waiting = self._to_tell.pop(link)
             left = {id: times - 1 for id, times in waiting.items() if times > 1}
@@ -64,22 +77,48 @@ class LazyPush(Epidemic):
             self.take(sender, message, now)
 
     def _on_announce(self, sender: str, message: LazyAnnounce, now: float) -> None:
-        self.requests.review(now)
-        wanted: dict[str, tuple[int, ...]] = {}
-        for source, numbers in message.held.items():
-            missing = [n for n, _ in numbers if (source, n) not in self.received]
-            missing = [n for n in missing if (source, n) not in self.requests]
-            if missing:
-                wanted[source] = tuple(missing)
-        if wanted:
-            ids = [(source, number) for source, numbers in wanted.items() for number in numbers]
-            self.count["asked"] += len(ids)
-            self.requests.note(sender, ids, now)
-            self.ports.send(sender, PushWant(wanted), Channel.DATAGRAM)
+        self._ask_again(now)
+        room = self.settings.most_lost - len(self.requests)
+        missing = [
+            (source, number)
+            for source, numbers in message.held.items()
+            for number, _ in numbers
+            if (source, number) not in self.received and (source, number) not in self.requests
+        ]
+        self._ask(sender, missing[: max(0, room)], now)
+
+    def _ask_again(self, now: float) -> None:
+        """What was asked for and did not come. Of a peer that is ignored nothing is asked, but time goes on."""
+        for peer, ids in self.requests.review(now):
+            self._ask(peer, ids, now)
+        if len(self._tries) > 2 * len(self.requests):  # the rest has come
+            self._tries = {id: tries for id, tries in self._tries.items() if id in self.requests}
+
+    def _ask(self, peer: str, ids: Sequence[Id], now: float) -> None:
+        wanted: dict[str, list[int]] = {}
+        for source, number in ids:
+            tries = self._tries.get((source, number), 0)
+            if tries < self.settings.give_up:
+                self._tries[source, number] = tries + 1
+                wanted.setdefault(source, []).append(number)
+            else:
+                del self._tries[source, number]
+                self.losses.given_up += 1
+        if not wanted:
+            return
+        is_sent = not self.standing.is_ignored(peer, now)
+        asked = [(source, number) for source, numbers in wanted.items() for number in numbers]
+        self.requests.note(peer, asked, now, is_sent=is_sent)
+        if not is_sent:
+            return
+        self.count["asked"] += len(asked)
+        message = PushWant({source: tuple(numbers) for source, numbers in wanted.items()})
+        self.ports.send(peer, message, Channel.DATAGRAM)
 
     def was_asked_for(self, mark: Mark) -> bool:
         return mark.id in self.requests
 
     def bring_back(self, sender: str, envelope: Envelope, mark: Mark, since: float, now: float) -> None:
         self.received.add(mark.id)
+        self._tries.pop(mark.id, None)
         self.ports.events.arrived(envelope, sender, now)
