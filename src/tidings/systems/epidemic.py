@@ -61,6 +61,13 @@ def _epidemic(style: str, site: Site) -> dict[str, Any]:
     }
 
 
+def _switched_off(site: Site) -> dict[str, Any]:
+    slots = _epidemic(styles.COMBINED, site)
+    del slots["recovery"]
+    routing = SubscriptionForwarding(acknowledged=True, channel=event_channel(site))
+    return {**slots, "routing": routing}
+
+
 def _replicated(site: Site) -> dict[str, Any]:
     settings = msgspec.convert(site.options.get("replication", {}), ReplicationSettings)
     routing = SubscriptionForwarding(acknowledged=True)
@@ -103,3 +110,6 @@ SYSTEMS: tuple[System, ...] = (
         networked=True,
     ),
 )
+
+# For measuring what recovery costs, not for use: the same brokers without it. Numbers of routing tell doubles.
+SWITCHED_OFF = msgspec.structs.replace(SYSTEMS[0], name="epidemic, switched off", strategies=_switched_off)

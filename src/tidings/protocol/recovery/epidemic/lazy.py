@@ -28,7 +28,7 @@ class LazyPush(Epidemic):
 
     def bind(self, ports: Ports) -> None:
         super().bind(ports)
-        self.requests = Requests(self.settings.patience_seconds, self.received, self.standing)
+        self.requests = Requests(self.patience, self.received, self.standing)
         self._to_tell: dict[str, dict[Id, int]] = {}  # by link: how often each is still to be announced
         self._tries: dict[Id, int] = {}  # what was announced and is not here: how often it was asked for
 
@@ -67,14 +67,14 @@ class LazyPush(Epidemic):
             self.pace.rest()
 
     def on_message(self, sender: str, message: Message, now: float) -> None:
-        if not self.may_speak(sender, now):
+        if isinstance(message, Recovered):
+            self.take(sender, message, now)
+        elif not self.may_speak(sender, now):
             return
-        if isinstance(message, LazyAnnounce):
+        elif isinstance(message, LazyAnnounce):
             self._on_announce(sender, message, now)
         elif isinstance(message, PushWant):
             self.give_wanted(sender, message, now)
-        elif isinstance(message, Recovered):
-            self.take(sender, message, now)
 
     def _on_announce(self, sender: str, message: LazyAnnounce, now: float) -> None:
         self._ask_again(now)
@@ -116,9 +116,8 @@ class LazyPush(Epidemic):
         self.ports.send(peer, message, Channel.DATAGRAM)
 
     def was_asked_for(self, mark: Mark) -> bool:
-        return mark.id in self.requests
+        return self.requests.take(mark.id)
 
     def bring_back(self, sender: str, envelope: Envelope, mark: Mark, since: float, now: float) -> None:
-        self.received.add(mark.id)
         self._tries.pop(mark.id, None)
         self.ports.events.arrived(envelope, sender, now)

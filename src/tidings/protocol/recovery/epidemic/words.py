@@ -13,10 +13,8 @@ import msgspec
 
 from tidings.protocol.messages import Envelope, Message
 
-ID = "recovery.id"  # header: the source and its number for the event
-TAGS = "recovery.tags"  # header: pairs of a pattern and the source's counter for it
-ROUTE = "recovery.route"  # header: the brokers that the event crossed, its source first
-HEADERS = frozenset({ID, TAGS, ROUTE})
+MARK = "recovery.mark"  # header: source, its number for the event, tags and route, as in `Mark`
+HEADERS = frozenset({MARK})
 
 Id = tuple[str, int]
 Loss = tuple[str, int, int]  # source, pattern, counter
@@ -27,8 +25,8 @@ class Mark(msgspec.Struct, frozen=True):
 
     source: str
     number: int
-    tags: tuple[Sequence[int], ...] = ()  # pairs; lists, when they came over a network
-    route: tuple[str, ...] = ()
+    tags: tuple[Sequence[int], ...] = ()  # pairs of a pattern and the source's counter for it
+    route: tuple[str, ...] = ()  # the brokers that the event crossed, its source first
 
     @property
     def id(self) -> Id:
@@ -40,24 +38,17 @@ class Mark(msgspec.Struct, frozen=True):
         return [(source, tag[0], tag[1]) for tag in self.tags]
 
     def headers(self) -> dict[str, Any]:
-        headers: dict[str, Any] = {ID: (self.source, self.number)}
-        if self.tags:
-            headers[TAGS] = self.tags
-        if self.route:
-            headers[ROUTE] = self.route
-        return headers
+        return {MARK: (self.source, self.number, self.tags, self.route)}
 
 
 def read_mark(headers: dict[str, Any]) -> Mark | None:
     """None: nobody of ours wrote these. They came over a network, so nothing about them is certain."""
     try:
-        source, number = headers[ID]
-        tags = headers.get(TAGS, ())
+        source, number, tags, route = headers[MARK]
         for pattern, counter in tags:
             if type(pattern) is not int or type(counter) is not int:
                 return None
-        route = headers.get(ROUTE, ())
-        if type(number) is not int or type(source) is not str:
+        if type(number) is not int or type(source) is not str or not all(type(each) is str for each in route):
             return None
         return Mark(source, number, tuple(tags), tuple(route))
     except (KeyError, TypeError, ValueError):
@@ -67,7 +58,7 @@ def read_mark(headers: dict[str, Any]) -> Mark | None:
 def id_of(headers: dict[str, Any]) -> Id | None:
     """The identity alone, which most questions are about."""
     try:
-        source, number = headers[ID]
+        source, number, _, _ = headers[MARK]
     except (KeyError, TypeError, ValueError):
         return None
     return (source, number) if type(source) is str and type(number) is int else None
