@@ -1,8 +1,9 @@
 """What recovery costs when nothing is lost: events through a line of brokers, by CPU seconds.
 
-The same nodes as in broker processes, every message encoded and decoded as on a link, and no sockets: so the share
-of recovery in the work is larger than it is in a process, and steadier to measure. Garbage is collected as
-broker processes have it (`runtime/process.py`). Rounds of all systems take turns; of each the fastest
+Work `processes`: broker processes over TCP (`recovery_network.py`), which is what users have. Work `nodes`: the
+same nodes, every message encoded and decoded as on a link, and no sockets: so the share of recovery in the work
+is larger than it is in a process, and steadier to measure. Garbage is collected as broker processes have it
+(`runtime/process.py`). Rounds of all systems take turns; of each the fastest
 counts, since what disturbs can only slow down. "Switched off" are the same brokers as with epidemic recovery, which
 is left out: what recovery costs is judged against those.
 """
@@ -16,21 +17,34 @@ from typing import Any
 
 import msgspec
 
+from tidings.bench.recovery_network import OFF, rows
+from tidings.errors import InputError
 from tidings.runtime.process import NEW_OBJECTS
 from tidings.simulation.topology import line
 from tidings.simulation.world import World
-from tidings.systems.epidemic import SWITCHED_OFF
 from tidings.wire.codec import Codec
 
-OFF = SWITCHED_OFF.name
 SYSTEMS = (
-    OFF, "subscription-forwarding", "epidemic-subscriber-pull", "epidemic-publisher-pull", "epidemic", "epidemic-push", "epidemic-lazy-push",
-    "tidings",
+    OFF, "subscription-forwarding", "epidemic-subscriber-pull", "epidemic-publisher-pull", "epidemic",
+    "epidemic-push", "epidemic-lazy-push", "tidings",
 )  # fmt: skip
+PULLS = ("epidemic-subscriber-pull", "epidemic-publisher-pull", "epidemic")
+NODES, PROCESSES = "nodes", "processes"
 BROKERS = 4
 
 
-def run(quick: bool = False, seed: int = 1) -> Iterator[dict[str, Any]]:
+def run(quick: bool = False, seed: int = 1, only: str | None = None) -> Iterator[dict[str, Any]]:
+    works = only.split(",") if only else [NODES, PROCESSES]
+    for work in works:
+        if work not in (NODES, PROCESSES):
+            raise InputError(f"no work is called {work!r}", hint=f"there are {NODES} and {PROCESSES}")
+    if NODES in works:
+        yield from _nodes(quick, seed)
+    if PROCESSES in works:
+        yield from rows(PULLS, *((4000, 3) if quick else (16_000, 5)))
+
+
+def _nodes(quick: bool, seed: int) -> Iterator[dict[str, Any]]:
     events, rounds = (1500, 5) if quick else (4000, 9)
     fastest: dict[str, float] = {}
     before = gc.get_threshold()
@@ -47,9 +61,9 @@ def run(quick: bool = False, seed: int = 1) -> Iterator[dict[str, Any]]:
         gc.unfreeze()
     for system in SYSTEMS:
         yield {
-            "work": "nothing lost",
+            "work": "nothing lost, nodes",
             "size": events,
-            "engine": "switched off" if system == OFF else system,
+            "engine": system,
             "figure": events / fastest[system],
             "unit": "events per CPU second",
             "ratio_to_best_peer": fastest[OFF] / fastest[system],
@@ -58,7 +72,8 @@ def run(quick: bool = False, seed: int = 1) -> Iterator[dict[str, Any]]:
 
 def _seconds(system: str, events: int, seed: int) -> float:
     """CPU seconds for events from one end of the line to subscribers in the middle and at the other end."""
-    world = World(SWITCHED_OFF if system == OFF else system, line(BROKERS), seed=seed, record=False)
+    chosen, options = ("epidemic", {"gossip": {"enabled": False}}) if system == OFF else (system, None)
+    world = World(chosen, line(BROKERS), seed=seed, options=options, record=False)
     declared = [m for _, node in world.nodes() for slot in node.slots.values() for m in slot.messages]
     simulation = world.simulation
     simulation.settings = msgspec.structs.replace(simulation.settings, codec=Codec(dict.fromkeys(declared)))

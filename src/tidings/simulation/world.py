@@ -34,7 +34,7 @@ from tidings.simulation.workloads import (
     Workload,
 )
 from tidings.store.memory import MemoryStore
-from tidings.systems import Site, System, find_system
+from tidings.systems import Site, find_system
 
 WINDOW = 64  # notifications on their way to a client at most
 
@@ -55,7 +55,7 @@ class World:
 
     def __init__(
         self,
-        system: str | System,
+        system: str,
         overlay: Overlay,
         *,
         seed: int = 1,
@@ -65,7 +65,7 @@ class World:
         record: bool = True,
         on_row: Callable[[Row], None] | None = None,
     ) -> None:
-        self.system = find_system(system) if isinstance(system, str) else system
+        self.system = find_system(system)
         self.overlay = overlay
         self.simulation = (Lives if self.system.roams else Simulation)(seed, settings)
         self.rows: list[Row] = []

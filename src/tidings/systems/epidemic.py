@@ -52,20 +52,14 @@ def _epidemic(style: str, site: Site) -> dict[str, Any]:
             raise SettingsError(f"gossip has no knob {name!r}", hint=f"there are: {', '.join(sorted(known))}")
     channel = event_channel(site)
     settings = gossip_settings(style, {**options, "datagrams": channel is Channel.DATAGRAM})
-    routing = SubscriptionForwarding(acknowledged=True, numbered=False, channel=channel)
-    return {
+    is_on = settings.enabled
+    routing = SubscriptionForwarding(acknowledged=True, numbered=not is_on, channel=channel)
+    slots = {
         **broker_slots(site, routing),
         "overlay": JoinedOverlay(site.neighbours, site.parent()),
         "delivery": plain_delivery(**{**site.options.get("delivery", {}), "allow_block": False}),
-        "recovery": STYLES[style](settings),
     }
-
-
-def _switched_off(site: Site) -> dict[str, Any]:
-    slots = _epidemic(styles.COMBINED, site)
-    del slots["recovery"]
-    routing = SubscriptionForwarding(acknowledged=True, channel=event_channel(site))
-    return {**slots, "routing": routing}
+    return {**slots, "recovery": STYLES[style](settings)} if is_on else slots
 
 
 def _replicated(site: Site) -> dict[str, Any]:
@@ -110,6 +104,3 @@ SYSTEMS: tuple[System, ...] = (
         networked=True,
     ),
 )
-
-# For measuring what recovery costs, not for use: the same brokers without it. Numbers of routing tell doubles.
-SWITCHED_OFF = msgspec.structs.replace(SYSTEMS[0], name="epidemic, switched off", strategies=_switched_off)

@@ -27,12 +27,14 @@ from tidings.protocol.recovery.epidemic.words import (
     HEADERS,
     MARK,
     MESSAGES,
+    TAGS_AT,
     Id,
     Mark,
     PushWant,
     Recovered,
     id_of,
     read_mark,
+    tags_of,
 )
 from tidings.protocol.slots import Ports, Recovery
 
@@ -85,21 +87,23 @@ class Epidemic(Recovery):
         if came_from is None:
             return self._published(envelope, now)
         try:
-            name, number, tags, route = envelope.headers[MARK]
-            source = self._sources.get(name)
+            mark = envelope.headers[MARK]
+            source = self._sources.get(mark[0])
             if source is None:
-                source = self._new_source(name)
+                source = self._new_source(mark[0])
+            number, count = mark[1], mark[2]
             was_here = number in source or number <= source.floor
             has_lost = 0
-            if tags and not was_here:
+            if count and not was_here:
                 expected = source.expected
-                for pattern, counter in tags:
+                for at in range(TAGS_AT, TAGS_AT + 2 * count, 2):
+                    pattern = mark[at]
                     next_one = expected.get(pattern)
-                    if next_one == counter:
+                    if next_one == mark[at + 1]:
                         expected[pattern] = next_one + 1
                     elif next_one != UNWANTED:
-                        has_lost += self.losses.unexpected(name, pattern, counter)
-        except (KeyError, TypeError, ValueError):  # nobody of ours wrote this
+                        has_lost += self.losses.unexpected(mark[0], pattern, mark[at + 1])
+        except (KeyError, IndexError, TypeError, ValueError):  # nobody of ours wrote this
             self.count["unmarked"] += 1
             return envelope
         if was_here:
@@ -111,9 +115,9 @@ class Epidemic(Recovery):
         if has_lost:
             self.noticed_loss(now)
         if self.uses_routes:
-            if type(route) is list:  # it came over a network and belongs to nobody else
-                route.append(self._name)
-                source.route = route
+            if type(mark) is list:  # it came over a network and belongs to nobody else
+                mark.append(self._name)
+                source.mark = mark
             else:
                 envelope = self._routed(envelope, source)
         if self._keeps_plainly:
@@ -141,10 +145,9 @@ class Epidemic(Recovery):
 
     def _published(self, envelope: Envelope, now: float) -> Envelope:
         patterns = self.ports.routing.matching(envelope.event) if self.uses_tags else ()
-        number, tags = self.counters.next(patterns)
-        name = self.counters.source
-        self.received.source(name).floor = number  # ours: all of them were here
-        marked = _with_headers(envelope, {**envelope.headers, MARK: (name, number, tags, self._here)})
+        mark = self.counters.mark(patterns, self._here)
+        self.received.source(mark[0]).floor = mark[1]  # ours: all of them were here
+        marked = _with_headers(envelope, {**envelope.headers, MARK: mark})
         if self._keeps_plainly:
             self._put((marked, now, (), False))
         else:
@@ -153,11 +156,8 @@ class Epidemic(Recovery):
 
     def _routed(self, envelope: Envelope, source: Source) -> Envelope:
         """It crossed us. What brokers of one process hand one another is not touched, but copied."""
-        name, number, tags, route = envelope.headers[MARK]
-        if type(route) not in (list, tuple):
-            return envelope
-        source.route = route = (*route, self._name)
-        return _with_headers(envelope, {**envelope.headers, MARK: (name, number, tags, route)})
+        source.mark = mark = (*envelope.headers[MARK], self._name)
+        return _with_headers(envelope, {**envelope.headers, MARK: mark})
 
     def keep(self, envelope: Envelope, since: float, now: float, *, is_own: bool) -> None:
         """An event is here, over a link or brought back; it was published at `since` or earlier."""
@@ -172,7 +172,7 @@ class Epidemic(Recovery):
         """Does a client here want it?"""
         if self.uses_tags:
             wanted_here = self.ports.routing.wanted_here
-            return any(wanted_here(pattern) is not None for pattern, _ in envelope.headers[MARK][2])
+            return any(wanted_here(pattern) is not None for pattern, _ in tags_of(envelope.headers[MARK]))
         return bool(self.ports.delivery.wanting(envelope.event))
 
     def filed_under(self, envelope: Envelope) -> tuple[int, ...]:

@@ -13,6 +13,7 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from tidings.protocol.recovery.epidemic.words import Id, Loss
 
@@ -33,16 +34,18 @@ class Counters:
         self.number = 0
         self._last: dict[int, int] = {}
 
-    def next(self, patterns: Iterable[int]) -> tuple[int, tuple[tuple[int, int], ...]]:
-        """The number and the tags of the next event."""
-        if len(self._last) > MOST_COUNTERS:
+    def mark(self, patterns: Sequence[int], here: tuple[str, ...] = ()) -> tuple[Any, ...]:
+        """The header of the next event, which matches these patterns."""
+        last = self._last
+        if len(last) > MOST_COUNTERS:
             self.restart()
-        self.number += 1
-        last, tags = self._last, []
+            last = self._last
+        self.number = number = self.number + 1
+        mark = [self.source, number, len(patterns)]
         for pattern in patterns:
             last[pattern] = counter = last.get(pattern, 0) + 1
-            tags.append((pattern, counter))
-        return self.number, tuple(tags)
+            mark += (pattern, counter)
+        return (*mark, *here)
 
     def last(self, pattern: int) -> int:
         return self._last.get(pattern, 0)
@@ -209,13 +212,13 @@ class Losses:
 class Source(set[int]):
     """A source as a broker knows it: the numbers that were here, and what else is asked for with every event."""
 
-    __slots__ = ("expected", "floor", "route")
+    __slots__ = ("expected", "floor", "mark")
 
     def __init__(self, expected: dict[int, int]) -> None:
         super().__init__()
         self.floor = 0  # everything up to here counts as received
         self.expected = expected  # the next counters, as `Losses` has them
-        self.route: Sequence[str] = ()  # the brokers that its last event crossed; we may be the last of them
+        self.mark: Sequence[Any] = ()  # the header of its last event, for the route that stands in it
 
     def shrink(self, window: int) -> None:
         kept = sorted(self)[-window:]

@@ -16,6 +16,7 @@ from tidings.protocol.recovery.epidemic.heartbeats import Heartbeats
 from tidings.protocol.recovery.epidemic.standing import REQUEST
 from tidings.protocol.recovery.epidemic.words import (
     MARK,
+    TAGS_AT,
     Bloom,
     CounterBeat,
     Id,
@@ -24,6 +25,7 @@ from tidings.protocol.recovery.epidemic.words import (
     PatternPull,
     Recovered,
     SourcePull,
+    tags_of,
 )
 from tidings.protocol.slots import Ports
 
@@ -46,16 +48,17 @@ class _Pull(Epidemic):
     def filed_under(self, envelope: Envelope) -> tuple[int, ...]:
         if not self.settings.bloom:
             return ()
-        return tuple([pattern for pattern, _ in envelope.headers[MARK][2]])
+        return tuple([pattern for pattern, _ in tags_of(envelope.headers[MARK])])
 
     def keep(self, envelope: Envelope, since: float, now: float, *, is_own: bool) -> None:
         if is_own and self._is_beating:
-            self.beats.published(envelope.headers[MARK][2], now)
+            self.beats.published(tags_of(envelope.headers[MARK]), now)
         super().keep(envelope, since, now, is_own=is_own)
 
     def way_back(self, source: str) -> tuple[str, ...]:
         """To a source, nearest first (E-C4)."""
-        route = [broker for broker in self.received.source(source).route if type(broker) is str]
+        mark = self.received.source(source).mark
+        route = [broker for broker in mark[TAGS_AT:] if type(broker) is str]  # tags are numbers
         if route and route[-1] == self.ports.name:
             route.pop()
         return tuple(reversed(route))
@@ -218,7 +221,7 @@ class _Pull(Epidemic):
     def _on_heartbeat(self, sender: str, beat: CounterBeat, now: float) -> None:
         route = (*beat.route, self.ports.name)
         if self.uses_routes:
-            self.received.source(beat.source).route = route
+            self.received.source(beat.source).mark = (beat.source, 0, 0, *route)
         if self.losses.hear(beat.source, beat.counters.items()):
             self.noticed_loss(now)
         self.beats.pass_on(CounterBeat(beat.source, beat.counters, route), sender, self.channel)
