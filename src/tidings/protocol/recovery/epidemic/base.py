@@ -100,7 +100,7 @@ class Epidemic(Recovery):
                     pattern = mark[at]
                     next_one = expected.get(pattern)
                     if next_one == mark[at + 1]:
-                        expected[pattern] = next_one + 1
+                        expected[pattern] = next_one + 1  # type: ignore[operator]  # equal to a counter
                     elif next_one != UNWANTED:
                         has_lost += self.losses.unexpected(mark[0], pattern, mark[at + 1])
         except (KeyError, IndexError, TypeError, ValueError):  # nobody of ours wrote this
@@ -134,7 +134,7 @@ class Epidemic(Recovery):
     def _again(self, envelope: Envelope, came_from: str, now: float) -> None:
         """It was here before: over a link, or brought back, and now those behind us get it too."""
         id = id_of(envelope.headers)
-        if id not in self._ahead:
+        if id is None or id not in self._ahead:
             self.count["doubles"] += 1
             return
         del self._ahead[id]
