@@ -26,7 +26,7 @@ async def over_udp(folder: Path, system: str, events: int, at_once: int, **gossi
     lost = network.udp.count["lost"] / (network.udp.count["lost"] + network.udp.count["passed"])
     said = {
         name: figures.get(name)
-        for name in ("events lost", "events recovered", "recovered twice", "gossip sent", "only late", "late")
+        for name in ("events lost", "events recovered", "recovered twice", "gossip sent", "peers ignored")
     }
     print(json.dumps({"system": system, "delivery": network.delivery(events), "loss": lost, **said}))
     assert network.udp.count["strange"] == 0

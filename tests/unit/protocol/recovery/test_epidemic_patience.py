@@ -20,9 +20,9 @@ def test_copies_make_the_wait_longer_and_answers_in_time_make_it_short_again() -
     assert patience.seconds == 0.25, "never below the setting"
     patience.was_short()
     assert patience.seconds == 0.375
-    for _ in range(21):
+    for _ in range(81):
         patience.answered()
-    assert patience.seconds == 0.25, "twenty answers undo one copy"
+    assert patience.seconds == 0.25, "eighty answers undo one copy"
     for _ in range(100):
         patience.was_short()
     assert patience.seconds == MOST_SECONDS
@@ -37,7 +37,7 @@ def test_where_answers_take_longer_than_the_setting_few_come_twice() -> None:
             copies += 1
         else:
             patience.answered()
-    assert copies < 0.1 * 2000
+    assert copies < 0.05 * 2000
 
 
 def requests() -> tuple[Requests, Standing, Patience]:
