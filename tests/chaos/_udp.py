@@ -16,6 +16,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 from random import Random
+from time import monotonic
 from typing import Any, cast
 
 from tests.chaos._rig import QUICK, SOURCE
@@ -175,11 +176,14 @@ class Network:
         for ready in readies:
             await asyncio.wait_for(ready.wait(), 60)
         await self.settle()
+        begin = monotonic()
         await asyncio.gather(*(self._publish(name, events // 2, at_once) for name in PUBLISHERS))
+        self.rate = events / (monotonic() - begin)
         self._is_publishing = False
         await asyncio.gather(*listening)
 
     _is_publishing = True
+    rate = 0.0  # events a second, of all publishers
 
     async def _publish(self, broker: str, events: int, at_once: int) -> None:
         numbers = iter(range(events))
@@ -220,8 +224,8 @@ class Network:
         return told / owed
 
 
-def simulated_delivery(system: str, events: int, loss: float, **gossip: Any) -> float:
-    """The same network, publishers and interests in the simulator."""
+def simulated_delivery(system: str, events: int, loss: float, rate: float, **gossip: Any) -> float:
+    """The same network, publishers, interests and rate in the simulator."""
     overlay = Overlay(NAMES, tuple((parent, child) for child, parent in LINKS.items()))
     options = {"datagrams": True, **({"gossip": gossip} if gossip else {})}
     world = World(system, overlay, options=options, record=False)
@@ -233,7 +237,7 @@ def simulated_delivery(system: str, events: int, loss: float, **gossip: Any) -> 
     for number in range(events // 2):
         for broker in PUBLISHERS:
             world.publish(f"at-{broker}", {"kind": number % KINDS, "mark": f"{broker}-{number}"})
-        world.run(world.simulation.now + 0.01)
+        world.run(world.simulation.now + len(PUBLISHERS) / rate)
     world.run(world.simulation.now + 30.0)
     network = Network(Path(), system, loss=loss)
     for broker in NAMES:

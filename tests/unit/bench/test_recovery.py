@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tidings.bench import recovery
-from tidings.bench.recovery import OFF, PULLS, line_of, nodes, run, seconds_of
+from tidings.bench.recovery import PULLS, line_of, nodes, run, seconds_of
+from tidings.bench.recovery_network import OFF
 from tidings.errors import InputError
 
 MOST = 0.05  # of the work of the same brokers without recovery

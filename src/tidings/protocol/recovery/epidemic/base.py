@@ -215,13 +215,18 @@ class Epidemic(Recovery):
             self.count["unmarked"] += 1
         elif mark.id in self.received:
             self.count["copies"] += 1
-            self.patience.was_short()
+            if self.was_impatient(mark.id):
+                self.patience.was_short()
         elif not self.was_asked_for(mark):
             self.count["unasked"] += 1
         else:
             self.count["recovered"] += 1
             self.standing.clear(sender)
             self.bring_back(sender, here.envelope, mark, now - max(0.0, here.age), now)
+
+    def was_impatient(self, id: Id) -> bool:
+        """A copy came: because we asked again? A Bloom filter brings what nobody asked for, too."""
+        return id in self._ahead
 
     def was_asked_for(self, mark: Mark) -> bool:
         return any(loss in self.losses for loss in mark.losses())

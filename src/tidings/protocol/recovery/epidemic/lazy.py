@@ -115,6 +115,9 @@ class LazyPush(Epidemic):
         message = PushWant({source: tuple(numbers) for source, numbers in wanted.items()})
         self.ports.send(peer, message, Channel.DATAGRAM)
 
+    def was_impatient(self, id: Id) -> bool:
+        return id in self.requests
+
     def was_asked_for(self, mark: Mark) -> bool:
         return self.requests.take(mark.id)
 
