@@ -11,6 +11,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections import Counter
@@ -47,6 +48,8 @@ class _Socket(asyncio.DatagramProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.DatagramTransport, transport)
+        listening = transport.get_extra_info("socket")
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)  # lost is what we lose
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
         self._proxy.pass_on(data, addr[1], self.name)
@@ -89,9 +92,9 @@ class LossyUdp:
             transport.sendto(data, ("127.0.0.1", self._own[to]))
 
     def close(self) -> None:
-        for socket in self._sockets.values():
-            if socket.transport is not None:
-                socket.transport.close()
+        for each in self._sockets.values():
+            if each.transport is not None:
+                each.transport.close()
 
 
 class Network:

@@ -22,6 +22,8 @@ from tidings.protocol.recovery.epidemic.requests import Requests
 from tidings.protocol.recovery.epidemic.words import Id, LazyAnnounce, Mark, PushWant, Recovered, id_of
 from tidings.protocol.slots import Ports
 
+MOST_AT_ONCE = 64  # events that are asked for in one message
+
 
 class LazyPush(Epidemic):
     name = "lazy push"
@@ -69,16 +71,19 @@ class LazyPush(Epidemic):
     def on_message(self, sender: str, message: Message, now: float) -> None:
         if isinstance(message, Recovered):
             self.take(sender, message, now)
-        elif not self.may_speak(sender, now):
-            return
         elif isinstance(message, LazyAnnounce):
             self._on_announce(sender, message, now)
-        elif isinstance(message, PushWant):
+        elif self.may_speak(sender, now) and isinstance(message, PushWant):
             self.give_wanted(sender, message, now)
 
     def _on_announce(self, sender: str, message: LazyAnnounce, now: float) -> None:
         self._ask_again(now)
-        room = self.settings.most_lost - len(self.requests)
+        most = self.settings.most_lost
+        if self.standing.is_ignored(
+            sender, now
+        ):  # perhaps only slow: what it has is asked for when it is heard again
+            most //= 10
+        room = most - len(self.requests)
         missing = [
             (source, number)
             for source, numbers in message.held.items()
@@ -95,25 +100,29 @@ class LazyPush(Epidemic):
             self._tries = {id: tries for id, tries in self._tries.items() if id in self.requests}
 
     def _ask(self, peer: str, ids: Sequence[Id], now: float) -> None:
-        wanted: dict[str, list[int]] = {}
-        for source, number in ids:
-            tries = self._tries.get((source, number), 0)
+        """Some of these at once: each is answered by a datagram, and more than a receiver can hold are lost."""
+        wanted: list[Id] = []
+        for id in ids[:MOST_AT_ONCE]:
+            tries = self._tries.get(id, 0)
             if tries < self.settings.give_up:
-                self._tries[source, number] = tries + 1
-                wanted.setdefault(source, []).append(number)
+                self._tries[id] = tries + 1
+                wanted.append(id)
             else:
-                del self._tries[source, number]
+                del self._tries[id]
                 self.losses.given_up += 1
+        if len(ids) > MOST_AT_ONCE:
+            self.requests.note(peer, ids[MOST_AT_ONCE:], now, is_sent=False)
         if not wanted:
             return
         is_sent = not self.standing.is_ignored(peer, now)
-        asked = [(source, number) for source, numbers in wanted.items() for number in numbers]
-        self.requests.note(peer, asked, now, is_sent=is_sent)
+        self.requests.note(peer, wanted, now, is_sent=is_sent)
         if not is_sent:
             return
-        self.count["asked"] += len(asked)
-        message = PushWant({source: tuple(numbers) for source, numbers in wanted.items()})
-        self.ports.send(peer, message, Channel.DATAGRAM)
+        self.count["asked"] += len(wanted)
+        numbers: dict[str, tuple[int, ...]] = {}
+        for source, number in wanted:
+            numbers[source] = (*numbers.get(source, ()), number)
+        self.ports.send(peer, PushWant(numbers), Channel.DATAGRAM)
 
     def was_impatient(self, id: Id) -> bool:
         return id in self.requests
