@@ -10,6 +10,9 @@ Rules
 - A suspected member is probed again in every period, so that a few lost messages condemn nobody.
 - Missed answers may be our own fault: each one lowers our health, each answer raises it, and all timeouts
   are multiplied by (1 + missed health).
+- Answers that come late, even when they are waited for no more, tell of crowding: of too much work for us, for
+  the network or for others. Then rounds slow down (`pace`), since more probes and shuffles would make it worse.
+  Loss and deaths do not: they make no answer late.
 """
 
 from __future__ import annotations
@@ -31,7 +34,10 @@ class ProbeSettings(msgspec.Struct, frozen=True, kw_only=True):
     news_times: int = 8  # how often each piece of news is told
     news_at_once: int = 8
     graves: int = 1000  # members that are remembered as gone
-    smoothing: float = 0.05  # weight of one probe in the observed share of answers
+    smoothing: float = 0.05  # weight of one probe in the observed share of answers, when there were many
+    lateness: float = 0.2  # weight of one answer in the time that answers take
+    slowest: float = 9.0  # how many times longer a round may take at most
+    remembered: int = 200  # probes whose answers are known however late they come
 
 
 class _Doubt(msgspec.Struct, frozen=True):
@@ -69,6 +75,9 @@ class Prober:
         self.incarnation = 0
         self.health = 0  # 0 is best
         self.answers = 1.0  # the share of direct probes that were answered in time, smoothed
+        self.delay = 0.0  # seconds that a direct answer takes, smoothed
+        self._observed = 1
+        self._sent: dict[int, tuple[str, float]] = {}  # by number: whom we asked, and when
         self.suspects: dict[str, _Doubt] = {}
         self.graves: dict[str, _Doubt] = {}
         self._probes: dict[int, _Probe] = {}
@@ -80,6 +89,10 @@ class Prober:
     def _patience(self, now: float, seconds: float) -> float:
         return now + seconds * (1 + self.health)
 
+    def pace(self) -> float:
+        """How many times longer than usual a round should take: as often as answers come too late for any use."""
+        return min(self.settings.slowest, max(1.0, self.delay / (3 * self.settings.timeout)))
+
     # -- probing ------------------------------------------------------------------------------
 
     def probe(self, target: str, now: float, asked_by: tuple[str, int] | None = None) -> None:
@@ -89,9 +102,16 @@ class Prober:
         self._probes[self._number] = _Probe(
             target, self._patience(now, self.settings.timeout), False, asked_by
         )
+        self._sent[self._number] = (target, now)
+        if len(self._sent) > self.settings.remembered:
+            del self._sent[next(iter(self._sent))]
         self._ping(target, self._number)
 
-    def answered(self, number: int, now: float) -> None:
+    def answered(self, number: int, by: str, now: float) -> None:
+        asked, at = self._sent.get(number, ("", now))
+        if asked == by:
+            del self._sent[number]
+            self.delay += self.settings.lateness * (now - at - self.delay)
         probe = self._probes.pop(number, None)
         if probe is None:
             return
@@ -103,7 +123,8 @@ class Prober:
             self._observe(1.0)
 
     def _observe(self, answer: float) -> None:
-        self.answers += self.settings.smoothing * (answer - self.answers)
+        self._observed += 1  # at first a plain mean: what is not known yet is not zero
+        self.answers += max(self.settings.smoothing, 1 / self._observed) * (answer - self.answers)
 
     def loss(self) -> float:
         """A probe is two messages; those to the dead count as lost, as they do for gossip."""
