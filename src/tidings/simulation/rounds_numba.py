@@ -17,6 +17,7 @@ from tidings.simulation.rounds_parts import (
     CRASHED,
     DELAY,
     DONE,
+    ENTRY,
     EXACT,
     FAN,
     FIRST,
@@ -212,13 +213,17 @@ def act_section(arena, state, draws, leaders, cls, s, begin, end, turn, size, ch
         process = np.int64(queue[at])
         if (role == PUBLISHER and process != publisher) or (role == FIRST and leaders[cls] != process):
             continue
+        if role == ENTRY and brands[process]:
+            continue
         row = process_row(event, process)
         if elect < 1.0 and not (forced and process == publisher) and chance(row, 0) >= elect:
             continue
         count = fill_table(process_row(views, process), process, start, pool, fan, is_direct, members, chosen)
         if exact:
             count = picked_from(chosen, count, process_row(picks, process), exact, spare)
-        brand = brands[process] if brands.size and kind != ACROSS else 0
+        brand = 0
+        if brands.size and kind != ACROSS:
+            brand = np.int64(brands[process]) if draws.names else 1
         for j in range(count):
             target = chosen[j]
             if target == process or (each < 1.0 and chance(row, 1 + 4 * j) >= each):

@@ -15,6 +15,7 @@ from tidings.simulation.rounds_parts import (
     CRASHED,
     DELAY,
     DONE,
+    ENTRY,
     EXACT,
     FAN,
     FIRST,
@@ -179,7 +180,9 @@ def _acted(
     if draws.reach < 1.0:
         arrived &= chances_of(wide, 3 + 4 * entries) < draws.reach
     at, entry = np.nonzero(arrived)
-    brands = state.brands[processes[at]].astype(np.int64) if state.brands.size and kind != ACROSS else 0 * at
+    brands = 0 * at
+    if state.brands.size and kind != ACROSS:
+        brands = state.brands[processes[at]].astype(np.int64) if draws.names else brands + 1
     return places[at], np.full(at.size, s, np.int64), entry, chosen[at, entry], brands
 
 
@@ -203,9 +206,11 @@ def _act_as_link(arena: Arena, state: State, draws: Draws, k: int, turn: int, si
 
 
 def _acting(
-    arena: Arena, draws: Draws, processes: Ints, leaders: Ints, s: int, cls: int
+    arena: Arena, state: State, draws: Draws, processes: Ints, leaders: Ints, s: int, cls: int
 ) -> NDArray[np.bool_]:
     role = arena.sections[s, ROLE]
+    if role == ENTRY:
+        return np.asarray(state.brands[processes] == 0, np.bool_)
     only = {PUBLISHER: draws.publisher, FIRST: leaders[cls]}.get(role)
     found: NDArray[np.bool_] = np.ones(processes.size, np.bool_) if only is None else processes == only
     return found
@@ -225,7 +230,7 @@ def _part(
         for s in range(int(arena.first[cls]), int(arena.first[cls + 1])):
             if arena.sections[s, DELAY] != delay or arena.sections[s, KIND] != kind:
                 continue
-            acting = mine & _acting(arena, draws, processes, leaders, s, int(cls))
+            acting = mine & _acting(arena, state, draws, processes, leaders, s, int(cls))
             if acting.any():
                 found.append(_acted(arena, state, draws, places[acting], processes[acting], s))
     if not found:

@@ -18,7 +18,13 @@ MOST_TABLE = 256  # entries of a table
 # that the section waits; what its messages count as; who acts; how many entries are drawn (0: each by chance).
 START, SIZE, FAN, DELAY, KIND, ROLE, EXACT = range(7)
 INSIDE, ACROSS = 0, 1  # kinds: within a group, between groups
-EVERYONE, PUBLISHER, FIRST = 0, 1, 2  # roles; FIRST: the first of its class that heard
+EVERYONE, PUBLISHER, FIRST, ENTRY = (
+    0,
+    1,
+    2,
+    3,
+)  # roles; FIRST: the first of its class that heard; ENTRY: whose first
+# copy came from another group, or its publisher
 # Columns of `links`: who was named, by which naming, as which, when it heard of that, whether it has sent.
 WHO, NAMING, ORDER, HEARD, DONE = range(5)
 # Places of `counts`: sent inside, sent across, arrived, namings, links, reached.
@@ -43,7 +49,9 @@ class State(NamedTuple):
     heard: Bytes  # by process: the round in which it heard, NEVER or CRASHED
     queue: NDArray[np.int32]  # who has heard, in that order
     copies: NDArray[np.uint16]  # by process: copies that reached it; empty: not counted
-    brands: Bytes  # by process: the naming that its copies carry; empty: links elect themselves
+    brands: (
+        Bytes  # by process: the naming that its copies carry, or 1: heard inside its group; empty: no need
+    )
     marks: Bytes  # by process: was it ever named?
     links: Ints
     counts: Ints

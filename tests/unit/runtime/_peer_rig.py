@@ -53,7 +53,13 @@ class Child:
 
     @classmethod
     async def of(
-        cls, topic: str, period: float, first: str, network: LossyNetwork, doors: dict[str, Door], heard: Heard
+        cls,
+        topic: str,
+        period: float,
+        first: str,
+        network: LossyNetwork,
+        doors: dict[str, Door],
+        heard: Heard,
     ) -> Child:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
         process = await asyncio.create_subprocess_exec(
@@ -131,13 +137,13 @@ class Rig:
         return sum(self.sizes.values())
 
     async def open(self) -> None:
-        doors = {topic: [await self.network.door() for _ in range(size)] for topic, size in self.sizes.items()}
+        doors = {
+            topic: [await self.network.door() for _ in range(size)] for topic, size in self.sizes.items()
+        }
         first = next(iter(doors.values()))[0].address
         for topic, of in doors.items():
             named = {door.address: door for door in of}
-            self.children.append(
-                await Child.of(topic, self.period, first, self.network, named, self.heard)
-            )
+            self.children.append(await Child.of(topic, self.period, first, self.network, named, self.heard))
         assert await self.heard.until(lambda: self.heard.subscribed == self.total, 120.0), "all are there"
 
     async def publish(self, seconds: float) -> bool:

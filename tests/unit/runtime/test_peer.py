@@ -76,8 +76,6 @@ async def test_some_peers_in_three_processes_through_a_network_that_loses() -> N
 @pytest.mark.soak
 @pytest.mark.timeout(600)
 def test_a_hundred_peers_in_three_processes_through_a_network_that_loses() -> None:
-    outcome = asyncio.run(
-        outcome_of({"/": 5, "a": 25, "a/b": 70}, loss=0.15, period=0.5, events=20)
-    )
+    outcome = asyncio.run(outcome_of({"/": 5, "a": 25, "a/b": 70}, loss=0.15, period=0.5, events=20))
     judged(outcome)
     assert outcome.whole >= 18

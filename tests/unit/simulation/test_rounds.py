@@ -40,6 +40,7 @@ PLANS = {
     "publisher groups": publisher_groups(SMALL),
     "subscriber groups": subscriber_groups(SMALL),
     "hierarchical": hierarchical_broadcast(SMALL, clusters=4),
+    "hierarchical, every entry": hierarchical_broadcast(SMALL, clusters=4, first=False),
     "PMcast": delegate_tree(SMALL, published=0),
     "hpcast": delegate_tree(SMALL, interest=False, depth=3, arity=4),
 }

@@ -7,6 +7,8 @@ Rules
 - Suspicion, death and refutation travel as *news* on every message, each a bounded number of times. Whoever
   hears that a member of its own tables is in doubt probes it too and believes only itself: with views that are
   partial a refutation may not reach everybody who heard the doubt.
+- Only so many probes are open at once, our own and those for others; more are left out. Without a bound, news of
+  doubts makes probes, probes in a crowd make doubts, and the load feeds itself.
 - A suspected member is probed again in every period, so that a few lost messages condemn nobody.
 - Missed answers may be our own fault: each one lowers our health, each answer raises it, and all timeouts
   are multiplied by (1 + missed health).
@@ -30,6 +32,7 @@ class ProbeSettings(msgspec.Struct, frozen=True, kw_only=True):
     timeout: float = 0.25  # seconds for a direct answer
     suspicion: float = 3.0  # seconds until a suspected member is taken for gone
     helpers: int = 3
+    most_open: int = 6  # own probes, and as many for others
     most_health: int = 8
     news_times: int = 8  # how often each piece of news is told
     news_at_once: int = 8
@@ -96,7 +99,8 @@ class Prober:
     # -- probing ------------------------------------------------------------------------------
 
     def probe(self, target: str, now: float, asked_by: tuple[str, int] | None = None) -> None:
-        if asked_by is None and any(p.target == target and p.asked_by is None for p in self._probes.values()):
+        alike = [p.target for p in self._probes.values() if (p.asked_by is None) == (asked_by is None)]
+        if len(alike) >= self.settings.most_open or (asked_by is None and target in alike):
             return
         self._number += 1
         self._probes[self._number] = _Probe(

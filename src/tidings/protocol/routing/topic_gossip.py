@@ -112,6 +112,7 @@ class _Missing(msgspec.Struct):
 class TopicGossip(Routing):
     name = "topic gossip"
     messages = (Rumour, RumourHave, RumourAsk)
+    across = 0  # members of all, of whatever group, whom events are handed to
 
     def __init__(
         self, topics: tuple[str, ...] = (), *, graph: TopicGraph | None = None, settings: GossipSettings | None = None
@@ -127,7 +128,7 @@ class TopicGossip(Routing):
             tuple[Identity, str], tuple[float, Envelope, float]
         ] = {}  # as named links: when, until
         self._linked: dict[tuple[Identity, str], None] = {}
-        self._waiting: list[tuple[float, Envelope]] = []  # for somebody to be found: until when
+        self._waiting: list[tuple[float, str, Envelope]] = []  # for somebody to be found: until when
         self._retry_at: float | None = None
         self._now_entry: tuple[str, Rumour] | None = None
         self._began = 0.0
@@ -146,14 +147,14 @@ class TopicGossip(Routing):
                 self._record(topic, now)
 
     def interest_added(self, subscription: Subscription, at: tuple[str, ...], now: float) -> None:
-        for topic in groups_of(subscription.filter):
+        for topic in self._joined(subscription):
             if topic not in self.topics():
                 self._record(topic, now)
                 self.ports.membership.join(topic, now)
             self._wanted[topic] = self._wanted.get(topic, 0) + 1
 
     def interest_removed(self, subscription: Subscription, at: tuple[str, ...], now: float) -> None:
-        for topic in groups_of(subscription.filter):
+        for topic in self._joined(subscription):
             self._wanted[topic] -= 1
             if not self._wanted[topic]:
                 del self._wanted[topic]
@@ -162,12 +163,15 @@ class TopicGossip(Routing):
                     self._record(topic, now, left=True)
                     self.ports.membership.leave(topic, now)
 
+    def _joined(self, subscription: Subscription) -> tuple[str, ...]:
+        topics = groups_of(subscription.filter)
+        return tuple(dict.fromkeys(group for topic in topics for group in self.graph.joins(topic)))
+
     def _record(self, topic: str, now: float, *, left: bool = False) -> None:
         if not self.ports.recording:
             return
         name, peer = f"{self.ports.name}:{topic}", self.ports.name
-        below = "TRUE" if topic == ROOT else f"topic MATCHES '{topic}/#'"
-        row = usub_row(now, peer, name) if left else sub_row(now, peer, name, below)
+        row = usub_row(now, peer, name) if left else sub_row(now, peer, name, self.graph.events_of(topic))
         self.ports.emit(Record(row))
 
     def wanted_elsewhere(self, event: Event) -> bool:
@@ -216,8 +220,9 @@ class TopicGossip(Routing):
         came = self._now_entry[1] if self._now_entry is not None else None
         for topic in self._groups(event):
             self._in_group(topic, envelope, came, now)
-        if came is None and (event.topic or ROOT) not in self.topics():
-            self._hand_over(envelope, now)
+        if came is None:
+            for scope in self._strange(event.topic or ROOT):
+                self._hand_over(scope, envelope, now)
 
     def _groups(self, event: Event) -> list[str]:
         """Those of our groups that the event is for."""
@@ -240,7 +245,7 @@ class TopicGossip(Routing):
         is_lazy = settings.lazy and step >= settings.eager_steps(size)
         self._spread(members, envelope, step, links, is_lazy=is_lazy)
         if not settings.named:
-            self._elect(topic, size, envelope, is_publisher=came is None)
+            self._elect(topic, size, envelope, came)
 
     def _spread(
         self,
@@ -269,10 +274,14 @@ class TopicGossip(Routing):
 
     # -- links between groups ----------------------------------------------------------------------
 
-    def _elect(self, topic: str, size: int, envelope: Envelope, *, is_publisher: bool) -> None:
+    def contacts(self, size: int) -> int:
+        """How many members of a group of this size, above one of ours, to know."""
+        return min(self.settings.z, size)
+
+    def _elect(self, topic: str, size: int, envelope: Envelope, came: Rumour | None) -> None:
         settings, rng = self.settings, self.ports.rng
         for up in self.graph.supers(topic):
-            if rng.random() * size >= settings.g and not (settings.forced and is_publisher):
+            if rng.random() * size >= settings.g and not (settings.forced and came is None):
                 continue
             table = self.ports.membership.view(over(topic, up))
             for name in table:
@@ -310,15 +319,17 @@ class TopicGossip(Routing):
             if scopes and not any(found) and now < until:
                 self._linking[naming] = (now + RETRY, envelope, until)
 
-    def _hand_over(self, envelope: Envelope, now: float) -> None:
-        """The event is of a topic that is not ours."""
-        scope = into(envelope.event.topic or ROOT)
+    def _strange(self, topic: str) -> tuple[str, ...]:
+        """Whom an event of ours has to be handed to because it is of a topic that is not."""
+        return () if self.graph.above(topic)[0] in self.topics() else (into(topic),)
+
+    def _hand_over(self, scope: str, envelope: Envelope, now: float) -> None:
         self.ports.membership.seek(scope, now)
         table = self.ports.membership.sample(max(2, round(self.settings.a)), scope)
         for name in table:
             self._hand_up(name, envelope)
         if not table:
-            self._waiting.append((now + self.settings.wait, envelope))
+            self._waiting.append((now + self.settings.wait, scope, envelope))
             self._retry_at = self._retry_at or now + RETRY
 
     # -- lazy push ---------------------------------------------------------------------------------
@@ -360,22 +371,22 @@ class TopicGossip(Routing):
         if self._retry_at is not None and self._retry_at <= now:
             self._retry_at = None
             waiting, self._waiting = self._waiting, []
-            for until, envelope in waiting:
+            for until, scope, envelope in waiting:
                 if until > now:
-                    self._hand_over_again(until, envelope, now)
+                    self._hand_over_again(until, scope, envelope, now)
             if self._waiting:
                 self._retry_at = now + RETRY
 
-    def _hand_over_again(self, until: float, envelope: Envelope, now: float) -> None:
-        topic = envelope.event.topic or ROOT
-        if topic in self.topics():  # we have joined meanwhile
-            self._in_group(topic, envelope, None, now)
+    def _hand_over_again(self, until: float, scope: str, envelope: Envelope, now: float) -> None:
+        home = self.graph.above(scope.removeprefix("^"))[0]
+        if home in self.topics():  # we have joined meanwhile
+            self._in_group(home, envelope, None, now)
             return
-        table = self.ports.membership.sample(max(2, round(self.settings.a)), into(topic))
+        table = self.ports.membership.sample(max(2, round(self.settings.a)), scope)
         for name in table:
             self._hand_up(name, envelope)
         if not table:
-            self._waiting.append((until, envelope))
+            self._waiting.append((until, scope, envelope))
 
     def _remember(self, identity: Identity) -> None:
         self._seen[identity] = None
