@@ -56,7 +56,11 @@ RIVALS = {
         "pmcast", lambda h, at: delegate_tree(h, published=at, **TREE), 1, {"tree": TREE}, ROUND, True
     ),
     "hpcast": Rival(
-        "hpcast", lambda h, at: delegate_tree(h, interest=False, published=at, **TREE), 2, {"tree": TREE}, ROUND
+        "hpcast",
+        lambda h, at: delegate_tree(h, interest=False, published=at, **TREE),
+        2,
+        {"tree": TREE},
+        ROUND,
     ),
 }
 

@@ -133,7 +133,9 @@ class Peers:
         self._members.update({group: len(names) for group, names in groups.items()})
         everybody = list(self.topics)
         for name, routing in routings.items():
-            tables = {"": tuple(_others(everybody, name, routing.across, self._rng))} if routing.across else {}
+            tables = (
+                {"": tuple(_others(everybody, name, routing.across, self._rng))} if routing.across else {}
+            )
             for group in routing.topics():
                 fan = min(math.floor(math.log(len(groups[group])) + c), len(groups[group]) - 1)
                 tables[group] = tuple(_others(groups[group], name, fan, self._rng))

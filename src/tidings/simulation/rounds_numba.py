@@ -183,12 +183,13 @@ def name_links(arena, state, draws, process, turn, chosen, spare):
     counts[NAMINGS] += 1
     state.brands[process] = counts[NAMINGS]
     known = table(arena, draws.views, own, process, chosen)
-    known = picked_from(chosen, known, row_of(draws.event, NAME_DRAWS, process), draws.names - 1, spare)
-    for order in range(known + 1):
+    others = draws.names - draws.own
+    known = picked_from(chosen, known, row_of(draws.event, NAME_DRAWS, process), others, spare)
+    for order in range(known + draws.own):
         link = state.links[counts[LINKS]]
-        link[WHO] = process if order == 0 else chosen[order - 1]
+        link[WHO] = process if order < draws.own else chosen[order - draws.own]
         link[NAMING], link[ORDER], link[DONE] = counts[NAMINGS], order, 0
-        link[HEARD] = turn if order == 0 else -1
+        link[HEARD] = turn if order < draws.own else -1
         state.marks[link[WHO]] = 1
         counts[LINKS] += 1
 
@@ -255,18 +256,20 @@ def act_as_link(arena, state, draws, k, turn, size, chosen, spare):
     for s in range(arena.first[cls] + 1, arena.first[cls + 1]):
         row = row_of(draws.event, LINK_DRAWS + s, process * 256 + link[NAMING])
         count = table(arena, draws.views, s, process, chosen)
-        count = picked_from(chosen, count, row, draws.amount, spare)
+        turns = draws.own if link[ORDER] < draws.own else 1
+        before = link[ORDER] * draws.amount if turns > 1 else 0
+        count = picked_from(chosen, count, row, turns * draws.amount, spare)
         targets = chosen[:count].copy()
-        for j in range(count):
+        for j in range(before, min(count, before + draws.amount)):
             target = targets[j]
             if draws.apparent > 0.0 and chance(row, 1002 + 4 * j) < draws.apparent:
                 continue
             state.counts[ACROSS] += 1
             if state.heard[target] == CRASHED or chance(row, 1003 + 4 * j) >= draws.reach:
                 continue
-            before = size
+            reached = size
             size = arrive(state, target, 0, turn + 1, size)
-            if size > before:
+            if size > reached:
                 name_links(arena, state, draws, target, turn + 1, chosen, spare)
     return size
 

@@ -143,9 +143,9 @@ def name_links(arena: Arena, state: State, draws: Draws, process: int, turn: int
     state.brands[process] = counts[NAMINGS]
     one = np.array([process], np.int64)
     known = tables(arena, draws.views, own, one)
-    known = picked_from(known, rows_of(draws.event, NAME_DRAWS, one), draws.names - 1)
-    for order, who in enumerate([process, *known[0]]):
-        state.links[counts[LINKS]] = (who, counts[NAMINGS], order, turn if order == 0 else -1, 0)
+    known = picked_from(known, rows_of(draws.event, NAME_DRAWS, one), draws.names - draws.own)
+    for order, who in enumerate([process] * draws.own + [*known[0]]):
+        state.links[counts[LINKS]] = (who, counts[NAMINGS], order, turn if order < draws.own else -1, 0)
         state.marks[who] = 1
         counts[LINKS] += 1
 
@@ -192,15 +192,20 @@ def _act_as_link(arena: Arena, state: State, draws: Draws, k: int, turn: int, si
     for s in range(int(arena.first[cls]) + 1, int(arena.first[cls + 1])):
         rows = rows_of(draws.event, LINK_DRAWS + s, np.array([process * 256 + naming], np.int64))
         chosen = tables(arena, draws.views, s, np.array([process], np.int64))
-        for j, target in enumerate(picked_from(chosen, rows, draws.amount)[0]):
+        order = int(state.links[k, ORDER])
+        turns = draws.own if order < draws.own else 1
+        before = order * draws.amount if turns > 1 else 0
+        picked = picked_from(chosen, rows, turns * draws.amount)[0]
+        for j in range(before, min(picked.size, before + draws.amount)):
+            target = picked[j]
             if draws.apparent > 0.0 and chances_of(rows, 1002 + 4 * j)[0] < draws.apparent:
                 continue
             state.counts[ACROSS] += 1
             if state.heard[target] == CRASHED or chances_of(rows, 1003 + 4 * j)[0] >= draws.reach:
                 continue
-            before = size
+            reached = size
             size = arrive(state, np.array([target]), np.zeros(1, np.int64), turn + 1, size)
-            if size > before:
+            if size > reached:
                 name_links(arena, state, draws, int(target), turn + 1)
     return size
 

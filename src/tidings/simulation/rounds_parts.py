@@ -66,7 +66,8 @@ class Draws(NamedTuple):
     apparent: float  # that the receiver looks crashed to the sender, who then sends nothing
     publisher: int
     most_delay: int
-    names: int  # links that an entry process names; 0: they elect themselves
+    names: int  # turns that an entry process names links for; 0: links elect themselves
+    own: int  # of these turns, the first ones that it takes itself
     amount: int  # entries that a named link sends to
     stagger: int  # rounds between one named link and the next
     forced: bool  # the publisher is always a link

@@ -34,6 +34,7 @@ PLANS = {
     "elected": damulticast(SMALL),
     "exact, forced": damulticast(SMALL, Scheme(exact=True, forced=True)),
     "named": damulticast(SMALL, Scheme(named=True, stagger=2)),
+    "named, own turns": damulticast(SMALL, Scheme(named=True, g=4, own=3, stagger=2)),
     "two supertopics": damulticast(DIAMOND, Scheme(g=8)),
     "two supertopics, named": damulticast(DIAMOND, Scheme(named=True)),
     "broadcast": gossip_broadcast(SMALL),
