@@ -45,7 +45,7 @@ class DelegateTree(msgspec.Struct, frozen=True):
 
     def number(self, process: int, level: int) -> int:
         """The subtree of that level that a process is in."""
-        return ((process + 1) * self.arity**level - 1) // self.count
+        return int(((process + 1) * self.arity**level - 1) // self.count)
 
     def pool(self, level: int, number: int, wants: Callable[[int, int], list[int]]) -> list[int]:
         """Those who gossip with one another below this subtree; `wants` picks the interested of a range."""

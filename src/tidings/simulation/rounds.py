@@ -84,7 +84,9 @@ class Scheme(msgspec.Struct, frozen=True, kw_only=True):
     z: int = 3  # entries of a supertopic table
     exact: bool = False  # a link sends to exactly `a` entries
     forced: bool = False  # the publisher is always a link (4.1.3; E-D11)
-    named: bool = False  # the entry process names links for `g` turns; in each exactly `a` entries are sent to
+    named: bool = (
+        False  # the entry process names links for `g` turns; in each exactly `a` entries are sent to
+    )
     own: int = 1  # of these turns, the first ones that it takes itself, to different entries
     stagger: int = 3  # rounds between one named link and the next: later ones find the group reached
     success: float = 1.0  # chance that a message arrives, to make up for: the fan-out is (ln S + c) / success
@@ -382,7 +384,7 @@ def disseminate(
     draws_ = Draws(
         views=_key(views, "views"), event=_key(seed, "event"), reach=1.0 - loss, apparent=apparent,
         publisher=publisher, most_delay=plan.most_delay, names=round(scheme.g) if named else 0, own=min(scheme.own, round(scheme.g)),
-        amount=max(1, round(scheme.a)), stagger=scheme.stagger, forced=scheme.forced,
+        amount=max(1, round(scheme.a)), stagger=scheme.stagger, forced=scheme.forced, mixed=branded and not named,
     )  # fmt: skip
     rounds = _kernel(kernel)(plan.arena, state, draws_)
     counts = state.counts

@@ -14,6 +14,7 @@ from numba import njit
 from tidings.simulation.rounds_parts import (
     ACROSS,
     ARRIVED,
+    BOTH,
     CRASHED,
     DELAY,
     DONE,
@@ -282,13 +283,13 @@ def act_stretch(arena, state, draws, leaders, kind, begin, end, delay, turn, siz
         first, last = arena.first[cls], arena.first[cls + 1]
         wanted = 0
         for s in range(first, last):
-            wanted += arena.sections[s, KIND] == kind and arena.sections[s, DELAY] == delay
+            wanted += (kind == BOTH or arena.sections[s, KIND] == kind) and arena.sections[s, DELAY] == delay
         stop = begin + 1
         if wanted < 2:  # neighbours of the same class need not go one by one
             while stop < end and arena.starts[cls] <= state.queue[stop] < arena.starts[cls + 1]:
                 stop += 1
         for s in range(first, last):
-            if arena.sections[s, KIND] == kind and arena.sections[s, DELAY] == delay:
+            if (kind == BOTH or arena.sections[s, KIND] == kind) and arena.sections[s, DELAY] == delay:
                 size = act_section(
                     arena, state, draws, leaders, cls, s, begin, stop, turn, size, chosen, spare
                 )
@@ -313,9 +314,20 @@ def spread(arena, state, draws):
                 leaders[cls] = state.queue[at]
         for delay in range(min(draws.most_delay, turn), -1, -1):
             begin, end = bounds[turn - delay], bounds[turn - delay + 1]
-            for kind in range(1 if draws.names else 2):
+            for kind in range(1 if draws.names or draws.mixed else 2):
                 size = act_stretch(
-                    arena, state, draws, leaders, kind, begin, end, delay, turn, size, chosen, spare
+                    arena,
+                    state,
+                    draws,
+                    leaders,
+                    BOTH if draws.mixed else kind,
+                    begin,
+                    end,
+                    delay,
+                    turn,
+                    size,
+                    chosen,
+                    spare,
                 )
         for k in range(state.counts[LINKS]):
             link = state.links[k]

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from tidings.simulation.rounds_parts import (
     ACROSS,
     ARRIVED,
+    BOTH,
     CRASHED,
     DELAY,
     DONE,
@@ -233,7 +234,7 @@ def _part(
     for cls in np.unique(classes):
         mine = classes == cls
         for s in range(int(arena.first[cls]), int(arena.first[cls + 1])):
-            if arena.sections[s, DELAY] != delay or arena.sections[s, KIND] != kind:
+            if arena.sections[s, DELAY] != delay or kind not in (BOTH, arena.sections[s, KIND]):
                 continue
             acting = mine & _acting(arena, state, draws, processes, leaders, s, int(cls))
             if acting.any():
@@ -261,7 +262,7 @@ def spread(arena: Arena, state: State, draws: Draws) -> int:
                 leaders[cls] = fresh[at]
         for delay in range(min(draws.most_delay, turn), -1, -1):
             upto = bounds[turn - delay + 1]
-            for kind in (INSIDE,) if draws.names else (INSIDE, ACROSS):
+            for kind in (BOTH,) if draws.mixed else (INSIDE,) if draws.names else (INSIDE, ACROSS):
                 for begin in range(bounds[turn - delay], upto, PART):
                     end = min(begin + PART, upto)
                     size = _part(arena, state, draws, leaders, kind, begin, end, delay, turn, size)

@@ -17,7 +17,7 @@ MOST_TABLE = 256  # entries of a table
 # Columns of `sections`: where the pool of candidates begins and how many it has; entries of the table; rounds
 # that the section waits; what its messages count as; who acts; how many entries are drawn (0: each by chance).
 START, SIZE, FAN, DELAY, KIND, ROLE, EXACT = range(7)
-INSIDE, ACROSS = 0, 1  # kinds: within a group, between groups
+INSIDE, ACROSS, BOTH = 0, 1, -1  # kinds: within a group, between groups
 EVERYONE, PUBLISHER, FIRST, ENTRY = (
     0,
     1,
@@ -71,3 +71,4 @@ class Draws(NamedTuple):
     amount: int  # entries that a named link sends to
     stagger: int  # rounds between one named link and the next
     forced: bool  # the publisher is always a link
+    mixed: bool  # messages of both kinds go out in the order of their senders, not first those inside groups

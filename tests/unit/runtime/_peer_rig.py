@@ -19,6 +19,7 @@ import msgspec
 from tests.unit.runtime._lossy import Door, LossyNetwork
 
 ROOT = Path(__file__).parents[3]
+PATIENCE = 10.0  # seconds until an event counts as missed: a busy machine is slow, and the next one waits for this one
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,13 +160,13 @@ class Rig:
 
 
 async def outcome_of(
-    sizes: dict[str, int], *, loss: float, period: float, events: int, most_warm_up: int = 60
+    sizes: dict[str, int], *, loss: float, period: float, events: int, most_warm_up: int = 20
 ) -> Outcome:
     began = time.monotonic()
     rig = Rig(sizes, loss, period)
     await rig.open()
     warm_up = 1
-    while not await rig.publish(2.0):
+    while not await rig.publish(PATIENCE):
         warm_up += 1
         counts = {mark: len(peers) for mark, peers in rig.heard.by_mark.items()}
         assert warm_up <= most_warm_up, f"no event reached all {rig.total}: {counts}"
@@ -173,7 +174,7 @@ async def outcome_of(
     times = []
     for _ in range(events):
         at = time.monotonic()
-        await rig.publish(5.0)
+        await rig.publish(2 * PATIENCE)
         times.append(time.monotonic() - at)
     seconds, passed = time.monotonic() - ready, rig.network.passed - passed
     await rig.close()

@@ -14,7 +14,8 @@ Rules
   are multiplied by (1 + missed health).
 - Answers that come late, even when they are waited for no more, tell of crowding: of too much work for us, for
   the network or for others. Then rounds slow down (`pace`), since more probes and shuffles would make it worse.
-  Loss and deaths do not: they make no answer late.
+  Loss and deaths do not: they make no answer late. And a late answer was not lost: a crowd that took itself for a
+  lossy network would send more copies of everything.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class ProbeSettings(msgspec.Struct, frozen=True, kw_only=True):
     news_times: int = 8  # how often each piece of news is told
     news_at_once: int = 8
     graves: int = 1000  # members that are remembered as gone
-    smoothing: float = 0.05  # weight of one probe in the observed share of answers, when there were many
+    window: int = 40  # probes of which the share of answers is taken
     lateness: float = 0.2  # weight of one answer in the time that answers take
     slowest: float = 9.0  # how many times longer a round may take at most
     remembered: int = 200  # probes whose answers are known however late they come
@@ -77,9 +78,10 @@ class Prober:
         self.settings = settings
         self.incarnation = 0
         self.health = 0  # 0 is best
-        self.answers = 1.0  # the share of direct probes that were answered in time, smoothed
+        self._outcomes: dict[int, bool] = {
+            0: True
+        }  # of the last direct probes, by number: was there an answer?
         self.delay = 0.0  # seconds that a direct answer takes, smoothed
-        self._observed = 1
         self._sent: dict[int, tuple[str, float]] = {}  # by number: whom we asked, and when
         self.suspects: dict[str, _Doubt] = {}
         self.graves: dict[str, _Doubt] = {}
@@ -116,6 +118,7 @@ class Prober:
         if asked == by:
             del self._sent[number]
             self.delay += self.settings.lateness * (now - at - self.delay)
+            self._observe(number, is_answered=True)
         probe = self._probes.pop(number, None)
         if probe is None:
             return
@@ -123,16 +126,16 @@ class Prober:
             self._pong(*probe.asked_by)
             return
         self.health = max(0, self.health - 1)
-        if not probe.is_indirect:
-            self._observe(1.0)
 
-    def _observe(self, answer: float) -> None:
-        self._observed += 1  # at first a plain mean: what is not known yet is not zero
-        self.answers += max(self.settings.smoothing, 1 / self._observed) * (answer - self.answers)
+    def _observe(self, number: int, *, is_answered: bool) -> None:
+        self._outcomes[number] = is_answered
+        while len(self._outcomes) > self.settings.window:
+            del self._outcomes[next(iter(self._outcomes))]
 
     def loss(self) -> float:
         """A probe is two messages; those to the dead count as lost, as they do for gossip."""
-        return float(1.0 - max(0.0, self.answers) ** 0.5)
+        share = sum(self._outcomes.values()) / len(self._outcomes)
+        return float(1.0 - share**0.5)
 
     def probe_suspects(self, now: float) -> None:
         for name in self.suspects:
@@ -156,7 +159,7 @@ class Prober:
             del self._probes[number]
         elif not probe.is_indirect:
             probe.is_indirect = True
-            self._observe(0.0)
+            self._observe(number, is_answered=False)
             probe.until = self._patience(now, 2 * self.settings.timeout)
             for helper in self._helpers(self.settings.helpers, probe.target):
                 self._ask(helper, number, probe.target)
