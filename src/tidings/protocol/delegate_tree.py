@@ -31,7 +31,7 @@ class DelegateTree(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, count: int, arity: int = 10, depth: int = 0, delegates: int = 3) -> DelegateTree:
         depth = depth or depth_for(count, arity)
-        if arity ** (depth - 1) * max(1, delegates) > count:
+        if depth > 1 and arity ** (depth - 1) * max(1, delegates) > count:
             raise SettingsError(
                 f"a tree of depth {depth} and arity {arity} with {delegates} delegates each has no room in "
                 f"{count} processes",

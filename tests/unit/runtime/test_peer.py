@@ -60,6 +60,32 @@ async def test_what_is_wrong_is_said() -> None:
         await peer(join=["no.such.host.invalid:7200"]).open()
 
 
+@pytest.mark.parametrize("system", ["subscriber-groups", "hierarchical-gossip"])
+def test_dam_8_rivals_run_on_sockets_too(system: str) -> None:
+    asyncio.run(asyncio.wait_for(five_hear(system), 60))
+
+
+async def five_hear(system: str) -> None:
+    first = PeerBroker(seed=1, options=QUICK, system=system)
+    async with Bus(first, "p0") as root:
+        others = [PeerBroker(join=[first.name], seed=n, options=QUICK, system=system) for n in range(2, 6)]
+        buses = [root, *[await Bus(broker, f"p{n}").open() for n, broker in enumerate(others)]]
+        topics = ["/", "a", "a", "a/b", "a/b"]
+        listeners = [
+            await bus.subscribe("TRUE" if topic == "/" else f"topic MATCHES '{topic}/#'")
+            for bus, topic in zip(buses, topics, strict=True)
+        ]
+        await until(lambda: all(broker.figures()["peers known"] == 4 for broker in (first, *others)))
+        if system == "subscriber-groups":
+            above = others[3].figures
+            await until(lambda: all(above()["contacts above"].values()))
+        await buses[4].publish({"x": 1}, topic="a/b")
+        assert [(await listener.get(timeout=20)).attributes["x"] for listener in listeners] == [1] * 5
+        assert sum(broker.figures()["parasites"] for broker in (first, *others)) == 0
+        for bus in buses[1:]:
+            await bus.close()
+
+
 def judged(outcome: Outcome) -> None:
     print(outcome)
     assert outcome.ratio >= 0.99

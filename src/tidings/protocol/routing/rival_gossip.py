@@ -19,6 +19,7 @@ from tidings.protocol.topic_graph import TopicGraph, into, over
 
 class SubscriberGossip(TopicGossip):
     name = "gossip in subscriber groups"
+    names_links = False
 
     def contacts(self, size: int) -> int:
         return max(1, self.settings.fan_out(size))
@@ -39,6 +40,7 @@ class SubscriberGossip(TopicGossip):
 
 class ClusterGossip(TopicGossip):
     name = "gossip in clusters"
+    names_links = False
 
     def __init__(
         self, topics: tuple[str, ...], *, graph: TopicGraph, settings: GossipSettings | None, clusters: int, c2: float

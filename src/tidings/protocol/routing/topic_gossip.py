@@ -132,6 +132,7 @@ class _Turn(msgspec.Struct):
 class TopicGossip(Routing):
     name = "topic gossip"
     messages = (Rumour, RumourHave, RumourAsk)
+    names_links = True  # when told to; otherwise its links are its own affair
     across = 0  # members of all, of whatever group, whom events are handed to
 
     def __init__(
@@ -259,14 +260,15 @@ class TopicGossip(Routing):
         is_entry = came is None or came.is_entry
         links = came.links if came is not None else ()
         step = 0 if came is None or came.is_entry else came.step + 1
-        if settings.named and is_entry and self.graph.supers(topic):
+        is_named = settings.named and self.names_links
+        if is_named and is_entry and self.graph.supers(topic):
             own = min(settings.own, round(settings.g))
             others = rng.sample(members, min(len(members), round(settings.g) - own))
             links = (*(self.ports.name,) * own, *others)
             self._note_links(envelope, links, now)
         is_lazy = settings.lazy and step >= settings.eager_steps(size)
         self._spread(members, envelope, step, links, is_lazy=is_lazy)
-        if not settings.named:
+        if not is_named:
             self._elect(topic, size, envelope, came)
 
     def _spread(
