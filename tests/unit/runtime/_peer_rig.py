@@ -160,13 +160,19 @@ class Rig:
 
 
 async def outcome_of(
-    sizes: dict[str, int], *, loss: float, period: float, events: int, most_warm_up: int = 20
+    sizes: dict[str, int],
+    *,
+    loss: float,
+    period: float,
+    events: int,
+    patience: float = PATIENCE,
+    most_warm_up: int = 20,
 ) -> Outcome:
     began = time.monotonic()
     rig = Rig(sizes, loss, period)
     await rig.open()
     warm_up = 1
-    while not await rig.publish(PATIENCE):
+    while not await rig.publish(patience):
         warm_up += 1
         counts = {mark: len(peers) for mark, peers in rig.heard.by_mark.items()}
         assert warm_up <= most_warm_up, f"no event reached all {rig.total}: {counts}"
@@ -174,7 +180,7 @@ async def outcome_of(
     times = []
     for _ in range(events):
         at = time.monotonic()
-        await rig.publish(2 * PATIENCE)
+        await rig.publish(2 * patience)
         times.append(time.monotonic() - at)
     seconds, passed = time.monotonic() - ready, rig.network.passed - passed
     await rig.close()

@@ -78,9 +78,7 @@ class Prober:
         self.settings = settings
         self.incarnation = 0
         self.health = 0  # 0 is best
-        self._outcomes: dict[int, bool] = {
-            0: True
-        }  # of the last direct probes, by number: was there an answer?
+        self._outcomes: dict[int, bool] = {}  # of the last direct probes, by number: was there an answer?
         self.delay = 0.0  # seconds that a direct answer takes, smoothed
         self._sent: dict[int, tuple[str, float]] = {}  # by number: whom we asked, and when
         self.suspects: dict[str, _Doubt] = {}
@@ -133,8 +131,9 @@ class Prober:
             del self._outcomes[next(iter(self._outcomes))]
 
     def loss(self) -> float:
-        """A probe is two messages; those to the dead count as lost, as they do for gossip."""
-        share = sum(self._outcomes.values()) / len(self._outcomes)
+        """A probe is two messages; those to the dead count as lost, as they do for gossip. Few probes show little:
+        four more are added, two of them answered (Agresti and Coull), so that nobody trusts a network unseen."""
+        share = (sum(self._outcomes.values()) + 2) / (len(self._outcomes) + 4)
         return float(1.0 - share**0.5)
 
     def probe_suspects(self, now: float) -> None:
