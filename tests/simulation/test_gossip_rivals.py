@@ -29,7 +29,7 @@ from tidings.simulation.rounds import (
 NAMES = ("/", "a", "a/b")
 CHANCE = 0.001  # of a false alarm, for each of some ten comparisons; the seeds are fixed
 SMALL = (6, 15, 40)
-TREE = {"arity": 5, "depth": 3, "delegates": 2}
+TREE: dict[str, Any] = {"arity": 5, "depth": 3, "delegates": 2}
 ROUND = {"round_seconds": 0.01}
 
 
@@ -80,7 +80,7 @@ def by_peers(
         dict(zip(NAMES, sizes, strict=True)), seed=seed, loss=loss, static=True, system=rival.system,
         more=more, gossip=rival.gossip,
     )  # fmt: skip
-    found = []
+    found: list[dict[str, float]] = []
     for _ in range(runs):
         if not rival.more.get("tree"):
             peers.draw_tables()
@@ -99,7 +99,7 @@ def by_peers(
 
 def by_rounds(rival: Rival, sizes: tuple[int, ...], runs: int, *, loss: float) -> list[dict[str, float]]:
     plan = rival.plan(chain(*sizes), rival.published)
-    found = []
+    found: list[dict[str, float]] = []
     for seed in range(runs):
         run = disseminate(plan, seed=seed + 10_000, views=seed + 10_000, loss=loss, count=True)
         found.append(

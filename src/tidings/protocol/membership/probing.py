@@ -7,8 +7,8 @@ Rules
 - Suspicion, death and refutation travel as *news* on every message, each a bounded number of times. Whoever
   hears that a member of its own tables is in doubt probes it too and believes only itself: with views that are
   partial a refutation may not reach everybody who heard the doubt.
-- Only so many probes are open at once, our own and those for others; more are left out. Without a bound, news of
-  doubts makes probes, probes in a crowd make doubts, and the load feeds itself.
+- Only so many probes may be open for news of a doubt to make another, and so many for others; more are left out.
+  Without a bound, news of doubts makes probes, probes in a crowd make doubts, and the load feeds itself.
 - A suspected member is probed again in every period, so that a few lost messages condemn nobody.
 - Missed answers may be our own fault: each one lowers our health, each answer raises it, and all timeouts
   are multiplied by (1 + missed health).
@@ -33,7 +33,7 @@ class ProbeSettings(msgspec.Struct, frozen=True, kw_only=True):
     timeout: float = 0.25  # seconds for a direct answer
     suspicion: float = 3.0  # seconds until a suspected member is taken for gone
     helpers: int = 3
-    most_open: int = 6  # own probes, and as many for others
+    most_open: int = 6  # own probes beside which news makes no more, and as many for others
     most_health: int = 8
     news_times: int = 8  # how often each piece of news is told
     news_at_once: int = 8
@@ -99,17 +99,21 @@ class Prober:
     # -- probing ------------------------------------------------------------------------------
 
     def probe(self, target: str, now: float, asked_by: tuple[str, int] | None = None) -> None:
-        alike = [p.target for p in self._probes.values() if (p.asked_by is None) == (asked_by is None)]
-        if len(alike) >= self.settings.most_open or (asked_by is None and target in alike):
+        alike = self._open(for_others=asked_by is not None)
+        if target in alike if asked_by is None else len(alike) >= self.settings.most_open:
             return
         self._number += 1
         self._probes[self._number] = _Probe(
             target, self._patience(now, self.settings.timeout), False, asked_by
         )
-        self._sent[self._number] = (target, now)
-        if len(self._sent) > self.settings.remembered:
-            del self._sent[next(iter(self._sent))]
+        if asked_by is None:  # of those for others we would see the answers alone
+            self._sent[self._number] = (target, now)
+            if len(self._sent) > self.settings.remembered:
+                del self._sent[next(iter(self._sent))]
         self._ping(target, self._number)
+
+    def _open(self, *, for_others: bool) -> list[str]:
+        return [p.target for p in self._probes.values() if (p.asked_by is not None) == for_others]
 
     def answered(self, number: int, by: str, now: float) -> None:
         asked, at = self._sent.get(number, ("", now))
@@ -195,7 +199,8 @@ class Prober:
                     self.health = min(self.settings.most_health, self.health + 1)
                     self.tell(ALIVE, own, self.incarnation)
             elif what != ALIVE:
-                if incarnation >= self._incarnation_of(name) and self._is_known(name):
+                is_crowded = len(self._open(for_others=False)) >= self.settings.most_open
+                if incarnation >= self._incarnation_of(name) and self._is_known(name) and not is_crowded:
                     self.probe(name, now)
             elif self.refuted(name, incarnation, now=now, heard=now - 1e9):
                 self.tell(ALIVE, name, incarnation)

@@ -74,6 +74,16 @@ def test_an_answer_by_a_helper_says_nothing_of_the_time_that_answers_take() -> N
     assert not seen.prober.suspects
 
 
+def test_probes_for_others_say_nothing_of_loss() -> None:
+    seen = Seen()
+    before = seen.prober.loss()
+    for number in range(1, 6):
+        seen.prober.probe("near", 0.0, ("asker", number))
+        seen.prober.answered(number, "near", 0.1)
+    assert seen.pongs == [("asker", number) for number in range(1, 6)]
+    assert seen.prober.loss() == before
+
+
 def test_open_probes_are_bounded_whatever_the_news() -> None:
     seen = Seen(most_open=4)
     seen.prober.hear("us", tuple((SUSPECT, f"p{n}", 0) for n in range(50)), 0.0)
