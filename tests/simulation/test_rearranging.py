@@ -54,7 +54,7 @@ def test_vir4_5_with_a_ttl_of_two_it_is_not_found() -> None:
 
 @pytest.mark.parametrize("triggers", [True, False])
 def test_vir4_4_an_unsubscription_triggers_too(triggers: bool) -> None:
-    world = opened("socbr", line(4), on_unsubscribe=triggers)
+    world = opened("socbr", line(4), on_unsubscribe=triggers, again_seconds=0)
     world.subscribe("at-b0", "left", "x <= 0.4")
     world.subscribe("at-b0", "right", "x >= 0.6")
     world.subscribe("at-b3", "n", "x >= 0.6")  # all at once: nobody has heard of anybody
@@ -63,6 +63,57 @@ def test_vir4_4_an_unsubscription_triggers_too(triggers: bool) -> None:
     world.unsubscribe("at-b0", "left")
     settle(world)
     assert ("b3" in overlay_of(world, "b0").links()) is triggers
+
+
+@pytest.mark.parametrize("system", ["socbr", "pbsocbr", "fewer-hops"])
+def test_vir4_4_brokers_that_want_the_same_at_the_same_moment_find_one_another(system: str) -> None:
+    """Neither has heard of the other when it looks; as it grows, b0's zone stays wholly inside b3's."""
+    for again, linked in ((0.0, False), (2.0, True)):
+        world = opened(system, line(4), again_seconds=again)
+        world.subscribe("at-b3", "n", "x <= 0.5")
+        world.subscribe("at-b0", "n", "x <= 0.35")
+        settle(world)
+        if system == "socbr":
+            world.subscribe("at-b0", "more", "x <= 0.36")
+            settle(world)
+        assert ("b3" in overlay_of(world, "b0").links()) is linked
+        assert bool(world.simulation.sent["Lock"]) is linked
+
+
+def test_a_swap_that_was_refused_is_tried_again() -> None:
+    world = opened("socbr", line(4))
+    world.subscribe("at-b3", "n", "x <= 0.5")
+    settle(world)
+    other_swap = pytest.MonkeyPatch()
+    other_swap.setattr(overlay_of(world, "b2").swaps, "is_locked", lambda link: True)
+    world.subscribe("at-b0", "n", "x <= 0.4")
+    world.run(world.simulation.now + 1.0)
+    other_swap.undo()
+    assert overlay_of(world, "b0").figures()["swaps refused"] == 1
+    assert overlay_of(world, "b0").links() == ("b1",)
+    settle(world)
+    assert "b3" in overlay_of(world, "b0").links()
+
+
+def test_a_discovery_without_an_answer_is_made_again() -> None:
+    world = opened("socbr", line(4))
+    world.subscribe("at-b3", "n", "x <= 0.5")
+    settle(world)
+    overlay_of(world, "b2").discovery.on_request = lambda *asked: None  # type: ignore[method-assign]
+    world.subscribe("at-b0", "n", "x <= 0.4")
+    world.run(world.simulation.now + 1.0)
+    del overlay_of(world, "b2").discovery.on_request
+    assert overlay_of(world, "b0").links() == ("b1",)
+    settle(world)
+    assert "b3" in overlay_of(world, "b0").links()
+
+
+def test_looking_again_ends_and_costs_nothing_when_there_is_no_news() -> None:
+    world = opened("socbr", line(4))
+    world.subscribe("at-b0", "n", "x <= 0.4")
+    world.run(world.simulation.now + 60.0)
+    assert overlay_of(world, "b0").looks.due is None
+    assert world.simulation.sent["DiscoveryRequest"] == 0
 
 
 def test_alpha_is_kept_a_far_broker_is_not_linked() -> None:

@@ -5,7 +5,8 @@ SOCBR, pbSOCBR (Virgillito 2003, chapter 4) and a variant that counts hops are s
 - `bound_seconds` is pbSOCBR: only brokers so near are linked, and of the lighter links the farthest goes.
 - `weigh="hops"` links and cuts what saves most hops per event, by the zones and by the events that were seen.
 The rules are functions (`choosing.py`), zones are behind a measure (`measures.py`), who is worth a link is found by
-`discovery.py`, and links are changed by `swaps.py`. Here: what triggers it, and which links there are.
+`discovery.py`, and links are changed by `swaps.py`. What was on its way when a broker looked is found by looking
+again (`looking.py`). Here: what triggers it, and which links there are.
 
 A neighbour is kept on the disk before it is used, with whether a swap is still making it. Whoever is told that
 a link is gone (`Gone`) by its far end forgets it. Needs links that keep their order, and routing that drops
@@ -28,8 +29,9 @@ from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.overlay import choosing, swaps
 from tidings.protocol.overlay.choosing import NEVER_ENDS, Offer
 from tidings.protocol.overlay.discovery import Discovery
+from tidings.protocol.overlay.looking import Looks
 from tidings.protocol.overlay.measures import Measure, Z, weight
-from tidings.protocol.overlay.swap_words import DiscoveryReply, DiscoveryRequest, Gone
+from tidings.protocol.overlay.swap_words import DiscoveryPartial, DiscoveryReply, DiscoveryRequest, Gone
 from tidings.protocol.slots import Overlay
 
 LINKS = "overlay.links"  # table: by name, `_Kept`; the row "" says that the table counts
@@ -46,6 +48,9 @@ class OrganisingSettings(msgspec.Struct, frozen=True, kw_only=True):
     bound_seconds: float | None = None  # one way, to a new neighbour; None: any distance
     keep_alpha: bool = False  # True: no swap that makes events slower between the brokers that it concerns
     on_unsubscribe: bool = True  # the thesis knows no such trigger
+    again_seconds: float = (
+        2.0  # after a change: look again, for what was on its way; 0: never, as in the thesis
+    )
     patience_seconds: float = 2.0  # until an answer that did not come is given up
     locks: bool = True  # False: breaks the tree; for the test that shows it
 
@@ -59,7 +64,7 @@ class _Kept(msgspec.Struct, frozen=True, array_like=True):
 
 class SelfOrganisingOverlay(Overlay):
     name = "self-organising"
-    messages = (DiscoveryRequest, DiscoveryReply, Gone, *swaps.MESSAGES)
+    messages = (DiscoveryRequest, DiscoveryReply, DiscoveryPartial, Gone, *swaps.MESSAGES)
 
     def __init__(
         self, neighbours: Iterable[str], measure: Measure, settings: OrganisingSettings | None = None
@@ -76,6 +81,12 @@ class SelfOrganisingOverlay(Overlay):
             measures=self.settings.keep_alpha,
             patience=self.settings.patience_seconds,
             found=self._found,
+        )
+        self.looks = Looks(
+            measure,
+            pause=self.settings.again_seconds,
+            weigh_hops=self.settings.weigh == "hops",
+            draw=lambda: self.ports.rng.random(),
         )
         self.counts: Counter[str] = Counter()
         self._up: dict[str, None] = {}
@@ -196,6 +207,8 @@ class SelfOrganisingOverlay(Overlay):
             self.discovery.on_request(sender, message, now)
         elif isinstance(message, DiscoveryReply):
             self.discovery.on_reply(sender, message, now)
+        elif isinstance(message, DiscoveryPartial):
+            self.discovery.on_partial(sender, message, now)
         elif isinstance(message, Gone):
             self.ports.disk.persist(self.drop(sender))
             self._up.pop(sender, None)
@@ -206,12 +219,14 @@ class SelfOrganisingOverlay(Overlay):
             self.swaps.on_message(sender, message, now)
 
     def next_deadline(self) -> float | None:
-        times = (self.swaps.next_deadline(), self.discovery.next_deadline())
+        times = (self.swaps.next_deadline(), self.discovery.next_deadline(), self.looks.due)
         return min((at for at in times if at is not None), default=None)
 
     def on_timer(self, now: float) -> None:
         self.swaps.on_timer(now)
         self.discovery.on_timer(now)
+        if self.looks.due is not None and self.looks.due <= now:
+            self._look_again(now)
 
     # -- what is wanted, and what was seen ----------------------------------------------------------
 
@@ -248,7 +263,16 @@ class SelfOrganisingOverlay(Overlay):
         if self.settings.weigh == "hops" and choosing.really_changed(self.measure, old, zone):
             links = list(behind)
         self.counts["activated"] += bool(links)
+        self.looks.begin(behind, now)
         self.discovery.ask(zone, links, ttl, now)
+
+    def _look_again(self, now: float) -> None:
+        links = self.looks.again(self._zone, self.behind())
+        self.counts["activated again"] += bool(links)
+        self.discovery.ask(self._zone, links, self._ttl(), now)
+
+    def missed(self, link: str, now: float) -> None:
+        self.looks.miss(link, now)
 
     def _ttl(self) -> int:
         if not self.settings.adaptive_ttl:
@@ -290,7 +314,8 @@ class SelfOrganisingOverlay(Overlay):
             self.counts["would slow diffusion"] += 1
             return
         path = tuple(hop.broker for hop in offer.hops)
-        self.swaps.begin(path, cut, offer.address, now)
+        if not self.swaps.begin(path, cut, offer.address, now):
+            self.missed(path[1], now)
 
     def _cut(self, offer: Offer) -> int | None:
         if self.settings.weigh == "hops":

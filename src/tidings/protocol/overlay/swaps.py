@@ -122,6 +122,9 @@ class Links(Protocol):
 
     def is_up(self, link: str) -> bool: ...
 
+    def missed(self, link: str, now: float) -> None:
+        """A swap that we began along this link came to nothing."""
+
 
 class Swaps:
     """All swaps that one broker takes part in."""
@@ -238,10 +241,12 @@ class Swaps:
         if held is None:
             return  # given up meanwhile; whoever waits will ask
         if not answer.is_locked:
-            self.counts["nack"] += held.at == 0
             self._release(held)
             if held.at:
                 self._overlay.ports.send(held.path[held.at - 1], answer)
+            else:
+                self.counts["nack"] += 1
+                self._overlay.missed(held.path[1], now)
         elif held.at:
             self._overlay.ports.send(held.path[held.at - 1], answer)
         else:
@@ -333,7 +338,9 @@ class Swaps:
             self._keep(self._overlay.confirm(new), _nothing)
         elif new is not None:
             self._keep(self._overlay.drop(new), _nothing)
-            self.counts["given up"] += held.at == 0
+            if not held.at:
+                self.counts["given up"] += 1
+                self._overlay.missed(held.path[1], now)
             if self._overlay.is_up(new):
                 self._overlay.ports.send(new, words.Gone())
         else:
