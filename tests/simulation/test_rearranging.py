@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from itertools import pairwise
 from random import Random
 from typing import Any
 
@@ -127,7 +129,48 @@ def test_alpha_is_kept_a_far_broker_is_not_linked() -> None:
         world.subscribe("at-b0", "n", "x <= 0.4")
         settle(world)
         assert ("b3" in overlay_of(world, "b0").links()) is linked
-        assert overlay_of(world, "b0").counts["would slow diffusion"] == (not linked)
+
+
+def test_alpha_is_kept_in_the_whole_tree_swap_by_swap() -> None:
+    """Brokers count one another, also after swaps; the mean way between any two never grows."""
+    rng, content = Random(7), Rectangles()
+    world = opened("socbr", random_tree(14, rng, 4), keep_alpha=True, patience_seconds=60.0)
+    names = world.overlay.brokers
+    at = {name: (rng.random(), rng.random()) for name in names}
+    world.simulation.measured = lambda a, b: math.dist(at[a], at[b])
+    for name in names:  # links that were up before the map was drawn
+        for peer in overlay_of(world, name).links():
+            overlay_of(world, name)._distance[peer] = math.dist(at[name], at[peer])
+    means = []
+    for number in range(30):
+        world.subscribe(f"at-{rng.choice(names)}", f"s{number}", content.filter(rng))
+        world.run(world.simulation.now + 15.0)
+        table = {name: overlay_of(world, name).links() for name in names}
+        means.append(mean_way(table, at))
+        for name, peers in table.items():
+            for peer in peers:
+                behind = brokers_behind(table, name, peer)
+                assert overlay_of(world, name).crowds._behind[peer] == len(behind)
+    swaps = sum(overlay_of(world, name).swaps.counts["done"] for name in names)
+    assert swaps >= 3
+    assert all(after <= before + 1e-9 for before, after in pairwise(means))
+    assert means[-1] < means[0]
+
+
+def brokers_behind(table: dict[str, tuple[str, ...]], name: str, peer: str) -> list[str]:
+    found = [peer]
+    for broker in found:
+        found += [other for other in table[broker] if other != name and other not in found]
+    return found
+
+
+def mean_way(table: dict[str, tuple[str, ...]], at: dict[str, tuple[float, float]]) -> float:
+    total = 0.0
+    for name, peers in table.items():
+        for peer in peers:
+            there = len(brokers_behind(table, name, peer))
+            total += there * (len(table) - there) * math.dist(at[name], at[peer])
+    return total / (len(table) * (len(table) - 1))
 
 
 def test_with_few_events_for_each_change_discovery_stays_near() -> None:

@@ -130,6 +130,7 @@ EXAMPLES: tuple[m.Message, ...] = (
     s.DiscoveryRequest("b0/1", b"\x00\xff", b"\x01", (HOP,), 4, 2.5, "127.0.0.1:1"),
     s.DiscoveryReply("b0/1", OFFER),
     s.DiscoveryPartial("b0/1"),
+    s.Crowd(7),
     s.Lock("b0/2", ("b0", "b1", "b2"), 1),
     s.LockAnswer("b0/2", False, "busy"),
     s.TablesTold("b0/2"),

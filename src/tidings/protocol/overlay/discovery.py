@@ -70,6 +70,7 @@ class Discovery:
         here: Here,
         *,
         weigh_hops: bool,
+        counts_brokers: bool = False,
         bound: float | None,
         measures: bool = False,
         patience: float,
@@ -77,6 +78,7 @@ class Discovery:
     ) -> None:
         self._here = here
         self._weigh_hops = weigh_hops
+        self._hangs = weigh_hops or counts_brokers  # does what hangs on the path matter?
         self._bound = bound
         self._measures = measures or bound is not None  # how far is whoever asks?
         self._patience = patience
@@ -106,7 +108,7 @@ class Discovery:
     def _hop(self, before: str | None, link_weight: float | None, path: tuple[str, ...]) -> Hop:
         """Us, on the way of a discovery: `path` are the links that it uses here."""
         here = self._here
-        zone, rate = here.hanging(path) if self._weigh_hops else (here.measure.empty, 0.0)
+        zone, rate = here.hanging(path) if self._hangs else (here.measure.empty, 0.0)
         return Hop(
             here.ports.name,
             link_weight or 0.0,

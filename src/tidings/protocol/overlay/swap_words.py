@@ -5,6 +5,7 @@ Discovery: `DiscoveryRequest` (DREQ) away from the broker that asks, `DiscoveryR
 Reconfiguration: `Lock` from one end of the path to the other, `LockAnswer` (ACK, NACK) back, `TablesTold` over
 the new link, `Close` toward the link that goes, `Closing` and `LinkClosed` over it, `Unlock` away from it.
 When something went wrong: `AskVerdict` and `Verdict`; `Gone` to whoever believes in a link that is no more.
+For brokers that keep alpha: `Crowd`.
 """
 
 from __future__ import annotations
@@ -87,6 +88,12 @@ class Verdict(Message, frozen=True):
     swap: str
     is_done: bool
     path: tuple[str, ...]
+
+
+class Crowd(Message, frozen=True):
+    """So many brokers are on the sender's side of this link."""
+
+    brokers: int
 
 
 class Gone(Message, frozen=True):

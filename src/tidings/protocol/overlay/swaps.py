@@ -377,14 +377,16 @@ class Swaps:
             return 0.0
         return min((held.deadline for held in self.held.values()), default=None)
 
-    def on_timer(self, now: float) -> None:
+    def on_timer(self, now: float) -> bool:
+        """True: somebody waited too long, so that links may have changed."""
         telling, self._tell = self._tell, []
         for swap in telling:
             held = self.held.get(swap)
             if held is not None and held.new_link is not None and self._overlay.is_up(held.new_link):
                 held.told = True
                 self._overlay.ports.send(held.new_link, words.TablesTold(swap))
-        for held in [held for held in self.held.values() if held.deadline <= now]:
+        late = [held for held in self.held.values() if held.deadline <= now]
+        for held in late:
             held.deadline = now + self._patience
             self.counts["asked"] += 1
             if held.is_decider:
@@ -392,6 +394,7 @@ class Swaps:
                     self._finish(held, False, now)
             else:
                 self._ask(words.AskVerdict(held.swap, held.path[held.cut - 1], (self._overlay.ports.name,)))
+        return bool(late)
 
     def _ask(self, question: words.AskVerdict) -> None:
         for link in self._overlay.peers():  # the link that was to go may be the only one that is left
