@@ -14,6 +14,7 @@ therefore know the same list when it is gone, and need no election. Rules
   between; the logs that came by the lost broker are heard over the new link, from where they are known (`recovery`).
 - One of the new neighbours may be lost too: two that were adjacent. Who waits for it stands in for the first one
   among the neighbours of the second (`cousins.py`). Three in a row are more than anybody knows: somebody has to `join`.
+- A lost broker that was linked with one other only is given up too, after ten times as long.
 - What the lost broker alone had is lost with it. If it comes back after all it joins anew; when it, or a
   guess that was wrong, closes a cycle, the youngest link of that goes (`circles.py`).
 """
@@ -33,12 +34,14 @@ from tidings.protocol.messages import Message
 from tidings.protocol.naming import broker_of
 from tidings.protocol.overlay.circles import MESSAGES
 from tidings.protocol.overlay.cousins import COUSINS, Cousin, Cousins, StandIn
-from tidings.protocol.overlay.detours import GIVEN_WAY, NOT_NEEDED, Detour, DetourAnswer, Detours
+from tidings.protocol.overlay.detours import GIVEN_WAY, NOT_NEEDED, Caught, Detour, DetourAnswer, Detours
 from tidings.protocol.overlay.joined import NEIGHBOURS, JoinedOverlay
 
 KIN = "overlay.kin"  # table: by neighbour, whom it is linked with
 REPLACED = "overlay.replaced"  # table: brokers that were given up, and who was linked with them
 KEPT_REPLACED = 64
+LEAF_ROUNDS = 10  # times as long as any other a broker is waited for that was linked with us alone: it may be well, and look for a way round
+LOST_ALONE = "it was away for too long, and linked with nobody else"
 LOST = "it was away for too long; its neighbours are linked with one another instead"
 
 
@@ -81,8 +84,7 @@ def places_to_ask(rank: int) -> list[int]:
 class HealingOverlay(JoinedOverlay):
     name = "joined, healing"
     messages: ClassVar[tuple[type[Message], ...]] = (
-        *MESSAGES, Kin, HealAsk, HealAnswer, Cousin, StandIn, Detour,
-        DetourAnswer,
+        *MESSAGES, Kin, HealAsk, HealAnswer, Cousin, StandIn, Detour, DetourAnswer, Caught,
     )  # fmt: skip
 
     def __init__(
@@ -110,9 +112,9 @@ class HealingOverlay(JoinedOverlay):
         if isinstance(input, Started):
             self._load(input.state.tables, now)
         elif isinstance(input, LinkUp):
-            self._link_up(input.peer)
+            self._link_up(input.peer, now)
         elif isinstance(input, LinkDown):
-            self.detours.lost(input.peer)
+            self.detours.lost(input.peer, now)
             if input.peer in self.neighbours:
                 self._away.setdefault(input.peer, now + self.heal_seconds)
         elif isinstance(input, Parted):
@@ -134,7 +136,7 @@ class HealingOverlay(JoinedOverlay):
         )
         self._away = dict.fromkeys(self.neighbours, now + self.heal_seconds)
 
-    def _link_up(self, peer: str) -> None:
+    def _link_up(self, peer: str, now: float) -> None:
         if peer in self._asking:
             asking = self._asking[peer]
             if asking.instead:
@@ -146,6 +148,7 @@ class HealingOverlay(JoinedOverlay):
             self._tries.pop(peer, None)
             self._told = ((), ())
             self.detours.linked(peer)
+            self.detours.look_later(now)
             for other, places in self.kin.items():
                 if other != peer and other in self.neighbours:
                     self.ports.send(peer, Cousin(other, tuple(places), tuple(places.values())))
@@ -176,6 +179,8 @@ class HealingOverlay(JoinedOverlay):
                 self._hear_answer(sender, message, now)
             case Detour() if sender in self._up:
                 self.detours.on_detour(sender, message, now)
+            case Caught() if sender in self._up:
+                self.detours.on_caught(message, now)
             case DetourAnswer():
                 if not self.detours.on_answer(sender, message, now):
                     self._hear_detour(sender, message, now)
@@ -194,6 +199,10 @@ class HealingOverlay(JoinedOverlay):
                 if link != sender:
                     self.ports.send(link, Cousin(sender, message.names, message.addresses))
 
+    def heard_from_two(self, log: str, upstream: str, other: str, now: float) -> None:
+        if not any(self.detours.is_coming_round(link, now) for link in (upstream, other)):
+            super().heard_from_two(log, upstream, other, now)
+
     def write(self, rows: list[Record]) -> None:
         if rows and self.ports.disk.stable and self.ports.disk.failed is None:
             self.ports.disk.persist(rows)
@@ -204,14 +213,15 @@ class HealingOverlay(JoinedOverlay):
     # -- losing --------------------------------------------------------------------------------
 
     def next_deadline(self) -> float | None:
-        times = [super().next_deadline(), *self._away.values()]
+        times = [super().next_deadline(), self.detours.due, *self._away.values()]
         return min((at for at in times if at is not None), default=None)
 
     def on_timer(self, now: float) -> None:
         super().on_timer(now)
+        self.detours.on_timer(now)
         for lost in [peer for peer, at in self._away.items() if at <= now]:
             self._away[lost] = now + self.heal_seconds
-            self._look_for_place(lost)
+            self._look_for_place(lost, now)
 
     def _places_of(self, broker: str) -> dict[str, str]:
         """Whom it is or was linked with, and where those are."""
@@ -222,11 +232,14 @@ class HealingOverlay(JoinedOverlay):
         kin = self.kin.get(lost) or self.replaced.get(lost, {})
         return sorted({*kin, self.ports.name} - {lost})
 
-    def _look_for_place(self, lost: str) -> None:
+    def _look_for_place(self, lost: str, now: float) -> None:
         self.stop_asking(lost)
         if self.detours.has_agreed(lost):
             return  # it is linked with a neighbour of ours instead
         tried = self._tries[lost] = self._tries.get(lost, -1) + 1
+        if self._is_alone(lost) and tried >= LEAF_ROUNDS:
+            self._give_up(lost, now)
+            return
         rounds = self._rounds(lost)
         found = rounds[tried % len(rounds)] if rounds else None
         if found is None:
@@ -236,6 +249,18 @@ class HealingOverlay(JoinedOverlay):
             return
         self._asking[target] = asking
         self.ports.emit(Connect(target, self._places_of(asking.lost).get(target, "")))
+
+    def _is_alone(self, lost: str) -> bool:
+        """Was it linked with nobody but us?"""
+        return lost in self.kin and self._order(lost) == [self.ports.name]
+
+    def _give_up(self, lost: str, now: float) -> None:
+        kin = self.replaced[lost] = self.kin[lost]
+        self.write([Put(REPLACED, lost, msgspec.msgpack.encode(kin))])
+        self.ports.events.parted(Parted(lost, LOST_ALONE, is_elsewhere=True), now)
+
+    def is_asking(self, lost: str) -> bool:
+        return any(asking.about == lost for asking in self._asking.values())
 
     def stop_asking(self, lost: str) -> None:
         for peer in [peer for peer, asking in self._asking.items() if asking.about == lost]:
@@ -285,8 +310,13 @@ class HealingOverlay(JoinedOverlay):
 
     def _is_beyond(self, peer: str) -> bool:
         lost = self._given_up()
+        if peer in lost:
+            return False  # it is back
         orders = [self._order(one) for one in lost]
-        return any(peer in order or any(peer in self.cousins.of(one) for one in order) for order in orders)
+        if any(peer in order for order in orders):
+            return True
+        waits = any(self._away)
+        return waits and any(peer in self.cousins.of(one) for order in orders for one in order)
 
     def _given_up(self) -> list[str]:
         return [*self.replaced, *(lost for lost in self._away if self._tries.get(lost, -1) >= 0)]
@@ -300,7 +330,9 @@ class HealingOverlay(JoinedOverlay):
     def _answer(self, sender: str, lost: str, instead: str, now: float) -> None:
         if self.detours.is_pending(sender):
             return  # the answer is on its way
-        if sender in self.neighbours:
+        if self.detours.is_taken_in(sender, now) and sender in self.neighbours:
+            self.ports.send(sender, DetourAnswer(lost, True))
+        elif sender in self.neighbours:
             self.ports.send(sender, HealAnswer(lost, True))
         elif lost in self._up and not instead and sender in self.kin.get(lost, {}):
             self.detours.ask(sender, lost, now)
@@ -358,7 +390,7 @@ class HealingOverlay(JoinedOverlay):
             self._keep_all([sender], [], now, partial(self._go_round, answer.peer, sender, address))
 
     def _go_round(self, lost: str, peer: str, address: str, now: float) -> None:
-        self.detours.give_way(lost, now)
+        self.detours.give_way(lost, peer, now)
         self._begin_anew(peer, address, now)
 
     def _begin_anew(self, peer: str, address: str, now: float) -> None:
