@@ -13,7 +13,8 @@ therefore know the same list when it is gone, and need no election. Rules
   kept for a neighbour until it has spoken, so nothing that a surviving broker has acknowledged is lost in
   between; the logs that came by the lost broker are heard over the new link, from where they are known (`recovery`).
 - One of the new neighbours may be lost too: two that were adjacent. Who waits for it stands in for the first one
-  among the neighbours of the second (`cousins.py`). Three in a row are more than anybody knows: somebody has to `join`.
+  among the neighbours of the second (`cousins.py`), after five times as long: with a restart in
+  between nobody should believe it. Three in a row are more than anybody knows: somebody has to `join`.
 - A lost broker that was linked with one other only is given up too, after ten times as long.
 - What the lost broker alone had is lost with it. If it comes back after all it joins anew; when it, or a
   guess that was wrong, closes a cycle, the youngest link of that goes (`circles.py`).
@@ -40,7 +41,8 @@ from tidings.protocol.overlay.joined import NEIGHBOURS, JoinedOverlay
 KIN = "overlay.kin"  # table: by neighbour, whom it is linked with
 REPLACED = "overlay.replaced"  # table: brokers that were given up, and who was linked with them
 KEPT_REPLACED = 64
-LEAF_ROUNDS = 10  # times as long as any other a broker is waited for that was linked with us alone: it may be well, and look for a way round
+STAND_IN_ROUNDS = 5  # times as long as one broker is waited for, until two adjacent ones count as lost
+LEAF_ROUNDS = 10  # and until one that was linked with us alone does: it may be well, and look for a way round
 LOST_ALONE = "it was away for too long, and linked with nobody else"
 LOST = "it was away for too long; its neighbours are linked with one another instead"
 
@@ -69,6 +71,9 @@ class _Asking(msgspec.Struct, frozen=True):
     about: str  # the neighbour of ours that is away
     lost: str  # the broker in whose place we want to be linked
     instead: str = ""  # not empty: we stand in for this one
+
+
+_NOBODY: list[tuple[str, _Asking] | None] = [None] * STAND_IN_ROUNDS
 
 
 def places_to_ask(rank: int) -> list[int]:
@@ -270,15 +275,16 @@ class HealingOverlay(JoinedOverlay):
     def _rounds(self, lost: str) -> list[tuple[str, _Asking] | None]:
         """Whom to ask, one after the other, when this neighbour is away."""
         waits_for = next((one for one, kin in self.replaced.items() if lost in kin), "")
-        if lost not in self.kin and waits_for:
-            return [None, *self._standing_in(lost, lost, waits_for)]  # it may have found another place
+        if lost not in self.kin and waits_for:  # it may have found another place
+            return [*_NOBODY, *self._standing_in(lost, lost, waits_for)]
         order = self._order(lost)
         rank = order.index(self.ports.name)
         asking = _Asking(lost, lost)
         before = [(order[place], asking) for place in places_to_ask(rank)]
         after = [(peer, asking) for peer in order[rank + 1 :]]
         beyond = [each for peer in order for each in self._standing_in(lost, peer, lost)]
-        return [*before, None, *before, *after, *beyond]
+        near: list[tuple[str, _Asking] | None] = [*before, None, *before, *after]
+        return [*near, *_NOBODY[len(near) :], *beyond]
 
     def _standing_in(self, about: str, lost: str, instead: str) -> list[tuple[str, _Asking] | None]:
         """Whom to ask in the place of a lost broker, when its neighbour is lost too."""
