@@ -264,7 +264,7 @@ def test_losses_and_restarts_at_random() -> None:
         scene.lose(lost)
         scene.publish_for(rng.uniform(0.0, 2 * HEAL), 0.1)
         if seed % 3 == 1:
-            scene.away(rng.choice(table[lost]), rng.uniform(0.2, 3.0))
+            scene.away(rng.choice(table[lost]), rng.uniform(0.2, 0.75 * HEAL))  # a restart, not a loss
         elif seed % 3 == 2 and apart:
             scene.lose(rng.choice(apart))
         scene.publish_for(12.0, 0.1)
@@ -279,6 +279,19 @@ def test_two_adjacent_brokers_or_a_link_lost_at_random() -> None:
     assert pairs > 80
     for seed in range(3000, 3100):
         a_link_is_lost(seed, 0.1)
+
+
+def test_a_broker_that_was_away_for_too_long_is_let_in_again() -> None:
+    """Nobody tells it whom to join: it asks those who were linked with its neighbours."""
+    scene = Losing(line(5))
+    scene.publish_for(1.0)
+    scene.away("b2", 3 * HEAL)
+    scene.publish_for(8.0, 0.2)
+    assert "b2" in scene.overlay_of("b1").replaced
+    scene.settle(120.0)
+    scene.publish_for(2.0, 0.2)
+    scene.settle()
+    scene.judge(without="b2")
 
 
 def test_without_healing_the_others_stay_apart() -> None:

@@ -16,7 +16,8 @@ therefore know the same list when it is gone, and need no election. Rules
   among the neighbours of the second (`cousins.py`), after five times as long: with a restart in
   between nobody should believe it. Three in a row are more than anybody knows: somebody has to `join`.
 - A lost broker that was linked with one other only is given up too, after ten times as long.
-- What the lost broker alone had is lost with it. If it comes back after all it joins anew; when it, or a
+- What the lost broker alone had is lost with it. If it comes back after all it joins anew, asking those who
+  were linked with its neighbours; when it, or a
   guess that was wrong, closes a cycle, the youngest link of that goes (`circles.py`).
 """
 
@@ -340,13 +341,26 @@ class HealingOverlay(JoinedOverlay):
             self.ports.send(sender, DetourAnswer(lost, True))
         elif sender in self.neighbours:
             self.ports.send(sender, HealAnswer(lost, True))
-        elif lost in self._up and not instead and sender in self.kin.get(lost, {}):
-            self.detours.ask(sender, lost, now)
+        elif lost in self._up and not instead and lost in self.kin:
+            self._answer_for_one_that_is_well(sender, lost, now)
         elif self._agrees(instead or sender, lost) and instead not in self._up:
             agreed = partial(self._agreed, sender, lost)
             self._replace(lost, sender, now, agreed, without=instead, silent=self._silent(lost))
         else:
             self.ports.send(sender, HealAnswer(lost, False))
+
+    def _answer_for_one_that_is_well(self, sender: str, lost: str, now: float) -> None:
+        """The lost one is a neighbour of ours. Only its link with the sender is lost; or it has given the sender up, which
+        was away for too long and comes back: it is let in like any other."""
+        if sender in self.kin[lost]:
+            self.detours.ask(sender, lost, now)
+        elif self._problem(sender, now) is not None:
+            self.ports.send(sender, HealAnswer(lost, False))
+        else:
+            self.take_in(sender, now, partial(self._let_in, sender, lost))
+
+    def _let_in(self, sender: str, lost: str, now: float) -> None:
+        self.ports.send(sender, DetourAnswer(lost, True))
 
     def _agrees(self, member: str, lost: str) -> bool:
         if member not in self._order(lost):
