@@ -16,7 +16,7 @@ RUN     := . $(VENV)/environment && $(VENV)/bin/python
 INTACT  := $(shell sh scripts/intact.sh $(VENV) || echo stale)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format bench soak studies docs clean stale
+.PHONY: help setup demo test lint format bench soak studies docs site clean stale
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' Makefile | expand -t 18
@@ -55,6 +55,9 @@ studies: $(READY) ## run every study and write report/index.html (ARGS=--quick f
 
 docs: $(READY) ## regenerate the generated pages and check every link
 	@$(RUN) scripts/docs.py $(ARGS)
+
+site: $(READY) ## write the docs, and the report if there is one, as a site (site/index.html)
+	@$(RUN) scripts/site.py $(ARGS)
 
 clean: ## remove the environment, caches and build output
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

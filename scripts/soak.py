@@ -93,9 +93,18 @@ def run_seeds(share: float) -> dict[str, Any]:
     count = max(1, int(SEEDS * share))
     with Progress() as shown:
         task = shown.add_task("seeds", total=count)
+        told = time.monotonic()
+
+        def advance(finished: int) -> None:
+            nonlocal told
+            shown.advance(task, finished)
+            if not shown.console.is_terminal and time.monotonic() > told + 60:
+                told = time.monotonic()
+                print(f"       {shown.tasks[task].completed:,.0f} of {count:,} seeds", flush=True)
+
         done = sweep(
             campaign_seed, [(number,) for number in range(count)], folder=FOLDER / "seeds", spark=spark,
-            progress=lambda finished: shown.advance(task, finished),
+            progress=advance,
         )  # fmt: skip
     spark.stop()
     bad = [each.point[0] for each in done if each.error is not None or each.result["broken"]]

@@ -11,7 +11,7 @@ pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
 from tidings.bench import joins, pipeline
 from tidings.bench.joins import Engine
-from tidings.errors import TidingsError
+from tidings.errors import InputError, TidingsError
 
 pytestmark = pytest.mark.spark
 
@@ -79,3 +79,16 @@ def test_a_sample_that_differs_is_told() -> None:
 
 def test_sums_of_nothing_are_zero() -> None:
     assert joins.made((0, None, None)) == (0, 0, 0)
+
+
+def test_a_part_that_does_not_exist_is_told() -> None:
+    with pytest.raises(InputError, match="no part is called 'boxen'"):
+        next(pipeline.run(only="boxen"))
+
+
+def test_growth_is_drawn(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    rows = [pipeline.row("growth, events", size, "tidings", size / 1e6) for size in (1000, 2000)]
+    (drawn,) = pipeline.plot(rows, str(tmp_path / "plots"))
+    assert drawn.name == "pipeline-events.svg"
+    assert "events" in drawn.read_text()

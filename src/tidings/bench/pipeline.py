@@ -25,11 +25,12 @@ import numpy as np
 
 from tidings.bench import joins
 from tidings.bench.joins import Answer, Engine
-from tidings.errors import TidingsError
+from tidings.errors import InputError, TidingsError
 from tidings.pipeline import Table, match, match_stream, session
 
 Row: TypeAlias = dict[str, Any]
 SEED = 7
+ROWS_A_PIECE = 250_000  # below this a task costs more to start than its rows
 SIDE = 0.01  # mean side of a box, of an axis of length 1
 
 
@@ -50,23 +51,42 @@ class Sizes(NamedTuple):
 QUICK = Sizes(20_000, 100_000, 10_000, 2_000, 10_000, 5_000, 2, 50_000, (25_000, 50_000), (5_000, 10_000), 0)
 
 
-def run(*, quick: bool = False, part: str | None = None) -> Iterator[Row]:
-    """Rows of every part, or of one."""
+def run(*, quick: bool = False, only: str | None = None, plots: str | None = None) -> Iterator[Row]:
+    """Rows of every part, or of some with commas between. `plots`: a folder for drawings of time against size."""
     sizes = QUICK if quick else Sizes()
-    parts: dict[str, Callable[[Any, Sizes, Path], Iterator[Row]]] = {
+    rows = []
+    for found in _parts(sizes, _chosen(only)):
+        rows.append(found)
+        yield found
+    if plots is not None:
+        plot(rows, plots)
+
+
+PARTS = ("boxes", "many", "market", "stream", "growth", "cores", "memory")
+
+
+def _chosen(only: str | None) -> list[str]:
+    names = [name.strip() for name in only.split(",")] if only else list(PARTS)
+    if unknown := [name for name in names if name not in PARTS]:
+        raise InputError(f"no part is called {unknown[0]!r}", hint=f"there are {', '.join(PARTS)}")
+    return names
+
+
+def _parts(sizes: Sizes, chosen: list[str]) -> Iterator[Row]:
+    in_one_session: dict[str, Callable[[Any, Sizes, Path], Iterator[Row]]] = {
         "boxes": boxes, "many": many, "market": market, "stream": stream, "growth": growth,
     }  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="tidings-bench-") as folder:
-        spark = session()
-        try:
-            for name, measure in parts.items():
-                if part in (None, name):
+        if wanted := [measure for name, measure in in_one_session.items() if name in chosen]:
+            spark = session()
+            try:
+                for measure in wanted:
                     yield from measure(spark, sizes, Path(folder))
-        finally:
-            spark.stop()
-        if part in (None, "cores"):
+            finally:
+                spark.stop()
+        if "cores" in chosen:
             yield from cores(sizes, Path(folder))
-        if part in (None, "memory") and sizes.memory_boxes:
+        if "memory" in chosen and sizes.memory_boxes:
             from tidings.bench.pipeline_memory import memory
 
             yield from memory(sizes.memory_boxes)
@@ -115,12 +135,12 @@ def as_subscriptions(boxes: Any) -> Any:
 
 
 def on_spark(spark: Any, table: Any, folder: Path, name: str) -> Any:
-    """The table in Spark's memory, in as many pieces as keep all cores busy."""
+    """The table in Spark's memory: a piece for each core, and up to four when there is much to share."""
     import pyarrow.parquet as pq
 
     path = folder / f"{name}.parquet"
     pq.write_table(table, path)
-    pieces = 4 * spark.sparkContext.defaultParallelism
+    pieces = min(4, 1 + table.num_rows // ROWS_A_PIECE) * spark.sparkContext.defaultParallelism
     frame = spark.read.parquet(str(path)).repartition(pieces).cache()
     frame.count()
     return frame
@@ -371,6 +391,7 @@ def plot(rows: Sequence[Row], folder: str) -> list[Path]:
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
+    Path(folder).mkdir(parents=True, exist_ok=True)
     made = []
     for work in dict.fromkeys(r["work"] for r in rows if r["work"].startswith("growth")):
         chosen = [r for r in rows if r["work"] == work]

@@ -21,11 +21,13 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 import tidings
+from tidings.cli._output import say
 from tidings.errors import RefusedError, SettingsError
 from tidings.runtime.dialling import parse_addresses
 from tidings.runtime.environment import credentials, tls_context
 
 HOME = "tidings://127.0.0.1:7117"
+WORD_AFTER = 2.0  # seconds without a connection before somebody who waits is told so
 T = TypeVar("T")
 
 Broker = Annotated[
@@ -43,13 +45,33 @@ def bus(broker: str, name: str = "", *, timeout: float = 10.0) -> tidings.Bus:
     """A bus for a command, with the credentials of the environment."""
     given = os.environ
     _check_address(broker)  # a wrong one is told before a secret is read
-    return tidings.connect(
+    made = tidings.connect(
         broker,
         name=name or given.get("TIDINGS_USER") or "cli",
         timeout=timeout,
         credentials=credentials(given),
         tls=tls_context(given, broker),
     )
+    _made.append((broker, made))
+    return made
+
+
+_made: list[tuple[str, tidings.Bus]] = []  # by this command
+
+
+def _tell_who_waits() -> None:
+    for broker, made in _made:
+        if made.state in ("new", "connecting"):
+            say(f"waiting for the broker at {broker}; Ctrl-C gives up")
+
+
+async def _with_a_word(main: Coroutine[Any, Any, T]) -> T:
+    word = asyncio.get_running_loop().call_later(WORD_AFTER, _tell_who_waits)
+    try:
+        return await main
+    finally:
+        word.cancel()
+        _made.clear()
 
 
 def _check_address(broker: str) -> None:
@@ -77,7 +99,7 @@ def refuse_words(words: list[str], otherwise: str) -> None:
 
 def run(main: Coroutine[Any, Any, T]) -> T:
     try:
-        return asyncio.run(main)
+        return asyncio.run(_with_a_word(main))
     except RefusedError as error:
         if "asks who you are" not in error.message:
             raise

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from tidings.cli._output import Exit, console, print_json, say, say_error
+from tidings.cli._remote import HOME
 from tidings.cli._usage import JSON_HELP, examples
 
 HISTORY_SECONDS = 180.0  # that the console judges
@@ -126,7 +127,8 @@ def _show(cluster: Any, as_json: bool) -> None:
             console().print(f"broker {row['broker']} at {row['address']}{joins}{http}", soft_wrap=True)
             for protocol, where in row["gateways"].items():
                 console().print(f"  {protocol} at {where}", soft_wrap=True)
-        say("try: tidings sub --where 'change < -3'   and elsewhere: tidings pub change=-4.5")
+        at = "" if rows[0]["address"] == HOME else f" --broker {rows[0]['address']}"
+        say(f"try: tidings sub{at} --where 'change < -3'   and elsewhere: tidings pub{at} change=-4.5")
         say("Ctrl-C ends them")
     import sys
 

@@ -1,23 +1,34 @@
-"""`tidings systems`: the table of systems, each a composition."""
+"""`tidings systems`: the table of systems, each a composition; or one of them, whole."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tidings.cli._output import console, print_json
 from tidings.cli._usage import JSON_HELP, examples
 
+if TYPE_CHECKING:
+    from tidings.systems import System
+
 
 def register(app: typer.Typer) -> None:
-    app.command("systems", epilog=examples("tidings systems", "tidings systems --json"))(systems)
+    shown = examples("tidings systems", "tidings systems siena", "tidings systems --json")
+    app.command("systems", epilog=shown)(systems)
 
 
-def systems(as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False) -> None:
-    """List the systems: what each is composed of, and what it promises."""
-    from tidings.systems import SYSTEMS
+def systems(
+    name: Annotated[str | None, typer.Argument(help="A system, to be told of it alone.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
+) -> None:
+    """List the systems: what each is composed of, and what it promises. With a name: when to take it, and its price."""
+    from tidings.systems import SYSTEMS, find_system
 
+    if name is not None:
+        told = about(find_system(name))
+        print_json(told) if as_json else _print(told)
+        return
     rows = [system.row() for system in SYSTEMS]
     if as_json:
         print_json({"systems": rows})
@@ -29,4 +40,49 @@ def systems(as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = F
         table.add_column(column, overflow="fold")
     for row in rows:
         table.add_row(*row.values())
+    console().print(table)
+
+
+def about(system: System) -> dict[str, Any]:
+    """Everything that is known of a system."""
+    from tidings.systems.choosing import CHOICES
+
+    choice = CHOICES[system.name]
+    return {
+        "system": system.name,
+        "source": choice.source,
+        "promise": system.promise,
+        "take it when": choice.take,
+        "its price": choice.price,
+        "subscriptions": system.model,
+        "links": system.graph,
+        "for real": real(system, choice.command),
+        "options": list(system.options),
+        "composition": [
+            {"slot": slot, "strategy": strategy, "about": sentence}
+            for slot, strategy, sentence in system.composition()
+        ],
+        "try": f"tidings simulate {system.name}",
+    }
+
+
+def real(system: System, command: str) -> str:
+    """How its brokers are run as processes, if they can be."""
+    if command or system.networked:
+        return command or f"TIDINGS_SYSTEM={system.name} tidings broker"
+    return "in the simulator only"
+
+
+def _print(told: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    for name, value in told.items():
+        if name == "composition":
+            for part in value:
+                table.add_row(part["slot"], f"{part['strategy']}: {part['about']}")
+        else:
+            table.add_row(name, ", ".join(value) or "none" if isinstance(value, list) else value)
     console().print(table)

@@ -23,7 +23,7 @@ FRAME = 9  # bytes around each message on the wire
 
 
 def carries_event(message: Any) -> bool:
-    """Is there an event, or an envelope with one, in this message?"""
+    """Is there an event in this message, or in a record that it holds?"""
     kind: type = type(message)
     return any(getattr(message, name) for name in _event_fields(kind))
 
@@ -33,8 +33,16 @@ def _event_fields(kind: type) -> tuple[str, ...]:
     return tuple(field.name for field in msgspec.structs.fields(kind) if _has_event(field.type))
 
 
-def _has_event(kind: Any) -> bool:
-    return kind in (Envelope, Event) or any(_has_event(part) for part in get_args(kind))
+def _has_event(kind: Any, seen: set[Any] | None = None) -> bool:
+    """`seen`: the records that were looked into, since expressions hold expressions."""
+    seen = set() if seen is None else seen
+    if kind in (Envelope, Event):
+        return True
+    parts = get_args(kind)
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and kind not in seen:
+        seen.add(kind)
+        parts = tuple(field.type for field in msgspec.structs.fields(kind))
+    return any(_has_event(part, seen) for part in parts)
 
 
 class Meter:

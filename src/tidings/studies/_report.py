@@ -40,7 +40,7 @@ class Kept(msgspec.Struct, kw_only=True):
 
 
 def write(folder: Path, found: Sequence[Kept], *, soak: Path | None = None) -> Path:
-    """`index.html` in the folder."""
+    """`index.html` in the folder; the claims alone, as Markdown, beside it."""
     benches = [msgspec.json.decode(file.read_bytes()) for file in sorted((folder / "benches").glob("*.json"))]
     held = msgspec.json.decode(soak.read_bytes())["parts"] if soak is not None and soak.exists() else []
     body = [
@@ -50,12 +50,15 @@ def write(folder: Path, found: Sequence[Kept], *, soak: Path | None = None) -> P
         _errata(found),
         "<h2 id=studies>The studies</h2>",
         *(_study(each, folder) for each in found),
+        "<h2 id=beyond>Beyond the papers</h2>",
+        _beyond(found),
         "<h2 id=benchmarks>Benchmarks</h2>",
         *([_bench(bench) for bench in benches] or ["<p>None lie in <code>benches/</code> yet: "
            "<code>tidings bench NAME --json &gt; report/benches/NAME.json</code></p>"]),
         "<h2 id=soak>The long campaign</h2>",
         _soak(held),
     ]  # fmt: skip
+    (folder / "claims.md").write_text(claims_page(found), encoding="utf-8")
     page = folder / "index.html"
     page.write_text(_PAGE.replace("{body}", "\n".join(body)), encoding="utf-8")
     return page
@@ -113,6 +116,50 @@ def _errata(found: Sequence[Kept]) -> str:
     known = "".join(f"<li><code>{code}</code> {escape(words)}" for code, words in ERRATA.items())
     others = sorted(words for words in used if not re.match(r"E-[A-Z]\d+[a-z]?\b", words))
     return f"<ul>{known}{''.join(f'<li>{escape(words)}' for words in others)}</ul>"
+
+
+def _beyond(found: Sequence[Kept]) -> str:
+    """What no paper claims, and we do."""
+    rows = "".join(
+        f"<tr><td><a href=#{escape(each.study)}>{escape(each.study)}</a>{_claim(claim).removeprefix('<tr>')}"
+        for each in found
+        for claim in each.claims
+        if claim.paper is None
+    )
+    if not rows:
+        return "<p>No study that was run has any.</p>"
+    head = "<tr><th>study<th>id<th>claim<th>paper<th>expected<th>ours<th>within<th>verdict"
+    return f"<div class=wide><table>{head}{rows}</table></div>"
+
+
+def claims_page(found: Sequence[Kept]) -> str:
+    """Every claim and its verdict as Markdown, for whoever reads the docs where no HTML is served."""
+    claims = [claim for each in found for claim in each.claims]
+    parts = [
+        "# Every claim, and what we measured\n",
+        f"{sum(claim.reproduced for claim in claims)} of {len(claims)} claims hold in {len(found)} studies. "
+        "Plots, tables and the mistakes of the texts are in [the report](report.md).\n",
+    ]
+    for each in found:
+        quick = ", in its quick form" if each.quick else ""
+        parts += [f"## {each.title}\n", f"{each.answers}. `{each.command}` ({each.seconds:.0f} s{quick}).\n"]
+        parts += [_line("id", "claim", "paper", "ours", "verdict"), _line(*["---"] * 5)]
+        for claim in each.claims:
+            verdict = "reproduced" if claim.reproduced else "**not reproduced**"
+            expected = (
+                f"; corrected: {cell(claim.expected)}"
+                if claim.erratum and claim.expected != claim.paper
+                else ""
+            )
+            parts.append(
+                _line(claim.id, claim.claim, cell(claim.paper) + expected, cell(claim.ours), verdict)
+            )
+        parts.append("")
+    return "\n".join(parts)
+
+
+def _line(*cells: str) -> str:
+    return "| " + " | ".join(text.replace("|", "\\|").replace("\n", " ") for text in cells) + " |"
 
 
 def _study(kept: Kept, folder: Path) -> str:
@@ -191,7 +238,7 @@ table { border-collapse: collapse; font-size: .9rem } td, th { padding: .35rem .
 nav a { margin-right: 1rem }
 </style>
 <h1>The claims of the papers, and what we measured</h1>
-<nav><a href=#studies>studies</a><a href=#wrong>mistakes in the texts</a><a href=#benchmarks>benchmarks</a><a href=#soak>campaign</a></nav>
+<nav><a href=#studies>studies</a><a href=#beyond>beyond the papers</a><a href=#wrong>mistakes in the texts</a><a href=#benchmarks>benchmarks</a><a href=#soak>campaign</a></nav>
 {body}
 </html>
 """

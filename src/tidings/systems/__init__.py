@@ -6,6 +6,8 @@ strategies; a new family is a new file here. `check_overlay` refuses graphs that
 
 from __future__ import annotations
 
+from difflib import get_close_matches
+
 from tidings.errors import SettingsError
 from tidings.systems import brokers, distributors, epidemic, gossip, rendezvous, self_organising, surveyed
 from tidings.systems.system import ANY_GRAPH, MESH, NO_LINKS, PEERS, TREE, Site, System
@@ -37,4 +39,8 @@ def find_system(name: str) -> System:
     for system in SYSTEMS:
         if system.name == wanted:
             return system
-    raise SettingsError(f"no system is called {name!r}", hint=f"there are: {', '.join(system_names())}")
+    near = get_close_matches(wanted, system_names(), n=3)
+    meant = f"did you mean {' or '.join(near)}? " if near else ""
+    raise SettingsError(
+        f"no system is called {name!r}", hint=f"{meant}there are: {', '.join(system_names())}"
+    )

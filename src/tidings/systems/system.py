@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any
@@ -77,11 +78,18 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
                 hint="use a tree, a line, a star or a hierarchy",
             )
 
+    def slots(self) -> dict[str, Strategy]:
+        """What stands in each slot of a broker that has one neighbour."""
+        site = Site(name="b0", neighbours=("b1",), brokers=("b0", "b1"), links=(("b0", "b1"),))
+        return self.strategies(site)
+
+    def composition(self) -> list[tuple[str, str, str]]:
+        """(slot, strategy, what it does) for each slot that holds something."""
+        return [(kind, strategy.name, _about(strategy)) for kind, strategy in self.slots().items()]
+
     def row(self) -> dict[str, str]:
         """The system's line in the table of systems."""
-        site = Site(name="b0", neighbours=("b1",), brokers=("b0", "b1"), links=(("b0", "b1"),))
-        slots: dict[str, Strategy] = self.strategies(site)
-        named = {kind: strategy.name for kind, strategy in slots.items()}
+        named = {kind: strategy.name for kind, strategy in self.slots().items()}
         return {
             "system": self.name,
             "subscription model": self.model,
@@ -91,3 +99,10 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
             "recovery": named.get("recovery", "none"),
             "promise": self.promise,
         }
+
+
+def _about(strategy: Strategy) -> str:
+    """The first sentence of its class, or of its file."""
+    kind = type(strategy)
+    told = vars(kind).get("__doc__") or sys.modules[kind.__module__].__doc__ or ""
+    return " ".join(told.split("\n\n")[0].split())

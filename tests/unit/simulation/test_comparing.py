@@ -10,6 +10,8 @@ from tidings.history.schema import NTFY, Row
 from tidings.language import parse_filter
 from tidings.model.event import make_event
 from tidings.protocol.messages import Envelope
+from tidings.protocol.proposals import Proposal
+from tidings.protocol.recovery.group_words import Propose, Replicate
 from tidings.protocol.recovery.words import ReplayPart
 from tidings.protocol.routing.diffusion import Interest
 from tidings.protocol.routing.seen import Forward
@@ -101,3 +103,5 @@ def test_messages_without_events_are_told_apart() -> None:
     assert not carries_event(Interest("subscriptions", (parse_filter("a = 1"),), ()))
     assert not carries_event(ReplayPart("log", 1, (), 5, ()))
     assert carries_event(ReplayPart("log", 1, (envelope,), 5, ()))
+    assert carries_event(Propose(1, 1, (Proposal(envelope.event, "a", 1, is_own=True),)))
+    assert not carries_event(Replicate(1, 1, (), 1))

@@ -17,7 +17,8 @@ SHOWN = [shown for document in DOCUMENTS for shown in document.shows]
 
 
 def claim(id: str = "VIR3-7", *, held: bool = True, **more: Any) -> Claim:
-    return Claim(id=id, claim="t", paper=1.0, expected=1.0, ours=1.01, tolerance=0.1, reproduced=held, **more)
+    said = {"claim": "t", "paper": 1.0, "expected": 1.0, **more}
+    return Claim(id=id, ours=1.01, tolerance=0.1, reproduced=held, **said)
 
 
 def kept(name: str, *claims: Claim, **more: Any) -> Kept:
@@ -61,3 +62,16 @@ def test_the_page_counts_and_links_and_escapes(tmp_path: Path) -> None:
     assert "<script" not in text
     assert "<img src=x" not in text
     assert not re.search(r'(src|href)="?https?:', text)
+
+
+def test_our_own_claims_stand_apart_and_the_claims_are_also_text(tmp_path: Path) -> None:
+    ours = claim("VIR5-10", claim="more | than the paper", paper=None)
+    bad = claim("VIR3-8", held=False, erratum="E-V5", expected=2.0)
+    page = write(tmp_path, [kept("diffusion", claim(), ours), kept("notification-loss", bad)])
+    beyond = page.read_text().partition("<h2 id=beyond>")[2].partition("<h2 id=benchmarks>")[0]
+    assert "more | than the paper" in beyond
+    assert beyond.count("reproduced</b>") == 1
+    lines = (tmp_path / "claims.md").read_text().splitlines()
+    assert "2 of 3 claims hold in 2 studies." in lines[2]
+    assert r"| VIR5-10 | more \| than the paper | - | 1.01 | reproduced |" in lines
+    assert "| VIR3-8 | t | 1; corrected: 2 | 1.01 | **not reproduced** |" in lines

@@ -1,0 +1,224 @@
+"""Which system when: where each comes from, what it is good for, and its price. One entry for each system.
+
+`tidings systems NAME` shows it, and `make docs` writes a page of it, with what the system cost on a common load.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+THESIS = "Virgillito 2003"
+FORMAL = "Baldoni, Contenti, Tucci Piergiovanni and Virgillito 2002"
+EPIDEMIC = "Costa, Migliavacca, Picco and Cugola 2003"
+GOSSIP = "Baehni, Eugster and Guerraoui 2004"
+GROUPS = "Mathur, Hall, Jahanian, Prakash and Rasmussen 1995"
+
+
+class Choice(NamedTuple):
+    source: str  # the document, and where in it
+    take: str  # it when
+    price: str
+    page: str  # of the docs, that explains its kind
+    command: str = ""  # that runs it for real, where it is not `TIDINGS_SYSTEM=NAME tidings broker`
+
+
+CHOICES: dict[str, Choice] = {
+    "tidings": Choice(
+        f"our own; its parts are from {THESIS}, 2.4 and 2.5, and {FORMAL}",
+        "you have no reason to take another: events are kept until everybody who asked has them",
+        "a log and acknowledgements: more messages without events than any system that forgets",
+        "brokers.md",
+        "tidings broker",
+    ),
+    "intermediary": Choice(
+        f"{FORMAL}, section 5",
+        "one broker is enough",
+        "one machine, one point of failure",
+        "availability.md",
+        "in a program: `tidings.connect()`",
+    ),
+    "network-of-servers": Choice(
+        f"{FORMAL}, section 5",
+        "subscriptions change faster than events come, or links form cycles on purpose",
+        "every event crosses every link, wanted or not",
+        "surveyed.md",
+    ),
+    "siena": Choice(
+        f"{THESIS}, 2.5.4",
+        "many subscriptions are alike, and a lost event does no harm",
+        "what is on its way when a link fails is lost; a cancelled filter may bring back those that it covered",
+        "surveyed.md",
+    ),
+    "siena-hierarchical": Choice(
+        f"{THESIS}, 2.5.4",
+        "brokers form a company's hierarchy, and most events concern those above",
+        "every event climbs to the top, which is the bottleneck",
+        "surveyed.md",
+    ),
+    "subscription-forwarding": Choice(
+        f"{EPIDEMIC}, section 2.1",
+        "you study recovery, and want the plain thing beneath it",
+        "every subscription is forwarded, covered or not",
+        "recovery.md",
+    ),
+    "all-brokers": Choice(
+        f"{THESIS}, 2.4.5",
+        "there are few subscriptions, they seldom change, and an event should be matched once",
+        "every broker holds every subscription",
+        "surveyed.md",
+    ),
+    "partitioned": Choice(
+        f"{THESIS}, 2.4.3",
+        "there are too many subscriptions for any one broker, over attributes that are known in advance",
+        "an event goes to the brokers of its cell first, wherever its takers are",
+        "surveyed.md",
+    ),
+    "qns": Choice(
+        f"{THESIS}, chapter 5",
+        "organisations hear of the quality of one another's data, and what each can produce is known",
+        "a table of each producer's subscribers at every organisation on the way",
+        "quality-notification.md",
+        "tidings quality serve",
+    ),
+    "epidemic": Choice(
+        f"{EPIDEMIC}, section 4.2",
+        "links lose events, and almost all of them arriving is enough",
+        "nothing is certain; the last event before silence is missed unless heartbeats are on",
+        "recovery.md",
+    ),
+    "epidemic-push": Choice(
+        f"{EPIDEMIC}, section 4.1",
+        "losses are frequent, and the last event before a silence counts",
+        "digests are sent whether or not anything was lost",
+        "recovery.md",
+    ),
+    "epidemic-subscriber-pull": Choice(
+        f"{EPIDEMIC}, section 4.2",
+        "each pattern has many subscribers",
+        "useless where a pattern has one",
+        "recovery.md",
+    ),
+    "epidemic-publisher-pull": Choice(
+        f"{EPIDEMIC}, section 4.2",
+        "patterns have few subscribers, and ways are stable",
+        "events carry the way that they came",
+        "recovery.md",
+    ),
+    "epidemic-random-pull": Choice(
+        "our own, beside those of the paper",
+        "you need a baseline to judge the other pulls by",
+        "asks whoever it meets: the same messages, fewer of them useful",
+        "recovery.md",
+    ),
+    "epidemic-lazy-push": Choice(
+        "our own, beside those of the paper",
+        "events are large, so that naming them first pays",
+        "one more turn to and fro before a lost event is back",
+        "recovery.md",
+    ),
+    "subscription-replication": Choice(
+        f"{THESIS}, 2.5.3",
+        "access brokers come and go, and their subscribers must not wait for them",
+        "neighbours hold each subscription too, and keep events for others",
+        "recovery.md",
+    ),
+    "socbr": Choice(
+        f"{THESIS}, chapter 4",
+        "interests differ from place to place and stay for a while",
+        "locks and searches while links are exchanged; narrow subscriptions can get longer ways",
+        "rearranging.md",
+    ),
+    "pbsocbr": Choice(
+        f"{THESIS}, 4.4",
+        "interests differ from place to place, and a link across the world costs more than one across the street",
+        "saves fewer hops than links that go anywhere",
+        "rearranging.md",
+    ),
+    "fewer-hops": Choice(
+        f"our own, from {THESIS}, chapter 4",
+        "rates differ, and what counts is how many links events cross",
+        "brokers count what they forward, by neighbour",
+        "rearranging.md",
+    ),
+    "damulticast": Choice(
+        f"{GOSSIP}, sections 3 and 4",
+        "topics form a tree, there are no brokers, and anybody may come and go",
+        "delivery is probable; each event is sent several times over",
+        "gossip.md",
+        "tidings peer --topic a/b",
+    ),
+    "gossip-broadcast": Choice(
+        f"{GOSSIP}, section 5.5",
+        "nearly everybody wants nearly everything",
+        "everybody handles everything",
+        "gossip.md",
+    ),
+    "scribe": Choice(
+        f"{THESIS}, 2.5.2",
+        "there are very many topics and brokers, and nobody plans the network",
+        "an event goes to its topic's place first; conditions beyond the topic are judged at the end",
+        "rendezvous.md",
+    ),
+    "hermes": Choice(
+        f"{THESIS}, 2.5.5",
+        "events have types in a hierarchy, and brokers come and go",
+        "filters are judged at the recipients: events travel for nothing",
+        "rendezvous.md",
+    ),
+    "hermes-path": Choice(
+        f"{THESIS}, 2.5.5",
+        "events have types in a hierarchy, and conditions on their attributes are sharp",
+        "filters stand on the whole path to the type's broker",
+        "rendezvous.md",
+    ),
+    "partitioned-elastic": Choice(
+        f"{THESIS}, 2.4.3, on the overlay of 2.5.2",
+        "there are too many subscriptions for one broker, and brokers come and go",
+        "all subscriptions of a zone are at one broker, and move when it goes",
+        "rendezvous.md",
+    ),
+    "tib-rv": Choice(
+        f"{THESIS}, 2.5.1",
+        "hosts sit on local networks that broadcast for nothing, and interests are topics",
+        "every host hears every event of its network",
+        "surveyed.md",
+        "in a program: `tidings.runtime.lan.LanBroker`",
+    ),
+    "gryphon": Choice(
+        f"{THESIS}, 2.5.3",
+        "no event may be lost, and subscriptions seldom change",
+        "every subscription is everywhere, and confirmations travel",
+        "surveyed.md",
+    ),
+    "elvin": Choice(
+        f"{THESIS}, 2.4.4: quenching",
+        "publishers make much that nobody wants, and could save making it",
+        "every subscription is everywhere",
+        "surveyed.md",
+    ),
+    "notification-service": Choice(
+        f"{THESIS}, 2.4.4",
+        "brokers shall not know subscribers",
+        "the service handles every notification: it is the bottleneck",
+        "surveyed.md",
+    ),
+    "multicast-groups": Choice(
+        f"{THESIS}, 2.4.3, at its end",
+        "an event should be matched once, and some useless deliveries are cheap",
+        "what shares a group is heard together: the fewer groups, the more waste",
+        "surveyed.md",
+    ),
+    "uarc": Choice(
+        f"{GROUPS}, sections 2 to 4",
+        "a few distributors serve many clients, which move to another when theirs fails",
+        "every distributor gets every event",
+        "distributors.md",
+    ),
+    "tidings-group": Choice(
+        f"our own, from {GROUPS}",
+        "no acknowledged event may be lost with a disk: a majority holds it first",
+        "a majority must answer each publish; every member holds everything",
+        "distributors.md",
+        "tidings broker --group NAME --members A,B,C",
+    ),
+}
