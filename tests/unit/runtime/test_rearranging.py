@@ -11,6 +11,7 @@ from tests.unit.runtime._network import linked, played, serving, settled, until
 
 import tidings
 from tidings.model.event import make_event
+from tidings.protocol.overlay.healing import HealingOverlay
 from tidings.runtime.connection import NetworkSettings
 from tidings.runtime.server import Server
 from tidings.testing import collect
@@ -120,7 +121,9 @@ async def test_two_adjacent_brokers_that_are_lost_are_bridged() -> None:
         ):
             news = await stack.enter_async_context(there.subscribe("n >= 0", name="all"))
             await settled(*servers)
-            await until(lambda: far.node.slots["overlay"].cousins.of("b1"))
+            overlay = far.node.slots["overlay"]
+            assert isinstance(overlay, HealingOverlay)
+            await until(lambda: overlay.cousins.of("b1"))
             await here.publish({"n": 0})
             for server in middle:
                 await server.close()
