@@ -250,26 +250,34 @@ def test_a_lost_broker_that_comes_back_joins_anew() -> None:
     scene.judge(without="b0")
 
 
+def a_loss_and_a_restart(seed: int) -> None:
+    rng = Random(seed)
+    overlay = random_tree(8, rng, fan_out=4)
+    table = overlay.neighbours()
+    lost = rng.choice([name for name, others in table.items() if len(others) > 1])
+    apart = [name for name in overlay.brokers if name != lost and name not in table[lost]]
+    scene = Losing(overlay, seed)
+    scene.publish_for(2.0, 0.1)
+    scene.lose(lost)
+    scene.publish_for(rng.uniform(0.0, 2 * HEAL), 0.1)
+    if seed % 3 == 1:
+        scene.away(rng.choice(table[lost]), rng.uniform(0.2, 0.75 * HEAL))  # a restart, not a loss
+    elif seed % 3 == 2 and apart:
+        scene.lose(rng.choice(apart))
+    scene.publish_for(12.0, 0.1)
+    scene.settle(90.0)
+    scene.judge()
+
+
+def test_what_is_kept_for_one_that_found_another_place_is_kept_until_it_has_it() -> None:
+    a_loss_and_a_restart(1039)
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 def test_losses_and_restarts_at_random() -> None:
     for seed in range(1000, 1200):
-        rng = Random(seed)
-        overlay = random_tree(8, rng, fan_out=4)
-        table = overlay.neighbours()
-        lost = rng.choice([name for name, others in table.items() if len(others) > 1])
-        apart = [name for name in overlay.brokers if name != lost and name not in table[lost]]
-        scene = Losing(overlay, seed)
-        scene.publish_for(2.0, 0.1)
-        scene.lose(lost)
-        scene.publish_for(rng.uniform(0.0, 2 * HEAL), 0.1)
-        if seed % 3 == 1:
-            scene.away(rng.choice(table[lost]), rng.uniform(0.2, 0.75 * HEAL))  # a restart, not a loss
-        elif seed % 3 == 2 and apart:
-            scene.lose(rng.choice(apart))
-        scene.publish_for(12.0, 0.1)
-        scene.settle(90.0)
-        scene.judge()
+        a_loss_and_a_restart(seed)
 
 
 @pytest.mark.soak

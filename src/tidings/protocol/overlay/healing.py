@@ -42,6 +42,9 @@ from tidings.protocol.overlay.joined import NEIGHBOURS, JoinedOverlay
 KIN = "overlay.kin"  # table: by neighbour, whom it is linked with
 REPLACED = "overlay.replaced"  # table: brokers that were given up, and who was linked with them
 KEPT_REPLACED = 64
+LET_GO_SECONDS = (
+    30.0  # for one that has found another place: it asks there for what it missed, and we still have it
+)
 STAND_IN_ROUNDS = 5  # times as long as one broker is waited for, until two adjacent ones count as lost
 LEAF_ROUNDS = 10  # and until one that was linked with us alone does: it may be well, and look for a way round
 LOST_ALONE = "it was away for too long, and linked with nobody else"
@@ -103,6 +106,9 @@ class HealingOverlay(JoinedOverlay):
         self.healed = 0  # links that were made so
         self._away: dict[str, float] = {}  # neighbours that are not linked, and when to do something about it
         self._tries: dict[str, int] = {}  # by lost broker: how many were asked
+        self._letting_go: dict[
+            str, float
+        ] = {}  # neighbours that are heard of on another way, and until when we keep things for them
         self._asking: dict[str, _Asking] = {}  # whom we dialled, and what for
         self.cousins = Cousins()
         self.detours = Detours(self)
@@ -125,6 +131,7 @@ class HealingOverlay(JoinedOverlay):
                 self._away.setdefault(input.peer, now + self.heal_seconds)
         elif isinstance(input, Parted):
             self._away.pop(input.peer, None)
+            self._letting_go.pop(input.peer, None)
             self.detours.parted(input.peer)
         if isinstance(input, LinkUp | LinkDown | Parted):
             self._tell_kin()
@@ -152,6 +159,7 @@ class HealingOverlay(JoinedOverlay):
         elif peer in self._up:
             self._away.pop(peer, None)
             self._tries.pop(peer, None)
+            self._letting_go.pop(peer, None)
             self._told = ((), ())
             self.detours.linked(peer)
             self.detours.look_later(now)
@@ -206,7 +214,11 @@ class HealingOverlay(JoinedOverlay):
                     self.ports.send(link, Cousin(sender, message.names, message.addresses))
 
     def heard_from_two(self, log: str, upstream: str, other: str, now: float) -> None:
-        if not any(self.detours.is_coming_round(link, now) for link in (upstream, other)):
+        if any(self.detours.is_coming_round(link, now) for link in (upstream, other)):
+            return
+        if upstream in self.neighbours and upstream not in self._up:
+            self._letting_go.setdefault(upstream, now + LET_GO_SECONDS)  # it has found another place
+        else:
             super().heard_from_two(log, upstream, other, now)
 
     def write(self, rows: list[Record]) -> None:
@@ -219,12 +231,15 @@ class HealingOverlay(JoinedOverlay):
     # -- losing --------------------------------------------------------------------------------
 
     def next_deadline(self) -> float | None:
-        times = [super().next_deadline(), self.detours.due, *self._away.values()]
+        times = [super().next_deadline(), self.detours.due, *self._away.values(), *self._letting_go.values()]
         return min((at for at in times if at is not None), default=None)
 
     def on_timer(self, now: float) -> None:
         super().on_timer(now)
         self.detours.on_timer(now)
+        for peer in [peer for peer, at in self._letting_go.items() if at <= now]:
+            del self._letting_go[peer]
+            self._undo(peer, now)
         for lost in [peer for peer, at in self._away.items() if at <= now]:
             self._away[lost] = now + self.heal_seconds
             self._look_for_place(lost, now)
