@@ -269,6 +269,11 @@ def a_loss_and_a_restart(seed: int) -> None:
     scene.judge()
 
 
+def test_two_that_lead_at_once_find_one_another() -> None:
+    """The first of the list restarts, and gives the lost one up later than the others."""
+    a_loss_and_a_restart(1075)
+
+
 def test_what_is_kept_for_one_that_found_another_place_is_kept_until_it_has_it() -> None:
     a_loss_and_a_restart(1039)
 

@@ -292,7 +292,8 @@ class HealingOverlay(JoinedOverlay):
         """Whom to ask, one after the other, when this neighbour is away."""
         waits_for = next((one for one, kin in self.replaced.items() if lost in kin), "")
         if lost not in self.kin and waits_for:  # it may have found another place
-            return [*_NOBODY, *self._standing_in(lost, lost, waits_for)]
+            leads_too = [(lost, _Asking(lost, waits_for))] if lost < self.ports.name else []
+            return [None, *leads_too, *_NOBODY, *self._standing_in(lost, lost, waits_for)]
         order = self._order(lost)
         rank = order.index(self.ports.name)
         asking = _Asking(lost, lost)
