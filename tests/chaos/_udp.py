@@ -11,11 +11,13 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
 from random import Random
+from time import monotonic
 from typing import Any, cast
 
 from tests.chaos._rig import QUICK, SOURCE
@@ -46,6 +48,8 @@ class _Socket(asyncio.DatagramProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.DatagramTransport, transport)
+        listening = transport.get_extra_info("socket")
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)  # lost is what we lose
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
         self._proxy.pass_on(data, addr[1], self.name)
@@ -88,9 +92,9 @@ class LossyUdp:
             transport.sendto(data, ("127.0.0.1", self._own[to]))
 
     def close(self) -> None:
-        for socket in self._sockets.values():
-            if socket.transport is not None:
-                socket.transport.close()
+        for each in self._sockets.values():
+            if each.transport is not None:
+                each.transport.close()
 
 
 class Network:
@@ -175,11 +179,14 @@ class Network:
         for ready in readies:
             await asyncio.wait_for(ready.wait(), 60)
         await self.settle()
+        begin = monotonic()
         await asyncio.gather(*(self._publish(name, events // 2, at_once) for name in PUBLISHERS))
+        self.rate = events / (monotonic() - begin)
         self._is_publishing = False
         await asyncio.gather(*listening)
 
     _is_publishing = True
+    rate = 0.0  # events a second, of all publishers
 
     async def _publish(self, broker: str, events: int, at_once: int) -> None:
         numbers = iter(range(events))
@@ -220,8 +227,8 @@ class Network:
         return told / owed
 
 
-def simulated_delivery(system: str, events: int, loss: float, **gossip: Any) -> float:
-    """The same network, publishers and interests in the simulator."""
+def simulated_delivery(system: str, events: int, loss: float, rate: float, **gossip: Any) -> float:
+    """The same network, publishers, interests and rate in the simulator."""
     overlay = Overlay(NAMES, tuple((parent, child) for child, parent in LINKS.items()))
     options = {"datagrams": True, **({"gossip": gossip} if gossip else {})}
     world = World(system, overlay, options=options, record=False)
@@ -233,7 +240,7 @@ def simulated_delivery(system: str, events: int, loss: float, **gossip: Any) -> 
     for number in range(events // 2):
         for broker in PUBLISHERS:
             world.publish(f"at-{broker}", {"kind": number % KINDS, "mark": f"{broker}-{number}"})
-        world.run(world.simulation.now + 0.01)
+        world.run(world.simulation.now + len(PUBLISHERS) / rate)
     world.run(world.simulation.now + 30.0)
     network = Network(Path(), system, loss=loss)
     for broker in NAMES:

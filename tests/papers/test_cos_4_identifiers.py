@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.papers._epidemic import Epidemics
 
 from tidings.protocol.recovery.epidemic.marks import Counters, Losses, Received
-from tidings.protocol.recovery.epidemic.words import HEADERS, Mark, read_mark
+from tidings.protocol.recovery.epidemic.words import HEADERS, Mark, read_mark, tags_of
 from tidings.simulation.topology import line
 
 A, B = 11, 22  # two patterns
@@ -26,10 +26,10 @@ def losses_of(*patterns: int, most: int = 1000, give_up: int = 5) -> Losses:
 def test_cos_4_the_papers_example_is_s_a5_b4() -> None:
     counters = Counters(lambda: "S")
     for _ in range(4):
-        counters.next([A])
+        counters.mark([A])
     for _ in range(3):
-        counters.next([B])
-    assert counters.next([A, B]) == (8, ((A, 5), (B, 4)))
+        counters.mark([B])
+    assert counters.mark([A, B]) == ("S", 8, 2, A, 5, B, 4)
 
 
 def test_cos_4_every_number_in_a_gap_is_lost_and_what_comes_back_is_lost_no_more() -> None:
@@ -57,7 +57,7 @@ def test_cos_4_what_is_lost_is_exactly_what_is_missing_below_the_highest_counter
     losses = losses_of(*wanted)
     came: set[tuple[str, int, int]] = set()
     for source, patterns, arrives in stream:
-        _, tags = sources[source].next(sorted(patterns))
+        tags = tags_of(sources[source].mark(sorted(patterns)))
         if arrives:
             losses.see(source, tags)
             came.update((source, pattern, counter) for pattern, counter in tags if pattern in wanted)
@@ -77,7 +77,7 @@ def test_cos_4_who_stops_to_want_a_pattern_and_wants_it_again_has_lost_nothing_m
     losses.see("S", [(A, 3)])
     assert losses.count == 1
     since[A] = 2.0
-    losses.review()
+    losses.review(A)
     assert losses.count == 0
     losses.see("S", [(A, 9)])
     assert losses.count == 0
@@ -120,8 +120,18 @@ def test_cos_4_headers_of_strangers_are_no_marks() -> None:
     good = Mark("S", 7, ((A, 5),), ("b0",)).headers()
     assert set(good) == HEADERS
     assert read_mark(good) == Mark("S", 7, ((A, 5),), ("b0",))
-    for name, junk in (("recovery.id", 7), ("recovery.id", ("S", "7")), ("recovery.tags", ((A,),))):
-        assert read_mark({**good, name: junk}) is None
+    for junk in (
+        7,
+        "S",
+        ("S", 7),
+        ("S", "7", 0),
+        ("S", 7, "0"),
+        ("S", 7, 1, A),
+        ("S", 7, 1, A, "5"),
+        (["S"], 7, 0),
+        ("S", 7, 0, 7),
+    ):
+        assert read_mark({"recovery.mark": junk}) is None
     assert read_mark({}) is None
 
 

@@ -62,6 +62,7 @@ def play(
     absences: bool = False,
     advertising: bool = False,
     moving: bool = False,
+    datagrams: bool = False,
     tune: Callable[[World], None] | None = None,
 ) -> Run:
     """One run: a random tree, a workload with churn, and what goes wrong in it."""
@@ -74,7 +75,8 @@ def play(
     workload = renamed(mixed(StockQuotes(symbols=4), overlay.brokers, rng, plan))
     slow_disk = SimulationSettings(check=True, disk_seconds=0.15)  # crashes find much that is not synced
     settings = settings or (slow_disk if seed % 3 == 0 else SimulationSettings(check=True))
-    world = World("tidings", overlay, seed=seed, settings=settings, options=SOON if advertising else None)
+    options = {**(SOON if advertising else {}), **({"datagrams": True} if datagrams else {})}
+    world = World("tidings", overlay, seed=seed, settings=settings, options=options)
     asked = note_subscribes(world)
     if advertising:
         workload = advertised(workload, Random(f"advertising/{seed}"))

@@ -66,7 +66,9 @@ def compare(sizes: tuple[int, ...], runs: int, **options: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"named": True}, {"forced": True}], ids=["elected", "named", "forced"]
+    "options",
+    [{}, {"named": True}, {"named": True, "g": 4, "own": 3}, {"forced": True}],
+    ids=["elected", "named", "own turns", "forced"],
 )
 def test_dam_6_both_engines_agree_in_small(options: dict[str, Any]) -> None:
     compare((10, 40, 150), 60, **options)

@@ -240,14 +240,14 @@ def test_dam_3_what_applications_hear_keeps_the_contract() -> None:
 
 @pytest.mark.parametrize(
     ("gossip", "most"),
-    [({"lazy": True, "named": True}, 1.4), ({"named": True}, 12.0)],
+    [({"lazy": True, "named": True}, 1.2), ({"named": True}, 12.0)],
     ids=["lazy", "pushed"],
 )
 def test_beyond_lazy_push_saves_copies(gossip: dict[str, Any], most: float) -> None:
     peers = Peers({"/": 20, "a": 60, "a/b": 200}, seed=15, loss=0.15, static=True, gossip=gossip)
     found = [peers.publish("a/b", seconds=4.0) for _ in range(8)]
     reached = sum(heard.reached(topic) for heard in found for topic in peers.sizes) / (3 * len(found))
-    assert reached > 0.98
+    assert reached > 0.99
     copies = sum(heard.payloads for heard in found) / sum(len(heard.times) - 1 for heard in found)
     assert copies <= most
     assert (copies < 2) == ("lazy" in gossip)

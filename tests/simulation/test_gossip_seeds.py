@@ -9,6 +9,7 @@ from tidings.simulation.experiment import Experiment, Outcome, run_experiment
 from tidings.simulation.workloads import Plan
 
 SYSTEMS = ("damulticast", "gossip-broadcast")
+RIVALS = ("publisher-groups", "subscriber-groups", "hierarchical-gossip", "pmcast", "hpcast")
 
 
 def outcome_of(system: str, seed: int) -> Outcome:
@@ -37,8 +38,13 @@ def test_dam_3_no_seed_breaks_a_promise(system: str) -> None:
     judge(system, range(12))
 
 
+@pytest.mark.parametrize("system", RIVALS)
+def test_dam_8_no_seed_breaks_what_a_rival_promises(system: str) -> None:
+    judge(system, range(3))
+
+
 @pytest.mark.soak
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("system", SYSTEMS + RIVALS)
 @pytest.mark.parametrize("first", range(100, 1100, 100))
 def test_dam_3_no_seed_of_a_thousand_breaks_a_promise(system: str, first: int) -> None:
     judge(system, range(first, first + 100))

@@ -73,6 +73,20 @@ def test_durable_subscribers_that_go_away_come_back_without_gap_or_repeat(seed: 
     judge(play(seed, faults=trouble(*KINDS), absences=True))
 
 
+@pytest.mark.parametrize("seed", range(500, 505))
+def test_what_neighbours_send_again_keeps_the_promises_through_mixed_faults(seed: int) -> None:
+    """Events travel by datagram, so brokers hold what they sent and answer one another themselves."""
+    run = play(seed, faults=trouble(*KINDS), absences=seed % 2 == 0, datagrams=True)
+    judge(run)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("first", range(1000, 1200, 20))
+def test_what_neighbours_send_again_keeps_the_promises_for_many_seeds(first: int) -> None:
+    for seed in range(first, first + 20):
+        judge(play(seed, faults=trouble(*KINDS), absences=seed % 2 == 0, datagrams=True))
+
+
 @pytest.mark.parametrize("seed", range(300, 304))
 def test_a_network_that_comes_up_amid_faults_comes_right(seed: int) -> None:
     """From the first moment on; nobody stood before it, but what lives for ever reaches everybody."""

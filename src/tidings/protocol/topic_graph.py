@@ -3,6 +3,9 @@
 `a/b` is included in `a`, and `a` in the root. A topic may have several direct supertopics (Baehni et al. 2004,
 section 7): those given beside its path. Scopes of a membership: a topic's own name is its group; `over(t, s)` are
 those above `t` on the way of its supertopic `s`; `into(t)` are those to whom a stranger hands an event of `t`.
+
+Algorithms that gossip in other groups have other graphs: one group for everybody, one for the publishers of each
+topic, all supertopics at once, or clusters that know no topics.
 """
 
 from __future__ import annotations
@@ -45,6 +48,72 @@ class TopicGraph:
 
     def includes(self, wide: str, narrow: str) -> bool:
         return wide in self.above(narrow)
+
+    def joins(self, topic: str) -> tuple[str, ...]:
+        """The groups to join for everything of this topic and below."""
+        return (topic,)
+
+    def events_of(self, group: str) -> str:
+        """What members of a group are told, as a filter."""
+        return "TRUE" if group == ROOT else f"topic MATCHES '{group}/#'"
+
+
+class OneGroup(TopicGraph):
+    """Everybody is of the root's group, and every topic is the root's."""
+
+    def supers(self, topic: str) -> tuple[str, ...]:
+        return ()
+
+    def above(self, topic: str) -> tuple[str, ...]:
+        return (ROOT,)
+
+
+class PublisherGroups(OneGroup):
+    """A group for the publishers of each topic (Baehni et al. 2004, Figure 1, first pattern). Who wants a topic is in
+    the groups of all below it, so the topics have to be known; an event of another counts as of the nearest above."""
+
+    def __init__(self, topics: Iterable[str], also: Mapping[str, Iterable[str]] | None = None) -> None:
+        super().__init__()
+        self._plain = TopicGraph(also)
+        self._topics = tuple(dict.fromkeys((ROOT, *topics)))
+
+    def above(self, topic: str) -> tuple[str, ...]:
+        return (next(each for each in self._plain.above(topic) if each in self._topics),)
+
+    def joins(self, topic: str) -> tuple[str, ...]:
+        below = [each for each in self._topics if self._plain.includes(topic, each)]
+        return tuple(dict.fromkeys((*self.above(topic), *below)))
+
+
+class AllAbove(TopicGraph):
+    """Every topic above is a direct supertopic (Figure 1, second pattern)."""
+
+    def __init__(self, also: Mapping[str, Iterable[str]] | None = None) -> None:
+        self._plain = TopicGraph(also)
+        super().__init__()
+
+    def supers(self, topic: str) -> tuple[str, ...]:
+        return self._plain.above(topic)[1:]
+
+    def above(self, topic: str) -> tuple[str, ...]:
+        return self._plain.above(topic)
+
+
+class Cluster(OneGroup):
+    """We are of one cluster, whatever we want, and everything is gossiped in it."""
+
+    def __init__(self, own: str) -> None:
+        super().__init__()
+        self._own = own
+
+    def above(self, topic: str) -> tuple[str, ...]:
+        return (self._own,)
+
+    def joins(self, topic: str) -> tuple[str, ...]:
+        return (self._own,)
+
+    def events_of(self, group: str) -> str:
+        return "TRUE"
 
 
 def over(topic: str, supertopic: str) -> str:

@@ -11,6 +11,7 @@ A datagram is `length of the sender's name (1 byte) | name | one frame`. Rules
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import cast
@@ -21,6 +22,7 @@ from tidings.runtime.dialling import parse_addresses
 from tidings.wire.codec import Codec
 
 MOST_BYTES = 60_000
+RECEIVE_BYTES = 1 << 22  # that may wait to be read, if the system allows it; beyond it datagrams are lost
 
 Place = tuple[str, int]
 
@@ -54,6 +56,9 @@ class Datagrams(asyncio.DatagramProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.DatagramTransport, transport)
+        listening = transport.get_extra_info("socket")
+        if listening is not None:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES)
 
     def close(self) -> None:
         if self._transport is not None:

@@ -27,6 +27,7 @@ from tidings.simulation.faults import FaultPlan, Rates
 from tidings.simulation.simulator import SimulationSettings
 from tidings.simulation.topology import Overlay
 from tidings.simulation.world import World
+from tidings.systems import find_system
 
 ROUND = 0.01  # seconds of one hop
 
@@ -68,6 +69,7 @@ class Peers:
         gossip: dict[str, Any] | None = None,
         tables: dict[str, Any] | None = None,
         supers: dict[str, tuple[str, ...]] | None = None,
+        more: dict[str, Any] | None = None,
         check: bool = False,
         record: bool = False,
     ) -> None:
@@ -79,17 +81,21 @@ class Peers:
         }
         self._rng = Random(f"{seed}/peers")
         options: dict[str, Any] = {
-            "topics": self.topics, "gossip": self.gossip, "tables": tables or {}, "supers": supers or {},
+            "topics": self.topics, "gossip": self.gossip, "supers": supers or {}, **(more or {}),
         }  # fmt: skip
-        if static:
-            options["membership"] = lambda name: StaticTables({}, self.sizes)
+        takes = find_system(system).options
+        if "tables" in takes:
+            options["tables"] = tables or {}
+        if static and "membership" in takes:
+            options["membership"] = lambda name: StaticTables({}, self._members)
+        self._members: dict[str, int] = {}  # of each group, when tables are static
         settings = SimulationSettings(link_seconds=ROUND, check=check)
         overlay = Overlay(tuple(self._mixed(list(self.topics))), ())
         self.world = World(system, overlay, seed=seed, settings=settings, options=options, record=record)
         self.world.simulation.plan(FaultPlan(Rates(loss=loss)))
         self._clients: set[str] = set()
         self._next = 0
-        if static:
+        if static and "membership" in takes:
             self.draw_tables()
 
     def _mixed(self, names: list[str]) -> list[str]:
@@ -115,15 +121,28 @@ class Peers:
 
     # -- fixed tables ----------------------------------------------------------------------------
 
-    def draw_tables(self, c: float = 5.0, z: int = 3) -> None:
-        """New static tables for everybody, uniformly at random."""
-        groups = {topic: [n for n, own in self.topics.items() if topic in own] for topic in self.sizes}
-        fans = {topic: min(math.floor(math.log(len(g)) + c), len(g) - 1) for topic, g in groups.items()}
-        for name, (topic, *_) in self.topics.items():
-            tables = {topic: tuple(_others(groups[topic], name, fans[topic], self._rng))}
-            for up in self.graph.supers(topic):
-                if up in groups:
-                    tables[over(topic, up)] = tuple(self._rng.sample(groups[up], min(z, len(groups[up]))))
+    def draw_tables(self, c: float = 5.0) -> None:
+        """New static tables for everybody, uniformly at random: for each group a peer is in, for those above it, and of
+        all peers where its algorithm uses one."""
+        routings = {name: self.node(name).slots["routing"] for name in self.topics}
+        groups: dict[str, list[str]] = {}
+        for name, routing in routings.items():
+            for group in routing.topics():
+                groups.setdefault(group, []).append(name)
+        self._members.clear()
+        self._members.update({group: len(names) for group, names in groups.items()})
+        everybody = list(self.topics)
+        for name, routing in routings.items():
+            tables = (
+                {"": tuple(_others(everybody, name, routing.across, self._rng))} if routing.across else {}
+            )
+            for group in routing.topics():
+                fan = min(math.floor(math.log(len(groups[group])) + c), len(groups[group]) - 1)
+                tables[group] = tuple(_others(groups[group], name, fan, self._rng))
+                for up in routing.graph.supers(group):
+                    if up in groups:
+                        count = routing.contacts(len(groups[up]))
+                        tables[over(group, up)] = tuple(self._rng.sample(groups[up], count))
             self.node(name).slots["membership"].tables = tables
 
     # -- what happens -----------------------------------------------------------------------------

@@ -34,6 +34,7 @@ from tidings.simulation.rounds_parts import (
     ACROSS,
     ARRIVED,
     CRASHED,
+    ENTRY,
     EVERYONE,
     FIRST,
     INSIDE,
@@ -41,6 +42,7 @@ from tidings.simulation.rounds_parts import (
     NAMINGS,
     NEVER,
     PUBLISHER,
+    ROLE,
     Arena,
     Draws,
     Ints,
@@ -82,7 +84,10 @@ class Scheme(msgspec.Struct, frozen=True, kw_only=True):
     z: int = 3  # entries of a supertopic table
     exact: bool = False  # a link sends to exactly `a` entries
     forced: bool = False  # the publisher is always a link (4.1.3; E-D11)
-    named: bool = False  # the entry process names `g` links, and each sends to exactly `a`
+    named: bool = (
+        False  # the entry process names links for `g` turns; in each exactly `a` entries are sent to
+    )
+    own: int = 1  # of these turns, the first ones that it takes itself, to different entries
     stagger: int = 3  # rounds between one named link and the next: later ones find the group reached
     success: float = 1.0  # chance that a message arrives, to make up for: the fan-out is (ln S + c) / success
 
@@ -263,10 +268,12 @@ def subscriber_groups(hierarchy: Hierarchy, *, c: float = 5.0, published: int = 
 
 
 def hierarchical_broadcast(
-    hierarchy: Hierarchy, *, clusters: int, c1: float = 5.0, c2: float = 5.0, published: int = -1
-) -> Plan:
+    hierarchy: Hierarchy, *, clusters: int, c1: float = 5.0, c2: float = 5.0, published: int = -1, first: bool = True
+) -> Plan:  # fmt: skip
     """Approach c: N clusters of m processes, blind to topics. The first process of a cluster that hears the
-    event hands it to ln N + c2 processes of other clusters; everybody gossips in its cluster (5.5.2)."""
+    event hands it to ln N + c2 processes of other clusters; everybody gossips in its cluster (5.5.2).
+
+    No process can tell that it is the first. With `first=False` whoever hears from outside its cluster hands on."""
     starts = _starts(hierarchy)
     count = starts[-1]
     bounds = [count * place // clusters for place in range(clusters + 1)]
@@ -275,7 +282,8 @@ def hierarchical_broadcast(
     sections = []
     for begin, end in _ranges(bounds):
         own = Section(start=begin, size=end - begin, fan=fan_out(end - begin, c1))
-        others = Section(start=0, size=count, fan=min(across, count - 1), kind=ACROSS, role=FIRST)
+        others = Section(start=0, size=count, fan=min(across, count - 1), kind=ACROSS,
+                         role=FIRST if first else ENTRY)  # fmt: skip
         sections.append([own, others] if across else [own])
     published = published % len(hierarchy)
     return Plan(
@@ -363,19 +371,20 @@ def disseminate(
         heard[draws < crashed] = CRASHED
         heard[publisher] = NEVER
     named = scheme.named
+    branded = named or bool((plan.arena.sections[:, ROLE] == ENTRY).any())
     state = State(
         heard=heard,
         queue=np.empty(size, np.int32),
         copies=np.zeros(size if count else 0, np.uint16),
-        brands=np.zeros(size if named else 0, np.uint8),
-        marks=np.zeros(size if named else 0, np.uint8),
+        brands=np.zeros(size if branded else 0, np.uint8),
+        marks=np.zeros(size if branded else 0, np.uint8),
         links=np.zeros((MOST_LINKS if named else 0, 5), np.int64),
         counts=np.zeros(6, np.int64),
     )
     draws_ = Draws(
         views=_key(views, "views"), event=_key(seed, "event"), reach=1.0 - loss, apparent=apparent,
-        publisher=publisher, most_delay=plan.most_delay, names=round(scheme.g) if named else 0,
-        amount=max(1, round(scheme.a)), stagger=scheme.stagger, forced=scheme.forced,
+        publisher=publisher, most_delay=plan.most_delay, names=round(scheme.g) if named else 0, own=min(scheme.own, round(scheme.g)),
+        amount=max(1, round(scheme.a)), stagger=scheme.stagger, forced=scheme.forced, mixed=branded and not named,
     )  # fmt: skip
     rounds = _kernel(kernel)(plan.arena, state, draws_)
     counts = state.counts

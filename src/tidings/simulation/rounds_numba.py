@@ -14,9 +14,11 @@ from numba import njit
 from tidings.simulation.rounds_parts import (
     ACROSS,
     ARRIVED,
+    BOTH,
     CRASHED,
     DELAY,
     DONE,
+    ENTRY,
     EXACT,
     FAN,
     FIRST,
@@ -182,12 +184,13 @@ def name_links(arena, state, draws, process, turn, chosen, spare):
     counts[NAMINGS] += 1
     state.brands[process] = counts[NAMINGS]
     known = table(arena, draws.views, own, process, chosen)
-    known = picked_from(chosen, known, row_of(draws.event, NAME_DRAWS, process), draws.names - 1, spare)
-    for order in range(known + 1):
+    others = draws.names - draws.own
+    known = picked_from(chosen, known, row_of(draws.event, NAME_DRAWS, process), others, spare)
+    for order in range(known + draws.own):
         link = state.links[counts[LINKS]]
-        link[WHO] = process if order == 0 else chosen[order - 1]
+        link[WHO] = process if order < draws.own else chosen[order - draws.own]
         link[NAMING], link[ORDER], link[DONE] = counts[NAMINGS], order, 0
-        link[HEARD] = turn if order == 0 else -1
+        link[HEARD] = turn if order < draws.own else -1
         state.marks[link[WHO]] = 1
         counts[LINKS] += 1
 
@@ -212,13 +215,17 @@ def act_section(arena, state, draws, leaders, cls, s, begin, end, turn, size, ch
         process = np.int64(queue[at])
         if (role == PUBLISHER and process != publisher) or (role == FIRST and leaders[cls] != process):
             continue
+        if role == ENTRY and brands[process]:
+            continue
         row = process_row(event, process)
         if elect < 1.0 and not (forced and process == publisher) and chance(row, 0) >= elect:
             continue
         count = fill_table(process_row(views, process), process, start, pool, fan, is_direct, members, chosen)
         if exact:
             count = picked_from(chosen, count, process_row(picks, process), exact, spare)
-        brand = brands[process] if brands.size and kind != ACROSS else 0
+        brand = 0
+        if brands.size and kind != ACROSS:
+            brand = np.int64(brands[process]) if draws.names else 1
         for j in range(count):
             target = chosen[j]
             if target == process or (each < 1.0 and chance(row, 1 + 4 * j) >= each):
@@ -250,18 +257,20 @@ def act_as_link(arena, state, draws, k, turn, size, chosen, spare):
     for s in range(arena.first[cls] + 1, arena.first[cls + 1]):
         row = row_of(draws.event, LINK_DRAWS + s, process * 256 + link[NAMING])
         count = table(arena, draws.views, s, process, chosen)
-        count = picked_from(chosen, count, row, draws.amount, spare)
+        turns = draws.own if link[ORDER] < draws.own else 1
+        before = link[ORDER] * draws.amount if turns > 1 else 0
+        count = picked_from(chosen, count, row, turns * draws.amount, spare)
         targets = chosen[:count].copy()
-        for j in range(count):
+        for j in range(before, min(count, before + draws.amount)):
             target = targets[j]
             if draws.apparent > 0.0 and chance(row, 1002 + 4 * j) < draws.apparent:
                 continue
             state.counts[ACROSS] += 1
             if state.heard[target] == CRASHED or chance(row, 1003 + 4 * j) >= draws.reach:
                 continue
-            before = size
+            reached = size
             size = arrive(state, target, 0, turn + 1, size)
-            if size > before:
+            if size > reached:
                 name_links(arena, state, draws, target, turn + 1, chosen, spare)
     return size
 
@@ -274,13 +283,13 @@ def act_stretch(arena, state, draws, leaders, kind, begin, end, delay, turn, siz
         first, last = arena.first[cls], arena.first[cls + 1]
         wanted = 0
         for s in range(first, last):
-            wanted += arena.sections[s, KIND] == kind and arena.sections[s, DELAY] == delay
+            wanted += (kind == BOTH or arena.sections[s, KIND] == kind) and arena.sections[s, DELAY] == delay
         stop = begin + 1
         if wanted < 2:  # neighbours of the same class need not go one by one
             while stop < end and arena.starts[cls] <= state.queue[stop] < arena.starts[cls + 1]:
                 stop += 1
         for s in range(first, last):
-            if arena.sections[s, KIND] == kind and arena.sections[s, DELAY] == delay:
+            if (kind == BOTH or arena.sections[s, KIND] == kind) and arena.sections[s, DELAY] == delay:
                 size = act_section(
                     arena, state, draws, leaders, cls, s, begin, stop, turn, size, chosen, spare
                 )
@@ -305,9 +314,20 @@ def spread(arena, state, draws):
                 leaders[cls] = state.queue[at]
         for delay in range(min(draws.most_delay, turn), -1, -1):
             begin, end = bounds[turn - delay], bounds[turn - delay + 1]
-            for kind in range(1 if draws.names else 2):
+            for kind in range(1 if draws.names or draws.mixed else 2):
                 size = act_stretch(
-                    arena, state, draws, leaders, kind, begin, end, delay, turn, size, chosen, spare
+                    arena,
+                    state,
+                    draws,
+                    leaders,
+                    BOTH if draws.mixed else kind,
+                    begin,
+                    end,
+                    delay,
+                    turn,
+                    size,
+                    chosen,
+                    spare,
                 )
         for k in range(state.counts[LINKS]):
             link = state.links[k]

@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 from tidings.simulation.rounds_parts import (
     ACROSS,
     ARRIVED,
+    BOTH,
     CRASHED,
     DELAY,
     DONE,
+    ENTRY,
     EXACT,
     FAN,
     FIRST,
@@ -142,9 +144,9 @@ def name_links(arena: Arena, state: State, draws: Draws, process: int, turn: int
     state.brands[process] = counts[NAMINGS]
     one = np.array([process], np.int64)
     known = tables(arena, draws.views, own, one)
-    known = picked_from(known, rows_of(draws.event, NAME_DRAWS, one), draws.names - 1)
-    for order, who in enumerate([process, *known[0]]):
-        state.links[counts[LINKS]] = (who, counts[NAMINGS], order, turn if order == 0 else -1, 0)
+    known = picked_from(known, rows_of(draws.event, NAME_DRAWS, one), draws.names - draws.own)
+    for order, who in enumerate([process] * draws.own + [*known[0]]):
+        state.links[counts[LINKS]] = (who, counts[NAMINGS], order, turn if order < draws.own else -1, 0)
         state.marks[who] = 1
         counts[LINKS] += 1
 
@@ -179,7 +181,9 @@ def _acted(
     if draws.reach < 1.0:
         arrived &= chances_of(wide, 3 + 4 * entries) < draws.reach
     at, entry = np.nonzero(arrived)
-    brands = state.brands[processes[at]].astype(np.int64) if state.brands.size and kind != ACROSS else 0 * at
+    brands = 0 * at
+    if state.brands.size and kind != ACROSS:
+        brands = state.brands[processes[at]].astype(np.int64) if draws.names else brands + 1
     return places[at], np.full(at.size, s, np.int64), entry, chosen[at, entry], brands
 
 
@@ -189,23 +193,30 @@ def _act_as_link(arena: Arena, state: State, draws: Draws, k: int, turn: int, si
     for s in range(int(arena.first[cls]) + 1, int(arena.first[cls + 1])):
         rows = rows_of(draws.event, LINK_DRAWS + s, np.array([process * 256 + naming], np.int64))
         chosen = tables(arena, draws.views, s, np.array([process], np.int64))
-        for j, target in enumerate(picked_from(chosen, rows, draws.amount)[0]):
+        order = int(state.links[k, ORDER])
+        turns = draws.own if order < draws.own else 1
+        before = order * draws.amount if turns > 1 else 0
+        picked = picked_from(chosen, rows, turns * draws.amount)[0]
+        for j in range(before, min(picked.size, before + draws.amount)):
+            target = picked[j]
             if draws.apparent > 0.0 and chances_of(rows, 1002 + 4 * j)[0] < draws.apparent:
                 continue
             state.counts[ACROSS] += 1
             if state.heard[target] == CRASHED or chances_of(rows, 1003 + 4 * j)[0] >= draws.reach:
                 continue
-            before = size
+            reached = size
             size = arrive(state, np.array([target]), np.zeros(1, np.int64), turn + 1, size)
-            if size > before:
+            if size > reached:
                 name_links(arena, state, draws, int(target), turn + 1)
     return size
 
 
 def _acting(
-    arena: Arena, draws: Draws, processes: Ints, leaders: Ints, s: int, cls: int
+    arena: Arena, state: State, draws: Draws, processes: Ints, leaders: Ints, s: int, cls: int
 ) -> NDArray[np.bool_]:
     role = arena.sections[s, ROLE]
+    if role == ENTRY:
+        return np.asarray(state.brands[processes] == 0, np.bool_)
     only = {PUBLISHER: draws.publisher, FIRST: leaders[cls]}.get(role)
     found: NDArray[np.bool_] = np.ones(processes.size, np.bool_) if only is None else processes == only
     return found
@@ -223,9 +234,9 @@ def _part(
     for cls in np.unique(classes):
         mine = classes == cls
         for s in range(int(arena.first[cls]), int(arena.first[cls + 1])):
-            if arena.sections[s, DELAY] != delay or arena.sections[s, KIND] != kind:
+            if arena.sections[s, DELAY] != delay or kind not in (BOTH, arena.sections[s, KIND]):
                 continue
-            acting = mine & _acting(arena, draws, processes, leaders, s, int(cls))
+            acting = mine & _acting(arena, state, draws, processes, leaders, s, int(cls))
             if acting.any():
                 found.append(_acted(arena, state, draws, places[acting], processes[acting], s))
     if not found:
@@ -251,7 +262,7 @@ def spread(arena: Arena, state: State, draws: Draws) -> int:
                 leaders[cls] = fresh[at]
         for delay in range(min(draws.most_delay, turn), -1, -1):
             upto = bounds[turn - delay + 1]
-            for kind in (INSIDE,) if draws.names else (INSIDE, ACROSS):
+            for kind in (BOTH,) if draws.mixed else (INSIDE,) if draws.names else (INSIDE, ACROSS):
                 for begin in range(bounds[turn - delay], upto, PART):
                     end = min(begin + PART, upto)
                     size = _part(arena, state, draws, leaders, kind, begin, end, delay, turn, size)

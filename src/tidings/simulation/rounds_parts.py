@@ -17,8 +17,14 @@ MOST_TABLE = 256  # entries of a table
 # Columns of `sections`: where the pool of candidates begins and how many it has; entries of the table; rounds
 # that the section waits; what its messages count as; who acts; how many entries are drawn (0: each by chance).
 START, SIZE, FAN, DELAY, KIND, ROLE, EXACT = range(7)
-INSIDE, ACROSS = 0, 1  # kinds: within a group, between groups
-EVERYONE, PUBLISHER, FIRST = 0, 1, 2  # roles; FIRST: the first of its class that heard
+INSIDE, ACROSS, BOTH = 0, 1, -1  # kinds: within a group, between groups
+EVERYONE, PUBLISHER, FIRST, ENTRY = (
+    0,
+    1,
+    2,
+    3,
+)  # roles; FIRST: the first of its class that heard; ENTRY: whose first
+# copy came from another group, or its publisher
 # Columns of `links`: who was named, by which naming, as which, when it heard of that, whether it has sent.
 WHO, NAMING, ORDER, HEARD, DONE = range(5)
 # Places of `counts`: sent inside, sent across, arrived, namings, links, reached.
@@ -43,7 +49,9 @@ class State(NamedTuple):
     heard: Bytes  # by process: the round in which it heard, NEVER or CRASHED
     queue: NDArray[np.int32]  # who has heard, in that order
     copies: NDArray[np.uint16]  # by process: copies that reached it; empty: not counted
-    brands: Bytes  # by process: the naming that its copies carry; empty: links elect themselves
+    brands: (
+        Bytes  # by process: the naming that its copies carry, or 1: heard inside its group; empty: no need
+    )
     marks: Bytes  # by process: was it ever named?
     links: Ints
     counts: Ints
@@ -58,7 +66,9 @@ class Draws(NamedTuple):
     apparent: float  # that the receiver looks crashed to the sender, who then sends nothing
     publisher: int
     most_delay: int
-    names: int  # links that an entry process names; 0: they elect themselves
+    names: int  # turns that an entry process names links for; 0: links elect themselves
+    own: int  # of these turns, the first ones that it takes itself
     amount: int  # entries that a named link sends to
     stagger: int  # rounds between one named link and the next
     forced: bool  # the publisher is always a link
+    mixed: bool  # messages of both kinds go out in the order of their senders, not first those inside groups

@@ -36,6 +36,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 
     system: str = "subscription-forwarding"
     gossip: dict[str, Any] = {}
+    datagrams: bool = False  # events travel by datagram, so that neighbours send lost ones again
     brokers: int = 100
     degree: int = 4
     patterns: int = 70
@@ -92,7 +93,9 @@ class Run:
             for broker in self.overlay.brokers
         }
         self.log = Deliveries()
-        options = {"gossip": case.gossip} if case.system.startswith("epidemic") else {}
+        options: dict[str, Any] = {"gossip": case.gossip} if case.system.startswith("epidemic") else {}
+        if case.datagrams:
+            options["datagrams"] = True
         self.world = World(case.system, self.overlay, seed=case.seed, options=options, on_row=self.log.note)
         for broker, patterns in self.wanted.items():
             self.world.add_client(f"at-{broker}", broker)

@@ -9,7 +9,16 @@ from __future__ import annotations
 from difflib import get_close_matches
 
 from tidings.errors import SettingsError
-from tidings.systems import brokers, distributors, epidemic, gossip, rendezvous, self_organising, surveyed
+from tidings.systems import (
+    brokers,
+    distributors,
+    epidemic,
+    gossip,
+    rendezvous,
+    rivals,
+    self_organising,
+    surveyed,
+)
 from tidings.systems.system import ANY_GRAPH, MESH, NO_LINKS, PEERS, TREE, Site, System
 
 __all__ = [
@@ -25,7 +34,7 @@ __all__ = [
     "system_names",
 ]
 
-FAMILIES = (brokers, epidemic, self_organising, gossip, rendezvous, surveyed, distributors)
+FAMILIES = (brokers, epidemic, self_organising, gossip, rivals, rendezvous, surveyed, distributors)
 
 SYSTEMS: tuple[System, ...] = tuple(system for family in FAMILIES for system in family.SYSTEMS)
 

@@ -22,6 +22,7 @@ from tidings.protocol.routing.flooding import Flooding
 from tidings.protocol.slots import Assignment, Routing
 from tidings.systems.system import ANY_GRAPH, NO_LINKS, TREE, Site, System
 
+RESENDS = 1024  # events of each link that are held to be sent again where they travel by datagram
 HEALING_ROUNDS = 10  # in which the neighbours of a lost broker find one another, some being away too
 
 
@@ -55,13 +56,14 @@ def _tidings(site: Site) -> dict[str, Any]:
     if heal_seconds > 0:
         overlay = HealingOverlay(site.neighbours, site.parent(), heal_seconds=heal_seconds)
     patience = max(AcknowledgedSettings().orphan_seconds, HEALING_ROUNDS * heal_seconds)
+    resends = RESENDS if event_channel(site) is Channel.DATAGRAM else 0
     return {
         **broker_slots(site, routing),
         "overlay": overlay,
         "delivery": plain_delivery(
             **{**site.options.get("delivery", {}), "allow_block": False, "names_log": True}
         ),
-        "recovery": Acknowledged(AcknowledgedSettings(orphan_seconds=patience)),
+        "recovery": Acknowledged(AcknowledgedSettings(orphan_seconds=patience, resends=resends)),
     }
 
 

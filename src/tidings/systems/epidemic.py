@@ -52,13 +52,14 @@ def _epidemic(style: str, site: Site) -> dict[str, Any]:
             raise SettingsError(f"gossip has no knob {name!r}", hint=f"there are: {', '.join(sorted(known))}")
     channel = event_channel(site)
     settings = gossip_settings(style, {**options, "datagrams": channel is Channel.DATAGRAM})
-    routing = SubscriptionForwarding(acknowledged=True, numbered=False, channel=channel)
-    return {
+    is_on = settings.enabled
+    routing = SubscriptionForwarding(acknowledged=True, numbered=not is_on, channel=channel)
+    slots = {
         **broker_slots(site, routing),
         "overlay": JoinedOverlay(site.neighbours, site.parent()),
         "delivery": plain_delivery(**{**site.options.get("delivery", {}), "allow_block": False}),
-        "recovery": STYLES[style](settings),
     }
+    return {**slots, "recovery": STYLES[style](settings)} if is_on else slots
 
 
 def _replicated(site: Site) -> dict[str, Any]:

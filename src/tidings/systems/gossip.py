@@ -6,6 +6,7 @@ whom newcomers ask, `supers` further supertopics by topic, `gossip` and `tables`
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tidings.matching.engine import MatchingEngine
@@ -16,15 +17,26 @@ from tidings.protocol.membership.probing import ProbeSettings
 from tidings.protocol.membership.quests import QuestSettings
 from tidings.protocol.membership.topics import TableSettings, TopicTables
 from tidings.protocol.routing.topic_gossip import GossipSettings, TopicGossip
-from tidings.protocol.topic_graph import TopicGraph
+from tidings.protocol.topic_graph import OneGroup, TopicGraph
 from tidings.systems.system import PEERS, Site, System
 
 OPTIONS = ("topics", "join", "supers", "gossip", "tables", "membership")
 
 
-def _peer(site: Site, graph: TopicGraph, topics: tuple[str, ...]) -> dict[str, Any]:
+def own_topics(site: Site) -> tuple[str, ...]:
+    return tuple(site.options.get("topics", {}).get(site.name, ()))
+
+
+def peer(
+    site: Site,
+    graph: TopicGraph,
+    topics: tuple[str, ...],
+    routing: Callable[..., TopicGossip] = TopicGossip,
+    defaults: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The slots of a peer that gossips in the groups of a graph; `defaults` are of its tables."""
     options = site.options
-    tables = dict(options.get("tables", {}))
+    tables = {**(defaults or {}), **options.get("tables", {})}
     tables["probe"] = ProbeSettings(**tables.get("probe", {}))
     tables["quest"] = QuestSettings(**tables.get("quest", {}))
     given = options.get("membership")
@@ -35,27 +47,16 @@ def _peer(site: Site, graph: TopicGraph, topics: tuple[str, ...]) -> dict[str, A
     return {
         "delivery": ExactlyOnce(MatchingEngine(), DeliverySettings(allow_block=False)),
         "membership": membership,
-        "routing": TopicGossip(topics, graph=graph, settings=GossipSettings(**options.get("gossip", {}))),
+        "routing": routing(topics, graph=graph, settings=GossipSettings(**options.get("gossip", {}))),
     }
 
 
 def _damulticast(site: Site) -> dict[str, Any]:
-    graph = TopicGraph(site.options.get("supers"))
-    return _peer(site, graph, tuple(site.options.get("topics", {}).get(site.name, ())))
-
-
-class _OneGroup(TopicGraph):
-    """Everybody is of the root's group, and every topic is the root's."""
-
-    def supers(self, topic: str) -> tuple[str, ...]:  # noqa: ARG002
-        return ()
-
-    def above(self, topic: str) -> tuple[str, ...]:  # noqa: ARG002
-        return (ROOT,)
+    return peer(site, TopicGraph(site.options.get("supers")), own_topics(site))
 
 
 def _gossip_broadcast(site: Site) -> dict[str, Any]:
-    return _peer(site, _OneGroup(), (ROOT,))
+    return peer(site, OneGroup(), (ROOT,))
 
 
 SYSTEMS: tuple[System, ...] = (

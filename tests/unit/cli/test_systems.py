@@ -19,7 +19,9 @@ DOCS = Path(__file__).parents[3] / "docs"
 def test_every_system_says_when_to_take_it_and_where_more_is_said() -> None:
     assert set(CHOICES) == set(system_names())
     for name, choice in CHOICES.items():
-        assert choice.take and choice.price and (DOCS / choice.page).exists(), name
+        assert choice.take, name
+        assert choice.price, name
+        assert (DOCS / choice.page).exists(), name
 
 
 def test_one_system_whole(tidings: Callable[..., Any]) -> None:
@@ -31,7 +33,8 @@ def test_one_system_whole(tidings: Callable[..., Any]) -> None:
 
 def test_one_system_for_programs(tidings: Callable[..., Any]) -> None:
     told = json.loads(tidings("systems", "scribe", "--json").out)
-    assert told["system"] == "scribe" and told["for real"] == "TIDINGS_SYSTEM=scribe tidings broker"
+    assert told["system"] == "scribe"
+    assert told["for real"] == "TIDINGS_SYSTEM=scribe tidings broker"
     assert {part["slot"]: part["strategy"] for part in told["composition"]}["overlay"] == "prefix"
 
 

@@ -7,9 +7,15 @@ Rules
 - Suspicion, death and refutation travel as *news* on every message, each a bounded number of times. Whoever
   hears that a member of its own tables is in doubt probes it too and believes only itself: with views that are
   partial a refutation may not reach everybody who heard the doubt.
+- Only so many probes may be open for news of a doubt to make another, and so many for others; more are left out.
+  Without a bound, news of doubts makes probes, probes in a crowd make doubts, and the load feeds itself.
 - A suspected member is probed again in every period, so that a few lost messages condemn nobody.
 - Missed answers may be our own fault: each one lowers our health, each answer raises it, and all timeouts
   are multiplied by (1 + missed health).
+- Answers that come late, even when they are waited for no more, tell of crowding: of too much work for us, for
+  the network or for others. Then rounds slow down (`pace`), since more probes and shuffles would make it worse.
+  Loss and deaths do not: they make no answer late. And a late answer was not lost: a crowd that took itself for a
+  lossy network would send more copies of everything.
 """
 
 from __future__ import annotations
@@ -27,11 +33,15 @@ class ProbeSettings(msgspec.Struct, frozen=True, kw_only=True):
     timeout: float = 0.25  # seconds for a direct answer
     suspicion: float = 3.0  # seconds until a suspected member is taken for gone
     helpers: int = 3
+    most_open: int = 6  # own probes beside which news makes no more, and as many for others
     most_health: int = 8
     news_times: int = 8  # how often each piece of news is told
     news_at_once: int = 8
     graves: int = 1000  # members that are remembered as gone
-    smoothing: float = 0.05  # weight of one probe in the observed share of answers
+    window: int = 40  # probes of which the share of answers is taken
+    lateness: float = 0.2  # weight of one answer in the time that answers take
+    slowest: float = 9.0  # how many times longer a round may take at most
+    remembered: int = 200  # probes whose answers are known however late they come
 
 
 class _Doubt(msgspec.Struct, frozen=True):
@@ -68,7 +78,9 @@ class Prober:
         self.settings = settings
         self.incarnation = 0
         self.health = 0  # 0 is best
-        self.answers = 1.0  # the share of direct probes that were answered in time, smoothed
+        self._outcomes: dict[int, bool] = {}  # of the last direct probes, by number: was there an answer?
+        self.delay = 0.0  # seconds that a direct answer takes, smoothed
+        self._sent: dict[int, tuple[str, float]] = {}  # by number: whom we asked, and when
         self.suspects: dict[str, _Doubt] = {}
         self.graves: dict[str, _Doubt] = {}
         self._probes: dict[int, _Probe] = {}
@@ -80,18 +92,35 @@ class Prober:
     def _patience(self, now: float, seconds: float) -> float:
         return now + seconds * (1 + self.health)
 
+    def pace(self) -> float:
+        """How many times longer than usual a round should take: as often as answers come too late for any use."""
+        return min(self.settings.slowest, max(1.0, self.delay / (3 * self.settings.timeout)))
+
     # -- probing ------------------------------------------------------------------------------
 
     def probe(self, target: str, now: float, asked_by: tuple[str, int] | None = None) -> None:
-        if asked_by is None and any(p.target == target and p.asked_by is None for p in self._probes.values()):
+        alike = self._open(for_others=asked_by is not None)
+        if target in alike if asked_by is None else len(alike) >= self.settings.most_open:
             return
         self._number += 1
         self._probes[self._number] = _Probe(
             target, self._patience(now, self.settings.timeout), False, asked_by
         )
+        if asked_by is None:  # of those for others we would see the answers alone
+            self._sent[self._number] = (target, now)
+            if len(self._sent) > self.settings.remembered:
+                del self._sent[next(iter(self._sent))]
         self._ping(target, self._number)
 
-    def answered(self, number: int, now: float) -> None:
+    def _open(self, *, for_others: bool) -> list[str]:
+        return [p.target for p in self._probes.values() if (p.asked_by is not None) == for_others]
+
+    def answered(self, number: int, by: str, now: float) -> None:
+        asked, at = self._sent.get(number, ("", now))
+        if asked == by:
+            del self._sent[number]
+            self.delay += self.settings.lateness * (now - at - self.delay)
+            self._observe(number, is_answered=True)
         probe = self._probes.pop(number, None)
         if probe is None:
             return
@@ -99,15 +128,17 @@ class Prober:
             self._pong(*probe.asked_by)
             return
         self.health = max(0, self.health - 1)
-        if not probe.is_indirect:
-            self._observe(1.0)
 
-    def _observe(self, answer: float) -> None:
-        self.answers += self.settings.smoothing * (answer - self.answers)
+    def _observe(self, number: int, *, is_answered: bool) -> None:
+        self._outcomes[number] = is_answered
+        while len(self._outcomes) > self.settings.window:
+            del self._outcomes[next(iter(self._outcomes))]
 
     def loss(self) -> float:
-        """A probe is two messages; those to the dead count as lost, as they do for gossip."""
-        return float(1.0 - max(0.0, self.answers) ** 0.5)
+        """A probe is two messages; those to the dead count as lost, as they do for gossip. Few probes show little:
+        four more are added, two of them answered (Agresti and Coull), so that nobody trusts a network unseen."""
+        share = (sum(self._outcomes.values()) + 2) / (len(self._outcomes) + 4)
+        return float(1.0 - share**0.5)
 
     def probe_suspects(self, now: float) -> None:
         for name in self.suspects:
@@ -131,7 +162,7 @@ class Prober:
             del self._probes[number]
         elif not probe.is_indirect:
             probe.is_indirect = True
-            self._observe(0.0)
+            self._observe(number, is_answered=False)
             probe.until = self._patience(now, 2 * self.settings.timeout)
             for helper in self._helpers(self.settings.helpers, probe.target):
                 self._ask(helper, number, probe.target)
@@ -168,7 +199,8 @@ class Prober:
                     self.health = min(self.settings.most_health, self.health + 1)
                     self.tell(ALIVE, own, self.incarnation)
             elif what != ALIVE:
-                if incarnation >= self._incarnation_of(name) and self._is_known(name):
+                is_crowded = len(self._open(for_others=False)) >= self.settings.most_open
+                if incarnation >= self._incarnation_of(name) and self._is_known(name) and not is_crowded:
                     self.probe(name, now)
             elif self.refuted(name, incarnation, now=now, heard=now - 1e9):
                 self.tell(ALIVE, name, incarnation)

@@ -199,7 +199,7 @@ class TopicTables(Membership):
             self._pass_on(PeerSearch(self._me(), number, topics, self.settings.quest.ttl))
         assert self._tick is not None
         if now >= self._tick:
-            self._tick = now + self.settings.period
+            self._tick = now + self.settings.period * self.prober.pace()
             self._round(now)
 
     def _round(self, now: float) -> None:
@@ -269,7 +269,7 @@ class TopicTables(Membership):
             case PeerPong():
                 self.prober.hear(self.ports.name, message.news, now)
                 self._learn([message.me], now)
-                self.prober.answered(message.number, now)
+                self.prober.answered(message.number, sender, now)
             case PeerPingFor():
                 self.prober.probe(message.target, now, (sender, message.number))
             case PeerLeaving():
@@ -339,7 +339,7 @@ class TopicTables(Membership):
             if name == self.ports.name:
                 self._hear_of_ourselves(topics, incarnation)
                 continue
-            if age > 10 * self.settings.period:
+            if age > 10 * self.settings.period * self.prober.pace():
                 continue  # nobody has heard from it for long
             self.prober.refuted(name, incarnation, now=now, heard=now - age)
             if self.prober.is_gone(name):

@@ -5,6 +5,8 @@ log, until every link that wants it has acknowledged it. Rules
 - An event says which one was sent before it on the link. So a broker notices what is missing, lets
   the events behind wait, and asks for the range; asking goes on, with pauses that grow, until
   it is filled. Events of one log pass each broker in order, and once.
+- Where events are lost often (`resends`), a broker holds what it sent last, and answers its neighbours itself
+  (`resend.py`).
 - The last event of all may be lost too: what a link does not confirm soon is told again (`Known`).
 - A broker in the middle keeps numbers only: how far each log is known here, and what each
   link has. It asks and answers for nobody but itself; what others ask passes through it.
@@ -26,6 +28,7 @@ from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.naming import broker_of
 from tidings.protocol.recovery.logs import ORPHAN, LogView, Trail
 from tidings.protocol.recovery.relay import Relay
+from tidings.protocol.recovery.resend import Resend
 from tidings.protocol.recovery.timers import Timers
 from tidings.protocol.recovery.words import (
     PREVIOUS,
@@ -56,6 +59,7 @@ class AcknowledgedSettings(msgspec.Struct, frozen=True, kw_only=True):
     orphan_seconds: float = 60.0  # a log whose link was undone is heard by another way by then, or gone
     waiting: int = 1024  # events that wait behind a gap, per log; more holds more memory
     chunk: int = 256  # events in one answer
+    resends: int = 0  # events of each link that are held to be sent again; 0: a log alone answers
 
 
 class Acknowledged(Recovery):
@@ -71,6 +75,8 @@ class Acknowledged(Recovery):
         self._up: dict[str, None] = {}  # links, in the order in which they came
         self._pauses: dict[str, float] = {}  # by link: until it is told again
         self._to_confirm: dict[str, None] = {}  # logs with something new to say toward them
+        settings = self.settings
+        self.resend = Resend(settings.resends, settings.chunk) if settings.resends else None
 
     def bind(self, ports: Ports) -> None:
         super().bind(ports)
@@ -91,6 +97,8 @@ class Acknowledged(Recovery):
 
     def _link_down(self, link: str) -> None:
         self._up.pop(link, None)
+        if self.resend is not None:
+            self.resend.forget(link)
         self.timers.clear(("tell", link))
         self.timers.clear(("confirm", link))
 
@@ -152,6 +160,8 @@ class Acknowledged(Recovery):
 
     def _link_up(self, link: str, now: float) -> None:
         self._up[link] = None
+        if self.resend is not None:
+            self.resend.forget(link)
         self._own()
         for view in self.views.values():
             if view.upstream != link:
@@ -200,7 +210,10 @@ class Acknowledged(Recovery):
         previous, trail.last = trail.last, envelope.offset
         self._pauses[link] = self.settings.doubt_seconds
         self.timers.set_by(("tell", link), now + self.settings.doubt_seconds)
-        return msgspec.structs.replace(envelope, headers={**envelope.headers, PREVIOUS: previous})
+        leaving = msgspec.structs.replace(envelope, headers={**envelope.headers, PREVIOUS: previous})
+        if self.resend is not None:
+            self.resend.note(link, leaving, now)
+        return leaving
 
     def admit(self, envelope: Envelope, came_from: str, now: float) -> bool:
         view = self.views.get(envelope.origin)

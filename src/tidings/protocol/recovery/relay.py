@@ -6,6 +6,7 @@ Rules
   asks again when no answer comes.
 - A broker hands a request on only when the far end of its upstream link knows all that is wanted
   here, the filter of the request among it. Else it drops the request: the next try may pass.
+- A neighbour's own request for what it was sent is answered from what was sent last, where that is held.
 - The log's broker answers from its disk. To `Ask` with what the link wants that the request came
   from, and each broker on the way back leaves out what the next link does not want; to `ReplayAsk`
   with what the subscription's filter accepts and it has a right to.
@@ -147,6 +148,8 @@ class Relay:
 
     def on_message(self, sender: str, message: Message, now: float) -> None:
         if isinstance(message, Ask | ReplayAsk):
+            if isinstance(message, Ask) and self._sent_again(sender, message, now):
+                return
             if broker_of(message.log) == self._ports.name:
                 self._answer(sender, message)
             elif self._recovery.upstream(message.log) != sender:
@@ -162,6 +165,16 @@ class Relay:
                 self._filled(message, now)
             else:
                 self._read(message, now)
+
+    def _sent_again(self, sender: str, ask: Ask, now: float) -> bool:
+        """A neighbour missed what we sent it: is all of that still in hand?"""
+        resend = self._recovery.resend
+        if resend is None or ask.path != (sender,) or ask.log not in self._recovery.views:
+            return False
+        fill = resend.answer(sender, ask, now)
+        if fill is not None:
+            self._ports.send(sender, fill)
+        return fill is not None
 
     def _pass_together(self, sender: str, message: ReplayAsks) -> None:
         onward: list[ReplayAsk] = []

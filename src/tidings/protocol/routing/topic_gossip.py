@@ -5,11 +5,12 @@ Rules
   (infect and die): to floor(ln S + c) members of the topic table.
 - We elect ourselves as a link with chance g/S; a link sends to each entry of its supertopic tables with chance
   a/z. The root only gossips.
-- `named`: whoever brings the event into a group names itself and g-1 of its table as links, in an order; each
-  sends to exactly a entries, the n-th one n `stagger` later, so that most of the later ones find the group above
-  reached, and no second naming follows.
+- `named`: whoever brings the event into a group names links for g turns, in an order: itself for the first `own`, then
+  others of its table. In its turn a link sends to exactly a entries, the n-th turn n `stagger` later, so that most of the
+  later ones find the group above reached, and no second naming follows. Who has several turns takes other entries.
 - `lazy`: inside a group the event itself goes only to those who ask; see `RumourHave`. The first steps from the
-  publisher push it at once.
+  publisher push it at once. Turns are three times as far apart, as the steps of a lazy group are; and only
+  the first sends the event, later ones say that they have it.
 - An event that we publish for a topic that is not ours is handed to members of its group, or of the nearest one
   above that has any. As long as nobody is known it waits, and membership looks for somebody.
 - Nothing is sent to anybody whose topics do not include the event's; what comes to us so all the same is
@@ -21,6 +22,7 @@ Rules
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import msgspec
 
@@ -36,6 +38,8 @@ from tidings.protocol.slots import Routing
 from tidings.protocol.topic_graph import TopicGraph, groups_of, into, over
 
 Identity = tuple[str, str]
+LAZY_HOPS = 3  # of a lazy step: to say so, to ask, to answer
+FROM_BELOW = -1  # in place of the step, when a link tells the group above
 RETRY = 0.2  # seconds until an event that nobody could be sent is tried again
 
 
@@ -48,6 +52,7 @@ class GossipSettings(msgspec.Struct, frozen=True, kw_only=True):
     wanted: float = 0.0  # above 0: choose c, g, a for this reliability at the observed loss; links are named
     forced: bool = False  # the publisher is always a link
     named: bool = False
+    own: int = 1  # turns that the one who names takes itself
     stagger: float = 0.03  # seconds between one named link and the next; three rounds of the network
     lazy: bool = False
     eager: int = (
@@ -66,6 +71,11 @@ class GossipSettings(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(
             self, c=found.c, g=found.g, a=found.a, success=found.success, named=True, wanted=0.0
         )
+
+    @property
+    def turn_seconds(self) -> float:
+        """From the turn of one named link to the next."""
+        return LAZY_HOPS * self.stagger if self.lazy else self.stagger
 
     def eager_steps(self, size: int) -> int:
         if self.eager >= 0:
@@ -107,11 +117,23 @@ class _Missing(msgspec.Struct):
     tellers: list[str]
     asked: int
     at: float
+    below: set[str]  # those of the tellers that are links of a group below
+
+
+class _Turn(msgspec.Struct):
+    """Ours as a named link."""
+
+    number: int
+    at: float
+    until: float
+    envelope: Envelope
 
 
 class TopicGossip(Routing):
     name = "topic gossip"
     messages = (Rumour, RumourHave, RumourAsk)
+    names_links = True  # when told to; otherwise its links are its own affair
+    across = 0  # members of all, of whatever group, whom events are handed to
 
     def __init__(
         self, topics: tuple[str, ...] = (), *, graph: TopicGraph | None = None, settings: GossipSettings | None = None
@@ -123,11 +145,10 @@ class TopicGossip(Routing):
         self._seen: dict[Identity, None] = {}
         self._kept: dict[Identity, tuple[Envelope, int, tuple[str, ...]]] = {}
         self._missing: dict[Identity, _Missing] = {}
-        self._linking: dict[
-            tuple[Identity, str], tuple[float, Envelope, float]
-        ] = {}  # as named links: when, until
-        self._linked: dict[tuple[Identity, str], None] = {}
-        self._waiting: list[tuple[float, Envelope]] = []  # for somebody to be found: until when
+        self._turns: list[_Turn] = []
+        self._linked: dict[tuple[Identity, str], None] = {}  # namings that we were in
+        self._told: dict[tuple[Identity, str], None] = {}  # whom we handed events to in our turns
+        self._waiting: list[tuple[float, str, Envelope]] = []  # for somebody to be found: until when
         self._retry_at: float | None = None
         self._now_entry: tuple[str, Rumour] | None = None
         self._began = 0.0
@@ -146,14 +167,14 @@ class TopicGossip(Routing):
                 self._record(topic, now)
 
     def interest_added(self, subscription: Subscription, at: tuple[str, ...], now: float) -> None:
-        for topic in groups_of(subscription.filter):
+        for topic in self._joined(subscription):
             if topic not in self.topics():
                 self._record(topic, now)
                 self.ports.membership.join(topic, now)
             self._wanted[topic] = self._wanted.get(topic, 0) + 1
 
     def interest_removed(self, subscription: Subscription, at: tuple[str, ...], now: float) -> None:
-        for topic in groups_of(subscription.filter):
+        for topic in self._joined(subscription):
             self._wanted[topic] -= 1
             if not self._wanted[topic]:
                 del self._wanted[topic]
@@ -162,12 +183,15 @@ class TopicGossip(Routing):
                     self._record(topic, now, left=True)
                     self.ports.membership.leave(topic, now)
 
+    def _joined(self, subscription: Subscription) -> tuple[str, ...]:
+        topics = groups_of(subscription.filter)
+        return tuple(dict.fromkeys(group for topic in topics for group in self.graph.joins(topic)))
+
     def _record(self, topic: str, now: float, *, left: bool = False) -> None:
         if not self.ports.recording:
             return
         name, peer = f"{self.ports.name}:{topic}", self.ports.name
-        below = "TRUE" if topic == ROOT else f"topic MATCHES '{topic}/#'"
-        row = usub_row(now, peer, name) if left else sub_row(now, peer, name, below)
+        row = usub_row(now, peer, name) if left else sub_row(now, peer, name, self.graph.events_of(topic))
         self.ports.emit(Record(row))
 
     def wanted_elsewhere(self, event: Event) -> bool:
@@ -197,10 +221,12 @@ class TopicGossip(Routing):
             return
         if self.ports.recording:
             self.ports.emit(Record(recv_row(now, self.ports.name, event, sender)))
-        self._note_links(message.envelope, message.links, now)
+        self._note_links(message.envelope, message.links, now)  # though we have had the event
         if event.identity in self._seen:
             return
-        self._missing.pop(event.identity, None)
+        missing = self._missing.pop(event.identity, None)
+        if missing is not None and sender in missing.below:
+            message = Rumour(message.envelope, is_entry=True)
         self._now_entry = (sender, message)
         if self.ports.recovery.admit(message.envelope, sender, now):
             self.ports.events.arrived(message.envelope, sender, now)
@@ -216,8 +242,9 @@ class TopicGossip(Routing):
         came = self._now_entry[1] if self._now_entry is not None else None
         for topic in self._groups(event):
             self._in_group(topic, envelope, came, now)
-        if came is None and (event.topic or ROOT) not in self.topics():
-            self._hand_over(envelope, now)
+        if came is None:
+            for scope in self._strange(event.topic or ROOT):
+                self._hand_over(scope, envelope, now)
 
     def _groups(self, event: Event) -> list[str]:
         """Those of our groups that the event is for."""
@@ -233,14 +260,16 @@ class TopicGossip(Routing):
         is_entry = came is None or came.is_entry
         links = came.links if came is not None else ()
         step = 0 if came is None or came.is_entry else came.step + 1
-        if settings.named and is_entry and self.graph.supers(topic):
-            others = rng.sample(members, min(len(members), round(settings.g) - 1))
-            links = (self.ports.name, *others)
+        is_named = settings.named and self.names_links
+        if is_named and is_entry and self.graph.supers(topic):
+            own = min(settings.own, round(settings.g))
+            others = rng.sample(members, min(len(members), round(settings.g) - own))
+            links = (*(self.ports.name,) * own, *others)
             self._note_links(envelope, links, now)
         is_lazy = settings.lazy and step >= settings.eager_steps(size)
         self._spread(members, envelope, step, links, is_lazy=is_lazy)
-        if not settings.named:
-            self._elect(topic, size, envelope, is_publisher=came is None)
+        if not is_named:
+            self._elect(topic, size, envelope, came)
 
     def _spread(
         self,
@@ -254,8 +283,7 @@ class TopicGossip(Routing):
         event = envelope.event
         if self.settings.lazy:
             self._kept[event.identity] = (envelope, step, links)
-            while len(self._kept) > self.settings.kept:
-                del self._kept[next(iter(self._kept))]
+            _shorten(self._kept, self.settings.kept)
         if is_lazy:
             for name in members:
                 self.ports.send(name, RumourHave(event.source, event.id, step, links), Channel.DATAGRAM)
@@ -269,10 +297,14 @@ class TopicGossip(Routing):
 
     # -- links between groups ----------------------------------------------------------------------
 
-    def _elect(self, topic: str, size: int, envelope: Envelope, *, is_publisher: bool) -> None:
+    def contacts(self, size: int) -> int:
+        """How many members of a group of this size, above one of ours, to know."""
+        return min(self.settings.z, size)
+
+    def _elect(self, topic: str, size: int, envelope: Envelope, came: Rumour | None) -> None:
         settings, rng = self.settings, self.ports.rng
         for up in self.graph.supers(topic):
-            if rng.random() * size >= settings.g and not (settings.forced and is_publisher):
+            if rng.random() * size >= settings.g and not (settings.forced and came is None):
                 continue
             table = self.ports.membership.view(over(topic, up))
             for name in table:
@@ -291,34 +323,50 @@ class TopicGossip(Routing):
         if naming in self._linked:
             return
         self._linked[naming] = None
-        while len(self._linked) > self.settings.remembered:
-            del self._linked[next(iter(self._linked))]
-        turn = now + links.index(self.ports.name) * self.settings.stagger
-        self._linking[naming] = (turn, envelope, now + self.settings.wait)
+        _shorten(self._linked, self.settings.remembered)
+        for number, name in enumerate(links):
+            if name == self.ports.name:
+                at = now + number * self.settings.turn_seconds
+                self._turns.append(_Turn(number, at, at + self.settings.wait, envelope))
 
     def _act_as_links(self, now: float) -> None:
         """Those whose turn has come send; who knows nobody above yet tries again for a while."""
-        for naming, (at, envelope, until) in list(self._linking.items()):
-            if at > now:
-                continue
-            del self._linking[naming]
-            groups = self._groups(envelope.event)
+        due = [turn for turn in self._turns if turn.at <= now]
+        self._turns = [turn for turn in self._turns if turn.at > now]
+        for turn in due:
+            groups = self._groups(turn.envelope.event)
             scopes = [over(topic, up) for topic in groups for up in self.graph.supers(topic)]
-            found = [self.ports.membership.sample(max(1, round(self.settings.a)), scope) for scope in scopes]
-            for name in (name for table in found for name in table):
-                self._hand_up(name, envelope)
-            if scopes and not any(found) and now < until:
-                self._linking[naming] = (now + RETRY, envelope, until)
+            found = [self._take_turn(turn, scope) for scope in scopes]
+            if scopes and not any(found) and now < turn.until:
+                turn.at = now + RETRY
+                self._turns.append(turn)
 
-    def _hand_over(self, envelope: Envelope, now: float) -> None:
-        """The event is of a topic that is not ours."""
-        scope = into(envelope.event.topic or ROOT)
+    def _take_turn(self, turn: _Turn, scope: str) -> bool:
+        """Did we know anybody?"""
+        event, table = turn.envelope.event, self.ports.membership.view(scope)
+        others = [name for name in table if (event.identity, name) not in self._told]
+        count = min(len(others), max(1, round(self.settings.a)))
+        for name in self.ports.rng.sample(others, count):
+            self._told[(event.identity, name)] = None
+            if self.settings.lazy and turn.number:
+                have = RumourHave(event.source, event.id, FROM_BELOW)
+                self.ports.send(name, have, Channel.DATAGRAM)
+            else:
+                self._hand_up(name, turn.envelope)
+        _shorten(self._told, self.settings.remembered)
+        return bool(table)
+
+    def _strange(self, topic: str) -> tuple[str, ...]:
+        """Whom an event of ours has to be handed to because it is of a topic that is not."""
+        return () if self.graph.above(topic)[0] in self.topics() else (into(topic),)
+
+    def _hand_over(self, scope: str, envelope: Envelope, now: float) -> None:
         self.ports.membership.seek(scope, now)
         table = self.ports.membership.sample(max(2, round(self.settings.a)), scope)
         for name in table:
             self._hand_up(name, envelope)
         if not table:
-            self._waiting.append((now + self.settings.wait, envelope))
+            self._waiting.append((now + self.settings.wait, scope, envelope))
             self._retry_at = self._retry_at or now + RETRY
 
     # -- lazy push ---------------------------------------------------------------------------------
@@ -329,8 +377,10 @@ class TopicGossip(Routing):
             return
         missing = self._missing.get(identity)
         if missing is None:
-            self._missing[identity] = missing = _Missing([], 0, now)
+            self._missing[identity] = missing = _Missing([], 0, now, set())
         missing.tellers.append(sender)
+        if message.step == FROM_BELOW:
+            missing.below.add(sender)
         if not missing.asked:
             self._ask(identity, missing, now)
 
@@ -346,7 +396,7 @@ class TopicGossip(Routing):
     # -- time --------------------------------------------------------------------------------------
 
     def next_deadline(self) -> float | None:
-        times = [at for at, _, _ in self._linking.values()]
+        times = [turn.at for turn in self._turns]
         times += [missing.at for missing in self._missing.values()]
         if self._retry_at is not None:
             times.append(self._retry_at)
@@ -360,28 +410,33 @@ class TopicGossip(Routing):
         if self._retry_at is not None and self._retry_at <= now:
             self._retry_at = None
             waiting, self._waiting = self._waiting, []
-            for until, envelope in waiting:
+            for until, scope, envelope in waiting:
                 if until > now:
-                    self._hand_over_again(until, envelope, now)
+                    self._hand_over_again(until, scope, envelope, now)
             if self._waiting:
                 self._retry_at = now + RETRY
 
-    def _hand_over_again(self, until: float, envelope: Envelope, now: float) -> None:
-        topic = envelope.event.topic or ROOT
-        if topic in self.topics():  # we have joined meanwhile
-            self._in_group(topic, envelope, None, now)
+    def _hand_over_again(self, until: float, scope: str, envelope: Envelope, now: float) -> None:
+        home = self.graph.above(scope.removeprefix("^"))[0]
+        if home in self.topics():  # we have joined meanwhile
+            self._in_group(home, envelope, None, now)
             return
-        table = self.ports.membership.sample(max(2, round(self.settings.a)), into(topic))
+        table = self.ports.membership.sample(max(2, round(self.settings.a)), scope)
         for name in table:
             self._hand_up(name, envelope)
         if not table:
-            self._waiting.append((until, envelope))
+            self._waiting.append((until, scope, envelope))
 
     def _remember(self, identity: Identity) -> None:
         self._seen[identity] = None
-        while len(self._seen) > self.settings.remembered:
-            del self._seen[next(iter(self._seen))]
+        _shorten(self._seen, self.settings.remembered)
 
     def check(self) -> None:
         assert self.parasites == 0, "an event came to a peer whose topics do not include its own"
         assert not self._missing.keys() & self._seen.keys(), "we ask for an event that we have had"
+
+
+def _shorten(kept: dict[Any, Any], most: int) -> None:
+    """The oldest go."""
+    while len(kept) > most:
+        del kept[next(iter(kept))]

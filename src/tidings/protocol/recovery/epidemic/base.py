@@ -12,25 +12,29 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from tidings.model.subscription import Subscription
 from tidings.protocol.effects import Channel
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.recovery.epidemic.cache import Cache, Held
-from tidings.protocol.recovery.epidemic.marks import Counters, Losses, Received
+from tidings.protocol.recovery.epidemic.marks import UNWANTED, Counters, Losses, Received, Source
 from tidings.protocol.recovery.epidemic.pace import Pace
+from tidings.protocol.recovery.epidemic.patience import Patience
 from tidings.protocol.recovery.epidemic.settings import FOREIGN, INTEREST, EpidemicSettings
 from tidings.protocol.recovery.epidemic.standing import REQUEST, Standing
 from tidings.protocol.recovery.epidemic.words import (
     HEADERS,
+    MARK,
     MESSAGES,
-    ROUTE,
+    TAGS_AT,
     Id,
     Mark,
     PushWant,
     Recovered,
     id_of,
     read_mark,
+    tags_of,
 )
 from tidings.protocol.slots import Ports, Recovery
 
@@ -47,86 +51,136 @@ class Epidemic(Recovery):
         self.settings = settings or EpidemicSettings()
         self.count: Counter[str] = Counter()
 
+    @property
+    def files_events(self) -> bool:
+        """Does the style look for events in the cache by their patterns?"""
+        return False
+
     def bind(self, ports: Ports) -> None:
         super().bind(ports)
         settings = self.settings
         self.counters = Counters(lambda: f"{ports.name}.{ports.rng.getrandbits(32):08x}")
         self.losses = Losses(ports.routing.wanted_here, most=settings.most_lost, give_up=settings.give_up)
-        self.received = Received(settings.window)
+        self.received = Received(settings.window, self.losses.expected_of)
         self.cache = Cache(settings.cache, settings.evicts, ports.rng)
+        self.patience = Patience(settings.patience_seconds)
         self.pace = Pace(settings.interval_seconds, settings.longest_seconds, ports.rng)
         self.standing = Standing(settings.strikes, settings.ignore_seconds, settings.longest_ignore_seconds)
         self._ahead: OrderedDict[Id, None] = OrderedDict()  # recovered, and not yet seen on a link
+        self._name = ports.name
+        self._sources, self._most_numbers = self.received.sources, self.received.most
+        self._here = (ports.name,) if self.uses_routes else ()
+        self._put = self.cache.put
         self._sorts_interest = settings.caches == INTEREST or settings.evicts == FOREIGN
+        self._keeps_plainly = not self._sorts_interest and not self.files_events
+
+    def interested(self, subscription: Subscription, now: float) -> None:
+        self.losses.review(subscription.filter.signature)
+
+    def uninterested(self, subscription: Subscription, now: float) -> None:
+        self.losses.review(subscription.filter.signature)
 
     # -- events ------------------------------------------------------------------------------
 
     def observe(self, envelope: Envelope, came_from: str | None, now: float) -> Envelope | None:
+        """What every event costs at every broker: so it is written out, and calls little."""
         if came_from is None:
-            envelope, mark = self._published(envelope, now)
-            self.received.add(mark.id)
+            return self._published(envelope, now)
+        try:
+            mark = envelope.headers[MARK]
+            source = self._sources.get(mark[0])
+            if source is None:
+                source = self._new_source(mark[0])
+            number, count = mark[1], mark[2]
+            was_here = number in source or number <= source.floor
+            has_lost = 0
+            if count and not was_here:
+                expected = source.expected
+                for at in range(TAGS_AT, TAGS_AT + 2 * count, 2):
+                    pattern = mark[at]
+                    next_one = expected.get(pattern)
+                    if next_one == mark[at + 1]:
+                        expected[pattern] = next_one + 1  # type: ignore[operator]  # equal to a counter
+                    elif next_one != UNWANTED:
+                        has_lost += self.losses.unexpected(mark[0], pattern, mark[at + 1])
+        except (KeyError, IndexError, TypeError, ValueError):  # nobody of ours wrote this
+            self.count["unmarked"] += 1
+            return envelope
+        if was_here:
+            self._again(envelope, came_from, now)
+            return None
+        source.add(number)
+        if len(source) > self._most_numbers:
+            self.received.shrink(source)
+        if has_lost:
+            self.noticed_loss(now)
+        if self.uses_routes:
+            if type(mark) is list:  # it came over a network and belongs to nobody else
+                mark.append(self._name)
+                source.mark = mark
+            else:
+                envelope = self._routed(envelope, source)
+        if self._keeps_plainly:
+            self._put((envelope, now, (), False))
         else:
-            found = read_mark(envelope.headers)
-            if found is None:
-                self.count["unmarked"] += 1
-                return envelope
-            mark = found
-            if self.uses_routes:
-                envelope, mark = self._routed(envelope, mark)
-        self.note(envelope, mark, now, now, is_own=came_from is None)
+            self.keep(envelope, now, now, is_own=False)
         return envelope
 
-    def _published(self, envelope: Envelope, now: float) -> tuple[Envelope, Mark]:
+    def _new_source(self, name: Any) -> Source:
+        if type(name) is not str:
+            raise TypeError("a source is a name")
+        return self.received.source(name)
+
+    def _again(self, envelope: Envelope, came_from: str, now: float) -> None:
+        """It was here before: over a link, or brought back, and now those behind us get it too."""
+        id = id_of(envelope.headers)
+        if id is None or id not in self._ahead:
+            self.count["doubles"] += 1
+            return
+        del self._ahead[id]
+        self.count["late"] += 1
+        if self.uses_routes:
+            envelope = self._routed(envelope, self.received.source(id[0]))
+        self.ports.routing.forward(envelope, None, came_from, now)
+
+    def _published(self, envelope: Envelope, now: float) -> Envelope:
         patterns = self.ports.routing.matching(envelope.event) if self.uses_tags else ()
-        number, tags = self.counters.next(patterns)
-        route = (self.ports.name,) if self.uses_routes else ()
-        mark = Mark(self.counters.source, number, tags, route)
-        return _with_headers(envelope, {**envelope.headers, **mark.headers()}), mark
+        mark = self.counters.mark(patterns, self._here)
+        self.received.source(mark[0]).floor = mark[1]  # ours: all of them were here
+        marked = _with_headers(envelope, {**envelope.headers, MARK: mark})
+        if self._keeps_plainly:
+            self._put((marked, now, (), False))
+        else:
+            self.keep(marked, now, now, is_own=True)
+        return marked
 
-    def _routed(self, envelope: Envelope, mark: Mark) -> tuple[Envelope, Mark]:
-        route = (*mark.route, self.ports.name)
-        marked = Mark(mark.source, mark.number, mark.tags, route)
-        return _with_headers(envelope, {**envelope.headers, ROUTE: route}), marked
+    def _routed(self, envelope: Envelope, source: Source) -> Envelope:
+        """It crossed us. What brokers of one process hand one another is not touched, but copied."""
+        source.mark = mark = (*envelope.headers[MARK], self._name)
+        return _with_headers(envelope, {**envelope.headers, MARK: mark})
 
-    def note(self, envelope: Envelope, mark: Mark, since: float, now: float, *, is_own: bool) -> None:
+    def keep(self, envelope: Envelope, since: float, now: float, *, is_own: bool) -> None:
         """An event is here, over a link or brought back; it was published at `since` or earlier."""
-        if mark.tags and not is_own and self.losses.see(mark.source, mark.tags):
-            self.noticed_loss(now)
         is_foreign = False
         if self._sorts_interest and not is_own:
-            is_foreign = not self._is_wanted(envelope, mark)
+            is_foreign = not self._is_wanted(envelope)
             if is_foreign and self.settings.caches == INTEREST:
                 return
-        self.cache.add(envelope, mark, self.filed_under(envelope, mark), since, is_foreign=is_foreign)
+        self._put((envelope, since, self.filed_under(envelope), is_foreign))
 
-    def _is_wanted(self, envelope: Envelope, mark: Mark) -> bool:
+    def _is_wanted(self, envelope: Envelope) -> bool:
         """Does a client here want it?"""
         if self.uses_tags:
             wanted_here = self.ports.routing.wanted_here
-            return any(wanted_here(pattern) is not None for pattern, _ in mark.tags)
+            return any(wanted_here(pattern) is not None for pattern, _ in tags_of(envelope.headers[MARK]))
         return bool(self.ports.delivery.wanting(envelope.event))
 
-    def filed_under(self, envelope: Envelope, mark: Mark) -> Iterable[int]:
+    def filed_under(self, envelope: Envelope) -> tuple[int, ...]:
         """The patterns by which the style looks for events in the cache."""
         return ()
 
     def noticed_loss(self, now: float) -> None:
         """Something is missing."""
-
-    def admit(self, envelope: Envelope, came_from: str, now: float) -> bool:
-        id = id_of(envelope.headers)
-        if id is None or self.received.add(id):
-            return True  # it is here, from now on
-        if id in self._ahead:
-            del self._ahead[id]
-            self.count["late"] += 1
-            mark = read_mark(envelope.headers)
-            if self.uses_routes and mark is not None:
-                envelope, _ = self._routed(envelope, mark)
-            self.ports.routing.forward(envelope, None, came_from, now)
-        else:
-            self.count["doubles"] += 1
-        return False
 
     def lookup(self, ids: Iterable[tuple[str, str]]) -> tuple[Envelope, ...]:
         wanted = set(ids)
@@ -161,12 +215,18 @@ class Epidemic(Recovery):
             self.count["unmarked"] += 1
         elif mark.id in self.received:
             self.count["copies"] += 1
+            if self.was_impatient(mark.id):
+                self.patience.was_short()
         elif not self.was_asked_for(mark):
             self.count["unasked"] += 1
         else:
             self.count["recovered"] += 1
             self.standing.clear(sender)
             self.bring_back(sender, here.envelope, mark, now - max(0.0, here.age), now)
+
+    def was_impatient(self, id: Id) -> bool:
+        """A copy came: because we asked again? A Bloom filter brings what nobody asked for, too."""
+        return id in self._ahead
 
     def was_asked_for(self, mark: Mark) -> bool:
         return any(loss in self.losses for loss in mark.losses())
@@ -176,7 +236,9 @@ class Epidemic(Recovery):
         self._ahead[mark.id] = None
         if len(self._ahead) > MOST_AHEAD:
             self._ahead.popitem(last=False)
-        self.note(envelope, mark, since, now, is_own=False)
+        if mark.tags and self.losses.see(mark.source, mark.tags):
+            self.noticed_loss(now)
+        self.keep(envelope, since, now, is_own=False)
         self.ports.delivery.deliver(envelope, now)
 
     # -- gossip ------------------------------------------------------------------------------
@@ -225,7 +287,7 @@ class Epidemic(Recovery):
 
     def check(self) -> None:
         self.losses.check()
-        assert len(self.cache) <= self.settings.cache, "the cache is over its bound"
+        self.cache.check()
         assert len(self._ahead) <= MOST_AHEAD
 
 

@@ -13,10 +13,13 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from tidings.protocol.recovery.epidemic.words import Id, Loss
 
 MOST_COUNTERS = 100_000  # patterns that one source counts
+UNWANTED = -1  # no counter is
+MOST_UNWANTED = 10_000  # patterns of one source that are known not to be wanted here
 
 
 class Counters:
@@ -31,16 +34,18 @@ class Counters:
         self.number = 0
         self._last: dict[int, int] = {}
 
-    def next(self, patterns: Iterable[int]) -> tuple[int, tuple[tuple[int, int], ...]]:
-        """The number and the tags of the next event."""
-        if len(self._last) > MOST_COUNTERS:
+    def mark(self, patterns: Sequence[int], here: tuple[str, ...] = ()) -> tuple[Any, ...]:
+        """The header of the next event, which matches these patterns."""
+        last = self._last
+        if len(last) > MOST_COUNTERS:
             self.restart()
-        self.number += 1
-        last, tags = self._last, []
+            last = self._last
+        self.number = number = self.number + 1
+        mark = [self.source, number, len(patterns)]
         for pattern in patterns:
             last[pattern] = counter = last.get(pattern, 0) + 1
-            tags.append((pattern, counter))
-        return self.number, tuple(tags)
+            mark += (pattern, counter)
+        return (*mark, *here)
 
     def last(self, pattern: int) -> int:
         return self._last.get(pattern, 0)
@@ -63,7 +68,9 @@ class Losses:
         self._wanted_here = wanted_here
         self._most = most
         self._give_up = give_up
-        self._expected: dict[tuple[str, int], tuple[int, float]] = {}  # the next counter; for which interest
+        # by source, then by pattern: the next counter; UNWANTED where nobody here wants it
+        self._expected: dict[str, dict[int, int]] = {}
+        self._interest: dict[tuple[str, int], float] = {}  # for which interest that is
         self._lost: dict[tuple[str, int], dict[int, Lost]] = {}  # by source and pattern, then by counter
         self.count = 0
         self.latest: tuple[str, int] | None = None  # source and pattern of what was noticed last
@@ -73,36 +80,50 @@ class Losses:
 
     def see(self, source: str, tags: Iterable[Sequence[int]]) -> int:
         """An event with these tags is here; how many losses it reveals."""
+        expected = self.expected_of(source)
         found = 0
         for pattern, counter in tags:
-            since = self._wanted_here(pattern)
-            if since is None:
-                continue
-            key = (source, pattern)
-            expected, interest = self._expected.get(key, (0, -1.0))
-            if counter == expected and interest == since:
-                self._expected[key] = (counter + 1, since)
-            elif interest != since:
-                self._forget(key)
-                self._expected[key] = (counter + 1, since)
-            elif counter > expected:
-                self._expected[key] = (counter + 1, since)
-                found += self._note(key, expected, counter)
-            else:
-                self._end(key, counter)
+            next_one = expected.get(pattern)
+            if next_one == counter:
+                expected[pattern] = counter + 1  # nearly always
+            elif next_one != UNWANTED:
+                found += self.unexpected(source, pattern, counter)
         return found
+
+    def expected_of(self, source: str) -> dict[int, int]:
+        """By pattern, the next counter of a source: what `see` does with it, others may do where every step
+        counts. The same table always."""
+        return self._expected.setdefault(source, {})
+
+    def unexpected(self, source: str, pattern: int, counter: int) -> int:
+        """A counter that is not the next one; how many losses it reveals."""
+        if type(counter) is not int or type(pattern) is not int:
+            raise TypeError("a counter is a whole number")
+        table = self.expected_of(source)
+        since = self._wanted_here(pattern)
+        expected = table.get(pattern)
+        if since is None:
+            if len(table) < MOST_UNWANTED:
+                table[pattern] = UNWANTED
+            return 0
+        if expected is None:
+            self._interest[source, pattern] = since
+        elif counter < expected:
+            self._end((source, pattern), counter)
+            return 0
+        table[pattern] = counter + 1
+        return 0 if expected is None else self._note((source, pattern), expected, counter)
 
     def hear(self, source: str, counters: Iterable[tuple[int, int]]) -> int:
         """A source says how far it has counted: what it counted last may be lost too."""
         found = 0
+        table = self.expected_of(source)
         for pattern, counter in counters:
-            since = self._wanted_here(pattern)
-            key = (source, pattern)
-            expected, interest = self._expected.get(key, (0, -1.0))
-            if since is None or interest != since or counter < expected:
+            expected = table.get(pattern, UNWANTED)
+            if expected == UNWANTED or counter < expected:
                 continue  # without a beginning nobody can say what was lost
-            self._expected[key] = (counter + 1, since)
-            found += self._note(key, expected, counter + 1)
+            table[pattern] = counter + 1
+            found += self._note((source, pattern), expected, counter + 1)
         return found
 
     def _note(self, key: tuple[str, int], begin: int, end: int) -> int:
@@ -131,8 +152,8 @@ class Losses:
 
     def expected(self, source: str, pattern: int) -> int | None:
         """The next counter; None: nothing of it was seen since somebody here wants it."""
-        expected, interest = self._expected.get((source, pattern), (0, -1.0))
-        return expected if interest == self._wanted_here(pattern) else None
+        expected = self._expected.get(source, {}).get(pattern, UNWANTED)
+        return None if expected == UNWANTED else expected
 
     def all(self) -> set[Loss]:
         return {(*key, counter) for key, lost in self._lost.items() for counter in lost}
@@ -149,11 +170,16 @@ class Losses:
     def patterns(self) -> list[int]:
         return list(dict.fromkeys(pattern for _, pattern in self._lost))
 
-    def review(self) -> None:
-        """Drop what nobody here wants any more."""
-        for key in list(self._lost):
-            if self._wanted_here(key[1]) != self._expected[key][1]:
-                self._forget(key)
+    def review(self, pattern: int) -> None:
+        """Who wants this pattern here has changed: what was expected for an interest that is no more is void."""
+        since = self._wanted_here(pattern)
+        for source, table in self._expected.items():
+            expected = table.get(pattern)
+            if expected is None or since == self._interest.get((source, pattern)):
+                continue
+            del table[pattern]
+            self._interest.pop((source, pattern), None)
+            self._forget((source, pattern))
 
     def ask(
         self, now: float, patience: float, most: int, *, source: str | None = None, pattern: int | None = None
@@ -180,36 +206,59 @@ class Losses:
         assert self.count == sum(len(lost) for lost in self._lost.values()), "losses are miscounted"
         for key, lost in self._lost.items():
             assert lost, f"nothing is lost of {key}"
-            assert max(lost) < self._expected[key][0], f"{key}: what is still expected cannot be lost"
+            assert max(lost) < self._expected[key[0]][key[1]], f"{key}: what is still expected cannot be lost"
+
+
+class Source(set[int]):
+    """A source as a broker knows it: the numbers that were here, and what else is asked for with every event."""
+
+    __slots__ = ("expected", "floor", "mark")
+
+    def __init__(self, expected: dict[int, int]) -> None:
+        super().__init__()
+        self.floor = 0  # everything up to here counts as received
+        self.expected = expected  # the next counters, as `Losses` has them
+        self.mark: Sequence[Any] = ()  # the header of its last event, for the route that stands in it
+
+    def shrink(self, window: int) -> None:
+        kept = sorted(self)[-window:]
+        self.floor = kept[0] - 1
+        self.intersection_update(kept)
 
 
 class Received:
     """Which events were here: the last numbers of each source, and everything below them."""
 
-    def __init__(self, window: int) -> None:
+    def __init__(self, window: int, expected_of: Callable[[str], dict[int, int]] | None = None) -> None:
         self._window = window
-        self._numbers: dict[str, set[int]] = {}
-        self._floor: dict[str, int] = {}  # everything up to here counts as received
+        self.most = 2 * window
+        self._expected_of = expected_of or (lambda _: {})
+        self.sources: dict[str, Source] = {}
+
+    def source(self, name: str) -> Source:
+        found = self.sources.get(name)
+        if found is None:
+            found = self.sources[name] = Source(self._expected_of(name))
+        return found
 
     def add(self, id: Id) -> bool:
         """Note it; False when it was noted before."""
-        source, number = id
-        numbers = self._numbers.get(source)
-        if numbers is None:
-            numbers = self._numbers[source] = set()
-        if number in numbers or number <= self._floor.get(source, 0):
+        number, source = id[1], self.source(id[0])
+        if number in source or number <= source.floor:
             return False
-        numbers.add(number)
-        if len(numbers) > 2 * self._window:
-            kept = sorted(numbers)[-self._window :]
-            self._numbers[source] = set(kept)
-            self._floor[source] = kept[0] - 1
+        source.add(number)
+        if len(source) > self.most:
+            self.shrink(source)
         return True
+
+    def shrink(self, source: Source) -> None:
+        source.shrink(self._window)
 
     def knows(self, source: str) -> bool:
         """Was anything of this source here?"""
-        return source in self._numbers
+        found = self.sources.get(source)
+        return bool(found) or (found is not None and found.floor > 0)
 
     def __contains__(self, id: Id) -> bool:
-        source, number = id
-        return number in self._numbers.get(source, ()) or number <= self._floor.get(source, 0)
+        source = self.sources.get(id[0])
+        return source is not None and (id[1] in source or id[1] <= source.floor)

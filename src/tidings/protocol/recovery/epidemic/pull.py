@@ -7,8 +7,6 @@ came. Whoever holds some sends them, and takes them off the digest (E-C2). Nothi
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from tidings.protocol.effects import Channel
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.recovery.epidemic.base import Epidemic
@@ -17,6 +15,8 @@ from tidings.protocol.recovery.epidemic.digests import Entry, is_in, smaller, wi
 from tidings.protocol.recovery.epidemic.heartbeats import Heartbeats
 from tidings.protocol.recovery.epidemic.standing import REQUEST
 from tidings.protocol.recovery.epidemic.words import (
+    MARK,
+    TAGS_AT,
     Bloom,
     CounterBeat,
     Id,
@@ -25,11 +25,11 @@ from tidings.protocol.recovery.epidemic.words import (
     PatternPull,
     Recovered,
     SourcePull,
+    tags_of,
 )
 from tidings.protocol.slots import Ports
 
 SLACK = 64  # counters by which another broker may be ahead of us
-MOST_ROUTES = 10_000
 
 
 class _Pull(Epidemic):
@@ -37,30 +37,37 @@ class _Pull(Epidemic):
 
     def bind(self, ports: Ports) -> None:
         super().bind(ports)
-        self.routes: dict[str, tuple[str, ...]] = {}  # by source: the way that its last event took, us last
-        self.beats = Heartbeats(ports, self.counters, self.settings.heartbeat_seconds, self.uses_routes)
+        seconds = self.settings.heartbeat_seconds
+        self.beats = Heartbeats(ports, self.counters, seconds, self.uses_routes)
+        self._is_beating = seconds > 0
 
-    def filed_under(self, envelope: Envelope, mark: Mark) -> Iterable[int]:
-        return [pattern for pattern, _ in mark.tags] if self.settings.bloom else ()
+    @property
+    def files_events(self) -> bool:
+        return self.settings.bloom or self.settings.heartbeat_seconds > 0
 
-    def note(self, envelope: Envelope, mark: Mark, since: float, now: float, *, is_own: bool) -> None:
-        if is_own:
-            self.beats.published(mark.tags, now)
-        super().note(envelope, mark, since, now, is_own=is_own)
+    def filed_under(self, envelope: Envelope) -> tuple[int, ...]:
+        if not self.settings.bloom:
+            return ()
+        return tuple([pattern for pattern, _ in tags_of(envelope.headers[MARK])])
 
-    def _routed(self, envelope: Envelope, mark: Mark) -> tuple[Envelope, Mark]:
-        envelope, mark = super()._routed(envelope, mark)
-        self.learn_route(mark.source, mark.route)
-        return envelope, mark
-
-    def learn_route(self, source: str, route: tuple[str, ...]) -> None:
-        """The way that something of a source took, us last."""
-        if source in self.routes or len(self.routes) < MOST_ROUTES:
-            self.routes[source] = route
+    def keep(self, envelope: Envelope, since: float, now: float, *, is_own: bool) -> None:
+        if is_own and self._is_beating:
+            self.beats.published(tags_of(envelope.headers[MARK]), now)
+        super().keep(envelope, since, now, is_own=is_own)
 
     def way_back(self, source: str) -> tuple[str, ...]:
         """To a source, nearest first (E-C4)."""
-        return tuple(reversed(self.routes.get(source, ())[:-1]))
+        mark = self.received.source(source).mark
+        route = [broker for broker in mark[TAGS_AT:] if type(broker) is str]  # tags are numbers
+        if route and route[-1] == self.ports.name:
+            route.pop()
+        return tuple(reversed(route))
+
+    def was_asked_for(self, mark: Mark) -> bool:
+        is_lost = super().was_asked_for(mark)
+        if is_lost:
+            self.patience.answered()
+        return is_lost
 
     # -- rounds ------------------------------------------------------------------------------
 
@@ -71,7 +78,6 @@ class _Pull(Epidemic):
             self.pace.begin(now)
 
     def round(self, now: float) -> None:
-        self.losses.review()
         if not self.losses.count:
             self.pace.rest()
             return
@@ -86,7 +92,7 @@ class _Pull(Epidemic):
         settings = self.settings
         latest = self.losses.take_latest() if settings.at_once else None
         pattern = latest[1] if latest else self.ports.rng.choice(self.losses.patterns())
-        asked = self.losses.ask(now, settings.patience_seconds, settings.most_entries, pattern=pattern)
+        asked = self.losses.ask(now, self.patience.seconds, settings.most_entries, pattern=pattern)
         lost = {source: counters for (source, _), counters in asked.items()}
         if lost:
             bloom = smaller(lost) if settings.bloom else None
@@ -97,7 +103,7 @@ class _Pull(Epidemic):
         settings = self.settings
         latest = self.losses.take_latest() if settings.at_once else None
         source = latest[0] if latest else self.ports.rng.choice(self.losses.sources())
-        asked = self.losses.ask(now, settings.patience_seconds, settings.most_entries, source=source)
+        asked = self.losses.ask(now, self.patience.seconds, settings.most_entries, source=source)
         lost = {pattern: counters for (_, pattern), counters in asked.items()}
         route = self.way_back(source)
         if lost and route:
@@ -215,18 +221,21 @@ class _Pull(Epidemic):
     def _on_heartbeat(self, sender: str, beat: CounterBeat, now: float) -> None:
         route = (*beat.route, self.ports.name)
         if self.uses_routes:
-            self.learn_route(beat.source, route)
+            self.received.source(beat.source).mark = (beat.source, 0, 0, *route)
         if self.losses.hear(beat.source, beat.counters.items()):
             self.noticed_loss(now)
         self.beats.pass_on(CounterBeat(beat.source, beat.counters, route), sender, self.channel)
 
     def next_deadline(self) -> float | None:
+        if not self._is_beating:
+            return self.pace.due
         due, beat = self.pace.due, self.beats.due
         return due if beat is None or (due is not None and due < beat) else beat
 
     def on_timer(self, now: float) -> None:
         super().on_timer(now)
-        self.beats.on_timer(now, self.channel)
+        if self._is_beating:
+            self.beats.on_timer(now, self.channel)
 
 
 class SubscriberPull(_Pull):

@@ -22,13 +22,17 @@ class Push(Epidemic):
 
     def bind(self, ports: Ports) -> None:
         super().bind(ports)
-        self.requests = Requests(self.settings.patience_seconds, self.received, self.standing)
+        self.requests = Requests(self.patience, self.received, self.standing)
 
-    def filed_under(self, envelope: Envelope, mark: Mark) -> Iterable[int]:
+    @property
+    def files_events(self) -> bool:
+        return True
+
+    def filed_under(self, envelope: Envelope) -> tuple[int, ...]:
         return self.ports.routing.matching(envelope.event)
 
-    def note(self, envelope: Envelope, mark: Mark, since: float, now: float, *, is_own: bool) -> None:
-        super().note(envelope, mark, since, now, is_own=is_own)
+    def keep(self, envelope: Envelope, since: float, now: float, *, is_own: bool) -> None:
+        super().keep(envelope, since, now, is_own=is_own)
         self.pace.begin(now)
 
     # -- offering ----------------------------------------------------------------------------
@@ -88,7 +92,7 @@ class Push(Epidemic):
         self.ports.send(initiator, PushWant(wanted), Channel.DATAGRAM)
 
     def was_asked_for(self, mark: Mark) -> bool:
-        return mark.id in self.requests
+        return self.requests.take(mark.id)
 
 
 def by_source(held: Iterable[Held], now: float) -> dict[str, tuple[tuple[int, int], ...]]:

@@ -17,6 +17,7 @@ OLDEST, FOREIGN, ANY = "oldest", "foreign", "any"
 
 class EpidemicSettings(msgspec.Struct, frozen=True, kw_only=True):
     style: str = COMBINED
+    enabled: bool = True  # False: nothing is brought back, as if there were no recovery; for comparing
     interval_seconds: float = 0.2  # between rounds; shorter recovers sooner and costs messages
     longest_seconds: float = 0.0  # rounds that teach nothing come less often, up to this; 0: never less
     at_once: bool = False  # a pull begins when a loss is noticed; sooner, with smaller digests
@@ -27,7 +28,7 @@ class EpidemicSettings(msgspec.Struct, frozen=True, kw_only=True):
     caches: str = ROUTE  # `interest`: what it published or wants itself; `route`: all that passes
     evicts: str = OLDEST  # `oldest` first, what is `foreign` to this broker first, or `any`
     give_up: int = 30  # times that a lost event is asked for
-    patience_seconds: float = 0.25  # until what was asked for is asked for again; less makes copies
+    patience_seconds: float = 0.25  # at least, until what was asked for is asked for again; less makes copies
     heartbeat_seconds: float = 0.0  # silence after which a source tells its counters; 0: it never does
     bloom: bool = False  # digests of pulls as Bloom filters where those are smaller
     announcements: int = 3  # lazy push: how often each event is announced on a link

@@ -5,7 +5,8 @@ Rules
   enough already; asked for nothing but events that nobody can have lost; sent a digest that is over
   the bound. So many strikes and the peer is ignored for a while; then it may try again. Each time
   the while is twice as long: honest peers have bad luck where messages are lost, so the first is short.
-- An offer that was kept clears what is held against the peer's offers; nothing but time clears what is held
+- An offer that was kept, late or not, clears what is held against the peer's offers, so that who is only slow is
+  heard again; nothing but time clears what is held
   against its requests, or a helpful liar would go on. One unanswered request is one strike however
   many events it named.
 """
@@ -32,6 +33,7 @@ class Standing:
             OrderedDict()
         )  # how many, the last when
         self._ignored: OrderedDict[str, float] = OrderedDict()  # until when
+        self._for_offers: set[str] = set()  # who of them is ignored because of its offers
         self._given: OrderedDict[tuple[str, Id], int] = OrderedDict()
         self.ignored = 0  # messages that were not listened to
         self.banned = 0  # times that a peer was
@@ -53,16 +55,22 @@ class Standing:
             self.banned += 1
             times = self._times[peer] = self._times.pop(peer, 0) + 1
             self._ignored[peer] = now + min(self._longest, self._first * 2 ** (times - 1))
+            (self._for_offers.add if what == OFFER else self._for_offers.discard)(peer)
         else:
             self._strikes[peer, what] = (count, now)
         for table in (self._strikes, self._ignored, self._times):
             if len(table) > MOST_PEERS:
                 table.popitem(last=False)
+        if len(self._for_offers) > MOST_PEERS:
+            self._for_offers.intersection_update(self._ignored)
 
     def clear(self, peer: str) -> None:
         """It kept what it offered."""
         self._strikes.pop((peer, OFFER), None)
         self._times.pop(peer, None)
+        if peer in self._for_offers:
+            self._for_offers.discard(peer)
+            self._ignored.pop(peer, None)
 
     def give(self, peer: str, id: Id, now: float) -> bool:
         """May this peer have this event, again? False: it was given often enough."""

@@ -13,10 +13,11 @@ import msgspec
 
 from tidings.protocol.messages import Envelope, Message
 
-ID = "recovery.id"  # header: the source and its number for the event
-TAGS = "recovery.tags"  # header: pairs of a pattern and the source's counter for it
-ROUTE = "recovery.route"  # header: the brokers that the event crossed, its source first
-HEADERS = frozenset({ID, TAGS, ROUTE})
+# The header: source, its number for the event, how many tags, the tags, the route; see `Mark`. One flat array, since
+# every event carries it over every link.
+MARK = "recovery.mark"
+TAGS_AT = 3  # where the tags begin
+HEADERS = frozenset({MARK})
 
 Id = tuple[str, int]
 Loss = tuple[str, int, int]  # source, pattern, counter
@@ -27,8 +28,8 @@ class Mark(msgspec.Struct, frozen=True):
 
     source: str
     number: int
-    tags: tuple[Sequence[int], ...] = ()  # pairs; lists, when they came over a network
-    route: tuple[str, ...] = ()
+    tags: tuple[tuple[int, int], ...] = ()  # pairs of a pattern and the source's counter for it
+    route: tuple[str, ...] = ()  # the brokers that the event crossed, its source first
 
     @property
     def id(self) -> Id:
@@ -40,34 +41,34 @@ class Mark(msgspec.Struct, frozen=True):
         return [(source, tag[0], tag[1]) for tag in self.tags]
 
     def headers(self) -> dict[str, Any]:
-        headers: dict[str, Any] = {ID: (self.source, self.number)}
-        if self.tags:
-            headers[TAGS] = self.tags
-        if self.route:
-            headers[ROUTE] = self.route
-        return headers
+        flat = [part for tag in self.tags for part in tag]
+        return {MARK: (self.source, self.number, len(self.tags), *flat, *self.route)}
 
 
 def read_mark(headers: dict[str, Any]) -> Mark | None:
     """None: nobody of ours wrote these. They came over a network, so nothing about them is certain."""
     try:
-        source, number = headers[ID]
-        tags = headers.get(TAGS, ())
-        for pattern, counter in tags:
-            if type(pattern) is not int or type(counter) is not int:
-                return None
-        route = headers.get(ROUTE, ())
-        if type(number) is not int or type(source) is not str:
+        mark = headers[MARK]
+        source, number, count = mark[:TAGS_AT]
+        if type(source) is not str or type(number) is not int or type(count) is not int:
             return None
-        return Mark(source, number, tuple(tags), tuple(route))
-    except (KeyError, TypeError, ValueError):
+        tags, route = tags_of(mark), tuple(mark[TAGS_AT + 2 * max(0, count) :])
+    except (KeyError, IndexError, TypeError, ValueError):
         return None
+    if not all(type(part) is int for tag in tags for part in tag):
+        return None
+    return Mark(source, number, tags, route) if all(type(each) is str for each in route) else None
+
+
+def tags_of(mark: Sequence[Any]) -> tuple[tuple[int, int], ...]:
+    """The tags of a header."""
+    return tuple((mark[at], mark[at + 1]) for at in range(TAGS_AT, TAGS_AT + 2 * mark[2], 2))
 
 
 def id_of(headers: dict[str, Any]) -> Id | None:
     """The identity alone, which most questions are about."""
     try:
-        source, number = headers[ID]
+        source, number = headers[MARK][:2]
     except (KeyError, TypeError, ValueError):
         return None
     return (source, number) if type(source) is str and type(number) is int else None
