@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from random import Random
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -201,20 +202,26 @@ def test_hops_saved_is_what_counting_on_the_tree_says(seed: int) -> None:
             hops += sum(len(minimal_subtree(overlay, [p, *takers])) for p in tree.brokers if takers)
         return hops / (64 * len(tree.brokers))
 
+    way = _a_way(tree, rng)
+    if len(way) < 3:
+        return
+    hops = [_hanging(tree, wanted, way, k, measure) for k in range(len(way))]
+    cut = rng.randrange(1, len(way))
+    old = {way[cut - 1], way[cut]}
+    after = (*(link for link in tree.links if set(link) != old), (way[0], way[-1]))
+    assert choosing.hops_saved(measure, hops, cut) == pytest.approx(counted(tree.links) - counted(after))
+
+
+def _a_way(tree: Overlay, rng: Random) -> list[str]:
+    """Between two brokers of the tree."""
     ends = rng.sample(tree.brokers, 2)
     edges = minimal_subtree(tree, ends)
-    if len(edges) < 2:
-        return
     way = [ends[0]]
     while way[-1] != ends[1]:
         way.append(
             next(b for b in tree.neighbours()[way[-1]] if b not in way and _is_edge(edges, way[-1], b))
         )
-    hops = [_hanging(tree, wanted, way, k, measure) for k in range(len(way))]
-    cut = rng.randrange(1, len(way))
-    old = {way[cut - 1], way[cut]}
-    after = (*(link for link in tree.links if set(link) != old), (ends[0], ends[1]))
-    assert choosing.hops_saved(measure, hops, cut) == pytest.approx(counted(tree.links) - counted(after))
+    return way
 
 
 def _is_edge(edges: set[tuple[str, str]], a: str, b: str) -> bool:
@@ -242,6 +249,47 @@ def test_the_speed_of_diffusion_is_kept() -> None:
     assert not choosing.slows_diffusion(hops, 0.01, cut=2)
     slow = [Hop("b0"), Hop("b1", seconds=0.01), Hop("b2", seconds=0.09), Hop("b3", seconds=0.01)]
     assert not choosing.slows_diffusion(slow, 0.05, cut=2)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 100_000))
+def test_diffusion_slows_when_the_mean_way_of_the_whole_tree_is_longer(seed: int) -> None:
+    """6.1: against the ways between all pairs of brokers, those that hang on the path too."""
+    rng = Random(seed)
+    tree = random_tree(9, rng, 4)
+    tenths = {frozenset((a, b)): rng.randint(1, 9) for a in tree.brokers for b in tree.brokers if a != b}
+
+    def ways(links: tuple[tuple[str, str], ...]) -> int:
+        overlay = Overlay(tree.brokers, links)
+        pairs = [(a, b) for a in tree.brokers for b in tree.brokers if a < b]
+        return sum(tenths[frozenset(link)] for pair in pairs for link in minimal_subtree(overlay, list(pair)))
+
+    way = _a_way(tree, rng)
+    if len(way) < 3:
+        return
+    measure = SampledMeasure(SQUARE, points=8)
+    hops = [_hanging(tree, dict.fromkeys(tree.brokers, 0), way, k, measure) for k in range(len(way))]
+    hops = [
+        msgspec.structs.replace(hop, seconds=float(tenths[frozenset((way[k - 1], way[k]))]) if k else None)
+        for k, hop in enumerate(hops)
+    ]
+    cut = rng.randrange(1, len(way))
+    old = {way[cut - 1], way[cut]}
+    after = (*(link for link in tree.links if set(link) != old), (way[0], way[-1]))
+    new = float(tenths[frozenset((way[0], way[-1]))])
+    assert choosing.slows_diffusion(hops, new, cut) == (ways(after) > ways(tree.links))
+
+
+def test_with_alpha_kept_another_link_may_go() -> None:
+    """The lightest link is a short one; with it gone all would go over the long one."""
+    hops = [Hop("b0"), Hop("b1", 0.5, 0.01), Hop("b2", 0.1, 0.01), Hop("b3", 0.3, 0.09)]
+
+    def may(cut: int) -> bool:
+        return not choosing.slows_diffusion(hops, 0.02, cut)
+
+    assert choosing.lightest_cut(hops, 1, 1, 0.6) == 2
+    assert choosing.lightest_cut(hops, 1, 1, 0.6, may) == 3
+    assert choosing.farthest_cut(hops, 1, 1, 0.2, may) is None
 
 
 def test_the_adaptive_ttl_grows_with_events_for_each_change() -> None:

@@ -14,8 +14,9 @@ import pytest
 
 from tidings.protocol.inputs import Joined
 from tidings.protocol.overlay.healing import HealingOverlay, places_to_ask
+from tidings.simulation.faults import PARTITION_ONE_WAY, Incident
 from tidings.simulation.simulator import SimulationSettings
-from tidings.simulation.topology import Overlay, random_tree, star
+from tidings.simulation.topology import Overlay, line, random_tree, star
 from tidings.simulation.world import World
 
 HEAL = 2.0
@@ -53,6 +54,10 @@ class Losing:
         self.lost.add(name)
         self.simulation.crash(name)
         self.simulation.notice(name)
+
+    def lose_link(self, one: str, other: str) -> None:
+        cut = ((one, other), (other, one))
+        self.simulation.begin(Incident(kind=PARTITION_ONE_WAY, at=0, until=0, cut=cut))
 
     def away(self, name: str, seconds: float) -> None:
         self.simulation.crash(name)
@@ -137,6 +142,82 @@ def test_another_broker_restarts_while_the_tree_heals(seed: int) -> None:
     scene.judge()
 
 
+def two_adjacent_are_lost(seed: int, every: float = 0.2) -> bool:
+    """False: in this tree there are no two such, with others on both sides."""
+    rng = Random(seed)
+    overlay = random_tree(9, rng, fan_out=4)
+    table = overlay.neighbours()
+    inner = [link for link in overlay.links if all(len(table[end]) > 1 for end in link)]
+    if not inner:
+        return False
+    scene = Losing(overlay, seed)
+    scene.publish_for(1.5, every)
+    for name in rng.choice(inner):
+        scene.lose(name)
+    scene.publish_for(12.0, every)
+    scene.settle(90.0)
+    scene.judge()
+    return True
+
+
+@pytest.mark.parametrize("seed", [1, 4, 5])
+def test_two_adjacent_brokers_are_lost_at_once(seed: int) -> None:
+    assert two_adjacent_are_lost(seed)
+
+
+def test_two_adjacent_brokers_are_lost_that_hold_a_line_together() -> None:
+    """On either side there is one broker alone, with nobody of its own to ask."""
+    scene = Losing(line(4))
+    scene.publish_for(1.5)
+    scene.lose("b1")
+    scene.lose("b2")
+    scene.publish_for(12.0, 0.2)
+    scene.settle(90.0)
+    scene.judge()
+
+
+def a_link_is_lost(seed: int, every: float = 0.2) -> None:
+    rng = Random(seed)
+    overlay = random_tree(9, rng, fan_out=4)
+    scene = Losing(overlay, seed)
+    scene.publish_for(1.5, every)
+    scene.lose_link(*rng.choice(overlay.links))
+    scene.publish_for(12.0, every)
+    scene.settle(90.0)
+    scene.judge()
+    assert sum(scene.overlay_of(name).healed for name in overlay.brokers) == 1
+
+
+@pytest.mark.parametrize("seed", [0, 4, 8])
+def test_a_link_is_lost_while_both_its_ends_are_well(seed: int) -> None:
+    """To a leaf (0); between two that both look for a way round (4); with many behind both (8)."""
+    a_link_is_lost(seed)
+
+
+def test_a_link_that_comes_back_in_time_stays() -> None:
+    scene = Losing(line(4), heal=4.0)
+    scene.lose_link("b1", "b2")
+    scene.publish_for(2.0, 0.2)
+    link = scene.simulation.links[("b1", "b2")]
+    link.cut.clear()
+    scene.simulation.notice("b1")
+    scene.settle()
+    scene.judge()
+    assert all(scene.overlay_of(name).healed == 0 for name in scene.overlay.brokers)
+
+
+def test_a_leaf_that_is_lost_is_given_up() -> None:
+    """Nobody has to be linked; but nothing is kept for it for ever."""
+    scene = Losing(star(4))
+    scene.publish_for(1.0)
+    scene.lose("b3")
+    scene.publish_for(2.0, 0.2)
+    scene.settle(8 * HEAL)
+    assert "b3" in scene.overlay_of("b0").neighbours  # it may only be slow, or look for a way round
+    scene.settle(30.0)
+    scene.judge()
+
+
 def test_a_broker_that_only_restarts_is_not_replaced() -> None:
     scene = Losing(star(5), heal=4.0)
     scene.publish_for(1.0)
@@ -169,26 +250,61 @@ def test_a_lost_broker_that_comes_back_joins_anew() -> None:
     scene.judge(without="b0")
 
 
+def a_loss_and_a_restart(seed: int) -> None:
+    rng = Random(seed)
+    overlay = random_tree(8, rng, fan_out=4)
+    table = overlay.neighbours()
+    lost = rng.choice([name for name, others in table.items() if len(others) > 1])
+    apart = [name for name in overlay.brokers if name != lost and name not in table[lost]]
+    scene = Losing(overlay, seed)
+    scene.publish_for(2.0, 0.1)
+    scene.lose(lost)
+    scene.publish_for(rng.uniform(0.0, 2 * HEAL), 0.1)
+    if seed % 3 == 1:
+        scene.away(rng.choice(table[lost]), rng.uniform(0.2, 0.75 * HEAL))  # a restart, not a loss
+    elif seed % 3 == 2 and apart:
+        scene.lose(rng.choice(apart))
+    scene.publish_for(12.0, 0.1)
+    scene.settle(90.0)
+    scene.judge()
+
+
+def test_two_that_lead_at_once_find_one_another() -> None:
+    """The first of the list restarts, and gives the lost one up later than the others."""
+    a_loss_and_a_restart(1075)
+
+
+def test_what_is_kept_for_one_that_found_another_place_is_kept_until_it_has_it() -> None:
+    a_loss_and_a_restart(1039)
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 def test_losses_and_restarts_at_random() -> None:
     for seed in range(1000, 1200):
-        rng = Random(seed)
-        overlay = random_tree(8, rng, fan_out=4)
-        table = overlay.neighbours()
-        lost = rng.choice([name for name, others in table.items() if len(others) > 1])
-        apart = [name for name in overlay.brokers if name != lost and name not in table[lost]]
-        scene = Losing(overlay, seed)
-        scene.publish_for(2.0, 0.1)
-        scene.lose(lost)
-        scene.publish_for(rng.uniform(0.0, 2 * HEAL), 0.1)
-        if seed % 3 == 1:
-            scene.away(rng.choice(table[lost]), rng.uniform(0.2, 3.0))
-        elif seed % 3 == 2 and apart:
-            scene.lose(rng.choice(apart))
-        scene.publish_for(12.0, 0.1)
-        scene.settle(90.0)
-        scene.judge()
+        a_loss_and_a_restart(seed)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+def test_two_adjacent_brokers_or_a_link_lost_at_random() -> None:
+    pairs = sum(two_adjacent_are_lost(seed, 0.1) for seed in range(2000, 2100))
+    assert pairs > 80
+    for seed in range(3000, 3100):
+        a_link_is_lost(seed, 0.1)
+
+
+def test_a_broker_that_was_away_for_too_long_is_let_in_again() -> None:
+    """Nobody tells it whom to join: it asks those who were linked with its neighbours."""
+    scene = Losing(line(5))
+    scene.publish_for(1.0)
+    scene.away("b2", 3 * HEAL)
+    scene.publish_for(8.0, 0.2)
+    assert "b2" in scene.overlay_of("b1").replaced
+    scene.settle(120.0)
+    scene.publish_for(2.0, 0.2)
+    scene.settle()
+    scene.judge(without="b2")
 
 
 def test_without_healing_the_others_stay_apart() -> None:

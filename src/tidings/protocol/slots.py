@@ -22,7 +22,7 @@ The way of a subscription: a client's subscribe -> `delivery` -> `ports.events.i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
 from typing import Any, ClassVar, Protocol
 
@@ -373,6 +373,17 @@ class Recovery(Strategy):
     def upstream(self, log: str) -> str | None:
         """The link toward the broker of a log; None when it is not known, or ours."""
         return None
+
+    def marks(self, link: str) -> dict[str, int] | None:
+        """How far each log was heard that comes over this link; None: something is missing, or has no way to us."""
+        return {}
+
+    def is_settled(self, marks: Mapping[str, int]) -> bool:
+        """Does nobody here or behind us need anything of these logs up to there?"""
+        return True
+
+    def elsewhere(self, peer: str, now: float) -> None:
+        """What came from this neighbour comes another way from now on; what it may want is still kept for it."""
 
     def disclaim(self, log: str, link: str) -> None:
         """Say to a neighbour that it cannot hear this log from us."""

@@ -123,7 +123,7 @@ class FastNetwork:
 
     def _hop(self, broker: str, before: str | None, link_weight: float, on_path: tuple[str, ...]) -> Hop:
         zone, rate = b"", 0.0
-        if self.way.weigh == "hops":
+        if self.way.weigh == "hops" or self.way.keep_alpha:
             hanging, rate = self.zones[broker], 1.0
             for other in self.links[broker]:
                 if other not in on_path:
@@ -143,7 +143,7 @@ class FastNetwork:
         by, own, asker = self.by, self.zones[broker], hops[0].broker
         self.sent["DiscoveryRequest"] += 1
         self.sent["DiscoveryReply"] += 1
-        self.sent["probe"] += 2 * (self.way.bound is not None)
+        self.sent["probe"] += 2 * (self.way.bound is not None or self.way.keep_alpha)
         behind = (
             {other: self._behind[broker, other] for other in self.links[broker] if other != before}
             if ttl > 0
@@ -180,17 +180,18 @@ class FastNetwork:
         if last in self.links[first] or len(hops) < 3 or not self._is_path(hops):
             return
         own_free = self._free(first)
+        may = self._keeps_alpha(hops) if self.way.keep_alpha else choosing.any_cut
         if self.way.weigh == "hops":
-            cut = choosing.saving_cut(self.by, hops, own_free, offer.free)[0]
+            cut = choosing.saving_cut(self.by, hops, own_free, offer.free, may)[0]
         else:
             gain = weight(self.by, zone, self.zones[last])
             rule = choosing.lightest_cut if self.way.bound is None else choosing.farthest_cut
-            cut = rule(hops, own_free, offer.free, gain)
-        if cut is None:
-            return
-        if self.way.keep_alpha and choosing.slows_diffusion(hops, hops[-1].away or 0.0, cut):
-            return
-        self._swap(hops, cut)
+            cut = rule(hops, own_free, offer.free, gain, may)
+        if cut is not None:
+            self._swap(hops, cut)
+
+    def _keeps_alpha(self, hops: Sequence[Hop]) -> Callable[[int], bool]:
+        return lambda cut: not choosing.slows_diffusion(hops, hops[-1].away or 0.0, cut)
 
     def _is_path(self, hops: Sequence[Hop]) -> bool:
         """Two links were asked, and the first answer changed the tree: the second path may be stale."""
@@ -206,6 +207,7 @@ class FastNetwork:
         for kind, count in (
             ("Lock", length), ("LockAnswer", length), ("TablesTold", 2), ("Close", length - 1),
             ("Closing", 1), ("LinkClosed", 1), ("Unlock", length - 1), ("tables", TABLES * length),
+            ("Crowd", 2 * length * self.way.keep_alpha),
         ):  # fmt: skip
             self.sent[kind] += count
         self._forget()

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 SQUARE = {"x": (0.0, 1.0), "y": (0.0, 1.0)}  # the space of the thesis' simulations
 KNOBS = (
-    "fan_out", "ttl", "adaptive_ttl", "bound_seconds", "keep_alpha", "on_unsubscribe", "patience_seconds",
-    "locks",
+    "fan_out", "ttl", "adaptive_ttl", "bound_seconds", "keep_alpha", "on_unsubscribe", "again_seconds",
+    "patience_seconds", "locks",
 )  # fmt: skip
 OPTIONS = ("space", "measure", "points", *KNOBS)
 BOUND_SECONDS = 0.1  # half of the longest way in the thesis' networks

@@ -11,6 +11,7 @@ from tests.unit.runtime._network import linked, played, serving, settled, until
 
 import tidings
 from tidings.model.event import make_event
+from tidings.protocol.overlay.healing import HealingOverlay
 from tidings.runtime.connection import NetworkSettings
 from tidings.runtime.server import Server
 from tidings.testing import collect
@@ -97,3 +98,40 @@ async def test_the_neighbours_of_a_lost_broker_find_one_another() -> None:
             await buses[0].publish({"n": n})
         for one in news:
             assert [event["n"] for event in await collect(one, 15)] == list(range(15))
+
+
+@played
+async def test_two_adjacent_brokers_that_are_lost_are_bridged() -> None:
+    """b0 - b1 - b2 - b3, of which the two in the middle go at once: b0 and b3 find one another."""
+    async with AsyncExitStack() as stack:
+        tmp_path = Path(stack.enter_context(TemporaryDirectory()))
+        servers: list[Server] = []
+        for number in range(4):
+            join = [servers[-1].address] if servers else []
+            name = f"b{number}"
+            options = {"heal_seconds": 0.3}
+            server = Server(name, join=join, network=QUICK, path=tmp_path / name, options=options)
+            await server.start()
+            servers.append(server)
+        await linked(*servers)
+        near, *middle, far = servers
+        async with (
+            tidings.connect(near.address, name="c0") as here,
+            tidings.connect(far.address, name="c3") as there,
+        ):
+            news = await stack.enter_async_context(there.subscribe("n >= 0", name="all"))
+            await settled(*servers)
+            overlay = far.node.slots["overlay"]
+            assert isinstance(overlay, HealingOverlay)
+            await until(lambda: overlay.cousins.of("b1"))
+            await here.publish({"n": 0})
+            for server in middle:
+                await server.close()
+            await here.publish({"n": 1})  # while nobody is there to carry it
+            await until(lambda: [*near.links, *far.links] == ["b3", "b0"])
+            await here.publish({"n": 2})
+            heard = [event["n"] for event in await collect(news, 3)]
+            assert heard == [0, 1, 2]
+            await news.close()
+        await near.close()
+        await far.close()

@@ -19,8 +19,9 @@ SWAP_WORDS = ("DiscoveryRequest", "DiscoveryReply", "Lock", "LockAnswer", "Table
 
 
 def protocol(system: str, tree: Overlay, steps: list[Any], **options: Any) -> World:
-    """The same subscriptions through the protocol, each with time to come to rest."""
-    world = World(system, tree, options={"points": organising.MEASURED, **options}, record=False)
+    """The same subscriptions through the protocol, each with time to come to rest; brokers look once."""
+    looking = {"points": organising.MEASURED, "again_seconds": 0}
+    world = World(system, tree, options={**looking, **options}, record=False)
     world.run(0.5)
     for broker in tree.brokers:
         world.add_client(f"at-{broker}", broker)

@@ -20,7 +20,7 @@ from tidings.protocol.delivery.asking import HeldAnswer, HeldAsk
 from tidings.protocol.delivery.grouped import TakenOver
 from tidings.protocol.membership import views as v
 from tidings.protocol.membership import words as g
-from tidings.protocol.overlay import circles, healing
+from tidings.protocol.overlay import circles, cousins, detours, healing
 from tidings.protocol.overlay import prefix_words as pw
 from tidings.protocol.overlay import swap_words as s
 from tidings.protocol.overlay.choosing import Hop, Offer
@@ -127,8 +127,15 @@ EXAMPLES: tuple[m.Message, ...] = (
     healing.Kin(("b0", "b1"), ("127.0.0.1:1", "127.0.0.1:2")),
     healing.HealAsk("b3"),
     healing.HealAnswer("b3", True),
+    cousins.Cousin("b3", ("b0", "b3"), ("127.0.0.1:1", "127.0.0.1:2")),
+    cousins.StandIn("b3", "b2"),
+    detours.Detour("b3"),
+    detours.DetourAnswer("b3", True),
+    detours.Caught("b3", "b2"),
     s.DiscoveryRequest("b0/1", b"\x00\xff", b"\x01", (HOP,), 4, 2.5, "127.0.0.1:1"),
     s.DiscoveryReply("b0/1", OFFER),
+    s.DiscoveryPartial("b0/1"),
+    s.Crowd(7),
     s.Lock("b0/2", ("b0", "b1", "b2"), 1),
     s.LockAnswer("b0/2", False, "busy"),
     s.TablesTold("b0/2"),

@@ -15,7 +15,7 @@ Rules
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate
 
 import msgspec
@@ -36,7 +36,9 @@ class Hop(msgspec.Struct, frozen=True, array_like=True):
     seconds: float | None = None  # along that link
     away: float | None = None  # from the broker that asks, as measured by this one
     zone: bytes = b""  # of all that hangs on the path here
-    rate: float = 0.0  # events that come onto the path here
+    rate: float = (
+        0.0  # events that come onto the path here; for brokers that keep alpha: brokers that hang on it here
+    )
 
 
 class Offer(msgspec.Struct, frozen=True, array_like=True):
@@ -94,16 +96,25 @@ def allowed_cuts(hops: Sequence[Hop], own_free: int, far_free: int) -> range:
     return range(1, last + 1)
 
 
-def lightest_cut(hops: Sequence[Hop], own_free: int, far_free: int, gain: float) -> int | None:
+def any_cut(_cut: int) -> bool:
+    """No rule beyond the bound on links."""
+    return True
+
+
+def lightest_cut(
+    hops: Sequence[Hop], own_free: int, far_free: int, gain: float, may: Callable[[int], bool] = any_cut
+) -> int | None:
     """SOCBR: the link of least weight, when the new one weighs more."""
-    cuts = allowed_cuts(hops, own_free, far_free)
+    cuts = filter(may, allowed_cuts(hops, own_free, far_free))
     chosen = min(cuts, key=lambda k: hops[k].weight, default=None)
     return chosen if chosen is not None and gain > hops[chosen].weight else None
 
 
-def farthest_cut(hops: Sequence[Hop], own_free: int, far_free: int, gain: float) -> int | None:
+def farthest_cut(
+    hops: Sequence[Hop], own_free: int, far_free: int, gain: float, may: Callable[[int], bool] = any_cut
+) -> int | None:
     """pbSOCBR: of the links that weigh less than the new one, that farthest from the broker that asks."""
-    lighter = [k for k in allowed_cuts(hops, own_free, far_free) if hops[k].weight < gain]
+    lighter = [k for k in allowed_cuts(hops, own_free, far_free) if hops[k].weight < gain and may(k)]
     return max(lighter, key=lambda k: (hops[k].away or 0.0, -hops[k].weight), default=None)
 
 
@@ -135,13 +146,18 @@ def _saved(measure: Measure, zones: list[Z], rates: list[float], now: float, cut
 
 
 def saving_cut(
-    measure: Measure, hops: Sequence[Hop], own_free: int, far_free: int
+    measure: Measure,
+    hops: Sequence[Hop],
+    own_free: int,
+    far_free: int,
+    may: Callable[[int], bool] = any_cut,
 ) -> tuple[int | None, float]:
     """The link whose going saves most hops, and how many; None: every swap costs hops."""
     zones = [measure.unpack(hop.zone) for hop in hops]
     rates = [hop.rate for hop in hops]
     now = crossings(measure, zones, rates)
-    savings = {k: _saved(measure, zones, rates, now, k) for k in allowed_cuts(hops, own_free, far_free)}
+    cuts = filter(may, allowed_cuts(hops, own_free, far_free))
+    savings = {k: _saved(measure, zones, rates, now, k) for k in cuts}
     chosen = max(savings, key=lambda k: savings[k], default=None)
     if chosen is None or savings[chosen] <= 1e-9:
         return None, 0.0
@@ -161,16 +177,21 @@ def adaptive_ttl(events_per_change: float, diameter: int) -> int:
 
 
 def slows_diffusion(hops: Sequence[Hop], new_seconds: float, cut: int) -> bool:
-    """Would events take longer between the brokers of the path, in the mean, after this swap?
+    """Would the mean way between any two brokers of the network be longer after this swap?
 
-    The speed of diffusion, alpha, is what chapter 3 of the thesis says decides how much is lost; 6.1 asks that
-    a swap must not lower it. What is not measured counts as nothing."""
+    The speed of diffusion, alpha, is what chapter 3 of the thesis says decides how much is lost; 6.1 wants it
+    computed for a tree, and no swap to lower it. A swap only changes the order of what hangs on the path, so
+    the sum of all ways changes by what the links of the path are passed: by all pairs of which one broker hangs
+    on each side. To count the brokers of the path alone would not do: most ways lead farther. What is not
+    measured counts as nothing."""
     links = [hop.seconds or 0.0 for hop in hops[1:]]
-    return _mean_way([*links[cut:], new_seconds, *links[: cut - 1]]) > _mean_way(links) + 1e-12
+    crowds = [max(1.0, hop.rate) for hop in hops]
+    after = _ways([*links[cut:], new_seconds, *links[: cut - 1]], crowds[cut:] + crowds[:cut])
+    return after > _ways(links, crowds) * (1 + 1e-12) + 1e-12
 
 
-def _mean_way(links: Sequence[float]) -> float:
-    """The mean way between any two of the brokers of a line."""
-    count = len(links) + 1
-    total = sum(seconds * (k + 1) * (count - k - 1) for k, seconds in enumerate(links))
-    return total / (count * (count - 1) / 2)
+def _ways(links: Sequence[float], crowds: Sequence[float]) -> float:
+    """What the links of a line add to the ways between all pairs of brokers that hang on it."""
+    total = sum(crowds)
+    before = list(accumulate(crowds))
+    return sum(seconds * near * (total - near) for seconds, near in zip(links, before, strict=False))

@@ -4,7 +4,7 @@ A request goes from broker to broker along links behind which there may be somet
 this request alone, whom it waits for and the best offer so far, and answers once. The printed pseudo-code never
 ends and mixes up what it has heard (E-V9); what differs here: a request does not go back where it came from, an
 offer is kept whole with its own path, the state is kept by request, and who waits too long answers with
-what it has. With a bound on the distance a broker measures how far it is from the one that asks, and one
+what it has, and says that it is not all. With a bound on the distance a broker measures how far it is from the one that asks, and one
 that is too far away (farther than the bound; at the bound is near enough) passes the request on but does not offer itself.
 """
 
@@ -20,7 +20,7 @@ from tidings.protocol.effects import Probe
 from tidings.protocol.overlay import choosing
 from tidings.protocol.overlay.choosing import Hop, Offer
 from tidings.protocol.overlay.measures import Measure, Z, weight
-from tidings.protocol.overlay.swap_words import DiscoveryReply, DiscoveryRequest
+from tidings.protocol.overlay.swap_words import DiscoveryPartial, DiscoveryReply, DiscoveryRequest
 from tidings.protocol.slots import Ports
 
 FURTHER = 0.8  # of the patience is left at the next broker, so that those behind answer first
@@ -47,17 +47,21 @@ class Here(Protocol):
 
     def distance(self, peer: str) -> float | None: ...
 
+    def missed(self, link: str, now: float) -> None:
+        """Somebody behind this link did not answer in time."""
+
 
 class _Asked:
     """A request that waits for answers."""
 
-    __slots__ = ("back", "best", "deadline", "waiting")
+    __slots__ = ("back", "best", "deadline", "is_whole", "waiting")
 
     def __init__(self, back: str | None, best: Offer | None, waiting: set[str], deadline: float) -> None:
         self.back = back  # None: we asked
         self.best = best
         self.waiting = waiting
         self.deadline = deadline
+        self.is_whole = True
 
 
 class Discovery:
@@ -66,6 +70,7 @@ class Discovery:
         here: Here,
         *,
         weigh_hops: bool,
+        counts_brokers: bool = False,
         bound: float | None,
         measures: bool = False,
         patience: float,
@@ -73,6 +78,7 @@ class Discovery:
     ) -> None:
         self._here = here
         self._weigh_hops = weigh_hops
+        self._hangs = weigh_hops or counts_brokers  # does what hangs on the path matter?
         self._bound = bound
         self._measures = measures or bound is not None  # how far is whoever asks?
         self._patience = patience
@@ -102,7 +108,7 @@ class Discovery:
     def _hop(self, before: str | None, link_weight: float | None, path: tuple[str, ...]) -> Hop:
         """Us, on the way of a discovery: `path` are the links that it uses here."""
         here = self._here
-        zone, rate = here.hanging(path) if self._weigh_hops else (here.measure.empty, 0.0)
+        zone, rate = here.hanging(path) if self._hangs else (here.measure.empty, 0.0)
         return Hop(
             here.ports.name,
             link_weight or 0.0,
@@ -189,9 +195,16 @@ class Discovery:
         if not asked.waiting:
             self._over(reply.request, now)
 
+    def on_partial(self, sender: str, partial: DiscoveryPartial, now: float) -> None:
+        asked = self._asked.get(partial.request)
+        if asked is not None and sender in asked.waiting:
+            self._incomplete(asked, sender, now)
+
     def _over(self, request: str, now: float) -> None:
         asked = self._asked.pop(request)
         if asked.back is not None:
+            if not asked.is_whole:
+                self._here.ports.send(asked.back, DiscoveryPartial(request))
             self._here.ports.send(asked.back, DiscoveryReply(request, asked.best))
         elif asked.best is not None:
             self.deepest = max(self.deepest, len(asked.best.hops) - 1)
@@ -203,4 +216,13 @@ class Discovery:
     def on_timer(self, now: float) -> None:
         for request in [name for name, asked in self._asked.items() if asked.deadline <= now]:
             self.counts["given up"] += 1
+            asked = self._asked[request]
+            for link in sorted(asked.waiting):
+                self._incomplete(asked, link, now)
             self._over(request, now)
+
+    def _incomplete(self, asked: _Asked, link: str, now: float) -> None:
+        """Whoever is worth a link may be where nobody answered; the one that asked is told so."""
+        asked.is_whole = False
+        if asked.back is None:
+            self._here.missed(link, now)

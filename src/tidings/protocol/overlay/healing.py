@@ -4,20 +4,26 @@ Each broker tells its neighbours whom else it is linked with, and where those ar
 therefore know the same list when it is gone, and need no election. Rules
 - A neighbour that is away for `heal_seconds` counts as lost. That is a guess: choose it longer than any restart.
 - Its neighbours, in the order of their names, make a tree of two branches each: number k asks number (k-1)//2,
-  and goes on to the others before it when that one does not answer. Who finds none of them leads itself.
+  and goes on to the others before it when that one does not answer. Who finds none of them leads itself. When
+  nobody asks the one that leads either, it asks the others.
 - Who is asked agrees only if the lost one is away there too, and only as the first of the list, or when it has
-  found its own place: so those who have given the lost one up always hang together.
+  found its own place: so those who have given the lost one up always hang together. Is the lost one well as seen
+  from there, only the link is lost, and there is a way round (`detours.py`).
 - The new neighbours, also those who have yet to ask, are written down before the old one is given up. Events are
   kept for a neighbour until it has spoken, so nothing that a surviving broker has acknowledged is lost in
   between; the logs that came by the lost broker are heard over the new link, from where they are known (`recovery`).
-- What the lost broker alone had is lost with it. If it comes back after all it joins anew; when it, or a
+- One of the new neighbours may be lost too: two that were adjacent. Who waits for it stands in for the first one
+  among the neighbours of the second (`cousins.py`), after five times as long: with a restart in
+  between nobody should believe it. Three in a row are more than anybody knows: somebody has to `join`.
+- A lost broker that was linked with one other only is given up too, after ten times as long.
+- What the lost broker alone had is lost with it. If it comes back after all it joins anew, asking those who
+  were linked with its neighbours; when it, or a
   guess that was wrong, closes a cycle, the youngest link of that goes (`circles.py`).
-- Two neighbours lost at once leave those between whom they stood without a common list: somebody has to `join`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import ClassVar
 
@@ -27,12 +33,21 @@ from tidings.availability.records import Put, Record
 from tidings.protocol.effects import Connect, Disconnect
 from tidings.protocol.inputs import Input, Joined, LinkDown, LinkUp, Parted, Started
 from tidings.protocol.messages import Message
+from tidings.protocol.naming import broker_of
 from tidings.protocol.overlay.circles import MESSAGES
+from tidings.protocol.overlay.cousins import COUSINS, Cousin, Cousins, StandIn
+from tidings.protocol.overlay.detours import GIVEN_WAY, NOT_NEEDED, Caught, Detour, DetourAnswer, Detours
 from tidings.protocol.overlay.joined import NEIGHBOURS, JoinedOverlay
 
 KIN = "overlay.kin"  # table: by neighbour, whom it is linked with
 REPLACED = "overlay.replaced"  # table: brokers that were given up, and who was linked with them
 KEPT_REPLACED = 64
+LET_GO_SECONDS = (
+    30.0  # for one that has found another place: it asks there for what it missed, and we still have it
+)
+STAND_IN_ROUNDS = 5  # times as long as one broker is waited for, until two adjacent ones count as lost
+LEAF_ROUNDS = 10  # and until one that was linked with us alone does: it may be well, and look for a way round
+LOST_ALONE = "it was away for too long, and linked with nobody else"
 LOST = "it was away for too long; its neighbours are linked with one another instead"
 
 
@@ -54,6 +69,17 @@ class HealAnswer(Message, frozen=True):
     agrees: bool
 
 
+class _Asking(msgspec.Struct, frozen=True):
+    """What we ask a broker that is no neighbour yet."""
+
+    about: str  # the neighbour of ours that is away
+    lost: str  # the broker in whose place we want to be linked
+    instead: str = ""  # not empty: we stand in for this one
+
+
+_NOBODY: list[tuple[str, _Asking] | None] = [None] * STAND_IN_ROUNDS
+
+
 def places_to_ask(rank: int) -> list[int]:
     """Whom number `rank` of a list asks, in order: the branch that it belongs to, then all before it."""
     order: list[int] = []
@@ -66,7 +92,9 @@ def places_to_ask(rank: int) -> list[int]:
 
 class HealingOverlay(JoinedOverlay):
     name = "joined, healing"
-    messages: ClassVar[tuple[type[Message], ...]] = (*MESSAGES, Kin, HealAsk, HealAnswer)
+    messages: ClassVar[tuple[type[Message], ...]] = (
+        *MESSAGES, Kin, HealAsk, HealAnswer, Cousin, StandIn, Detour, DetourAnswer, Caught,
+    )  # fmt: skip
 
     def __init__(
         self, neighbours: Iterable[str] = (), parent: str | None = None, *, heal_seconds: float
@@ -78,7 +106,12 @@ class HealingOverlay(JoinedOverlay):
         self.healed = 0  # links that were made so
         self._away: dict[str, float] = {}  # neighbours that are not linked, and when to do something about it
         self._tries: dict[str, int] = {}  # by lost broker: how many were asked
-        self._asking: dict[str, str] = {}  # whom we dialled, and for which lost broker
+        self._letting_go: dict[
+            str, float
+        ] = {}  # neighbours that are heard of on another way, and until when we keep things for them
+        self._asking: dict[str, _Asking] = {}  # whom we dialled, and what for
+        self.cousins = Cousins()
+        self.detours = Detours(self)
         self._told: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
 
     # -- inputs --------------------------------------------------------------------------------
@@ -89,28 +122,50 @@ class HealingOverlay(JoinedOverlay):
             return
         super().on_input(input, now)
         if isinstance(input, Started):
-            tables = input.state.tables
-            self.kin = {peer: _unpacked(row) for peer, row in tables.get(KIN, {}).items()}
-            self.replaced = {peer: _unpacked(row) for peer, row in tables.get(REPLACED, {}).items()}
-            back = tables.get(NEIGHBOURS, {})
-            self.neighbours = tuple(n for n in self.neighbours if n in back or n not in self.replaced)
-            self._away = dict.fromkeys(self.neighbours, now + self.heal_seconds)
+            self._load(input.state.tables, now)
         elif isinstance(input, LinkUp):
-            self._link_up(input.peer)
-        elif isinstance(input, LinkDown) and input.peer in self.neighbours:
-            self._away.setdefault(input.peer, now + self.heal_seconds)
+            self._link_up(input.peer, now)
+        elif isinstance(input, LinkDown):
+            self.detours.lost(input.peer, now)
+            if input.peer in self.neighbours:
+                self._away.setdefault(input.peer, now + self.heal_seconds)
         elif isinstance(input, Parted):
             self._away.pop(input.peer, None)
+            self._letting_go.pop(input.peer, None)
+            self.detours.parted(input.peer)
         if isinstance(input, LinkUp | LinkDown | Parted):
             self._tell_kin()
 
-    def _link_up(self, peer: str) -> None:
-        if peer in self._up:
+    def _load(self, tables: Mapping[str, Mapping[str, bytes]], now: float) -> None:
+        self.kin = {peer: _unpacked(row) for peer, row in tables.get(KIN, {}).items()}
+        self.replaced = {peer: _unpacked(row) for peer, row in tables.get(REPLACED, {}).items()}
+        self.cousins.load(tables.get(COUSINS, {}))
+        self.detours.load(tables.get(GIVEN_WAY, {}))
+        back = tables.get(NEIGHBOURS, {})
+        self.neighbours = tuple(
+            peer
+            for peer in self.neighbours
+            if peer in back or not (peer in self.replaced or self.detours.gave_way(peer))
+        )
+        self._away = dict.fromkeys(self.neighbours, now + self.heal_seconds)
+
+    def _link_up(self, peer: str, now: float) -> None:
+        if peer in self._asking:
+            asking = self._asking[peer]
+            if asking.instead:
+                self.ports.send(peer, StandIn(asking.lost, asking.instead))
+            else:
+                self.ports.send(peer, HealAsk(asking.lost))
+        elif peer in self._up:
             self._away.pop(peer, None)
             self._tries.pop(peer, None)
+            self._letting_go.pop(peer, None)
             self._told = ((), ())
-        elif peer in self._asking:
-            self.ports.send(peer, HealAsk(self._asking[peer]))
+            self.detours.linked(peer)
+            self.detours.look_later(now)
+            for other, places in self.kin.items():
+                if other != peer and other in self.neighbours:
+                    self.ports.send(peer, Cousin(other, tuple(places), tuple(places.values())))
 
     def _tell_kin(self) -> None:
         """Say whom we are linked with, when that has changed."""
@@ -124,14 +179,27 @@ class HealingOverlay(JoinedOverlay):
                 self.ports.send(link, Kin(*told))
 
     def on_message(self, sender: str, message: Message, now: float) -> None:
-        if isinstance(message, Kin):
-            self._hear_kin(sender, message)
-        elif isinstance(message, HealAsk):
-            self._answer(sender, message.lost, now)
-        elif isinstance(message, HealAnswer):
-            self._hear_answer(sender, message, now)
-        else:
-            super().on_message(sender, message, now)
+        match message:
+            case Kin():
+                self._hear_kin(sender, message)
+            case Cousin():
+                if sender in self._up and message.of not in (self.ports.name, *self.neighbours):
+                    self.write(self.cousins.hear(message))
+            case HealAsk():
+                self._answer(sender, message.lost, "", now)
+            case StandIn():
+                self._answer(sender, message.lost, message.instead, now)
+            case HealAnswer():
+                self._hear_answer(sender, message, now)
+            case Detour() if sender in self._up:
+                self.detours.on_detour(sender, message, now)
+            case Caught() if sender in self._up:
+                self.detours.on_caught(message, now)
+            case DetourAnswer():
+                if not self.detours.on_answer(sender, message, now):
+                    self._hear_detour(sender, message, now)
+            case _:
+                super().on_message(sender, message, now)
 
     def _hear_kin(self, sender: str, message: Kin) -> None:
         if sender not in self.neighbours:
@@ -139,11 +207,22 @@ class HealingOverlay(JoinedOverlay):
         places = dict(zip(message.names, message.addresses, strict=True))
         if places != self.kin.get(sender):
             self.kin[sender] = places
-            self._write([Put(KIN, sender, msgspec.msgpack.encode(places))])
+            self.write([Put(KIN, sender, msgspec.msgpack.encode(places))])
             self._tell_kin()
+            for link in self.links():
+                if link != sender:
+                    self.ports.send(link, Cousin(sender, message.names, message.addresses))
 
-    def _write(self, rows: list[Record]) -> None:
-        if self.ports.disk.stable and self.ports.disk.failed is None:
+    def heard_from_two(self, log: str, upstream: str, other: str, now: float) -> None:
+        if any(self.detours.is_coming_round(link, now) for link in (upstream, other)):
+            return
+        if upstream in self.neighbours and upstream not in self._up:
+            self._letting_go.setdefault(upstream, now + LET_GO_SECONDS)  # it has found another place
+        else:
+            super().heard_from_two(log, upstream, other, now)
+
+    def write(self, rows: list[Record]) -> None:
+        if rows and self.ports.disk.stable and self.ports.disk.failed is None:
             self.ports.disk.persist(rows)
 
     def figures(self) -> dict[str, int]:
@@ -152,45 +231,115 @@ class HealingOverlay(JoinedOverlay):
     # -- losing --------------------------------------------------------------------------------
 
     def next_deadline(self) -> float | None:
-        times = [super().next_deadline(), *self._away.values()]
+        times = [super().next_deadline(), self.detours.due, *self._away.values(), *self._letting_go.values()]
         return min((at for at in times if at is not None), default=None)
 
     def on_timer(self, now: float) -> None:
         super().on_timer(now)
+        self.detours.on_timer(now)
+        for peer in [peer for peer, at in self._letting_go.items() if at <= now]:
+            del self._letting_go[peer]
+            self._undo(peer, now)
         for lost in [peer for peer, at in self._away.items() if at <= now]:
             self._away[lost] = now + self.heal_seconds
-            self._look_for_place(lost)
+            self._look_for_place(lost, now)
+
+    def _places_of(self, broker: str) -> dict[str, str]:
+        """Whom it is or was linked with, and where those are."""
+        return self.kin.get(broker) or self.replaced.get(broker) or self.cousins.of(broker)
 
     def _order(self, lost: str) -> list[str]:
         """Everybody who was linked with the lost one, us included, in the order that all agree on."""
         kin = self.kin.get(lost) or self.replaced.get(lost, {})
         return sorted({*kin, self.ports.name} - {lost})
 
-    def _look_for_place(self, lost: str) -> None:
-        for peer in [peer for peer, whom in self._asking.items() if whom == lost]:
+    def _look_for_place(self, lost: str, now: float) -> None:
+        self.stop_asking(lost)
+        if self.detours.has_agreed(lost):
+            return  # it is linked with a neighbour of ours instead
+        tried = self._tries[lost] = self._tries.get(lost, -1) + 1
+        if self._is_alone(lost) and tried >= LEAF_ROUNDS:
+            self._give_up(lost, now)
+            return
+        rounds = self._rounds(lost)
+        found = rounds[tried % len(rounds)] if rounds else None
+        if found is None:
+            return  # we lead: the others ask us
+        target, asking = found
+        if target in self._up:
+            return
+        self._asking[target] = asking
+        self.ports.emit(Connect(target, self._places_of(asking.lost).get(target, "")))
+
+    def _is_alone(self, lost: str) -> bool:
+        """Was it linked with nobody but us?"""
+        return lost in self.kin and self._order(lost) == [self.ports.name]
+
+    def _give_up(self, lost: str, now: float) -> None:
+        kin = self.replaced[lost] = self.kin[lost]
+        self.write([Put(REPLACED, lost, msgspec.msgpack.encode(kin))])
+        self.ports.events.parted(Parted(lost, LOST_ALONE, is_elsewhere=True), now)
+
+    def is_asking(self, lost: str) -> bool:
+        return any(asking.about == lost for asking in self._asking.values())
+
+    def stop_asking(self, lost: str) -> None:
+        for peer in [peer for peer, asking in self._asking.items() if asking.about == lost]:
             del self._asking[peer]
             self.ports.emit(Disconnect(peer, "it does not answer"))
+
+    def _rounds(self, lost: str) -> list[tuple[str, _Asking] | None]:
+        """Whom to ask, one after the other, when this neighbour is away."""
+        waits_for = next((one for one, kin in self.replaced.items() if lost in kin), "")
+        if lost not in self.kin and waits_for:  # it may have found another place
+            leads_too = [(lost, _Asking(lost, waits_for))] if lost < self.ports.name else []
+            return [None, *leads_too, *_NOBODY, *self._standing_in(lost, lost, waits_for)]
         order = self._order(lost)
-        places = places_to_ask(order.index(self.ports.name))
-        tried = self._tries[lost] = self._tries.get(lost, -1) + 1
-        if not places:
-            return  # we lead: the others ask us
-        target = order[places[tried % len(places)]]
-        if target in self.neighbours:
-            return
-        self._asking[target] = lost
-        self.ports.emit(Connect(target, self.kin[lost].get(target, "")))
+        rank = order.index(self.ports.name)
+        asking = _Asking(lost, lost)
+        before = [(order[place], asking) for place in places_to_ask(rank)]
+        after = [(peer, asking) for peer in order[rank + 1 :]]
+        beyond = [each for peer in order for each in self._standing_in(lost, peer, lost)]
+        near: list[tuple[str, _Asking] | None] = [*before, None, *before, *after]
+        return [*near, *_NOBODY[len(near) :], *beyond]
+
+    def _standing_in(self, about: str, lost: str, instead: str) -> list[tuple[str, _Asking] | None]:
+        """Whom to ask in the place of a lost broker, when its neighbour is lost too."""
+        known = self.cousins.of(lost)
+        order = sorted({*known} - {lost, self.ports.name})
+        if instead not in order:
+            return []
+        first = [order[place] for place in places_to_ask(order.index(instead))]
+        others = [peer for peer in order if peer not in first and peer != instead]
+        return [(peer, _Asking(about, lost, instead)) for peer in (*first, *others)]
 
     def _leads(self, lost: str) -> bool:
         """Are we the one whom the others ask first, or has nobody before us answered?"""
         places = places_to_ask(self._order(lost).index(self.ports.name))
         return self._tries.get(lost, -1) >= len(places)
 
+    def has_given_up(self, peer: str) -> bool:
+        return peer in self._away and self._tries.get(peer, -1) >= 0
+
     def _is_kin(self, peer: str) -> bool:
-        """Do we and this broker, no neighbour of ours, stand at the same lost one?"""
+        """Do we and this broker, no neighbour of ours, stand at the same lost one, or at the same lost two? Or is
+        it linked with a neighbour of ours, and could not join us anyway?"""
         if peer in self.neighbours:
             return False
-        return peer in self._asking or any(peer in self._order(lost) for lost in self._given_up())
+        if peer in self._asking or self._is_beyond(peer):
+            return True
+        is_near = any(peer in self.kin.get(link, {}) for link in self.links())
+        return is_near and any(broker_of(log) == peer for log in self.ports.recovery.logs())
+
+    def _is_beyond(self, peer: str) -> bool:
+        lost = self._given_up()
+        if peer in lost:
+            return False  # it is back
+        orders = [self._order(one) for one in lost]
+        if any(peer in order for order in orders):
+            return True
+        waits = any(self._away)
+        return waits and any(peer in self.cousins.of(one) for order in orders for one in order)
 
     def _given_up(self) -> list[str]:
         return [*self.replaced, *(lost for lost in self._away if self._tries.get(lost, -1) >= 0)]
@@ -199,61 +348,137 @@ class HealingOverlay(JoinedOverlay):
         """A link only to ask over; it is no part of the overlay yet."""
         self.ports.emit(Connect(peer))
 
-    def _answer(self, sender: str, lost: str, now: float) -> None:
-        if sender in self.neighbours:
+    # -- being asked -----------------------------------------------------------------------------
+
+    def _answer(self, sender: str, lost: str, instead: str, now: float) -> None:
+        if self.detours.is_pending(sender):
+            return  # the answer is on its way
+        if self.detours.is_taken_in(sender, now) and sender in self.neighbours:
+            self.ports.send(sender, DetourAnswer(lost, True))
+        elif sender in self.neighbours:
             self.ports.send(sender, HealAnswer(lost, True))
-            return
-        is_away = lost in self._away and self._tries.get(lost, -1) >= 0
-        if sender not in self._order(lost) or not (lost in self.replaced or (is_away and self._leads(lost))):
+        elif lost in self._up and not instead and lost in self.kin:
+            self._answer_for_one_that_is_well(sender, lost, now)
+        elif self._agrees(instead or sender, lost) and instead not in self._up:
+            agreed = partial(self._agreed, sender, lost)
+            self._replace(lost, sender, now, agreed, without=instead, silent=self._silent(lost))
+        else:
             self.ports.send(sender, HealAnswer(lost, False))
-            return
-        self._replace(lost, sender, now, partial(self._agreed, sender, lost))
+
+    def _answer_for_one_that_is_well(self, sender: str, lost: str, now: float) -> None:
+        """The lost one is a neighbour of ours. Only its link with the sender is lost; or it has given the sender up, which
+        was away for too long and comes back: it is let in like any other."""
+        if sender in self.kin[lost]:
+            self.detours.ask(sender, lost, now)
+        elif self._problem(sender, now) is not None:
+            self.ports.send(sender, HealAnswer(lost, False))
+        else:
+            self.take_in(sender, now, partial(self._let_in, sender, lost))
+
+    def _let_in(self, sender: str, lost: str, now: float) -> None:
+        self.ports.send(sender, DetourAnswer(lost, True))
+
+    def _agrees(self, member: str, lost: str) -> bool:
+        if member not in self._order(lost):
+            return False
+        return lost in self.replaced or (self.has_given_up(lost) and self._leads(lost))
 
     def _agreed(self, sender: str, lost: str, now: float) -> None:
         self.ports.send(sender, HealAnswer(lost, True))
 
+    def take_in(self, peer: str, now: float, then: Callable[[float], None]) -> None:
+        self._keep_all([peer], [], now, then)
+
+    # -- answers ---------------------------------------------------------------------------------
+
     def _hear_answer(self, sender: str, answer: HealAnswer, now: float) -> None:
-        if self._asking.get(sender) != answer.lost:
+        asking = self._asking.get(sender)
+        if asking is None or asking.lost != answer.lost:
             if not answer.agrees and sender in self.neighbours and sender not in self._up:
-                self.ports.events.parted(Parted(sender, "it is not needed any more", is_elsewhere=True), now)
+                self.ports.events.parted(Parted(sender, NOT_NEEDED, is_elsewhere=True), now)
             return
         del self._asking[sender]
         if not answer.agrees:
             self.ports.emit(Disconnect(sender, f"{answer.lost} is not lost there"))
             return
-        if answer.lost not in self._away:  # it came back while we asked
+        address = self._places_of(answer.lost).get(sender, "")
+        anew = partial(self._begin_anew, sender, address)
+        if sender in self.neighbours:  # we waited for it, or it asked us as well
+            anew(now)
+        elif asking.about not in self._away:  # it came back while we asked
             self.ports.send(sender, HealAnswer(answer.lost, False))
+        else:
+            self._replace(asking.about, sender, now, anew, without=asking.lost)
+
+    def _hear_detour(self, sender: str, answer: DetourAnswer, now: float) -> None:
+        """The neighbour that we lost is well, and a neighbour of it has an answer for us."""
+        asking = self._asking.get(sender)
+        if asking is None or asking.lost != answer.peer:
             return
-        address = self.kin.get(answer.lost, {}).get(sender, "")
-        self._replace(answer.lost, sender, now, partial(self._begin_anew, sender, address))
+        address = self._places_of(asking.lost).get(sender, "")
+        del self._asking[sender]
+        if not answer.agrees:
+            self.ports.emit(Disconnect(sender, f"{answer.peer} holds on to its link"))
+        elif asking.about not in self._away:
+            self.ports.send(sender, HealAnswer(asking.lost, False))
+        else:
+            self.healed += 1
+            self._keep_all([sender], [], now, partial(self._go_round, answer.peer, sender, address))
+
+    def _go_round(self, lost: str, peer: str, address: str, now: float) -> None:
+        self.detours.give_way(lost, peer, now)
+        self._begin_anew(peer, address, now)
 
     def _begin_anew(self, peer: str, address: str, now: float) -> None:
         """The link was made to talk; from now on it is one of the overlay, for both ends."""
         self.ports.emit(Disconnect(peer, "to begin anew, as neighbours"))
         self.ports.emit(Connect(peer, address))
 
-    def _replace(self, lost: str, heir: str, now: float, then: partial[None]) -> None:
+    # -- new neighbours ----------------------------------------------------------------------------
+
+    def _replace(
+        self,
+        lost: str,
+        heir: str,
+        now: float,
+        then: Callable[[float], None],
+        *,
+        without: str = "",
+        silent: Iterable[str] = (),
+    ) -> None:
         """The new neighbours first, then the lost one goes: nothing is unkept in between.
 
         Those who are to ask us are neighbours from now on, though they have not asked yet: until they have
-        spoken, everything that they may want is kept for them."""
+        spoken, everything that they may want is kept for them. So are those who were `silent` when we asked them.
+        `without` is lost too, and somebody stands in for it."""
         self.healed += 1
         heirs = [heir]
         rows: list[Record] = []
         if lost in self.neighbours:
-            heirs += [peer for peer in self._branches(lost) if peer != heir and peer not in self.neighbours]
-            kin = self.replaced[lost] = self.kin.get(lost, {})
+            known = {heir, without, *self.neighbours}
+            heirs += [peer for peer in (*silent, *self._branches(lost)) if peer not in known]
+            kin = self.replaced[lost] = self._places_of(lost)
             rows.append(Put(REPLACED, lost, msgspec.msgpack.encode(kin)))
             while len(self.replaced) > KEPT_REPLACED:
                 del self.replaced[next(iter(self.replaced))]
-        rows += [Put(NEIGHBOURS, peer, msgspec.msgpack.encode(now)) for peer in heirs]
+
+        def gone(now: float) -> None:
+            for peer in (lost, without):
+                if peer in self.neighbours and peer not in self._up:
+                    self.ports.events.parted(Parted(peer, LOST, is_elsewhere=True), now)
+            then(now)
+
+        self._keep_all(heirs, rows, now, gone)
+
+    def _keep_all(
+        self, heirs: list[str], rows: list[Record], now: float, then: Callable[[float], None]
+    ) -> None:
+        rows = [*rows, *(Put(NEIGHBOURS, peer, msgspec.msgpack.encode(now)) for peer in heirs)]
 
         def kept(now: float) -> None:
             for peer in heirs:
                 self._add(peer, now)
                 self._away.setdefault(peer, now + self.heal_seconds)
-            if lost in self.neighbours:
-                self.ports.events.parted(Parted(lost, LOST, is_elsewhere=True), now)
             then(now)
 
         if self.ports.disk.stable and self.ports.disk.failed is None:
@@ -263,9 +488,16 @@ class HealingOverlay(JoinedOverlay):
 
     def _branches(self, lost: str) -> list[str]:
         """Who is to ask us first."""
+        if lost not in self.kin:
+            return []  # we only waited for it
         order = self._order(lost)
         rank = order.index(self.ports.name)
         return order[2 * rank + 1 : 2 * rank + 3]
+
+    def _silent(self, lost: str) -> list[str]:
+        """Who is before us and did not answer, so that we lead."""
+        order = self._order(lost)
+        return order[: order.index(self.ports.name)]
 
 
 def _unpacked(row: bytes) -> dict[str, str]:

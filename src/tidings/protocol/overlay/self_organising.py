@@ -5,7 +5,8 @@ SOCBR, pbSOCBR (Virgillito 2003, chapter 4) and a variant that counts hops are s
 - `bound_seconds` is pbSOCBR: only brokers so near are linked, and of the lighter links the farthest goes.
 - `weigh="hops"` links and cuts what saves most hops per event, by the zones and by the events that were seen.
 The rules are functions (`choosing.py`), zones are behind a measure (`measures.py`), who is worth a link is found by
-`discovery.py`, and links are changed by `swaps.py`. Here: what triggers it, and which links there are.
+`discovery.py`, and links are changed by `swaps.py`. What was on its way when a broker looked is found by looking
+again (`looking.py`). Here: what triggers it, and which links there are.
 
 A neighbour is kept on the disk before it is used, with whether a swap is still making it. Whoever is told that
 a link is gone (`Gone`) by its far end forgets it. Needs links that keep their order, and routing that drops
@@ -15,7 +16,7 @@ what it has seen.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 import msgspec
@@ -27,9 +28,17 @@ from tidings.protocol.inputs import Input, Joined, LinkDown, LinkUp, Parted, Pro
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.overlay import choosing, swaps
 from tidings.protocol.overlay.choosing import NEVER_ENDS, Offer
+from tidings.protocol.overlay.crowds import Crowds
 from tidings.protocol.overlay.discovery import Discovery
+from tidings.protocol.overlay.looking import Looks
 from tidings.protocol.overlay.measures import Measure, Z, weight
-from tidings.protocol.overlay.swap_words import DiscoveryReply, DiscoveryRequest, Gone
+from tidings.protocol.overlay.swap_words import (
+    Crowd,
+    DiscoveryPartial,
+    DiscoveryReply,
+    DiscoveryRequest,
+    Gone,
+)
 from tidings.protocol.slots import Overlay
 
 LINKS = "overlay.links"  # table: by name, `_Kept`; the row "" says that the table counts
@@ -44,8 +53,13 @@ class OrganisingSettings(msgspec.Struct, frozen=True, kw_only=True):
     ttl: int = NEVER_ENDS  # how far a discovery goes; less costs fewer messages and finds less; 0: never
     adaptive_ttl: bool = False  # True: it is chosen from the events and changes that were seen
     bound_seconds: float | None = None  # one way, to a new neighbour; None: any distance
-    keep_alpha: bool = False  # True: no swap that makes events slower between the brokers that it concerns
+    keep_alpha: bool = (
+        False  # True: no swap that lengthens the mean way between brokers; they count one another
+    )
     on_unsubscribe: bool = True  # the thesis knows no such trigger
+    again_seconds: float = (
+        2.0  # after a change: look again, for what was on its way; 0: never, as in the thesis
+    )
     patience_seconds: float = 2.0  # until an answer that did not come is given up
     locks: bool = True  # False: breaks the tree; for the test that shows it
 
@@ -59,7 +73,7 @@ class _Kept(msgspec.Struct, frozen=True, array_like=True):
 
 class SelfOrganisingOverlay(Overlay):
     name = "self-organising"
-    messages = (DiscoveryRequest, DiscoveryReply, Gone, *swaps.MESSAGES)
+    messages = (DiscoveryRequest, DiscoveryReply, DiscoveryPartial, Gone, Crowd, *swaps.MESSAGES)
 
     def __init__(
         self, neighbours: Iterable[str], measure: Measure, settings: OrganisingSettings | None = None
@@ -72,11 +86,19 @@ class SelfOrganisingOverlay(Overlay):
         self.discovery = Discovery(
             self,
             weigh_hops=self.settings.weigh == "hops",
+            counts_brokers=self.settings.keep_alpha,
             bound=self.settings.bound_seconds,
             measures=self.settings.keep_alpha,
             patience=self.settings.patience_seconds,
             found=self._found,
         )
+        self.looks = Looks(
+            measure,
+            pause=self.settings.again_seconds,
+            weigh_hops=self.settings.weigh == "hops",
+            draw=lambda: self.ports.rng.random(),
+        )
+        self.crowds = Crowds(self)
         self.counts: Counter[str] = Counter()
         self._up: dict[str, None] = {}
         self._distance: dict[str, float] = {}  # one way, in seconds
@@ -153,6 +175,10 @@ class SelfOrganisingOverlay(Overlay):
                 if input.distance is not None:
                     self._distance[input.peer] = input.distance / 2
                 self.discovery.probed(input.peer, now)
+        if isinstance(input, LinkDown):
+            self.crowds.lost(input.peer)
+        if isinstance(input, LinkUp | LinkDown | Parted):
+            self._recount(now)
 
     def _started(self, input: Started, now: float) -> None:
         kept = input.state.tables.get(LINKS, {})
@@ -196,22 +222,37 @@ class SelfOrganisingOverlay(Overlay):
             self.discovery.on_request(sender, message, now)
         elif isinstance(message, DiscoveryReply):
             self.discovery.on_reply(sender, message, now)
+        elif isinstance(message, DiscoveryPartial):
+            self.discovery.on_partial(sender, message, now)
         elif isinstance(message, Gone):
             self.ports.disk.persist(self.drop(sender))
             self._up.pop(sender, None)
             self.ports.emit(
                 Disconnect(sender, "the other end says that there is no such link", for_good=True)
             )
+        elif isinstance(message, Crowd):
+            self.crowds.heard(sender, message, now)
         else:
             self.swaps.on_message(sender, message, now)
+            self._recount(now)
+
+    def _recount(self, now: float) -> None:
+        if self.settings.keep_alpha:
+            self.crowds.changed(now)
 
     def next_deadline(self) -> float | None:
-        times = (self.swaps.next_deadline(), self.discovery.next_deadline())
+        times = (
+            self.swaps.next_deadline(), self.discovery.next_deadline(), self.looks.due, self.crowds.due
+        )  # fmt: skip
         return min((at for at in times if at is not None), default=None)
 
     def on_timer(self, now: float) -> None:
-        self.swaps.on_timer(now)
+        if self.swaps.on_timer(now):
+            self._recount(now)
         self.discovery.on_timer(now)
+        self.crowds.on_timer(now)
+        if self.looks.due is not None and self.looks.due <= now:
+            self._look_again(now)
 
     # -- what is wanted, and what was seen ----------------------------------------------------------
 
@@ -248,7 +289,16 @@ class SelfOrganisingOverlay(Overlay):
         if self.settings.weigh == "hops" and choosing.really_changed(self.measure, old, zone):
             links = list(behind)
         self.counts["activated"] += bool(links)
+        self.looks.begin(behind, now)
         self.discovery.ask(zone, links, ttl, now)
+
+    def _look_again(self, now: float) -> None:
+        links = self.looks.again(self._zone, self.behind())
+        self.counts["activated again"] += bool(links)
+        self.discovery.ask(self._zone, links, self._ttl(), now)
+
+    def missed(self, link: str, now: float) -> None:
+        self.looks.miss(link, now)
 
     def _ttl(self) -> int:
         if not self.settings.adaptive_ttl:
@@ -273,7 +323,7 @@ class SelfOrganisingOverlay(Overlay):
             if link not in path:
                 zone = self.measure.join(zone, self.measure.of(self.ports.routing.interest(link)))
                 rate += 1.0 + self._came[link]
-        return zone, rate
+        return zone, float(self.crowds.hanging(path)) if self.settings.keep_alpha else rate
 
     # -- choosing ------------------------------------------------------------------------------
 
@@ -281,23 +331,24 @@ class SelfOrganisingOverlay(Overlay):
         """The best broker behind a link: worth a link of ours?"""
         if offer.broker in self.neighbours or len(offer.hops) < 3:
             return
-        cut = self._cut(offer)
+        cut = self._cut(offer, self._keeps_alpha(offer) if self.settings.keep_alpha else choosing.any_cut)
         if cut is None:
             self.counts["not worth it"] += 1
             return
-        away = offer.hops[-1].away
-        if self.settings.keep_alpha and (away is None or choosing.slows_diffusion(offer.hops, away, cut)):
-            self.counts["would slow diffusion"] += 1
-            return
         path = tuple(hop.broker for hop in offer.hops)
-        self.swaps.begin(path, cut, offer.address, now)
+        if not self.swaps.begin(path, cut, offer.address, now):
+            self.missed(path[1], now)
 
-    def _cut(self, offer: Offer) -> int | None:
+    def _keeps_alpha(self, offer: Offer) -> Callable[[int], bool]:
+        away = offer.hops[-1].away
+        return lambda cut: away is not None and not choosing.slows_diffusion(offer.hops, away, cut)
+
+    def _cut(self, offer: Offer, may: Callable[[int], bool]) -> int | None:
         if self.settings.weigh == "hops":
-            return choosing.saving_cut(self.measure, offer.hops, self.free(), offer.free)[0]
+            return choosing.saving_cut(self.measure, offer.hops, self.free(), offer.free, may)[0]
         gain = weight(self.measure, self._zone, self.measure.unpack(offer.zone))
         rule = choosing.lightest_cut if self.settings.bound_seconds is None else choosing.farthest_cut
-        return rule(offer.hops, self.free(), offer.free, gain)
+        return rule(offer.hops, self.free(), offer.free, gain, may)
 
     # -- for people and for tests --------------------------------------------------------------------
 

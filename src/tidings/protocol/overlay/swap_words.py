@@ -1,9 +1,11 @@
 """What brokers say to one another when they rearrange their links.
 
-Discovery: `DiscoveryRequest` (DREQ) away from the broker that asks, `DiscoveryReply` (DREP) back.
+Discovery: `DiscoveryRequest` (DREQ) away from the broker that asks, `DiscoveryReply` (DREP) back, after a
+`DiscoveryPartial` when some answers are missing.
 Reconfiguration: `Lock` from one end of the path to the other, `LockAnswer` (ACK, NACK) back, `TablesTold` over
 the new link, `Close` toward the link that goes, `Closing` and `LinkClosed` over it, `Unlock` away from it.
 When something went wrong: `AskVerdict` and `Verdict`; `Gone` to whoever believes in a link that is no more.
+For brokers that keep alpha: `Crowd`.
 """
 
 from __future__ import annotations
@@ -25,6 +27,12 @@ class DiscoveryRequest(Message, frozen=True):
 class DiscoveryReply(Message, frozen=True):
     request: str
     offer: Offer | None
+
+
+class DiscoveryPartial(Message, frozen=True):
+    """Before a reply: it is not all, somebody on the way did not answer in time."""
+
+    request: str
 
 
 class Lock(Message, frozen=True):
@@ -80,6 +88,12 @@ class Verdict(Message, frozen=True):
     swap: str
     is_done: bool
     path: tuple[str, ...]
+
+
+class Crowd(Message, frozen=True):
+    """So many brokers are on the sender's side of this link."""
+
+    brokers: int
 
 
 class Gone(Message, frozen=True):

@@ -122,6 +122,9 @@ class Links(Protocol):
 
     def is_up(self, link: str) -> bool: ...
 
+    def missed(self, link: str, now: float) -> None:
+        """A swap that we began along this link came to nothing."""
+
 
 class Swaps:
     """All swaps that one broker takes part in."""
@@ -238,10 +241,12 @@ class Swaps:
         if held is None:
             return  # given up meanwhile; whoever waits will ask
         if not answer.is_locked:
-            self.counts["nack"] += held.at == 0
             self._release(held)
             if held.at:
                 self._overlay.ports.send(held.path[held.at - 1], answer)
+            else:
+                self.counts["nack"] += 1
+                self._overlay.missed(held.path[1], now)
         elif held.at:
             self._overlay.ports.send(held.path[held.at - 1], answer)
         else:
@@ -333,7 +338,9 @@ class Swaps:
             self._keep(self._overlay.confirm(new), _nothing)
         elif new is not None:
             self._keep(self._overlay.drop(new), _nothing)
-            self.counts["given up"] += held.at == 0
+            if not held.at:
+                self.counts["given up"] += 1
+                self._overlay.missed(held.path[1], now)
             if self._overlay.is_up(new):
                 self._overlay.ports.send(new, words.Gone())
         else:
@@ -370,14 +377,16 @@ class Swaps:
             return 0.0
         return min((held.deadline for held in self.held.values()), default=None)
 
-    def on_timer(self, now: float) -> None:
+    def on_timer(self, now: float) -> bool:
+        """True: somebody waited too long, so that links may have changed."""
         telling, self._tell = self._tell, []
         for swap in telling:
             held = self.held.get(swap)
             if held is not None and held.new_link is not None and self._overlay.is_up(held.new_link):
                 held.told = True
                 self._overlay.ports.send(held.new_link, words.TablesTold(swap))
-        for held in [held for held in self.held.values() if held.deadline <= now]:
+        late = [held for held in self.held.values() if held.deadline <= now]
+        for held in late:
             held.deadline = now + self._patience
             self.counts["asked"] += 1
             if held.is_decider:
@@ -385,6 +394,7 @@ class Swaps:
                     self._finish(held, False, now)
             else:
                 self._ask(words.AskVerdict(held.swap, held.path[held.cut - 1], (self._overlay.ports.name,)))
+        return bool(late)
 
     def _ask(self, question: words.AskVerdict) -> None:
         for link in self._overlay.peers():  # the link that was to go may be the only one that is left

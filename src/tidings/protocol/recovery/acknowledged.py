@@ -18,7 +18,7 @@ log, until every link that wants it has acknowledged it. Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -132,6 +132,17 @@ class Acknowledged(Recovery):
 
     def disclaim(self, log: str, link: str) -> None:
         self.ports.send(link, Unheard((log,)))
+
+    def marks(self, link: str) -> dict[str, int] | None:
+        if any(view.upstream == ORPHAN or view.gap() is not None for view in self.views.values()):
+            return None
+        return {view.name: view.known for view in self.views.values() if view.upstream == link}
+
+    def is_settled(self, marks: Mapping[str, int]) -> bool:
+        return all(self.acked(self.views[log]) >= upto for log, upto in marks.items() if log in self.views)
+
+    def elsewhere(self, peer: str, now: float) -> None:
+        self._orphan([view for view in self.views.values() if view.upstream == peer], now)
 
     def _hear_unheard(self, link: str, message: Unheard, now: float) -> None:
         views = [self.views[log] for log in message.logs if log in self.views]

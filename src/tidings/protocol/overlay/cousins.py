@@ -1,0 +1,64 @@
+"""Who is two links away: for when a broker and its neighbour are lost at once.
+
+Each broker passes on what a neighbour told it of its links (`Cousin`). So when two adjacent brokers are lost, those
+on either side know who stood on the other. Rules
+- On each side the neighbours of the lost one find one another first (`healing.py`); one of them keeps a place for the
+  other lost broker, with everything that those behind it may want.
+- When that one does not come either, whoever keeps the place stands in for the lost broker between them (`StandIn`):
+  it asks those whom that one would have asked, as that one would have.
+- Who is asked sees to it as if the lost one had asked, and lets the place go that it kept for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from tidings.availability.records import Delete, Put, Record
+from tidings.protocol.messages import Message
+
+COUSINS = "overlay.cousins"  # table: by broker that a neighbour is linked with, whom that is linked with
+KEPT_COUSINS = 256
+
+
+class Cousin(Message, frozen=True):
+    """Whom a neighbour of the sender is linked with, and where each is."""
+
+    of: str
+    names: tuple[str, ...]
+    addresses: tuple[str, ...]
+
+
+class StandIn(Message, frozen=True):
+    """The sender wants to be linked with us, since this broker and the one between it and us are lost."""
+
+    lost: str
+    instead: str  # the neighbour of the sender that was linked with the lost one
+
+
+class Cousins:
+    """What was heard of those who are two links away, the newest last."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, dict[str, str]] = {}
+
+    def load(self, table: Mapping[str, bytes]) -> None:
+        self._places = {of: msgspec.msgpack.decode(row, type=dict[str, str]) for of, row in table.items()}
+
+    def of(self, broker: str) -> dict[str, str]:
+        return self._places.get(broker, {})
+
+    def hear(self, cousin: Cousin) -> list[Record]:
+        """What to write down."""
+        places = dict(zip(cousin.names, cousin.addresses, strict=True))
+        if self._places.get(cousin.of) == places:
+            return []
+        self._places.pop(cousin.of, None)
+        self._places[cousin.of] = places
+        rows: list[Record] = [Put(COUSINS, cousin.of, msgspec.msgpack.encode(places))]
+        if len(self._places) > KEPT_COUSINS:
+            oldest = next(iter(self._places))
+            del self._places[oldest]
+            rows.append(Delete(COUSINS, oldest))
+        return rows
