@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import subprocess
 from functools import cache, lru_cache
 from pathlib import Path
+from types import ModuleType
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "tidings"
@@ -23,6 +25,17 @@ def tracked() -> tuple[Path, ...]:
     ).stdout
     files = (ROOT / name for name in listed.split("\0") if name)
     return tuple(sorted(path for path in files if path.is_file()))
+
+
+@cache
+def script(name: str) -> ModuleType:
+    """A script of ours as a module."""
+    spec = importlib.util.spec_from_file_location(f"script_{name}", ROOT / "scripts" / f"{name}.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def python_files(*folders: str) -> list[Path]:

@@ -4,16 +4,14 @@ generated pages are those that the code generates, links lead somewhere.
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
-from tests.tidy._sources import ROOT, name_of, pages
+from tests.tidy._sources import ROOT, name_of, pages, script
 from tests.tidy.run_page import blocks
 
 RUNNER = Path(__file__).with_name("run_page.py")
@@ -25,15 +23,6 @@ ENVIRONMENT = {
     "COLUMNS": "100",
     "TIDINGS_PYTHON": sys.executable,
 }
-
-
-def scripts_docs() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("docs", ROOT / "scripts" / "docs.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def with_code() -> list[Path]:
@@ -136,11 +125,11 @@ def test_the_readme_shows_its_two_commands() -> None:
 
 
 def test_generated_pages_are_up_to_date() -> None:
-    assert not scripts_docs().stale(), "run make docs"
+    assert not script("docs").stale(), "run make docs"
 
 
 def test_links_lead_somewhere() -> None:
-    assert not scripts_docs().broken_links()
+    assert not script("docs").broken_links()
 
 
 def test_a_wrong_output_is_seen() -> None:

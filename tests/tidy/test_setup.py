@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
-from tests.tidy._sources import ROOT
+from tests.tidy._sources import ROOT, script
 
 TOOLS = ("sh", "cat")  # what the shell scripts may use besides Python
-
-
-def setup_script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("set_up", ROOT / "scripts" / "setup.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def find_python(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -70,7 +59,7 @@ def test_a_named_python_that_will_not_do_is_refused(tmp_path: Path) -> None:
 
 def test_java_from_the_package_drops_just_the_argument_that_it_lacks(tmp_path: Path) -> None:
     shim = tmp_path / "java"
-    shim.write_text(setup_script().JAVA_SHIM.replace("{java}", str(shutil.which("echo"))))
+    shim.write_text(script("setup").JAVA_SHIM.replace("{java}", str(shutil.which("echo"))))
     shim.chmod(0o755)
     words = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "a b", "--add-modules=other"]
     said = subprocess.run([str(shim), *words], capture_output=True, text=True, check=True).stdout
@@ -79,8 +68,8 @@ def test_java_from_the_package_drops_just_the_argument_that_it_lacks(tmp_path: P
 
 def test_a_java_that_does_not_run_counts_for_nothing(tmp_path: Path) -> None:
     fake(tmp_path, "java", "exit 1")
-    assert setup_script().java_version(str(tmp_path / "java")) == 0
-    assert setup_script().java_version(str(tmp_path / "nowhere")) == 0
+    assert script("setup").java_version(str(tmp_path / "java")) == 0
+    assert script("setup").java_version(str(tmp_path / "nowhere")) == 0
 
 
 @pytest.mark.parametrize(
