@@ -22,7 +22,10 @@ def systems(
     name: Annotated[str | None, typer.Argument(help="A system, to be told of it alone.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
-    """List the systems: what each is composed of, and what it promises. With a name: when to take it, and its price."""
+    """List the systems: what each is composed of, and what it promises.
+
+    With a name: when to take it, its price, and what stands in each slot.
+    """
     from tidings.systems import SYSTEMS, find_system
 
     if name is not None:
