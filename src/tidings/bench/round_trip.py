@@ -56,7 +56,7 @@ async def hear(address: str, kind: str, patience: str | float = PATIENCE) -> Non
     took: list[float] = []
     async with (
         tidings.connect(address, name="ear") as bus,
-        bus.subscribe(f"topic = '{BACK}'", queue=1_000_000, durable=kind == DURABLE, name=BACK) as listener,
+        bus.subscribe(f"topic = '{BACK}'", queue=1_000_000, durable=kind == DURABLE, name=kind) as listener,
     ):
         print("{}", flush=True)
 
@@ -72,6 +72,7 @@ async def hear(address: str, kind: str, patience: str | float = PATIENCE) -> Non
             print(json.dumps(took[:count]), flush=True)
             took.clear()
         listening.cancel()
+        await listener.unsubscribe()  # a durable one would be served for as long as the bench goes on
 
 
 class End:
