@@ -11,7 +11,7 @@ pytest.importorskip("pyspark", reason="pyspark is not installed")
 pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 from tests.meeting._brokers import Brokers
 
-from tidings.bench.round_trip import BACK, DURABLE, GO, End
+from tidings.bench.round_trip import BACK, DURABLE, GO, TRANSIENT, End
 
 
 def test_the_ends_say_what_was_sent_and_what_came_back_in_time(tmp_path: Path) -> None:
@@ -32,3 +32,6 @@ def test_the_ends_say_what_was_sent_and_what_came_back_in_time(tmp_path: Path) -
             took = ear.answer(4)  # one more than there is
             assert len(took) == 3
             assert all(0 <= delay < 60 for delay in took)
+        with End("ear", address, TRANSIENT, 0.5) as other:  # the next kind at the same broker
+            assert other.answer() == {}
+            assert other.answer(1) == []
