@@ -310,6 +310,28 @@ def test_another_filter_under_the_same_name_tells_only_the_difference() -> None:
     assert entries(world)["b0"] == 3
 
 
+def test_another_filter_after_a_crash_tells_only_the_difference() -> None:
+    """The broker's disk is slow: it crashes with the acknowledgements, and the client leaves while it is down."""
+    slow = SimulationSettings(check=True, disk_seconds=0.5)
+    world = World("tidings", line(1), seed=1, settings=slow)
+    for client in ("p", "s"):
+        world.add_client(client, "b0")
+    world.subscribe("s", "n", "x < 5", durable=True)
+    world.run(3.0)
+    for x in (1, 9, 3):
+        world.publish("p", {"x": x}, lifetime=FOREVER)
+    while sequences(world, "s") != [1, 3]:
+        world.run(world.simulation.now + 0.01)
+    world.simulation.crash("b0")
+    world.run(4.0 + world.simulation.now)
+    detach(world, "s", "n")
+    world.simulation.restart("b0")
+    world.run(4.0 + world.simulation.now)
+    world.subscribe("s", "n", "x < 3 OR x > 8", durable=True)
+    world.run(10.0 + world.simulation.now)
+    assert sequences(world, "s") == [1, 3, 2]
+
+
 def test_a_group_shares_what_comes_from_far_away() -> None:
     world = three(t="b2")
     for client in ("s", "t"):

@@ -25,7 +25,6 @@ import msgspec
 
 from tidings.errors import SettingsError
 from tidings.history.schema import OK, REFUSED, UNKNOWN, Outcome, Row, ntfy_row, sub_row, usub_row
-from tidings.model.filter import Filter
 from tidings.model.subscription import SubscriptionId
 from tidings.protocol import inputs as ins
 from tidings.protocol import messages as msg
@@ -46,6 +45,7 @@ from tidings.protocol.lines import EMPTY, own
 from tidings.protocol.listening import Listening, Phase, Taken
 from tidings.protocol.places import Places
 from tidings.protocol.publishing import Publishing
+from tidings.protocol.tokens import Tokens
 
 IN_FLIGHT = 1024  # unacknowledged publishes at most; more keeps a slow disk busy and costs memory
 OVER = ("closed", "the subscription has ended")
@@ -83,7 +83,7 @@ class Client:
         ] = {}  # by ref: those that wait for the answer to their leaving ...
         self._held_back: dict[int, Listening] = {}  # ... and those that wait for one of their name
         self._last_ref = 0
-        self._tokens: dict[str, tuple[str, dict[str, int]]] = {}  # by name: filter and token when we left
+        self._tokens = Tokens()
         self._homes: dict[str, str] = {}  # by name of a durable subscription: where it was opened first
         self._advertising = Advertising()
         self._asked: dict[int, msg.Message] = {}  # by call, in order: questions without an answer
@@ -287,16 +287,12 @@ class Client:
             named=input.name is not None or input.options.group is not None,
             window=input.window,
             auto=input.auto,
-            after=input.after or self._token_of(name, input.filter),
+            after=input.after,
         )
+        self._tokens.resume(listening)
         listening.home = self._homes.get(name, "") if listening.options.durable else ""
         self._listenings[listening.ref] = listening
         self._open(listening)
-
-    def _token_of(self, name: str, filter: Filter) -> dict[str, int]:
-        """Where we were when we last left the subscription of this name, if it wanted the same."""
-        digest, token = self._tokens.get(name, ("", {}))
-        return token if digest == filter.digest else {}
 
     def _open(self, listening: Listening) -> None:
         """Ask for it, or ask again on a new link. One that is to be ended must be opened to be ended."""
@@ -325,7 +321,7 @@ class Client:
         """Its name is free: ask for the next one that waits for it."""
         for listening in list(self._held_back.values()):
             if listening.waits and listening.is_namesake(left):
-                listening.after = listening.after or dict(self._token_of(left.id.name, listening.filter))
+                self._tokens.resume(listening)
                 self._open(listening)
 
     def _subscribed(self, message: msg.Subscribed, now: float) -> None:
@@ -369,6 +365,8 @@ class Client:
         listening.granted -= 1
         if listening.was_committed(message):
             self._send(msg.Ack(message.ref, (message.tag,)))
+        elif listening.was_told(message):
+            self._pass_over(listening, message)
         elif not listening.held_again(message):
             if listening.is_awaited:
                 self._notify(listening, message, None if listening.auto else listening.next_waiting(), now)
@@ -535,9 +533,7 @@ class Client:
     def _over(self, listening: Listening, now: float) -> None:
         """It has ended, or is detached, as the application wanted."""
         listening.step("Unsubscribed")
-        if listening.options.durable and listening.options.group is None:
-            # The broker may have crashed with our last acknowledgements: the token is ours to keep.
-            self._tokens[listening.id.name] = (listening.filter.digest, dict(listening.after))
+        self._tokens.leave(listening)
         if listening.must_end:
             self._homes.pop(listening.id.name, None)  # the next one of this name begins anew
         self._record_leave(listening, now)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from enum import StrEnum
+from typing import NamedTuple
 
 import msgspec
 
@@ -62,13 +63,26 @@ class Taken:
         self.call = call
 
 
+class Told(NamedTuple):
+    """What a subscription of this filter was told: all that it wanted, by log up to an offset."""
+
+    filter: Filter
+    upto: dict[str, int]
+
+    def holds(self, deliver: Deliver) -> bool:
+        position = deliver.position
+        if position is None or position.offset > self.upto.get(position.log, 0):
+            return False
+        return accepts(self.filter, deliver.event)
+
+
 class Listening:
     """The state of one subscription, or of one membership of a group."""
 
     __slots__ = (
         "_packed", "after", "auto", "buffer", "call", "ending", "fence", "given_back", "granted", "home", "id",
         "is_fenced", "is_on", "leaving_calls",
-        "must_end", "named", "options", "phase", "policy", "ref", "skipped", "taken", "waiting", "waits", "window",
+        "must_end", "named", "options", "phase", "policy", "ref", "skipped", "taken", "told", "waiting", "waits", "window",
     )  # fmt: skip
 
     def __init__(
@@ -102,6 +116,7 @@ class Listening:
         )  # `nack`ed and not committed since: the token waits
         self.skipped = NOTHING  # by log: up to here the application has it from elsewhere ...
         self.policy: Filter | None = None  # ... what lives forever, and what this accepts
+        self.told: tuple[Told, ...] = ()  # under the same name, with other filters, before we left it
         self.phase = Phase.OPENING
         self.waiting: tuple[int, ...] = ()  # takes
         self.buffer: deque[Deliver] = EMPTY
@@ -179,6 +194,10 @@ class Listening:
         if position is None or self.options.group is not None or self.options.dead_letters_of is not None:
             return False
         return position.offset <= self.after.get(position.log, 0) and position not in self.given_back
+
+    def was_told(self, deliver: Deliver) -> bool:
+        """True when it was told under this name already, since another filter wanted it too (`tokens.py`)."""
+        return self.options.dead_letters_of is None and any(earlier.holds(deliver) for earlier in self.told)
 
     def held_again(self, deliver: Deliver) -> bool:
         """True when this is one that was taken before the link broke; its tag is renewed."""

@@ -12,6 +12,7 @@ on either side know who stood on the other. Rules
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Protocol
 
 import msgspec
 
@@ -20,6 +21,16 @@ from tidings.protocol.messages import Message
 
 COUSINS = "overlay.cousins"  # table: by broker that a neighbour is linked with, whom that is linked with
 KEPT_COUSINS = 256
+
+
+class PlacesTold(Protocol):
+    """A message that names brokers, and where each is."""
+
+    @property
+    def names(self) -> tuple[str, ...]: ...
+
+    @property
+    def addresses(self) -> tuple[str, ...]: ...
 
 
 class Cousin(Message, frozen=True):
@@ -37,6 +48,11 @@ class StandIn(Message, frozen=True):
     instead: str  # the neighbour of the sender that was linked with the lost one
 
 
+def places_in(message: PlacesTold) -> dict[str, str]:
+    """By name, where each is. A neighbour that tells more names than places is believed as far as it goes."""
+    return dict(zip(message.names, message.addresses, strict=False))
+
+
 class Cousins:
     """What was heard of those who are two links away, the newest last."""
 
@@ -51,7 +67,7 @@ class Cousins:
 
     def hear(self, cousin: Cousin) -> list[Record]:
         """What to write down."""
-        places = dict(zip(cousin.names, cousin.addresses, strict=True))
+        places = places_in(cousin)
         if self._places.get(cousin.of) == places:
             return []
         self._places.pop(cousin.of, None)

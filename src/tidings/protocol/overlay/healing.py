@@ -29,13 +29,13 @@ from typing import ClassVar
 
 import msgspec
 
-from tidings.availability.records import Put, Record
+from tidings.availability.records import Delete, Put, Record
 from tidings.protocol.effects import Connect, Disconnect
 from tidings.protocol.inputs import Input, Joined, LinkDown, LinkUp, Parted, Started
 from tidings.protocol.messages import Message
 from tidings.protocol.naming import broker_of
 from tidings.protocol.overlay.circles import MESSAGES
-from tidings.protocol.overlay.cousins import COUSINS, Cousin, Cousins, StandIn
+from tidings.protocol.overlay.cousins import COUSINS, Cousin, Cousins, StandIn, places_in
 from tidings.protocol.overlay.detours import GIVEN_WAY, NOT_NEEDED, Caught, Detour, DetourAnswer, Detours
 from tidings.protocol.overlay.joined import NEIGHBOURS, JoinedOverlay
 
@@ -43,7 +43,7 @@ KIN = "overlay.kin"  # table: by neighbour, whom it is linked with
 REPLACED = "overlay.replaced"  # table: brokers that were given up, and who was linked with them
 KEPT_REPLACED = 64
 LET_GO_SECONDS = (
-    30.0  # for one that has found another place: it asks there for what it missed, and we still have it
+    30.0  # for one that found another place: it asks there for what it missed, and we still have it
 )
 STAND_IN_ROUNDS = 5  # times as long as one broker is waited for, until two adjacent ones count as lost
 LEAF_ROUNDS = 10  # and until one that was linked with us alone does: it may be well, and look for a way round
@@ -108,7 +108,7 @@ class HealingOverlay(JoinedOverlay):
         self._tries: dict[str, int] = {}  # by lost broker: how many were asked
         self._letting_go: dict[
             str, float
-        ] = {}  # neighbours that are heard of on another way, and until when we keep things for them
+        ] = {}  # heard of on another way, and until when we keep things for them
         self._asking: dict[str, _Asking] = {}  # whom we dialled, and what for
         self.cousins = Cousins()
         self.detours = Detours(self)
@@ -204,7 +204,7 @@ class HealingOverlay(JoinedOverlay):
     def _hear_kin(self, sender: str, message: Kin) -> None:
         if sender not in self.neighbours:
             return
-        places = dict(zip(message.names, message.addresses, strict=True))
+        places = places_in(message)
         if places != self.kin.get(sender):
             self.kin[sender] = places
             self.write([Put(KIN, sender, msgspec.msgpack.encode(places))])
@@ -276,9 +276,18 @@ class HealingOverlay(JoinedOverlay):
         return lost in self.kin and self._order(lost) == [self.ports.name]
 
     def _give_up(self, lost: str, now: float) -> None:
-        kin = self.replaced[lost] = self.kin[lost]
-        self.write([Put(REPLACED, lost, msgspec.msgpack.encode(kin))])
+        self.write(self._remember(lost))
         self.ports.events.parted(Parted(lost, LOST_ALONE, is_elsewhere=True), now)
+
+    def _remember(self, lost: str) -> list[Record]:
+        """It was given up; what to write down of it, and of whom that makes us forget."""
+        kin = self.replaced[lost] = self._places_of(lost)
+        rows: list[Record] = [Put(REPLACED, lost, msgspec.msgpack.encode(kin))]
+        while len(self.replaced) > KEPT_REPLACED:
+            oldest = next(iter(self.replaced))
+            del self.replaced[oldest]
+            rows.append(Delete(REPLACED, oldest))
+        return rows
 
     def is_asking(self, lost: str) -> bool:
         return any(asking.about == lost for asking in self._asking.values())
@@ -338,8 +347,7 @@ class HealingOverlay(JoinedOverlay):
         orders = [self._order(one) for one in lost]
         if any(peer in order for order in orders):
             return True
-        waits = any(self._away)
-        return waits and any(peer in self.cousins.of(one) for order in orders for one in order)
+        return bool(self._away) and any(peer in self.cousins.of(one) for order in orders for one in order)
 
     def _given_up(self) -> list[str]:
         return [*self.replaced, *(lost for lost in self._away if self._tries.get(lost, -1) >= 0)]
@@ -457,10 +465,7 @@ class HealingOverlay(JoinedOverlay):
         if lost in self.neighbours:
             known = {heir, without, *self.neighbours}
             heirs += [peer for peer in (*silent, *self._branches(lost)) if peer not in known]
-            kin = self.replaced[lost] = self._places_of(lost)
-            rows.append(Put(REPLACED, lost, msgspec.msgpack.encode(kin)))
-            while len(self.replaced) > KEPT_REPLACED:
-                del self.replaced[next(iter(self.replaced))]
+            rows += self._remember(lost)
 
         def gone(now: float) -> None:
             for peer in (lost, without):

@@ -1,0 +1,44 @@
+"""Where a client stood in each durable subscription that it left: its broker may crash with the last acknowledgements.
+
+Rules
+- The same filter under the same name goes on from the token.
+- Another filter under the same name hears what the earlier one did not want: the broker tells the difference, from
+  where it knows the client to stand. What the earlier one wanted, up to where the client itself knows to have
+  stood, was told already.
+- One that was ended begins anew, and was told nothing; with the same filter it goes on all the same.
+"""
+
+from __future__ import annotations
+
+from tidings.protocol.listening import Listening, Told
+
+MOST = 4  # filters that are remembered for a name
+
+
+class Tokens:
+    def __init__(self) -> None:
+        self._left: dict[str, tuple[Told, ...]] = {}  # by name, the last first
+        self._ended: set[str] = set()
+
+    def leave(self, listening: Listening) -> None:
+        if not listening.options.durable or listening.options.group is not None:
+            return
+        name = listening.id.name
+        last = Told(listening.filter, dict(listening.after))
+        if listening.must_end:
+            self._ended.add(name)
+            self._left[name] = (last,)
+        else:
+            self._ended.discard(name)
+            self._left[name] = (last, *listening.told)[:MOST]
+
+    def resume(self, listening: Listening) -> None:
+        """Say where it goes on, unless the application has said so."""
+        left = self._left.get(listening.id.name, ())
+        if listening.after or not left:
+            return
+        if left[0].filter.digest == listening.filter.digest:
+            listening.after = dict(left[0].upto)
+            left = left[1:]
+        if listening.id.name not in self._ended:
+            listening.told = left
