@@ -43,6 +43,17 @@ def test_dam_8_no_seed_breaks_what_a_rival_promises(system: str) -> None:
     judge(system, range(3))
 
 
+@pytest.mark.parametrize(
+    ("system", "seed"),
+    [("gossip-broadcast", 27_846), ("damulticast", 27_048), ("damulticast", 24_852), ("damulticast", 26_148)],
+    ids=["told again by one that forgot", "the same, with topics", "a clock that jumped", "one set back"],
+)
+def test_seeds_that_broke_a_promise_once(system: str, seed: int) -> None:
+    outcome = outcome_of(system, seed)
+    assert outcome.report is not None
+    assert outcome.report.holds, outcome.report.story
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("system", SYSTEMS + RIVALS)
 @pytest.mark.parametrize("first", range(100, 1100, 100))

@@ -41,6 +41,7 @@ from tidings.protocol.effects import (
     Record,
     Send,
 )
+from tidings.protocol.heard import Heard
 from tidings.protocol.lines import EMPTY, own
 from tidings.protocol.listening import Listening, Phase, Taken
 from tidings.protocol.places import Places
@@ -48,6 +49,7 @@ from tidings.protocol.publishing import Publishing
 from tidings.protocol.tokens import Tokens
 
 IN_FLIGHT = 1024  # unacknowledged publishes at most; more keeps a slow disk busy and costs memory
+REMEMBERED = 1024  # events without a place in a log that are known again
 OVER = ("closed", "the subscription has ended")
 
 
@@ -63,8 +65,9 @@ class Client:
     """One subscriber and publisher. Nothing but `handle` changes it."""
 
     def __init__(
-        self, name: str, broker: str, *, rng: Random, incarnation: str | None = None, recording: bool = False
-    ) -> None:
+        self, name: str, broker: str, *, rng: Random, incarnation: str | None = None, recording: bool = False,
+        remembers: int = REMEMBERED,
+    ) -> None:  # fmt: skip
         self.name = name
         self.broker = broker
         self.incarnation = incarnation or f"{rng.getrandbits(48):012x}"
@@ -78,12 +81,11 @@ class Client:
         self._in_flight: dict[int, Publishing] = {}  # by call, in order
         self._line: deque[Publishing] = deque()
         self._listenings: dict[int, Listening] = {}  # by ref
-        self._leaving: dict[
-            int, Listening
-        ] = {}  # by ref: those that wait for the answer to their leaving ...
+        self._leaving: dict[int, Listening] = {}  # by ref: those that wait for the answer to it ...
         self._held_back: dict[int, Listening] = {}  # ... and those that wait for one of their name
         self._last_ref = 0
         self._tokens = Tokens()
+        self._known_again = Heard(remembers)  # 0: our broker cannot crash without us
         self._homes: dict[str, str] = {}  # by name of a durable subscription: where it was opened first
         self._advertising = Advertising()
         self._asked: dict[int, msg.Message] = {}  # by call, in order: questions without an answer
@@ -365,7 +367,7 @@ class Client:
         listening.granted -= 1
         if listening.was_committed(message):
             self._send(msg.Ack(message.ref, (message.tag,)))
-        elif listening.was_told(message):
+        elif listening.was_told(message) or self._known_again.has(listening, message):
             self._pass_over(listening, message)
         elif not listening.held_again(message):
             if listening.is_awaited:
@@ -408,6 +410,7 @@ class Client:
         commits = listening.auto and not listening.taken
         if not commits:
             listening.taken += (Taken(deliver, call),)
+        self._known_again.note(listening, deliver)
         notification = listening.notification(deliver)
         self._out.append(Notify(listening.ref, notification, deliver.tag, call))
         if self._recording:

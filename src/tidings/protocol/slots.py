@@ -444,6 +444,10 @@ class Membership(Strategy):
         """The part of messages to members that do not arrive, as far as we can tell."""
         return 0.0
 
+    def correct(self, peer: str, topics: tuple[str, ...]) -> bool:
+        """Tell a peer that takes us for a member of one of these that we are not; False: nobody can be told."""
+        return False
+
     def seek(self, scope: str, now: float) -> None:
         """Somebody here needs members of this scope, though we do not belong to it."""
 

@@ -92,7 +92,9 @@ class EmbeddedBroker:
         driver = self._running()
         self._names += 1
         address = f"{client}#{self._names}"
-        machine = Client(client, driver.name, rng=self._rng, recording=self._recorder is not None)
+        machine = Client(
+            client, driver.name, rng=self._rng, recording=self._recorder is not None, remembers=0
+        )
         driver.attach(address, machine, hear)
         watch("up", None)
         return address

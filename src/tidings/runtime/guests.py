@@ -113,7 +113,7 @@ class Guests:
     async def join(self, client: str, hear: Hear, watch: Watch) -> str:
         self._names += 1
         address = f"{client}#{self._names}"
-        machine = Client(client, "", rng=Random(self._rng.getrandbits(64)))
+        machine = Client(client, "", rng=Random(self._rng.getrandbits(64)), remembers=0)
         driver = Driver(client, machine, self._host.clock, record=_nothing, hear=hear)
 
         def come_in() -> None:

@@ -154,6 +154,10 @@ class TopicTables(Membership):
     def loss(self) -> float:
         return self.prober.loss()
 
+    def correct(self, peer: str, topics: tuple[str, ...]) -> bool:
+        self._send(peer, PeerLeaving(self.prober.incarnation, topics))
+        return True
+
     def seek(self, scope: str, now: float) -> None:
         """`into(topic)`: whom a stranger hands an event of that topic."""
         if scope not in self.supers:
@@ -280,11 +284,11 @@ class TopicTables(Membership):
             self.prober.bury(sender, message.incarnation, now)
             return
         known = self.known.get(sender)
-        if known is not None:
+        if known is not None and set(known.topics) & set(message.topics):
             known.topics = tuple(topic for topic in known.topics if topic not in message.topics)
-            known.incarnation = max(known.incarnation, message.incarnation + 1)
-            for table in (*self.views.values(), *self.supers.values()):
-                table.drop(sender)
+            # above what all others were told, who may know the sender by an earlier life
+            known.incarnation = max(known.incarnation, message.incarnation) + 1
+            self._take_out(sender)
             self._file(sender, known)
 
     # -- shuffles ------------------------------------------------------------------------------
@@ -348,6 +352,8 @@ class TopicTables(Membership):
             if known is None:
                 known = self.known[name] = Known(topics, incarnation, now - age)
             elif incarnation >= known.incarnation:
+                if set(topics) != set(known.topics):
+                    self._take_out(name)
                 known.topics, known.incarnation = topics, incarnation
             known.heard = max(known.heard, now - age)
             self._file(name, known, apart)
@@ -379,6 +385,9 @@ class TopicTables(Membership):
 
     def _lost(self, name: str) -> None:
         self.known.pop(name, None)
+        self._take_out(name)
+
+    def _take_out(self, name: str) -> None:
         for table in (*self.views.values(), *self.supers.values()):
             table.drop(name)
 
@@ -440,9 +449,12 @@ class TopicTables(Membership):
         for scope, view in self.views.items():
             assert self.ports.name not in view, f"{scope}: we are in our own view"
             assert len(view) <= view.limit, f"{scope}: {len(view)} entries, {view.limit} at most"
+            assert all(self._belongs(name, scope) for name in view.names), f"{scope}: a stranger in the view"
         for scope, table in self.supers.items():
             assert len(table) <= table.limit, f"{scope}: {len(table)} entries"
             assert table.names.keys() <= self.known.keys(), f"{scope}: somebody of whom nothing is known"
+            wanted = set(table.wanted)
+            assert all(wanted & set(self.known[name].topics) for name in table.names), f"{scope}: a stranger"
         for each in (*self.views.values(), *self.supers.values()):
             assert not self.prober.graves.keys() & each.names.keys(), "somebody who is gone is in a table"
 

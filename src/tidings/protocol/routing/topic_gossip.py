@@ -14,8 +14,8 @@ Rules
 - An event that we publish for a topic that is not ours is handed to members of its group, or of the nearest one
   above that has any. As long as nobody is known it waits, and membership looks for somebody.
 - Nothing is sent to anybody whose topics do not include the event's; what comes to us so all the same is
-  counted (`parasites`) and goes no further. After we left a group, or began again
-  after a crash, those who have not heard of it yet may still send (`late`).
+  counted (`parasites`) and goes no further. After we left a group, or began again after a crash, those who have not
+  heard of it yet may still send (`late`): each is told that we do not belong there, and has to believe it.
 - In a history a peer that belongs to a group is subscribed to its topic and all below.
 """
 
@@ -61,7 +61,7 @@ class GossipSettings(msgspec.Struct, frozen=True, kw_only=True):
     patience: float = 0.1  # seconds until the next one is asked
     tries: int = 12
     wait: float = 30.0  # seconds that an event waits for somebody to be found
-    stale: float = 60.0  # seconds for which others may know us by our last life
+    corrections: int = 100  # times that a peer is told that we are not who it takes us for; many may get lost
     remembered: int = 100_000  # events that are known again
     kept: int = 2_000  # events that can be sent to those who ask
 
@@ -151,8 +151,7 @@ class TopicGossip(Routing):
         self._waiting: list[tuple[float, str, Envelope]] = []  # for somebody to be found: until when
         self._retry_at: float | None = None
         self._now_entry: tuple[str, Rumour] | None = None
-        self._began = 0.0
-        self._left: dict[str, float] = {}  # groups that we left: when
+        self._corrected: dict[str, int] = {}  # by peer that took us for another: how often it was told
         self.received = self.parasites = self.late = self.payloads = self.handed_up = 0
 
     # -- interest --------------------------------------------------------------------------------
@@ -162,7 +161,6 @@ class TopicGossip(Routing):
 
     def on_input(self, input: Input, now: float) -> None:
         if isinstance(input, Started):
-            self._began = now
             for topic in self._given:
                 self._record(topic, now)
 
@@ -179,8 +177,8 @@ class TopicGossip(Routing):
             if not self._wanted[topic]:
                 del self._wanted[topic]
                 if topic not in self._given:
-                    self._left[topic] = now
                     self._record(topic, now, left=True)
+                    self._corrected.clear()  # there is news that nobody was told yet
                     self.ports.membership.leave(topic, now)
 
     def _joined(self, subscription: Subscription) -> tuple[str, ...]:
@@ -213,11 +211,7 @@ class TopicGossip(Routing):
         event = message.envelope.event
         self.received += 1
         if not self._groups(event):
-            left = any(self.graph.includes(topic, event.topic or ROOT) for topic in self._left)
-            if left or now < self._began + self.settings.stale:
-                self.late += 1
-            else:
-                self.parasites += 1
+            self._count_stray(sender, event)
             return
         if self.ports.recording:
             self.ports.emit(Record(recv_row(now, self.ports.name, event, sender)))
@@ -231,6 +225,17 @@ class TopicGossip(Routing):
         if self.ports.recovery.admit(message.envelope, sender, now):
             self.ports.events.arrived(message.envelope, sender, now)
         self._now_entry = None
+
+    def _count_stray(self, sender: str, event: Event) -> None:
+        """Not for us. No clock says until when that may be: clocks jump."""
+        told = self._corrected.pop(sender, 0)
+        can_tell = self.ports.membership.correct(sender, self.graph.above(event.topic or ROOT))
+        if can_tell and told < self.settings.corrections:
+            self.late += 1
+        else:
+            self.parasites += 1
+        self._corrected[sender] = told + 1
+        _shorten(self._corrected, self.settings.remembered)
 
     def forward(
         self, envelope: Envelope, at: tuple[str, ...] | None, came_from: str | None, now: float

@@ -1,0 +1,41 @@
+"""What a client was told that no log holds: should its broker forget in a crash and tell it again, the client knows it.
+
+A publisher whose broker crashed before it answered publishes once more, under the same identity. Brokers know it again;
+one that crashed too does not, unless a log holds the event.
+"""
+
+from __future__ import annotations
+
+from tidings.protocol.listening import Listening
+from tidings.protocol.messages import Deliver
+
+
+class Heard:
+    """The last so many, of all subscriptions of a client."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._told: dict[tuple[int, str, str], None] = {}  # by subscription and identity, the oldest first
+
+    def has(self, listening: Listening, deliver: Deliver) -> bool:
+        return bool(self._told) and self._concerns(listening, deliver) and _key(deliver) in self._told
+
+    def note(self, listening: Listening, deliver: Deliver) -> None:
+        if self._most and self._concerns(listening, deliver):
+            self._told[_key(deliver)] = None
+            if len(self._told) > self._most:
+                del self._told[next(iter(self._told))]
+
+    def _concerns(self, listening: Listening, deliver: Deliver) -> bool:
+        """What was given back is to come again; what a group was told another member may have handled."""
+        options = listening.options
+        return (
+            deliver.position is None
+            and deliver.attempt == 1
+            and options.group is None
+            and options.dead_letters_of is None
+        )
+
+
+def _key(deliver: Deliver) -> tuple[int, str, str]:
+    return (deliver.ref, deliver.event.source, deliver.event.id)
