@@ -220,13 +220,13 @@ def main() -> None:
         print(
             f"{time.strftime('%H:%M')}  {part.name}: {part.what} (about {rest:.0f} minutes left)", flush=True
         )
-        results[part.name] = run(part, wanted.share)
+        found = run(part, wanted.share)
+        results = {**kept(), part.name: found}  # another campaign may have finished parts meanwhile
         keep(results)
         print(
             f"       {'passed' if results[part.name]['passed'] else 'FAILED'}: {results[part.name]['held']}",
             flush=True,
         )
-    keep(results)
     failed = [name for name in results if not results[name]["passed"]]
     print(
         f"{FOLDER.relative_to(ROOT)}/soak.json: "
