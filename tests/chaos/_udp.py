@@ -169,8 +169,9 @@ class Network:
                         break
                     await asyncio.sleep(0)
 
-    async def run(self, events: int, at_once: int, calm: float) -> None:
-        """Publish at two brokers, listen at all five, until nothing new is heard for `calm` seconds."""
+    async def run(self, events: int, at_once: int, calm: float, most: float = 0.0) -> None:
+        """Publish at two brokers, listen at all five, until nothing new is heard for `calm` seconds. `most` is how
+        many events a second; 0: as many as go."""
         readies = [asyncio.Event() for _ in NAMES]
         listening = [
             asyncio.create_task(self._listen(name, ready, calm))
@@ -180,7 +181,7 @@ class Network:
             await asyncio.wait_for(ready.wait(), 60)
         await self.settle()
         begin = monotonic()
-        await asyncio.gather(*(self._publish(name, events // 2, at_once) for name in PUBLISHERS))
+        await asyncio.gather(*(self._publish(name, events // 2, at_once, most / 2) for name in PUBLISHERS))
         self.rate = events / (monotonic() - begin)
         self._is_publishing = False
         await asyncio.gather(*listening)
@@ -188,12 +189,16 @@ class Network:
     _is_publishing = True
     rate = 0.0  # events a second, of all publishers
 
-    async def _publish(self, broker: str, events: int, at_once: int) -> None:
+    async def _publish(self, broker: str, events: int, at_once: int, most: float) -> None:
         numbers = iter(range(events))
+        begin = monotonic()
         async with self.connect(f"press-{broker}", broker) as bus:
 
             async def line() -> None:
                 for number in numbers:
+                    early = number / most - (monotonic() - begin) if most else 0.0
+                    if early > 0:
+                        await asyncio.sleep(early)
                     await bus.publish({"kind": number % KINDS, "mark": f"{broker}-{number}"})
 
             await asyncio.gather(*(line() for _ in range(at_once)))

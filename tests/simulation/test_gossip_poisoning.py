@@ -16,7 +16,7 @@ from tests.papers._epidemic import Epidemics
 from tidings.language import parse_filter
 from tidings.protocol.inputs import Received
 from tidings.protocol.messages import Message
-from tidings.protocol.recovery.epidemic.standing import OFFER
+from tidings.protocol.recovery.epidemic.standing import OFFER, OFTEN, Standing
 from tidings.protocol.recovery.epidemic.words import (
     LazyAnnounce,
     PatternPull,
@@ -131,9 +131,17 @@ def test_who_asks_again_and_again_for_what_it_was_given_is_ignored() -> None:
     for _ in range(20):
         stage.simulation.input("b1", Received("b2", PatternPull("b2", pattern, {source: (1,)})))
         stage.run(0.2)
-    assert len(list(stage.heard_messages(Recovered, at="b2"))) == 3
+    assert len(list(stage.heard_messages(Recovered, at="b2"))) == OFTEN
     assert stage.recovery("b1").standing.offenders(stage.simulation.now) == {"b2"}
-    assert stage.recovery("b1").standing.ignored == 20 - 6
+    assert stage.recovery("b1").standing.ignored == 20 - (OFTEN + 3)
+
+
+def test_strikes_of_one_bad_moment_are_one_reason_to_ignore() -> None:
+    standing = Standing(3, ignore_seconds=2.0, longest_seconds=60.0)
+    for _ in range(12):  # requests that were open together
+        standing.strike("b", OFFER, 1.0)
+    assert standing.banned == 1
+    assert not standing.is_ignored("b", 3.0)
 
 
 def test_who_is_ignored_may_try_again_later() -> None:

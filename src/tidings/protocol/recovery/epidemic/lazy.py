@@ -93,7 +93,7 @@ class LazyPush(Epidemic):
         self._ask(sender, missing[: max(0, room)], now)
 
     def _ask_again(self, now: float) -> None:
-        """What was asked for and did not come. Of a peer that is ignored nothing is asked, but time goes on."""
+        """What was asked for and did not come. Of a peer that is ignored nothing is asked until it is heard again."""
         for peer, ids in self.requests.review(now):
             self._ask(peer, ids, now)
         if len(self._tries) > 2 * len(self.requests):  # the rest has come
@@ -102,10 +102,13 @@ class LazyPush(Epidemic):
     def _ask(self, peer: str, ids: Sequence[Id], now: float) -> None:
         """Some of these at once: each is answered by a datagram, and more than a receiver can hold are lost."""
         wanted: list[Id] = []
+        is_sent = not self.standing.is_ignored(peer, now)
         for id in ids[:MOST_AT_ONCE]:
             tries = self._tries.get(id, 0)
             if tries < self.settings.give_up:
-                self._tries[id] = tries + 1
+                self._tries[id] = (
+                    tries + is_sent
+                )  # an honest peer may be ignored for longer than all tries take
                 wanted.append(id)
             else:
                 del self._tries[id]
@@ -114,7 +117,6 @@ class LazyPush(Epidemic):
             self.requests.note(peer, ids[MOST_AT_ONCE:], now, is_sent=False)
         if not wanted:
             return
-        is_sent = not self.standing.is_ignored(peer, now)
         self.requests.note(peer, wanted, now, is_sent=is_sent)
         if not is_sent:
             return

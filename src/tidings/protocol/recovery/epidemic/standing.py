@@ -4,7 +4,8 @@ Rules
 - A strike is: a peer offered what it does not give when asked; asked again for what it was given often
   enough already; asked for nothing but events that nobody can have lost; sent a digest that is over
   the bound. So many strikes and the peer is ignored for a while; then it may try again. Each time
-  the while is twice as long: honest peers have bad luck where messages are lost, so the first is short.
+  the while is twice as long: honest peers have bad luck where messages are lost, so the first is short. Strikes
+  while a peer is ignored do not count: several requests are open at once, and they are of one bad moment.
 - An offer that was kept, late or not, clears what is held against the peer's offers, so that who is only slow is
   heard again; nothing but time clears what is held
   against its requests, or a helpful liar would go on. One unanswered request is one strike however
@@ -20,7 +21,7 @@ from tidings.protocol.recovery.epidemic.words import Id
 MOST_PEERS = 10_000
 MOST_GIVEN = 20_000  # that are remembered
 OFFER, REQUEST = "offer", "request"  # what a strike is for
-OFTEN = 3  # times that one peer is given one event before it is too often; replies are lost too
+OFTEN = 5  # times that one peer is given one event before it is too often; of ten replies one may be lost
 
 
 class Standing:
@@ -49,6 +50,8 @@ class Standing:
         return True
 
     def strike(self, peer: str, what: str, now: float) -> None:
+        if self._ignored.get(peer, now) > now:
+            return  # for what was under way when it was found out
         count, last = self._strikes.pop((peer, what), (0, now))
         count = count + 1 if now - last <= self._longest else 1
         if count >= self._most:
