@@ -126,6 +126,7 @@ def run_tests(part: Part, share: float) -> dict[str, Any]:
         "-m",
         "pytest",
         "-q",
+        "-s",
         "-m",
         "soak",
         "--timeout",
