@@ -111,6 +111,8 @@ def test_overlaps(one: str, other: str, expected: bool | None) -> None:
 
 def test_equivalent() -> None:
     assert equivalent(parse_filter("x < 5 OR x = 5"), parse_filter("x <= 5"))
+    assert not equivalent(parse_filter("x < 5"), parse_filter("x <= 5"))
+    assert not equivalent(parse_filter("x <= 5"), parse_filter("x < 5"))
     assert decide_equivalent(parse_filter("x < 5"), parse_filter("x <= 5")) is False
     assert decide_equivalent(parse_filter("x + 1 > y"), parse_filter("x >= y")) is None
 
