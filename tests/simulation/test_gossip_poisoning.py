@@ -16,7 +16,7 @@ from tests.papers._epidemic import Epidemics
 from tidings.language import parse_filter
 from tidings.protocol.inputs import Received
 from tidings.protocol.messages import Message
-from tidings.protocol.recovery.epidemic.standing import OFFER, OFTEN, Standing
+from tidings.protocol.recovery.epidemic.standing import OFFER, OFTEN, REQUEST, Standing
 from tidings.protocol.recovery.epidemic.words import (
     LazyAnnounce,
     PatternPull,
@@ -31,6 +31,7 @@ from tidings.simulation.world import World
 
 ROUND = 0.5
 PATTERNS = [parse_filter(f"p{number} = TRUE") for number in range(3)]
+BROKERS = ("b0", "b1", "b2")
 ROGUES = ("b3", "b7", "b11", "b15")  # of twenty
 
 
@@ -141,7 +142,30 @@ def test_strikes_of_one_bad_moment_are_one_reason_to_ignore() -> None:
     for _ in range(12):  # requests that were open together
         standing.strike("b", OFFER, 1.0)
     assert standing.banned == 1
-    assert not standing.is_ignored("b", 3.0)
+    assert not standing.is_ignored("b", OFFER, 3.0)
+
+
+def test_whose_offers_are_not_believed_may_still_ask() -> None:
+    standing = Standing(3, ignore_seconds=2.0, longest_seconds=60.0)
+    for _ in range(3):
+        standing.strike("b", OFFER, 1.0)
+    assert standing.is_ignored("b", OFFER, 2.0)
+    assert not standing.is_ignored("b", REQUEST, 2.0)
+
+
+def test_two_honest_peers_do_not_shut_one_another_out_for_long() -> None:
+    """Forty seconds of lazy push over links that lose a tenth: once they did, and the rest was lost."""
+    world = World("epidemic-lazy-push", line(3), seed=3, record=False, options={"datagrams": True})
+    for broker in BROKERS:
+        world.add_client(f"at-{broker}", broker)
+        world.subscribe(f"at-{broker}", "n", "x >= 0")
+    world.run(3.0)
+    world.simulation.plan(FaultPlan(Rates(loss=0.1)))
+    for number in range(3000):
+        world.publish(f"at-b{number % 3}", {"x": number})
+        world.run(world.simulation.now + 1 / 75)
+    world.run(world.simulation.now + 10.0)
+    assert min(len(world.heard(f"at-{broker}")) for broker in BROKERS) >= 0.99 * 3000
 
 
 def test_who_is_ignored_may_try_again_later() -> None:
@@ -151,15 +175,20 @@ def test_who_is_ignored_may_try_again_later() -> None:
         stage.simulation.input("b1", Received("b0", PushWant({"ghost": (1,)})))
     stage.run(1.0)
     standing = stage.recovery("b1").standing
-    assert standing.is_ignored("b0", stage.simulation.now)
-    assert not standing.is_ignored("b0", stage.simulation.now + 5.0)
-    for _ in range(3):
-        standing.strike("b0", OFFER, 10.0)
-    assert standing.is_ignored("b0", 19.9)  # twice as long
+    assert standing.is_ignored("b0", REQUEST, stage.simulation.now)
+    assert not standing.is_ignored("b0", REQUEST, stage.simulation.now + 5.0)
+    for at, seconds in ((10.0, 5.0), (20.0, 10.0)):  # twice as long
+        for _ in range(3):
+            standing.strike("b0", OFFER, at)
+        assert standing.is_ignored("b0", OFFER, at + seconds - 0.1)
+        assert not standing.is_ignored("b0", OFFER, at + seconds)
     standing.clear("b0")
     for _ in range(3):
-        standing.strike("b0", OFFER, 30.0)
-    assert not standing.is_ignored("b0", 35.0)  # a peer that was cleared begins anew
+        standing.strike("b0", OFFER, 40.0)
+    assert not standing.is_ignored("b0", OFFER, 45.0)  # a peer that was cleared begins anew
+    for _ in range(3):
+        standing.strike("b0", OFFER, 500.0)
+    assert not standing.is_ignored("b0", OFFER, 505.0)  # and one of which nothing was held against for long
 
 
 def test_an_oversized_digest_is_a_strike_and_costs_no_search() -> None:

@@ -255,8 +255,8 @@ class Epidemic(Recovery):
     def channel(self) -> Channel:
         return Channel.DATAGRAM if self.settings.datagrams else Channel.LINK
 
-    def may_speak(self, peer: str, now: float) -> bool:
-        return peer != self.ports.name and not self.standing.is_ignored(peer, now)
+    def may_ask(self, peer: str, now: float) -> bool:
+        return peer != self.ports.name and not self.standing.is_ignored(peer, REQUEST, now)
 
     # -- the timer -----------------------------------------------------------------------------
 

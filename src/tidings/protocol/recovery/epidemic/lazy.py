@@ -19,6 +19,7 @@ from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.recovery.epidemic.base import Epidemic
 from tidings.protocol.recovery.epidemic.push import by_source
 from tidings.protocol.recovery.epidemic.requests import Requests
+from tidings.protocol.recovery.epidemic.standing import OFFER
 from tidings.protocol.recovery.epidemic.words import Id, LazyAnnounce, Mark, PushWant, Recovered, id_of
 from tidings.protocol.slots import Ports
 
@@ -73,16 +74,14 @@ class LazyPush(Epidemic):
             self.take(sender, message, now)
         elif isinstance(message, LazyAnnounce):
             self._on_announce(sender, message, now)
-        elif self.may_speak(sender, now) and isinstance(message, PushWant):
+        elif self.may_ask(sender, now) and isinstance(message, PushWant):
             self.give_wanted(sender, message, now)
 
     def _on_announce(self, sender: str, message: LazyAnnounce, now: float) -> None:
         self._ask_again(now)
         most = self.settings.most_lost
-        if self.standing.is_ignored(
-            sender, now
-        ):  # perhaps only slow: what it has is asked for when it is heard again
-            most //= 10
+        if self.standing.is_ignored(sender, OFFER, now):
+            most //= 10  # perhaps it is only slow: what it has is asked for when it is heard again
         room = most - len(self.requests)
         missing = [
             (source, number)
@@ -102,7 +101,7 @@ class LazyPush(Epidemic):
     def _ask(self, peer: str, ids: Sequence[Id], now: float) -> None:
         """Some of these at once: each is answered by a datagram, and more than a receiver can hold are lost."""
         wanted: list[Id] = []
-        is_sent = not self.standing.is_ignored(peer, now)
+        is_sent = not self.standing.is_ignored(peer, OFFER, now)
         for id in ids[:MOST_AT_ONCE]:
             tries = self._tries.get(id, 0)
             if tries < self.settings.give_up:

@@ -196,7 +196,7 @@ class _Pull(Epidemic):
         return {entry for each, entry in held if is_in(bloom, entry) and self.give(peer, each, now)}
 
     def _may_pull(self, initiator: str, losses: list[Loss], now: float) -> bool:
-        if not self.may_speak(initiator, now):
+        if not self.may_ask(initiator, now):
             return False
         verdicts = {self._is_false(loss) for loss in losses[: 2 * self.settings.most_entries]}
         if len(losses) > 2 * self.settings.most_entries or verdicts == {True}:

@@ -13,6 +13,7 @@ from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.recovery.epidemic.base import Epidemic
 from tidings.protocol.recovery.epidemic.cache import Held
 from tidings.protocol.recovery.epidemic.requests import Requests
+from tidings.protocol.recovery.epidemic.standing import OFFER
 from tidings.protocol.recovery.epidemic.words import Id, Mark, PushOffer, PushWant, Recovered
 from tidings.protocol.slots import Ports
 
@@ -54,14 +55,14 @@ class Push(Epidemic):
         if isinstance(message, PushOffer):
             self._on_offer(sender, message, now)
         elif isinstance(message, PushWant):
-            if self.may_speak(sender, now) and self.give_wanted(sender, message, now):
+            if self.may_ask(sender, now) and self.give_wanted(sender, message, now):
                 self.pace.learned(now)
         elif isinstance(message, Recovered):
             self.take(sender, message, now)
 
     def _on_offer(self, sender: str, offer: PushOffer, now: float) -> None:
         self.requests.review(now)
-        if not self.may_speak(offer.initiator, now):
+        if offer.initiator == self.ports.name or self.standing.is_ignored(offer.initiator, OFFER, now):
             return
         since = self.ports.routing.wanted_here(offer.pattern)
         if since is not None:

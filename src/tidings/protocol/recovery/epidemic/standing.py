@@ -6,6 +6,8 @@ Rules
   the bound. So many strikes and the peer is ignored for a while; then it may try again. Each time
   the while is twice as long: honest peers have bad luck where messages are lost, so the first is short. Strikes
   while a peer is ignored do not count: several requests are open at once, and they are of one bad moment.
+- Whose offers are not believed may still ask, and the other way round. Else two honest peers of which one had bad
+  luck would not answer one another, each find the other's offers empty, and never come out of it.
 - An offer that was kept, late or not, clears what is held against the peer's offers, so that who is only slow is
   heard again; nothing but time clears what is held
   against its requests, or a helpful liar would go on. One unanswered request is one strike however
@@ -21,6 +23,7 @@ from tidings.protocol.recovery.epidemic.words import Id
 MOST_PEERS = 10_000
 MOST_GIVEN = 20_000  # that are remembered
 OFFER, REQUEST = "offer", "request"  # what a strike is for
+Charge = tuple[str, str]  # a peer, and for what
 OFTEN = 5  # times that one peer is given one event before it is too often; of ten replies one may be lost
 
 
@@ -29,51 +32,49 @@ class Standing:
         self._most = strikes
         self._first = ignore_seconds
         self._longest = longest_seconds  # also the time after which strikes are forgotten
-        self._times: OrderedDict[str, int] = OrderedDict()  # that each was ignored, since it was cleared
-        self._strikes: OrderedDict[tuple[str, str], tuple[int, float]] = (
+        # By peer and what it is for:
+        self._times: OrderedDict[Charge, tuple[int, float]] = (
             OrderedDict()
-        )  # how many, the last when
-        self._ignored: OrderedDict[str, float] = OrderedDict()  # until when
-        self._for_offers: set[str] = set()  # who of them is ignored because of its offers
+        )  # how often it was ignored, until when
+        self._strikes: OrderedDict[Charge, tuple[int, float]] = OrderedDict()  # how many, the last when
+        self._ignored: OrderedDict[Charge, float] = OrderedDict()  # until when
         self._given: OrderedDict[tuple[str, Id], int] = OrderedDict()
         self.ignored = 0  # messages that were not listened to
         self.banned = 0  # times that a peer was
 
-    def is_ignored(self, peer: str, now: float) -> bool:
-        until = self._ignored.get(peer)
+    def is_ignored(self, peer: str, what: str, now: float) -> bool:
+        until = self._ignored.get((peer, what))
         if until is None:
             return False
         if until <= now:
-            del self._ignored[peer]
+            del self._ignored[peer, what]
             return False
         self.ignored += 1
         return True
 
     def strike(self, peer: str, what: str, now: float) -> None:
-        if self._ignored.get(peer, now) > now:
+        charge = (peer, what)
+        if self._ignored.get(charge, now) > now:
             return  # for what was under way when it was found out
-        count, last = self._strikes.pop((peer, what), (0, now))
+        count, last = self._strikes.pop(charge, (0, now))
         count = count + 1 if now - last <= self._longest else 1
         if count >= self._most:
             self.banned += 1
-            times = self._times[peer] = self._times.pop(peer, 0) + 1
-            self._ignored[peer] = now + min(self._longest, self._first * 2 ** (times - 1))
-            (self._for_offers.add if what == OFFER else self._for_offers.discard)(peer)
+            times, before = self._times.pop(charge, (0, now))
+            times = times if now - before <= self._longest else 0
+            until = now + min(self._longest, self._first * 2**times)
+            self._times[charge] = (times + 1, until)
+            self._ignored[charge] = until
         else:
-            self._strikes[peer, what] = (count, now)
+            self._strikes[charge] = (count, now)
         for table in (self._strikes, self._ignored, self._times):
             if len(table) > MOST_PEERS:
                 table.popitem(last=False)
-        if len(self._for_offers) > MOST_PEERS:
-            self._for_offers.intersection_update(self._ignored)
 
     def clear(self, peer: str) -> None:
         """It kept what it offered."""
-        self._strikes.pop((peer, OFFER), None)
-        self._times.pop(peer, None)
-        if peer in self._for_offers:
-            self._for_offers.discard(peer)
-            self._ignored.pop(peer, None)
+        for table in (self._strikes, self._times, self._ignored):
+            table.pop((peer, OFFER), None)
 
     def give(self, peer: str, id: Id, now: float) -> bool:
         """May this peer have this event, again? False: it was given often enough."""
@@ -85,4 +86,4 @@ class Standing:
 
     def offenders(self, now: float) -> set[str]:
         """Who is ignored now."""
-        return {peer for peer, until in self._ignored.items() if until > now}
+        return {peer for (peer, _), until in self._ignored.items() if until > now}
