@@ -134,6 +134,21 @@ def test_advertisements_that_come_and_go_hold_no_memory() -> None:
     assert len(routing._own_counts) == 1
 
 
+def test_what_two_advertised_stands_until_both_have_gone() -> None:
+    """Else the other's events would be taken for unannounced, and every filter would move toward it."""
+    world = world_of(line(3), linger_seconds=1.0)
+    world.add_client("other", "b0")
+    advertise(world, "c0", "x < 10")
+    advertise(world, "other", "x < 10")
+    world.run(3.0)
+    world.subscribe("c2", "n", "x > 20")
+    world.do(UnadvertiseStep(at=world.simulation.now, client="other", name="a"))
+    world.run(10.0)
+    world.publish("c0", {"x": 5})
+    world.run(15.0)
+    assert filters_at(world) == {"b0": 0, "b1": 0, "b2": 0}
+
+
 def test_a_broker_that_advertised_everything_stops_when_it_is_no_longer_true() -> None:
     world = world_of(line(3), implicit_seconds=5.0)
     world.subscribe("c2", "n", "x > 0")

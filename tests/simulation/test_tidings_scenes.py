@@ -562,3 +562,18 @@ def test_a_crash_right_after_a_new_filter_keeps_what_it_and_the_old_one_are_owed
     world.run(30.0)
     assert sorted(sequences(world, "s")) == [1, 2, 3]
     assert len(set(sequences(world, "s"))) == 3
+
+
+def test_what_expired_while_its_link_was_cut_is_not_told() -> None:
+    world = three()
+    world.subscribe("s", "n", "x > 0", durable=True)
+    world.run(3.0)
+    incident = cut("b0", "b1")
+    begin(world, incident)
+    world.run(4.0)
+    for x, seconds in ((1, 5.0), (2, 100.0)):
+        world.publish("p", {"x": x}, lifetime=FOREVER, expires=seconds)
+    world.run(20.0)
+    world.simulation.end(incident)
+    world.run(40.0)
+    assert sequences(world, "s") == [2]

@@ -8,6 +8,7 @@ from tests.unit.protocol._stage import Stage
 from tidings.history.schema import DROP
 from tidings.model.event import FOREVER
 from tidings.protocol.delivery.settings import DeliverySettings
+from tidings.protocol.effects import Opened
 from tidings.protocol.inputs import ClientAck, ClientNack
 
 
@@ -239,3 +240,24 @@ def test_a_blocked_event_that_is_superseded_frees_its_publisher() -> None:
     publish(stage, 3, key="k")
     assert blocked in stage.answers
     assert stage.drain("s", ref) == [1, 3]
+
+
+def test_a_burst_uses_up_what_a_subscriber_has_room_for() -> None:
+    stage = stage_with(together=True)
+    ref = stage.subscribed("s", queue=1, policy="drop newest", window=4)
+    publish(stage, 1, 2, 3)
+    publish(stage, 4, 5, 6)
+    assert stage.drain("s", ref) == [1, 2, 3, 4, 5]
+    stage.wait(1.0)
+    assert stage.lost["s", ref] == {"drop newest": 1}
+
+
+def test_a_durable_subscription_is_not_told_what_was_taken_in_before_it() -> None:
+    """It waits for the disk behind another of its source; no log holds it, so nobody could tell it twice."""
+    stage = stage_with(stable=True)
+    stage.publish("p", {"n": 1}, lifetime=FOREVER)
+    stage.publish("p", {"n": 2})
+    stage.subscribe("s", name="mine", durable=True)
+    stage.settle()
+    [opened] = [answer for answer in stage.answers.values() if isinstance(answer, Opened)]
+    assert stage.drain("s", opened.ref) == [1]
