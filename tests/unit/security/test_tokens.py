@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from tidings.errors import RefusedError, SettingsError
-from tidings.security.tokens import Issuer, Verifier, algorithms_of, sign
+from tidings.security.tokens import LONGEST_TOKEN, Issuer, Verifier, algorithms_of, sign
 
 NOW = 1_000_000.0
 ISSUER, AUDIENCE = "https://login.example", "tidings"
@@ -70,6 +70,12 @@ def test_a_signed_token_says_who_it_is() -> None:
 def test_a_token_that_lacks_something_is_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(RefusedError):
         VERIFIER.principal(token(**changes), NOW)
+
+
+def test_a_token_without_end_is_refused_before_it_is_read() -> None:
+    assert VERIFIER.principal(token(note="x" * 1000), NOW).name == "ann"
+    with pytest.raises(RefusedError):
+        VERIFIER.principal(token(note="x" * LONGEST_TOKEN), NOW)
 
 
 def test_clocks_may_differ_a_little() -> None:

@@ -57,6 +57,21 @@ def test_every_flipped_bit_is_noticed(codec: Codec, message: m.Message) -> None:
             codec.decode(bytes(spoiled))
 
 
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
+def test_every_flipped_bit_of_a_stream_is_noticed(codec: Codec, message: m.Message) -> None:
+    """Or more is waited for, when the length is what was flipped."""
+    frame = codec.encode(message)
+    for bit in range(len(frame) * 8):
+        spoiled = bytearray(frame)
+        spoiled[bit // 8] ^= 1 << (bit % 8)
+        reader = FrameReader(codec)
+        try:
+            heard = reader.feed(bytes(spoiled))
+        except WireError:
+            continue
+        assert (heard, reader.pending) == ([], len(frame))
+
+
 def test_every_cut_is_noticed(codec: Codec) -> None:
     frame = codec.encode(MESSAGES[2])
     for end in range(len(frame)):
