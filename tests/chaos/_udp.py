@@ -20,6 +20,7 @@ from random import Random
 from time import monotonic
 from typing import Any, cast
 
+from tests.chaos._proxy import lasts
 from tests.chaos._rig import QUICK, SOURCE
 
 import tidings
@@ -198,7 +199,7 @@ class Network:
                 for number in numbers:
                     early = number / most - (monotonic() - begin) if most else 0.0
                     if early > 0:
-                        await asyncio.sleep(early)
+                        await lasts(early)
                     await bus.publish({"kind": number % KINDS, "mark": f"{broker}-{number}"})
 
             await asyncio.gather(*(line() for _ in range(at_once)))

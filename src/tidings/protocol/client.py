@@ -159,6 +159,7 @@ class Client:
     def _link_up(self, input: ins.LinkUp, now: float) -> None:
         self.broker = input.peer
         self._link = Link.GREETING
+        self._known_again.link_up()
         self._out.append(Send(self.broker, msg.Hello(self.name, self.incarnation)))
 
     def _welcome(self, message: msg.Welcome, now: float) -> None:

@@ -1,5 +1,8 @@
 """What a client was told that no log holds: should its broker forget in a crash and tell it again, the client knows it.
 
+Only over another link than the first time: a broker that tells something twice over one link is mistaken, and shall be
+found out.
+
 A publisher whose broker crashed before it answered publishes once more, under the same identity. Brokers know it again;
 one that crashed too does not, unless a log holds the event.
 """
@@ -15,14 +18,20 @@ class Heard:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._told: dict[tuple[int, str, str], None] = {}  # by subscription and identity, the oldest first
+        self._link = 0
+        self._told: dict[tuple[int, str, str], int] = {}  # by subscription and identity: over which link
+
+    def link_up(self) -> None:
+        self._link += 1
 
     def has(self, listening: Listening, deliver: Deliver) -> bool:
-        return bool(self._told) and self._concerns(listening, deliver) and _key(deliver) in self._told
+        if not self._told or not self._concerns(listening, deliver):
+            return False
+        return self._told.get(_key(deliver), self._link) != self._link
 
     def note(self, listening: Listening, deliver: Deliver) -> None:
         if self._most and self._concerns(listening, deliver):
-            self._told[_key(deliver)] = None
+            self._told[_key(deliver)] = self._link
             if len(self._told) > self._most:
                 del self._told[next(iter(self._told))]
 

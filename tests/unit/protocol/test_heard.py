@@ -28,6 +28,8 @@ def deliver(id: int, ref: int = 1, **more: Any) -> Deliver:
 def test_what_was_told_is_known_for_that_subscription_alone() -> None:
     heard = Heard(10)
     heard.note(listening(), deliver(1))
+    assert not heard.has(listening(), deliver(1)), "over the same link it is a mistake of the broker's"
+    heard.link_up()
     assert heard.has(listening(), deliver(1))
     assert not heard.has(listening(), deliver(2))
     assert not heard.has(listening(2), deliver(1, ref=2))
@@ -37,6 +39,7 @@ def test_only_so_many_are_remembered() -> None:
     heard = Heard(3)
     for number in range(5):
         heard.note(listening(), deliver(number))
+    heard.link_up()
     assert [heard.has(listening(), deliver(number)) for number in range(5)] == [
         False,
         False,
@@ -46,6 +49,7 @@ def test_only_so_many_are_remembered() -> None:
     ]
     nothing = Heard(0)
     nothing.note(listening(), deliver(1))
+    nothing.link_up()
     assert not nothing.has(listening(), deliver(1))
 
 
@@ -57,4 +61,5 @@ def test_only_so_many_are_remembered() -> None:
 def test_what_may_come_again_comes(options: dict[str, Any], more: dict[str, Any]) -> None:
     heard = Heard(10)
     heard.note(listening(**options), deliver(1, **more))
+    heard.link_up()
     assert not heard.has(listening(**options), deliver(1, **more))

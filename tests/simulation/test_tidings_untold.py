@@ -1,0 +1,47 @@
+"""What a broker does not tell: events that have expired, and events that come from the wrong side."""
+
+from __future__ import annotations
+
+from tests.simulation.test_tidings_scenes import begin, cut, sequences, three
+
+from tidings.model.event import FOREVER, make_event
+from tidings.protocol.inputs import Received
+from tidings.protocol.messages import Envelope
+from tidings.protocol.recovery.words import PREVIOUS
+from tidings.protocol.routing.seen import Forward
+
+
+def test_what_expired_while_its_link_was_cut_is_not_told() -> None:
+    world = three()
+    world.subscribe("s", "n", "x > 0", durable=True)
+    world.run(3.0)
+    incident = cut("b0", "b1")
+    begin(world, incident)
+    world.run(4.0)
+    for x, seconds in ((1, 5.0), (2, 100.0)):
+        world.publish("p", {"x": x}, lifetime=FOREVER, expires=seconds)
+    world.run(20.0)
+    world.simulation.end(incident)
+    world.run(40.0)
+    assert sequences(world, "s") == [2]
+
+
+def test_an_event_that_comes_from_the_wrong_side_is_not_believed() -> None:
+    """A neighbour that is not on the way from the log cannot put events into it."""
+    world = three(t="b1")
+    world.subscribe("t", "n", "x > 0")
+    world.run(3.0)
+    world.publish("p", {"x": 1}, lifetime=FOREVER)
+    world.run(4.0)
+    [(origin, view)] = [
+        item
+        for item in world.simulation.places["b1"].machine.slots["recovery"].views.items()
+        if item[1].known
+    ]
+    false = make_event({"x": 666}, source="p", id="false", lifetime=FOREVER)
+    forged = Envelope(false, origin, view.known + 1, 2, FOREVER, headers={PREVIOUS: view.known})
+    world.simulation.input("b1", Received("b2", Forward(forged)))
+    world.run(5.0)
+    world.publish("p", {"x": 2}, lifetime=FOREVER)
+    world.run(8.0)
+    assert [n.notification.event["x"] for n in world.applications["t"].heard] == [1, 2]
