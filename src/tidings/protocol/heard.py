@@ -36,11 +36,13 @@ class Heard:
                 del self._told[next(iter(self._told))]
 
     def _concerns(self, listening: Listening, deliver: Deliver) -> bool:
-        """What was given back is to come again; what a group was told another member may have handled."""
+        """What was given back, or not handled as far as the broker knows, is to come again; what a group was told
+        another member may have handled."""
         options = listening.options
         return (
             deliver.position is None
             and deliver.attempt == 1
+            and not deliver.again
             and options.group is None
             and options.dead_letters_of is None
         )

@@ -55,8 +55,13 @@ def test_only_so_many_are_remembered() -> None:
 
 @pytest.mark.parametrize(
     ("options", "more"),
-    [({}, {"position": Position("log", 1)}), ({}, {"attempt": 2}), ({"group": "g"}, {})],
-    ids=["a log has it", "given back", "a group"],
+    [
+        ({}, {"position": Position("log", 1)}),
+        ({}, {"attempt": 2}),
+        ({}, {"again": True}),
+        ({"group": "g"}, {}),
+    ],
+    ids=["a log has it", "given back", "not handled", "a group"],
 )
 def test_what_may_come_again_comes(options: dict[str, Any], more: dict[str, Any]) -> None:
     heard = Heard(10)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 
 import msgspec
 import pytest
@@ -47,29 +48,30 @@ def test_every_message_comes_back_as_it_was(codec: Codec, message: m.Message) ->
     assert codec.decode(codec.encode(message)) == message
 
 
-@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
-def test_every_flipped_bit_is_noticed(codec: Codec, message: m.Message) -> None:
-    frame = codec.encode(message)
+def each_bit_flipped(frame: bytes) -> Iterator[bytes]:
     for bit in range(len(frame) * 8):
         spoiled = bytearray(frame)
         spoiled[bit // 8] ^= 1 << (bit % 8)
+        yield bytes(spoiled)
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
+def test_every_flipped_bit_is_noticed(codec: Codec, message: m.Message) -> None:
+    for spoiled in each_bit_flipped(codec.encode(message)):
         with pytest.raises(WireError):
-            codec.decode(bytes(spoiled))
+            codec.decode(spoiled)
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
 def test_every_flipped_bit_of_a_stream_is_noticed(codec: Codec, message: m.Message) -> None:
     """Or more is waited for, when the length is what was flipped."""
-    frame = codec.encode(message)
-    for bit in range(len(frame) * 8):
-        spoiled = bytearray(frame)
-        spoiled[bit // 8] ^= 1 << (bit % 8)
+    for spoiled in each_bit_flipped(codec.encode(message)):
         reader = FrameReader(codec)
         try:
-            heard = reader.feed(bytes(spoiled))
+            heard = reader.feed(spoiled)
         except WireError:
             continue
-        assert (heard, reader.pending) == ([], len(frame))
+        assert (heard, reader.pending) == ([], len(spoiled))
 
 
 def test_every_cut_is_noticed(codec: Codec) -> None:
