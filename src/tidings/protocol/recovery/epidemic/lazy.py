@@ -99,15 +99,14 @@ class LazyPush(Epidemic):
             self._tries = {id: tries for id, tries in self._tries.items() if id in self.requests}
 
     def _ask(self, peer: str, ids: Sequence[Id], now: float) -> None:
-        """Some of these at once: each is answered by a datagram, and more than a receiver can hold are lost."""
+        """Some of these at once: each is answered by a datagram, and more than a receiver can hold are lost. What is
+        not sent is no try: an honest peer may be ignored for longer than all tries take."""
         wanted: list[Id] = []
         is_sent = not self.standing.is_ignored(peer, OFFER, now)
         for id in ids[:MOST_AT_ONCE]:
             tries = self._tries.get(id, 0)
             if tries < self.settings.give_up:
-                self._tries[id] = (
-                    tries + is_sent
-                )  # an honest peer may be ignored for longer than all tries take
+                self._tries[id] = tries + is_sent
                 wanted.append(id)
             else:
                 del self._tries[id]

@@ -33,9 +33,7 @@ class Standing:
         self._first = ignore_seconds
         self._longest = longest_seconds  # also the time after which strikes are forgotten
         # By peer and what it is for:
-        self._times: OrderedDict[Charge, tuple[int, float]] = (
-            OrderedDict()
-        )  # how often it was ignored, until when
+        self._times: OrderedDict[Charge, tuple[int, float]] = OrderedDict()  # how often ignored, until when
         self._strikes: OrderedDict[Charge, tuple[int, float]] = OrderedDict()  # how many, the last when
         self._ignored: OrderedDict[Charge, float] = OrderedDict()  # until when
         self._given: OrderedDict[tuple[str, Id], int] = OrderedDict()
