@@ -6,8 +6,8 @@
     python scripts/soak.py --share 0.01       a hundredth of the size, to see that it works
 
 A part passes when its tests pass. What they held (events, faults, inputs, kills; lost, doubled, leaked) is added up in
-`artefacts/soak/soak.json`, with a page beside it. A part that was stopped is run anew; the part `seeds` goes on where
-it was stopped, since it is a sweep on Spark.
+`artefacts/soak/soak.json`, with a page beside it. A part that was stopped goes on where it was: with the seeds, or the
+tests, that it had not finished on this code.
 """
 
 from __future__ import annotations
@@ -27,10 +27,14 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
 
+from tests.resume import passed, wanted  # noqa: E402
+
 from tidings.pipeline.sweeps import sweep  # noqa: E402
 
 FOLDER = ROOT / "artefacts" / "soak"
 SEEDS = 10_000
+NOTHING_LEFT = 5  # what pytest says when every test is left out, because it has passed before
+SAY_SECONDS = 60.0  # how often a part tells how far it is
 
 
 class Part(NamedTuple):
@@ -50,8 +54,8 @@ PARTS = (
     Part("fuzz", "every parser fuzzed, by coverage", ("tests/fuzz", "tests/gateway/test_schema.py"), 60, (("TIDINGS_FUZZ_SECONDS", 300),)),
     Part("rights", "a million permission triples", ("tests/properties/test_security_permissions.py",), 5),
     Part("properties", "the other properties, many more examples", ("tests/properties",), 30),
-    Part("processes", "memory, half-open connections, lossy UDP, peers", ("tests/chaos/test_memory.py", "tests/chaos/test_broker_process.py", "tests/chaos/test_udp_loss.py", "tests/unit/runtime"), 30, (("TIDINGS_UDP_EVENTS", 100_000),)),
-    Part("spark", "50 kills of workers, drivers and brokers in mid-batch; long Spark tests", ("tests/pipeline", "tests/meeting"), 90, (("TIDINGS_KILLS", 50),)),
+    Part("processes", "memory, half-open connections, lossy UDP, groups, lost brokers, peers, a hundred brokers in a browser", ("tests/chaos", "tests/browser", "tests/unit/runtime", "tests/unit/bench"), 45, (("TIDINGS_UDP_EVENTS", 100_000),)),
+    Part("spark", "50 kills of workers, drivers and brokers in mid-batch; long Spark tests", ("tests/pipeline", "tests/meeting", "tests/unit/cli"), 90, (("TIDINGS_KILLS", 50),)),
     Part("studies", "long tests of the studies", ("tests/unit/studies",), 30),
     Part("defects", "seeded defects that the suite has to notice", ("tests/mutation",), 60),
 )  # fmt: skip
@@ -69,9 +73,9 @@ def code() -> str:
 # -- running
 
 
-def run(part: Part, share: float) -> dict[str, Any]:
+def run(part: Part, share: float, anew: bool) -> dict[str, Any]:
     began = time.monotonic()
-    held = run_seeds(share) if part.name == "seeds" else run_tests(part, share)
+    held = run_seeds(share) if part.name == "seeds" else run_tests(part, share, anew)
     return {
         "part": part.name,
         "what": part.what,
@@ -98,7 +102,7 @@ def run_seeds(share: float) -> dict[str, Any]:
         def advance(finished: int) -> None:
             nonlocal told
             shown.advance(task, finished)
-            if not shown.console.is_terminal and time.monotonic() > told + 60:
+            if not shown.console.is_terminal and time.monotonic() > told + SAY_SECONDS:
                 told = time.monotonic()
                 print(f"       {shown.tasks[task].completed:,.0f} of {count:,} seeds", flush=True)
 
@@ -116,11 +120,14 @@ def run_seeds(share: float) -> dict[str, Any]:
     }
 
 
-def run_tests(part: Part, share: float) -> dict[str, Any]:
-    told = FOLDER / f"{part.name}.figures"
-    told.unlink(missing_ok=True)
+def run_tests(part: Part, share: float, anew: bool) -> dict[str, Any]:
     sizes = {name: str(max(1, int(size * share))) for name, size in part.sizes}
-    log = FOLDER / f"{part.name}.log"
+    told, finished, log = (FOLDER / f"{part.name}.{kind}" for kind in ("figures", "passed", "log"))
+    stamp = json.dumps({"code": code(), "sizes": sizes})
+    if anew or not finished.exists() or finished.read_text().split("\n", 1)[0] != stamp:
+        finished.write_text(stamp + "\n")
+        told.unlink(missing_ok=True)
+    keep_figures(told, passed(finished))
     command = [
         sys.executable,
         "-m",
@@ -133,24 +140,56 @@ def run_tests(part: Part, share: float) -> dict[str, Any]:
         "0",
         "-p",
         "no:cacheprovider",
-        *part.tests,
     ]
-    with log.open("w") as out:
-        done = subprocess.run(
+    command += ["-p", "tests.resume", *others_below(part), *part.tests]
+    environment = {
+        "TIDINGS_FIGURES": str(told),
+        "TIDINGS_PASSED": str(finished),
+        "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
+    }
+    with log.open("a") as out:
+        running = subprocess.Popen(
             command,
             cwd=ROOT,
             stdout=out,
             stderr=subprocess.STDOUT,
-            env={**os.environ, **sizes, "TIDINGS_FIGURES": str(told), "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])},
-            check=False,
-        )  # fmt: skip
+            env={**os.environ, **sizes, **environment},
+        )
+        try:
+            ended = watched(running, finished)
+        finally:
+            running.terminate()
     lines = log.read_text().strip().splitlines() or [""]
     return {
-        "passed": done.returncode == 0,
-        "held": added_up(told),
+        "passed": ended in (0, NOTHING_LEFT) and bool(passed(finished)),
+        "held": {**added_up(told), "tests": len(passed(finished)), "left out": wanted(finished) - len(passed(finished))},
         "said": lines[-1],
         "log": str(log.relative_to(ROOT)),
-    }
+    }  # fmt: skip
+
+
+def watched(running: subprocess.Popen[bytes], finished: Path) -> int:
+    """Wait for a part; say now and then how far it is."""
+    while True:
+        try:
+            return running.wait(SAY_SECONDS)
+        except subprocess.TimeoutExpired:
+            print(f"       {len(passed(finished))} of {wanted(finished)} tests", flush=True)
+
+
+def others_below(part: Part) -> list[str]:
+    """Options that leave out what another part names and this one's folders hold."""
+    named = {path for each in PARTS if each is not part for path in each.tests}
+    return [
+        f"--ignore={path}" for path in sorted(named) for mine in part.tests if path.startswith(f"{mine}/")
+    ]
+
+
+def keep_figures(told: Path, finished: set[str]) -> None:
+    """Forget what tests told that were stopped afterwards: they tell it again."""
+    if told.exists():
+        rows = [line for line in told.read_text().splitlines() if json.loads(line)["test"] in finished]
+        told.write_text("".join(f"{row}\n" for row in rows))
 
 
 def added_up(told: Path) -> dict[str, float]:
@@ -200,28 +239,28 @@ def main() -> None:
     parser.add_argument("--list", action="store_true", help="name the parts")
     parser.add_argument("--share", type=float, default=1.0, help="of the full size")
     parser.add_argument("--again", action="store_true", help="also what has passed on this code")
-    wanted = parser.parse_args()
+    options = parser.parse_args()
     names = [part.name for part in PARTS]
-    if unknown := set(wanted.parts) - set(names):
+    if unknown := set(options.parts) - set(names):
         parser.error(f"there is no part {', '.join(sorted(unknown))}; there are {', '.join(names)}")
-    if wanted.list:
+    if options.list:
         for part in PARTS:
             print(f"{part.name:<12} {part.minutes:>3.0f} min  {part.what}")
         return
     FOLDER.mkdir(parents=True, exist_ok=True)
     results, now = kept(), code()
-    chosen = [part for part in PARTS if part.name in (wanted.parts or names)]
+    chosen = [part for part in PARTS if part.name in (options.parts or names)]
     left = [
         part for part in chosen
-        if wanted.again or (known := results.get(part.name)) is None
-        or not known["passed"] or known["code"] != now or known["share"] < wanted.share
+        if options.again or (known := results.get(part.name)) is None
+        or not known["passed"] or known["code"] != now or known["share"] < options.share
     ]  # fmt: skip
     for number, part in enumerate(left):
-        rest = sum(each.minutes for each in left[number:]) * wanted.share
+        rest = sum(each.minutes for each in left[number:]) * options.share
         print(
             f"{time.strftime('%H:%M')}  {part.name}: {part.what} (about {rest:.0f} minutes left)", flush=True
         )
-        found = run(part, wanted.share)
+        found = run(part, options.share, options.again)
         results = {**kept(), part.name: found}  # another campaign may have finished parts meanwhile
         keep(results)
         print(

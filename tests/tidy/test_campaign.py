@@ -1,0 +1,81 @@
+"""The long campaign leaves no long test out, and goes on where it was stopped."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from scripts.soak import PARTS, keep_figures, others_below
+from tests.resume import passed, wanted
+from tests.tidy._sources import ROOT
+
+
+def test_every_long_test_belongs_to_a_part() -> None:
+    marked = {
+        file.relative_to(ROOT).as_posix()
+        for file in (ROOT / "tests").rglob("test_*.py")
+        if "pytest.mark.soak" in file.read_text(encoding="utf-8") and file != Path(__file__)
+    }
+    assert len(marked) > 40
+    for file in sorted(marked):
+        parts = [part.name for part in PARTS if runs(part, file)]
+        assert len(parts) == 1, f"{file} is in {parts or 'no part'} of scripts/soak.py"
+
+
+def runs(part: object, file: str) -> bool:
+    assert isinstance(part, type(PARTS[0]))
+    is_below = any(file == path or file.startswith(f"{path}/") for path in part.tests)
+    return is_below and f"--ignore={file}" not in others_below(part)
+
+
+def test_every_part_names_what_is_there() -> None:
+    assert [path for part in PARTS for path in part.tests if not (ROOT / path).exists()] == []
+
+
+@pytest.fixture
+def scratch(tmp_path: Path) -> Path:
+    (tmp_path / "test_some.py").write_text(
+        "from pathlib import Path\n"
+        "def test_good(): pass\n"
+        "def test_bad(): assert Path(__file__).with_name('mended').exists()\n"
+    )
+    return tmp_path
+
+
+def test_what_passed_is_not_run_again_and_what_failed_is(scratch: Path) -> None:
+    finished = scratch / "part.passed"
+    first = run(scratch, finished)
+    assert "1 failed, 1 passed" in first, first
+    assert {name.split("::")[1] for name in passed(finished)} == {"test_good"}
+    (scratch / "mended").touch()
+    second = run(scratch, finished)
+    assert "1 passed, 1 deselected" in second, second
+    assert (len(passed(finished)), wanted(finished)) == (2, 2)
+
+
+def run(folder: Path, finished: Path) -> str:
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "tests.resume",
+        "-p",
+        "no:cacheprovider",
+        str(folder),
+    ]
+    environment = {**os.environ, "TIDINGS_PASSED": str(finished), "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+    ).stdout
+
+
+def test_figures_of_a_test_that_did_not_pass_are_told_anew(tmp_path: Path) -> None:
+    told = tmp_path / "part.figures"
+    told.write_text('{"test": "a", "kills": 3}\n{"test": "b", "kills": 4}\n')
+    keep_figures(told, {"b"})
+    assert told.read_text() == '{"test": "b", "kills": 4}\n'
