@@ -14,6 +14,7 @@ from random import Random
 from typing import Any
 
 from crc32c import crc32c
+from tests.fuzz import _documents as documents
 
 from tidings.errors import FilterError, SettingsError, WireError
 from tidings.language import parse_filter
@@ -190,11 +191,14 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "http": http,
     "filter": filter,
     "settings": settings_files,
+    **documents.TARGETS,
 }
 
 
 def corpus(name: str) -> list[bytes]:
     """What a fuzzer begins with."""
+    if name in documents.TARGETS:
+        return documents.corpus(name)
     frames = [path.read_bytes()[HEAD.size :] for path in sorted(GOLDEN.glob("*/*.bin"))]
     if name == "wire":
         return [bytes((how,)) + frame for frame in frames for how in (1, 9, 255)]

@@ -27,6 +27,7 @@ from typing import Any
 import msgspec
 
 from tidings.errors import CorruptionError, InputError, StoreLockedError
+from tidings.model.decoding import UNREADABLE
 
 VERSION = 1
 STATES, STAGED, GONE, LOCK = "_state", "_staged", "_gone", "_lock"
@@ -83,7 +84,7 @@ class Archive:
         place = self._place(numbers[-1])
         try:
             state = msgspec.json.decode(place.read_bytes(), type=State)
-        except (OSError, msgspec.MsgspecError) as error:
+        except (OSError, *UNREADABLE) as error:
             raise CorruptionError(
                 f"{place} is no state of an archive: {error}",
                 hint="restore it from a copy; an older state beside it lacks what came after",

@@ -63,6 +63,8 @@ def json_object(text: str, where: str) -> dict[str, Any]:
         raise InputError(f"{where}: not JSON: {error.msg} at column {error.colno}") from None
     except RecursionError:
         raise InputError(f"{where}: JSON nested too deeply") from None
+    except ValueError as error:  # a number of more digits than Python reads
+        raise InputError(f"{where}: {error}") from None
     if not isinstance(value, dict):
         raise InputError(f"{where}: a JSON object was expected, not {_name(value)}")
     return value

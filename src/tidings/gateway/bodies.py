@@ -17,6 +17,7 @@ import msgspec
 from tidings.errors import EventError
 from tidings.gateway.problems import Problem
 from tidings.model.cloudevents import STRUCTURED_TYPE, from_binary, from_mapping, from_structured
+from tidings.model.decoding import UNREADABLE
 from tidings.model.event import FOREVER, Event
 
 BATCH_TYPE = "application/cloudevents-batch+json"
@@ -77,7 +78,7 @@ def _attributes(body: bytes) -> dict[str, Any]:
 def _json(body: bytes) -> Any:
     try:
         return msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         raise EventError(f"the body is no JSON: {error}") from None
 
 

@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from tidings.errors import InputError, TidingsError
+from tidings.model.decoding import UNREADABLE
 
 TYPE = "application/problem+json"
 _BY_CODE = {
@@ -90,7 +91,7 @@ def json_object(body: bytes) -> dict[str, Any]:
     """A body that is one JSON object. Raises `InputError`."""
     try:
         read = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         raise InputError(f"the body is no JSON: {error}") from None
     if not isinstance(read, dict):
         raise InputError("the body is no JSON object")

@@ -29,6 +29,7 @@ from tidings.errors import ClosedError, InputError, TidingsError
 from tidings.gateway.desks import Desk
 from tidings.gateway.problems import Problem, told
 from tidings.model.cloudevents import from_mapping, to_structured
+from tidings.model.decoding import UNREADABLE
 from tidings.model.subscription import Position
 from tidings.runtime.bus import Bus
 from tidings.runtime.guests import charge
@@ -190,7 +191,7 @@ class _Talk:
                     "an object with an `op` was expected", hint=f"one of {', '.join(self._does)}"
                 )
             await do(said)
-        except (TidingsError, msgspec.DecodeError, TypeError, ValueError) as error:
+        except (TidingsError, *UNREADABLE, TypeError, ValueError) as error:
             known = (
                 told(error) if isinstance(error, TidingsError) else {"code": "input", "detail": str(error)}
             )

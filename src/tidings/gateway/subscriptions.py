@@ -26,6 +26,7 @@ from tidings.gateway.desks import client_name
 from tidings.gateway.dialects import read_filters
 from tidings.gateway.problems import Problem
 from tidings.gateway.webhooks import Credential, Sink, Webhook
+from tidings.model.decoding import UNREADABLE
 from tidings.model.filter import Filter
 from tidings.runtime.guests import Guests, Host
 from tidings.security.principal import Principal
@@ -78,7 +79,7 @@ class Subscriptions:
             return
         try:
             listed = msgspec.json.decode(self._file.read_bytes(), type=list[Kept])
-        except (OSError, msgspec.DecodeError) as error:
+        except (OSError, *UNREADABLE) as error:
             raise StoreError(
                 f"{self._file} cannot be read: {error}", hint="restore it, or move it away to begin without"
             ) from None

@@ -16,6 +16,7 @@ import msgspec
 from tidings.errors import HistoryError
 from tidings.history.attributes import from_json_values, to_json_values
 from tidings.history.schema import VERSION, Row
+from tidings.model.decoding import UNREADABLE
 
 FOREVER_TEXT: Final = "forever"
 MAX_LINE_BYTES: Final = 4 * 1024 * 1024
@@ -23,7 +24,6 @@ MAX_LINE_BYTES: Final = 4 * 1024 * 1024
 _encode = msgspec.json.Encoder().encode
 _decode_row = msgspec.json.Decoder(Row).decode
 _decode_any = msgspec.json.Decoder().decode
-_NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class JsonLinesWriter:
@@ -90,7 +90,7 @@ def _row_of(line: bytes, *, first: bool) -> Row:
         row = _plain_row(line) if first else _decode_row(line)
     except msgspec.ValidationError:
         row = _plain_row(line)
-    except _NOT_JSON as error:
+    except UNREADABLE as error:
         raise HistoryError(f"not JSON: {error}") from None
     if row.attributes is not None:
         row = msgspec.structs.replace(row, attributes=from_json_values(row.attributes))
@@ -101,7 +101,7 @@ def _plain_row(line: bytes) -> Row:
     """The careful way: what people may write by hand, and errors that say what is wrong."""
     try:
         values = _decode_any(line)
-    except _NOT_JSON as error:
+    except UNREADABLE as error:
         raise HistoryError(f"not JSON: {error}") from None
     if not isinstance(values, dict):
         raise HistoryError("not a JSON object; each line is one row")
@@ -135,7 +135,7 @@ def attributes_from_text(text: str) -> dict[str, Any]:
     """Attributes that are kept as JSON text (as in Parquet), before `from_json_values`."""
     try:
         values = _decode_any(text)
-    except _NOT_JSON as error:
+    except UNREADABLE as error:
         raise HistoryError(f"attributes are not JSON: {error}") from None
     if not isinstance(values, dict):
         raise HistoryError("attributes are not a JSON object")

@@ -24,6 +24,7 @@ from tidings.language.mistakes import nearest
 from tidings.language.parser import balanced
 from tidings.language.printer import print_constraint, print_expression
 from tidings.model.constraint import Constraint, Equals, Exists, Like, Missing, NotOneOf, OneOf, Prefix, Range
+from tidings.model.decoding import UNREADABLE
 from tidings.model.expression import And, Attribute, Call, Compare, Expression, LikeTest, Literal, Or
 from tidings.model.filter import TIDINGS, Conjunction, Filter
 from tidings.model.pattern import escape_like, like_parts
@@ -38,7 +39,7 @@ def from_pattern(pattern: Mapping[str, Any] | str | bytes, *, limits: Limits = D
         check_text(pattern if isinstance(pattern, str) else pattern.decode("latin-1"), limits)
         try:
             pattern = msgspec.json.decode(pattern)
-        except (msgspec.DecodeError, RecursionError) as error:
+        except UNREADABLE as error:
             raise FilterError(f"the pattern is no JSON: {error}") from None
     return as_filter(_pattern(pattern, (), limits), limits=limits)
 

@@ -27,6 +27,7 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from tidings.errors import EventError
+from tidings.model.decoding import UNREADABLE
 from tidings.model.event import FOREVER, Event, make_event
 from tidings.model.topic import check_topic
 from tidings.model.value import INT_MAX, INT_MIN, is_null
@@ -217,7 +218,7 @@ def _data(payload: bytes, content_type: str | None) -> dict[str, Any]:
     """JSON and text as they are where they can be, else base64."""
     if _is_json(content_type):
         # A lone null would read as no data, and white space around the value would be lost.
-        if payload == payload.strip(b" \t\r\n") and _parsed(payload) not in (None, _NOT_JSON):
+        if payload == payload.strip(b" \t\r\n") and _parsed(payload) not in (None, _UNREADABLE):
             return {"data": msgspec.Raw(payload)}
     elif content_type is not None and _TEXT_TYPE.fullmatch(content_type):
         text = _text(payload)
@@ -254,7 +255,7 @@ def _read_document(document: bytes | str) -> _Parts:
     try:
         raw = msgspec.json.decode(document, type=dict[str, msgspec.Raw])
         context = {name: msgspec.json.decode(value) for name, value in raw.items() if name != "data"}
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         raise EventError(f"the CloudEvent is no JSON object: {error}") from None
     context = {name: value for name, value in context.items() if value is not None}
     content_type = context.pop("datacontenttype", None)
@@ -370,7 +371,7 @@ def _read_meta(context: dict[str, Any]) -> dict[str, Any]:
         return {}
     try:
         known = msgspec.json.decode(written, type=_Meta)
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return {}
     del context[OURS]
     return {name: value for name, value in msgspec.structs.asdict(known).items() if value is not None}
@@ -424,14 +425,14 @@ def _extension(name: str, value: Any, kind: str | None) -> Any:
     return value if kind is None else int(value)
 
 
-_NOT_JSON = object()
+_UNREADABLE = object()
 
 
 def _parsed(payload: bytes) -> Any:
     try:
         return msgspec.json.decode(payload)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return _NOT_JSON
+    except UNREADABLE:
+        return _UNREADABLE
 
 
 def _is_json(content_type: str | None) -> bool:

@@ -11,7 +11,6 @@ Rules
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from tidings.errors import SettingsError
+from tidings.security.reading import parse_toml
 
 _PARAMETER: Final = re.compile(r"\$\{([^}]*)\}")
 _HEADER: Final = re.compile(r"^\s*\[\s*([^\]]+?)\s*\]")
@@ -91,10 +91,7 @@ class _Reader:
         self._file, self._text, self._given = file, text, given
 
     def flow(self) -> Flow:
-        try:
-            whole = tomllib.loads(self._text)
-        except tomllib.TOMLDecodeError as error:
-            raise SettingsError(f"{self._file}: no TOML: {error}") from None
+        whole = parse_toml(self._text, str(self._file))
         self._known(whole, TOP, ())
         parameters = self._parameters(whole.pop("parameters", {}))
         whole = self._filled(whole, parameters, ())

@@ -26,6 +26,7 @@ from typing import Any
 import msgspec
 
 from tidings.errors import CorruptionError, InputError
+from tidings.model.decoding import UNREADABLE
 from tidings.model.event import Event
 from tidings.pipeline.compiling import WANTED, Compiled, Rejected, check_names, compile_rows
 
@@ -180,5 +181,5 @@ def _renumber(folder: Path, number: int) -> None:
 def _about(folder: Path) -> About:
     try:
         return msgspec.json.decode((folder / "about.json").read_bytes(), type=About)
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, *UNREADABLE) as error:
         raise CorruptionError(f"{folder} is no version of a subscription table: {error}") from None

@@ -18,6 +18,7 @@ import httpx
 import msgspec
 
 from tidings.errors import InputError, RefusedError, UnreachableError
+from tidings.model.decoding import UNREADABLE
 from tidings.model.event import Event
 from tidings.quality.model import QualityChange
 from tidings.quality.schema import Schema, read_schema
@@ -130,7 +131,7 @@ def _error(answer: httpx.Response) -> Exception:
     try:
         said = msgspec.json.decode(answer.content)
         detail, hint = str(said["detail"]), said.get("hint")
-    except (msgspec.MsgspecError, KeyError, TypeError):
+    except (*UNREADABLE, KeyError, TypeError):
         detail, hint = f"the service answers {answer.status_code}", None
     if answer.status_code in (401, 403):
         return RefusedError(detail, hint=hint)

@@ -54,7 +54,7 @@ def read_json(text: str | bytes, schema: Schema) -> tuple[DataObject, ...]:
     _check_size(text)
     try:
         given = msgspec.json.decode(text, type=tuple[_Given, ...])
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InputError(f"this is no list of objects: {error}") from None
     except RecursionError:
         raise InputError("the objects are nested too deeply") from None

@@ -21,6 +21,7 @@ from pathlib import Path
 import msgspec
 
 from tidings.errors import InputError
+from tidings.model.decoding import UNREADABLE
 from tidings.pipeline.quality.measures import ACCURACY, similarity
 from tidings.quality.broker import Copy, Trust
 
@@ -70,7 +71,7 @@ class Ratings:
         for number, line in enumerate(kept.splitlines(), 1):
             try:
                 self._count_in(msgspec.json.decode(line, type=Report))
-            except msgspec.MsgspecError as error:
+            except UNREADABLE as error:
                 raise InputError(f"{file}:{number} is no report: {error}") from None
         if torn:  # a report that a crash cut off was not acknowledged
             file.write_bytes(kept + newline)

@@ -20,6 +20,7 @@ from uuid import uuid4
 import msgspec
 
 from tidings.errors import InputError, RefusedError, UnreachableError
+from tidings.model.decoding import UNREADABLE
 from tidings.quality.rating import Observation, Ratings, Report
 
 MOST_BYTES = 32 * 2**20  # of a report
@@ -32,6 +33,8 @@ def rating_app(ratings: Ratings, *, token: str = "") -> Any:
     from starlette.responses import JSONResponse
     from starlette.routing import Route
 
+    from tidings.gateway.problems import Problem, whole_body
+
     async def trust(request: Request) -> JSONResponse:
         del request  # anybody may ask
         standings = [msgspec.to_builtins(each) for each in ratings.standings()]
@@ -41,12 +44,12 @@ def rating_app(ratings: Ratings, *, token: str = "") -> Any:
         shown = request.headers.get("authorization", "").removeprefix("Bearer ")
         if token and not hmac.compare_digest(shown.encode(), token.encode()):
             return JSONResponse({"error": "the token is missing or wrong"}, 401)
-        if int(request.headers.get("content-length", "0")) > MOST_BYTES:
-            return JSONResponse({"error": f"a report has more than {MOST_BYTES} bytes"}, 413)
         try:
-            report = msgspec.json.decode(await request.body(), type=Report)
+            report = msgspec.json.decode(await whole_body(request, MOST_BYTES), type=Report)
             return JSONResponse({"new": ratings.report(report)})
-        except (msgspec.MsgspecError, InputError) as error:
+        except Problem as problem:
+            return JSONResponse({"error": str(problem)}, problem.status)
+        except (*UNREADABLE, InputError) as error:
             return JSONResponse({"error": str(error)}, 400)
 
     async def health(request: Request) -> JSONResponse:

@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from tidings.errors import InputError
+from tidings.model.decoding import UNREADABLE
 from tidings.model.event import RESERVED
 from tidings.quality.model import CHANGE, STATE, is_within, lineage
 
@@ -167,7 +168,7 @@ def read_schema(text: str | bytes) -> Schema:
     """A schema from JSON, checked."""
     try:
         return msgspec.json.decode(text, type=Schema).check()
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise InputError(f"this is no schema: {error}") from error
 
 

@@ -26,6 +26,7 @@ from starlette.routing import Route
 from tidings.errors import InputError
 from tidings.gateway.problems import Problem, answering, whole_body
 from tidings.gateway.serving import Serving
+from tidings.model.decoding import UNREADABLE
 from tidings.protocol.routing.trees import Branch
 from tidings.quality.bells import Bells
 from tidings.quality.interface import Asked
@@ -218,7 +219,7 @@ async def _body(request: Request, type: type[T]) -> T:
     body = await whole_body(request, MOST_BYTES)
     try:
         return msgspec.json.decode(body, type=type)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise InputError(f"the body cannot be read: {error}") from None
 
 

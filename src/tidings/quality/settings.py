@@ -14,8 +14,8 @@ classes = ["Enterprise/Holder"] # of ours that CoC may hear of; without it, all
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -27,6 +27,7 @@ from tidings.quality.model import is_within
 from tidings.quality.schema import Schema, read_schema
 from tidings.quality.state import REMEMBER
 from tidings.runtime.settings import TlsSettings, host_of, is_loopback
+from tidings.security.reading import read_toml
 
 
 class Peer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -89,20 +90,29 @@ def _check_url(name: str, url: str, *, is_plain: bool) -> None:
         )
 
 
+def _beside(file: Path, paths: Any) -> Any:
+    """Paths that are relative to the file; what is no path stays, for the check of types."""
+    if not isinstance(paths, dict):
+        return paths
+    return {
+        name: str(file.parent / path) if path and isinstance(path, str) else path
+        for name, path in paths.items()
+    }
+
+
 def read_settings(path: Path | str) -> OrganisationSettings:
     """From a TOML file; paths in it are relative to it."""
     file = Path(path)
-    try:
-        given = tomllib.loads(file.read_text())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{file}: {error}") from None
+    given = read_toml(file)
     if not isinstance(given.get("schema"), str):
         raise SettingsError(f"{file} names no schema", hint='schema = "schema.json"')
-    schema = read_schema((file.parent / given.pop("schema")).read_bytes())
+    try:
+        schema = read_schema((file.parent / given.pop("schema")).read_bytes())
+    except (OSError, ValueError) as error:  # no such file, or a name that no file can have
+        raise SettingsError(f"the schema of {file} cannot be read: {error}") from None
+    given = {**given, "schema": schema, "tls": _beside(file, given.get("tls", {}))}
     if given.get("state"):
-        given["state"] = str(file.parent / given["state"])
-    secure = {name: str(file.parent / path) for name, path in given.get("tls", {}).items() if path}
-    given = {**given, "schema": schema, "tls": secure}
+        given |= _beside(file, {"state": given["state"]})
     try:
         return msgspec.convert(given, OrganisationSettings).check()
     except msgspec.ValidationError as error:

@@ -283,4 +283,12 @@ def subscription_of(given: dict[str, Any]) -> QualitySubscription:
     unknown = set(given) - {"class", "sources", "data", "quality"}
     if unknown or not isinstance(given.get("class"), str):
         raise InputError("a subscription has a class, and may have sources, data and quality")
-    return subscription(given["class"], given.get("sources"), given.get("data"), given.get("quality"))
+    sources = given.get("sources")
+    if sources is not None and not (
+        isinstance(sources, list) and all(isinstance(one, str) for one in sources)
+    ):
+        raise InputError("the sources of a subscription are a list of names")
+    for name in ("data", "quality"):
+        if not isinstance(given.get(name), str | None):
+            raise InputError(f"{name} of a subscription is a condition, as text")
+    return subscription(given["class"], sources, given.get("data"), given.get("quality"))

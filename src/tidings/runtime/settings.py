@@ -24,7 +24,7 @@ from tidings.language.limits import Limits
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.recovery.epidemic.settings import EpidemicSettings
 from tidings.runtime.connection import NetworkSettings
-from tidings.security.reading import checked_table, parse_toml, refuse_unknown
+from tidings.security.reading import checked_table, read_toml, refuse_unknown
 from tidings.systems import NO_LINKS, SYSTEMS, find_system
 
 PREFIX = "TIDINGS_"
@@ -168,7 +168,7 @@ def read_settings(
     """The settings that file, environment and command line give together."""
     table: dict[str, Any] = {}
     if file is not None:
-        table = _read_file(file)
+        table = read_toml(file)
     _check_keys(BrokerSettings, table, str(file))
     for path, value in _from_environment(environment or {}):
         _put(table, path, value)
@@ -178,13 +178,6 @@ def read_settings(
     if checked:
         check_settings(settings)
     return _resolved(settings, file.parent if file is not None else None)
-
-
-def _read_file(file: Path) -> dict[str, Any]:
-    try:
-        return parse_toml(file.read_text(encoding="utf-8"), str(file))
-    except UnicodeDecodeError:
-        raise SettingsError(f"{file} is not text in UTF-8") from None
 
 
 def _tables(kind: type) -> dict[str, type]:

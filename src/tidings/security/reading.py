@@ -11,6 +11,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
@@ -23,10 +24,17 @@ T = TypeVar("T")
 def parse_toml(text: str, where: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # also a number of more digits than Python reads
         raise SettingsError(f"{where} is not TOML: {error}") from None
     except RecursionError:
         raise SettingsError(f"{where} is nested too deeply") from None
+
+
+def read_toml(file: Path) -> dict[str, Any]:
+    try:
+        return parse_toml(file.read_text(encoding="utf-8"), str(file))
+    except UnicodeDecodeError:
+        raise SettingsError(f"{file} is not text in UTF-8") from None
 
 
 def checked(kind: type[T], given: Any, where: str) -> T:

@@ -9,11 +9,11 @@ Rules
 
 from __future__ import annotations
 
-import msgspec
 from crc32c import crc32c
 
 from tidings.availability.records import Entry, Loaded
 from tidings.errors import StoreError
+from tidings.model.decoding import UNREADABLE
 from tidings.store.account import Account, Ledger
 from tidings.store.engine import Reader
 from tidings.store.guard import (
@@ -88,7 +88,7 @@ def read_account(reader: Reader) -> Account:
 def _decoded_account(payload: bytes, name: str) -> Account:
     try:
         return Account.decode(payload)
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise damaged(name, f"its account cannot be decoded: {error}") from error
 
 

@@ -17,6 +17,7 @@ from crc32c import crc32c
 
 from tidings.availability.records import Append, Entry, ending
 from tidings.errors import CorruptionError, StoreError
+from tidings.model.decoding import UNREADABLE
 from tidings.model.event import Event
 
 FORMAT_KEY = b"f"
@@ -119,7 +120,7 @@ def append_from(key: bytes, value: bytes, name: str) -> Append:
     """The log entry in a stored value."""
     try:
         stored = _decode_stored(opened(key, value, name))
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise damaged(name, f"the record {key!r} cannot be decoded: {error}") from error
     return Append(offset_of(key), stored.event, stored.accepted, stored.sequence, stored.expires_at)
 
@@ -128,7 +129,7 @@ def entry_from(key: bytes, value: bytes, name: str) -> Entry:
     """The index entry in a stored value, without building the event."""
     try:
         head = _decode_head(opened(key, value, name))
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise damaged(name, f"the record {key!r} cannot be decoded: {error}") from error
     event = head.event
     ends_at = ending(head.accepted, event.lifetime, head.expires_at)

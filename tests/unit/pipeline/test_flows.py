@@ -125,7 +125,7 @@ def test_what_is_wrong_is_told_with_its_line(
 
 
 def test_no_toml_is_told_with_line_and_column(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"flow\.toml: no TOML: .*line 7"):
+    with pytest.raises(SettingsError, match=r"flow\.toml is not TOML: .*line 7"):
         read_flow(written(tmp_path, FLOW.replace("[sources.prices]", "[sources.prices")))
 
 

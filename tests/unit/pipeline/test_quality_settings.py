@@ -46,7 +46,7 @@ def test_a_plan_that_is_moved_is_the_same_and_one_that_measures_otherwise_is_not
     ("text", "said"),
     [
         ("organisation = 1", "Expected `str`"),
-        ("= 1", "no TOML"),
+        ("= 1", "is not TOML"),
         (HEAD + "colour = 1", "unknown field `colour`"),
         (HEAD + "[properties.Name]\nvolatility = '3 moons'", "is no time"),
         (HEAD + "[properties.Name]\nvolatility = '3 days'", "updated = "),

@@ -34,6 +34,7 @@ from tidings.gateway.mqtt.writing import write
 from tidings.gateway.proving import Prover, Where
 from tidings.gateway.serving import bind
 from tidings.gateway.subscriptions import replace_file
+from tidings.model.decoding import UNREADABLE
 from tidings.runtime.guests import Guests, Host, charge
 from tidings.security.principal import Principal
 
@@ -202,7 +203,7 @@ class MqttDoor:
             return
         try:
             listed = msgspec.json.decode(self._file.read_bytes(), type=list[Written])
-        except (OSError, msgspec.DecodeError) as error:
+        except (OSError, *UNREADABLE) as error:
             raise StoreError(
                 f"{self._file} cannot be read: {error}", hint="restore it, or move it away to begin without"
             ) from None

@@ -26,6 +26,7 @@ from tidings.errors import EventError, FilterError
 from tidings.gateway.mqtt.packets import Malformed, Properties, Publish, Reason
 from tidings.language.build import Condition, attr, topic
 from tidings.language.parser import parse
+from tidings.model.decoding import UNREADABLE
 from tidings.model.event import FOREVER, RESERVED, Event
 from tidings.model.filter import Filter
 from tidings.model.topic import ROOT, check_topic, is_pattern
@@ -131,7 +132,7 @@ def _user(attributes: Mapping[str, Any], members: Mapping[str, Any]) -> list[tup
 def _kept_user(said: Any) -> list[tuple[str, str]] | None:
     try:
         return msgspec.json.decode(said, type=list[tuple[str, str]])
-    except (msgspec.DecodeError, TypeError):
+    except (*UNREADABLE, TypeError):
         return None  # it came by another way, and is no list of ours
 
 
@@ -141,7 +142,7 @@ def members_of(payload: bytes, content_type: str | None = None) -> dict[str, Any
         return {}
     try:
         read = msgspec.json.decode(payload)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNREADABLE:
         return {}
     return _plain(read, 1)
 

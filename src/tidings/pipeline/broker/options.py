@@ -14,6 +14,7 @@ from difflib import get_close_matches
 import msgspec
 
 from tidings.errors import SettingsError
+from tidings.model.decoding import UNREADABLE
 from tidings.model.event import FOREVER
 from tidings.model.filter import TIDINGS
 
@@ -125,7 +126,7 @@ def places(text: str, option: str) -> dict[str, int]:
     """Offsets by log, as a user writes them: {"b1#1f": 100}."""
     try:
         found = msgspec.json.decode(text, type=dict[str, int])
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         raise SettingsError(
             f"{option} is {text!r}", hint='earliest, latest, or offsets by log: {"LOG": 100}'
         ) from None

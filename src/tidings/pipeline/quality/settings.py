@@ -16,7 +16,6 @@ Every key is known or an error; relative paths are relative to the file.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Callable
 from hashlib import blake2b
 from pathlib import Path
@@ -26,6 +25,7 @@ import msgspec
 
 from tidings.errors import SettingsError
 from tidings.pipeline.quality.measures import ACCURACY, COMPLETENESS, CONSISTENCY, CURRENCY
+from tidings.security.reading import read_toml
 
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?) ?(second|minute|hour|day|year)s?")
 _MICROS: Final = {"second": 10**6, "minute": 60 * 10**6, "hour": 3600 * 10**6, "day": 86_400 * 10**6,
@@ -122,9 +122,7 @@ def read_plan(file: Path | str) -> Plan:
     """The plan of a file; whatever is wrong with it is a `SettingsError`."""
     file = Path(file)
     try:
-        plan = msgspec.convert(tomllib.loads(file.read_text()), Plan)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{file}: no TOML: {error}") from None
+        plan = msgspec.convert(read_toml(file), Plan)
     except msgspec.ValidationError as error:
         raise SettingsError(f"{file}: {error}", hint="see docs/quality.md") from None
     check_plan(plan, str(file))
