@@ -39,6 +39,7 @@ SCHEMA = running_example()
 GOLDEN = Path(__file__).parents[1] / "golden" / "history"
 FOLDER = Path(tempfile.mkdtemp(prefix="tidings-fuzz-"))
 DEEP = b"[" * 3000  # what nests deeper than a parser's own stack
+NESTED = b'{"a": ' * 900 + b"1" + b"}" * 900  # what it just stands
 LONG = b"1" * 5000  # more digits than Python turns into a number
 MEDIA = (STRUCTURED_TYPE, BATCH_TYPE, "application/json", "text/plain", "")
 
@@ -188,6 +189,7 @@ CORPORA: dict[str, list[bytes]] = {
         b'\x02q-topic:a/b\nq-lifetime:forever\nq-expires:1e9\n\n{"price": 3, "in": {"x": true}}',
         b"\x03ce-specversion:1.0\nce-id:1\nce-source:/s\nce-type:t\nce-tidings:{}\n\nhello",
         b"\x00\n\n" + DEEP,
+        b"\x02\n\n" + NESTED,
         b"\x02\n\n" + DEEP,
         b'\x02\n\n{"a": ' + LONG + b"}",
     ],
@@ -217,7 +219,7 @@ CORPORA: dict[str, list[bytes]] = {
         b'{"id": 3, "topic": "a/b", "type": ["A", "B"], "time": "2026-01-01T00:00:00Z", "price": 3, "in": {"x": [1]}}',
         b'{"specversion": "1.0", "data": {"a": 1}, "datacontenttype": "application/json"}',
         b'{"a": ' + DEEP,
-        b'{"a": ' + b'{"a": ' * 900 + b"1" + b"}" * 901,
+        NESTED,
         b'{"a": ' + LONG + b"}",
         b'{"a": NaN, "b": 1e999}',
     ],

@@ -96,9 +96,27 @@ def test_every_mode_of_publishing_reaches_a_subscriber_once() -> None:
         ({"json": {"a": 1}, "params": {"topik": "x"}}, 400, "unknown 'topik'"),
         ({"json": {"a": 1}, "params": {"lifetime": "soon"}}, 400, "lifetime"),
         ({"json": {"id": 5}}, 400, "belongs to the event"),
+        ({"content": b"[" * 5000, "headers": {"content-type": "application/json"}}, 400, "no JSON"),
+        (
+            {"content": b"[" * 5000, "headers": {"content-type": "application/cloudevents+json"}},
+            400,
+            "no JSON",
+        ),
         ({"content": b"x" * (4 * 2**20 + 1), "headers": {"content-type": "application/json"}}, 413, "bytes"),
     ],
-    ids=["torn", "list", "media", "version", "batch", "option", "seconds", "reserved", "long"],
+    ids=[
+        "torn",
+        "list",
+        "media",
+        "version",
+        "batch",
+        "option",
+        "seconds",
+        "reserved",
+        "deep",
+        "deep-event",
+        "long",
+    ],
 )
 def test_bad_events_are_refused_with_a_reason(request_: dict[str, Any], status: int, words: str) -> None:
     async def test() -> None:
@@ -172,6 +190,8 @@ def test_a_socket_publishes_and_hears() -> None:
                 heard = [json.loads(await socket.recv()) for _ in range(2)]
                 assert {one["op"] for one in heard} == {"published", "event"}
                 assert (await ask({"op": "nonsense"}))["op"] == "error"
+                await socket.send("[" * 5000)  # more than a decoder's stack holds
+                assert json.loads(await socket.recv())["op"] == "error"
                 assert (await ask({"op": "ack", "ref": "b"}))["detail"].startswith("no subscription")
                 await socket.send(json.dumps({"op": "ack", "ref": "a"}))
                 assert (await ask({"op": "unsubscribe", "ref": "a"}))["op"] == "unsubscribed"

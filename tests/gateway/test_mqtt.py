@@ -82,6 +82,18 @@ def test_each_quality_of_service_brings_every_message_in_order(version: Protocol
 
 
 @both
+def test_json_that_nests_too_deeply_is_a_payload_like_any_other(version: ProtocolVersion) -> None:
+    async def test() -> None:
+        payload = b'{"a": ' + b"[" * 5000
+        async with at() as (port, _), client(port, "s", version) as s, client(port, "p", version) as p:
+            await s.subscribe("a", qos=1)
+            await p.publish("a", payload, qos=1)
+            assert [m.payload for m in await heard(s, 1)] == [payload]
+
+    run(test)
+
+
+@both
 def test_no_more_than_the_publisher_asked_for(version: ProtocolVersion) -> None:
     async def test() -> None:
         async with at() as (port, _), client(port, "s", version) as s, client(port, "p", version) as p:

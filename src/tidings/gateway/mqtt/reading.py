@@ -197,7 +197,7 @@ class Reader:
             case Kind.UNSUBACK:
                 packet_id = _packet_id(body)
                 self._properties(TOLD, body)
-                return Unsuback(packet_id, list(body.take(body.left)))
+                return Unsuback(packet_id, list(body.take(body.left if self.version == V5 else 0)))
             case Kind.PINGREQ | Kind.PINGRESP:
                 return Ping(kind is Kind.PINGRESP)
             case Kind.DISCONNECT:
