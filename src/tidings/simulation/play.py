@@ -21,7 +21,7 @@ import itertools
 import shlex
 from collections.abc import Callable
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -43,6 +43,8 @@ from tidings.simulation.simulator import SimulationSettings
 from tidings.simulation.topology import Overlay
 from tidings.simulation.workloads import AdvertiseStep, UnadvertiseStep
 from tidings.simulation.world import World
+
+LONGEST_RUN: Final = 1e6  # seconds; a typo should not run for ever
 
 
 class PlayError(InputError):
@@ -222,10 +224,15 @@ class _Stage:
     # -- time ------------------------------------------------------------------------------
 
     def do_run(self, line: _Line, rest: str) -> None:
-        self._ready().run(self._now() + float(rest))
+        self._run(line, float(rest))
 
     def do_settle(self, line: _Line, rest: str) -> None:
-        self._ready().run(self._now() + float(rest or 10.0))
+        self._run(line, float(rest or 10.0))
+
+    def _run(self, line: _Line, seconds: float) -> None:
+        if not 0 <= seconds <= LONGEST_RUN:
+            raise line.error(f"a run of {seconds} seconds; from 0 to {LONGEST_RUN:,.0f}")
+        self._ready().run(self._now() + seconds)
 
     # -- what goes wrong ---------------------------------------------------------------------
 

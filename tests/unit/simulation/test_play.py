@@ -191,6 +191,9 @@ BAD = {
     "unsubscribe alice": "line 6",
     "advertise alice": "line 6",
     "advertise nobody a: x > 0": "nobody",
+    "run 1e999": "a run of inf seconds",
+    "run -1": "from 0 to",
+    "settle nan": "a run of nan seconds",
 }
 
 
