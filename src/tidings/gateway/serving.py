@@ -12,6 +12,7 @@ from typing import Any
 import uvicorn
 
 from tidings.errors import SettingsError
+from tidings.runtime.dialling import port_of
 
 
 class _Quiet(uvicorn.Server):
@@ -68,13 +69,14 @@ def bind(listen: str, what: str) -> socket.socket:
     """A socket at host:port. Raises `SettingsError`."""
     host, _, port = listen.rpartition(":")
     host = host.strip("[]") or "127.0.0.1"
-    if not port.isdigit() or int(port) > 65_535:
+    number = port_of(port)
+    if number is None:
         raise SettingsError(f"{what} is {listen!r}", hint="write host:port")
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         bound = socket.socket(family)
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind((host, int(port)))
+        bound.bind((host, number))
     except OSError as error:
         bound.close()
         raise SettingsError(f"{what}: cannot listen at {listen}: {error.strerror or error}") from None

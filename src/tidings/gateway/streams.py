@@ -141,9 +141,10 @@ def _truth(name: str, value: Any) -> bool:
 
 
 def _count(value: Any) -> int:
-    if not str(value).isdecimal() or not 1 <= int(value) <= 100_000:
-        raise InputError(f"queue is {value!r}", hint="a number from 1 to 100000")
-    return int(value)
+    text = str(value)
+    if not (text.isascii() and text.isdecimal() and len(text) < 7 and 1 <= int(text) <= 100_000):
+        raise InputError(f"queue is {text[:40]!r}", hint="a number from 1 to 100000")
+    return int(text)
 
 
 class _Talk:

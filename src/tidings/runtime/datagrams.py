@@ -5,12 +5,14 @@ A datagram is `length of the sender's name (1 byte) | name | one frame`. Rules
   (`known`). Whoever has no address here is sent nothing, which is counted.
 - A datagram counts only when it comes from the address of the broker that it names: a weak proof, so
   nothing that must be right may hang on one. It is opened only for compositions that ask for it.
-- What is larger than a datagram can be, damaged, or no broker's word, is dropped and counted.
+- What is larger than a datagram can be, damaged, or no broker's word, is dropped and counted; so is one that the
+  node fails at.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -20,6 +22,8 @@ from tidings.errors import WireError
 from tidings.protocol.messages import Message
 from tidings.runtime.dialling import parse_addresses
 from tidings.wire.codec import Codec
+
+log = logging.getLogger("tidings.broker")
 
 MOST_BYTES = 60_000
 RECEIVE_BYTES = 1 << 22  # that may wait to be read, if the system allows it; beyond it datagrams are lost
@@ -105,7 +109,11 @@ class Datagrams(asyncio.DatagramProtocol):
             self.figures["datagrams dropped"] += 1
             return
         self.figures["datagrams received"] += 1
-        self._receive(sender, [message])
+        try:
+            self._receive(sender, [message])
+        except Exception:  # its words were words, but made no sense: the others go on
+            self.figures["datagrams failed at"] += 1
+            log.exception("the node failed at a datagram of %s", sender)
 
     def error_received(self, exc: Exception) -> None:
         self.figures["datagrams not sent"] += 1

@@ -46,14 +46,27 @@ def parse_addresses(text: str) -> list[Address]:
     return [_parse_one(part.strip(), tls) for part in (rest if found else text).rstrip("/").split(",")]
 
 
+MOST_PORT = 65_535
+
+
+def port_of(text: str) -> int | None:
+    """The port that a text names; None when it names none. Signs that only look like digits are none."""
+    return (
+        int(text)
+        if text.isascii() and text.isdecimal() and len(text) < 6 and int(text) <= MOST_PORT
+        else None
+    )
+
+
 def _parse_one(part: str, tls: bool) -> Address:
     host, bracket, port = part.rpartition("]:") if part.startswith("[") else part.rpartition(":")
     if not bracket:
         host, port = part, str(PORT)
     host = host.strip("[]")
-    if not host or not port.isdigit() or int(port) > 65535:
+    number = port_of(port)
+    if not host or number is None:
         raise SettingsError(f"{part!r} is no broker's address", hint="write host:port")
-    return Address(host, int(port), tls)
+    return Address(host, number, tls)
 
 
 class Pauses:

@@ -17,6 +17,8 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable, Iterable
+from functools import lru_cache
+from ipaddress import ip_address
 from typing import Any
 
 from tidings.errors import SettingsError, UnreachableError
@@ -31,7 +33,7 @@ from tidings.runtime.broker import EmbeddedBroker, recorder_of
 from tidings.runtime.bus import Bus
 from tidings.runtime.clock import Clock
 from tidings.runtime.datagrams import Datagrams, Place
-from tidings.runtime.dialling import parse_addresses
+from tidings.runtime.dialling import parse_addresses, port_of
 from tidings.runtime.driver import Driver
 from tidings.store.memory import MemoryStore
 from tidings.systems import PEERS, Site, find_system
@@ -40,12 +42,22 @@ from tidings.wire.codec import Codec
 LISTEN = "127.0.0.1:0"
 
 
+@lru_cache(maxsize=16_384)
+def _place(name: str) -> Place | None:
+    """Names come from strangers: what is no number and port is nowhere, and nothing is looked up for it."""
+    host, _, text = name.rpartition(":")
+    port = port_of(text)
+    try:
+        return (host, port) if port and ip_address(host) else None
+    except ValueError:
+        return None
+
+
 class PeerDatagrams(Datagrams):
     """Datagrams of peers, whose names are their addresses."""
 
     def place_of(self, name: str) -> Place | None:
-        host, colon, port = name.rpartition(":")
-        return (host, int(port)) if colon and port.isdigit() else None
+        return _place(name)
 
     @property
     def port(self) -> int:
@@ -90,7 +102,7 @@ class PeerBroker(EmbeddedBroker):
         self._listen = parse_addresses(listen)[0]
         self._join = [parse_addresses(text)[0] for text in join]
         self._topics = tuple(check_topic(topic) for topic in topics)
-        self._advertise = advertise
+        self._advertise = parse_addresses(advertise)[0] if advertise else None
         self._options = options or {}
         self.name = ""  # known when it has started
         self.datagrams: PeerDatagrams | None = None
@@ -109,7 +121,8 @@ class PeerBroker(EmbeddedBroker):
                 f"cannot listen at {self._listen.host}:{self._listen.port}: {error.strerror}",
                 hint="choose another port; 0 takes any that is free",
             ) from None
-        self.name = self._advertise or f"{self._listen.host}:{datagrams.port}"
+        host, port, _ = self._advertise or (self._listen.host, datagrams.port, False)
+        self.name = await _numeric(host, port)
         datagrams.rename(self.name)
         node = self._node = self._build(contacts)
         record: Callable[[Any], None] = _nothing if self._recorder is None else self._recorder.record

@@ -24,12 +24,12 @@ from tidings.language.limits import Limits
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.recovery.epidemic.settings import EpidemicSettings
 from tidings.runtime.connection import NetworkSettings
+from tidings.runtime.dialling import MOST_PORT, port_of
 from tidings.security.reading import checked_table, read_toml, refuse_unknown
 from tidings.systems import NO_LINKS, SYSTEMS, find_system
 
 PREFIX = "TIDINGS_"
 DRAIN_MOST = 10.0  # seconds; whoever stops a broker waits no longer
-MOST_PORT = 65_535
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 # Variables that begin like ours and are no settings of a broker: other commands read them, and
@@ -314,7 +314,7 @@ def _check_choices(settings: BrokerSettings) -> None:
 
 def _check_http(settings: BrokerSettings) -> None:
     port = settings.http.rpartition(":")[2]
-    if settings.http and not (port.isdigit() and int(port) <= MOST_PORT):
+    if settings.http and port_of(port) is None:
         raise SettingsError(
             f"http is {settings.http!r}", hint=f"write host:port, with a port from 0 to {MOST_PORT}"
         )
@@ -393,7 +393,7 @@ def peers_of(settings: BrokerSettings) -> dict[str, str]:
     found = {}
     for text in settings.peers:
         name, equals, address = text.partition("=")
-        if not (name and equals and address.rpartition(":")[2].isdigit()):
+        if not (name and equals and port_of(address.rpartition(":")[2]) is not None):
             raise SettingsError(f"peers has {text!r}", hint="write name=host:port")
         found[name] = address
     return found

@@ -136,9 +136,7 @@ def _claims(runs: Runs) -> list[Claim]:
     saved = runs.of(CBR)["hops"] - runs.of(middle)["hops"]
     even = runs.of(middle)["messages"] / saved if saved > 0 else float("inf")
     gain = runs.per_operation(middle, 100) / runs.per_operation(CBR, 100) - 1
-    erratum = (
-        "how near neighbours were at first is not printed: three known brokers were chosen by this figure alone"
-    )
+    erratum = "how near neighbours were at first is not printed: three known brokers were chosen by this figure alone"
     others = ", ".join(f"{runs.slower(SOCBR, known):+.0%} with {known}" for known in KNOWN if known != NEAR)
     return [
         judged("VIR4-11", "Figure 4.17: SOCBR makes events slower on trees of near neighbours", paper="+50%",

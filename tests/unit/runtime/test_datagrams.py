@@ -8,6 +8,7 @@ from tests.unit.runtime._network import linked, played, serving, until
 
 from tidings.protocol.effects import Channel, Effect, Send
 from tidings.protocol.inputs import Input, TimerFired
+from tidings.protocol.messages import Message
 from tidings.protocol.recovery.words import Had, Have
 from tidings.runtime.server import Server
 
@@ -68,3 +69,21 @@ async def test_what_is_no_brokers_word_is_dropped() -> None:
                 stranger.sendto(bad, where)
         await until(lambda: one.datagrams.figures["datagrams dropped"] == 5)
         assert one.figures()["faults"] == 0
+
+
+@played
+async def test_a_datagram_that_the_node_fails_at_stops_nobody() -> None:
+    async with serving("b1", datagrams=True) as one, serving("b2", datagrams=True, join=[one.address]) as two:
+        await linked(one, two)
+        assert two.datagrams is not None
+        hear, two.datagrams._receive = two.datagrams._receive, fail
+        say(one, "b2")
+        await until(lambda: two.datagrams.figures["datagrams failed at"] == 1)
+        two.datagrams._receive = hear
+        say(one, "b2")
+        await until(lambda: two.datagrams.figures["datagrams received"] == 2)
+        assert two.datagrams.figures["datagrams failed at"] == 1
+
+
+def fail(sender: str, messages: list[Message]) -> None:
+    raise ValueError("no sense at all")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 
 import pytest
 from tests.unit.runtime._network import played, until
 from tests.unit.runtime._peer_rig import Outcome, outcome_of
 
 from tidings.errors import SettingsError, UnreachableError
+from tidings.protocol.membership.words import PeerFresh, PeerPing
 from tidings.runtime.bus import Bus
 from tidings.runtime.peer import PeerBroker, peer
 
@@ -40,6 +42,45 @@ async def test_peers_find_one_another_and_an_event_goes_up() -> None:
         for bus in buses[1:]:
             await bus.close()
         await until(lambda: not first.figures()["peers known"])  # they said goodbye
+
+
+NOWHERE = (
+    "127.0.0.1:²",
+    "127.0.0.1:99999",
+    "127.0.0.1:" + "1" * 5000,
+    "127.0.0.1:0",
+    "no.such.host.invalid:7200",
+    ":7200",
+    "",
+)
+
+
+@played
+async def test_names_that_lead_nowhere_do_not_hurt_a_peer() -> None:
+    """They come from strangers; a port out of bounds would close the socket, a host would be looked up."""
+    one = PeerBroker(seed=1, options=QUICK)
+    async with Bus(one, "one"), Bus(PeerBroker(seed=2, options=QUICK), "other") as other:
+        assert one.datagrams is not None
+        for name in NOWHERE:
+            one.datagrams.send(name, PeerPing(1))
+        assert one.datagrams.figures["datagrams not sent"] == len(NOWHERE)
+        there = other._broker.name  # type: ignore[attr-defined]
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+            for name in NOWHERE:
+                said = name.encode()[:255]
+                frame = one.datagrams._codec.encode(PeerPing(1))
+                stranger.sendto(bytes((len(said),)) + said + frame, ("127.0.0.1", one.datagrams.port))
+        await until(lambda: one.datagrams.figures["datagrams dropped"] == len(NOWHERE))
+        one.datagrams.send(there, PeerFresh(("a",), -1))
+        hearing = other._broker.datagrams  # type: ignore[attr-defined]
+        await until(lambda: hearing.figures["datagrams received"] == 1)
+        assert hearing.figures["datagrams failed at"] == 0
+
+
+@played
+async def test_a_peer_is_named_by_a_number() -> None:
+    async with peer(listen="localhost:0", name="one") as bus:
+        assert bus._broker.name.startswith("127.0.0.1:")  # type: ignore[attr-defined]
 
 
 def _is_settled(broker: PeerBroker, topic: str) -> bool:

@@ -34,7 +34,7 @@ def test_addresses() -> None:
     assert parse_addresses("tidings+tls://[::1]:7/") == [Address("::1", 7, tls=True)]
     assert parse_addresses("localhost") == [Address("localhost", 7117)]
     assert [str(each) for each in parse_addresses("tidings://[::1]:7")] == ["tidings://[::1]:7"]
-    for bad in ("mqtt://x", "tidings://", "a:b", "tidings://a:99999"):
+    for bad in ("mqtt://x", "tidings://", "a:b", "tidings://a:99999", "a:²", "a:" + "1" * 5000):
         with pytest.raises(SettingsError):
             parse_addresses(bad)
 

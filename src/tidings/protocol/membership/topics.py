@@ -265,7 +265,7 @@ class TopicTables(Membership):
                 names = [
                     n for n in self.known if n != sender and set(self.known[n].topics) & {*message.topics}
                 ]
-                chosen = self.ports.rng.sample(names, min(message.count, len(names)))
+                chosen = self.ports.rng.sample(names, max(0, min(message.count, len(names))))
                 self._send(sender, PeerFound((self._me(), *self._told(chosen, now))))
             case PeerPing():
                 self.prober.hear(self.ports.name, message.news, now)
