@@ -8,6 +8,7 @@ Rules
   first opened read-only and audited. A damaged store is left as it was found.
 - The write-ahead log tolerates a torn tail: that is a write that was never acknowledged. What such a
   tolerance may hide (a damaged length reads as a torn tail) is found by the account and the watermark.
+- RocksDB goes round for ever at some damaged records, so those are looked for first (`framing.py`).
 - An iterator's status is checked after every scan: a damaged block otherwise just ends the iteration.
 - One batch, one write, one sync of the log. The two are calls of their own: a write that syncs holds the
   interpreter's lock until the disk is done, and with it every other thread. An error while writing or syncing is never retried; only a full disk is
@@ -27,6 +28,7 @@ from typing import Any
 from tidings.errors import ClosedError, StoreError, StoreFullError, StoreLockedError, TidingsError
 from tidings.store.audit import audit, read_account
 from tidings.store.engine import Change
+from tidings.store.framing import record_never_written
 from tidings.store.guard import damaged
 from tidings.store.keyed import KeyedStore
 from tidings.store.watermark import SYNC_SECONDS, Watermark, sync_directory
@@ -87,6 +89,7 @@ class RocksEngine:
             with self._translating():
                 self._watermark = Watermark(path / "watermark", self.name, sync_seconds=watermark_seconds)
             if not self._is_empty:
+                self._check_framing()
                 self._database = self._opened(read_only=True)
             elif any(self._directory.glob("*.sst")):  # RocksDB would begin anew and delete them
                 raise damaged(self.name, "its file db/CURRENT is gone")
@@ -229,6 +232,13 @@ class RocksEngine:
             if self._is_empty:
                 sync_directory(self._directory.parent)
         return database
+
+    def _check_framing(self) -> None:
+        """Before RocksDB looks: it would look for ever."""
+        for file in (*self._directory.glob("MANIFEST-*"), *self._directory.glob("*.log")):
+            place = record_never_written(file)
+            if place is not None:
+                raise damaged(self.name, f"db/{file.name} has a record of a foreign kind at byte {place}")
 
     def _close_database(self) -> None:
         """Closing writes what is only in the log into a table. When that fails nothing is lost, because the

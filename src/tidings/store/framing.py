@@ -1,0 +1,30 @@
+"""Files of records as RocksDB writes them, its log and its manifest: what it cannot be trusted to read.
+
+A record is `checksum (4) | length (2) | kind (1) | body`, and none crosses a block of 32 KiB. Kinds 5 to 8 are those of
+files that are used again, which ours never are. RocksDB, at such a record in a file that is none, goes round for ever
+instead of looking at the checksum; one flipped bit makes a kind of 5 out of a 1.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+BLOCK = 32_768
+HEADER = 7
+REUSED = frozenset((5, 6, 7, 8, 11, 131))
+
+
+def record_never_written(file: Path) -> int | None:
+    """Where the first record of such a kind begins; None when there is none."""
+    data = file.read_bytes()
+    size, place = len(data), 0
+    while place + HEADER <= size:
+        left = BLOCK - place % BLOCK
+        kind = data[place + 6] if left >= HEADER else 0
+        if kind in REUSED:
+            return place
+        if not kind:  # the end of a block, or what was made larger and never written
+            place += left
+        else:
+            place += HEADER + data[place + 4] + (data[place + 5] << 8)
+    return None
