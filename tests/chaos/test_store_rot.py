@@ -164,6 +164,16 @@ def test_a_record_that_says_its_file_is_used_again(
     assert set(verdicts) == {"detected"}, verdicts
 
 
+def test_a_damaged_title_in_the_notes_on_options_is_harmless(
+    rotten: tuple[Path, Content], tmp_path: Path
+) -> None:
+    """Read, they would end the process: it happens in the engine, where nothing can be caught."""
+    name, data = max((name, data) for name, data in snapshot(rotten[0]).items() if "OPTIONS" in name)
+    damage = data.replace(b"[TableOptions/BlockBasedTable", b"[TableOptions/BLockBasedTable")
+    assert damage != data
+    assert judge(rotten, tmp_path / "flipped", name, damage) == "harmless"
+
+
 def test_blocks_and_unwritten_room_are_stepped_over(tmp_path: Path) -> None:
     file = tmp_path / "000001.log"
     whole = b"\0\0\0\0" + (BLOCK - HEADER - 3).to_bytes(2, "little") + b"\x01" + bytes(BLOCK - HEADER - 3)

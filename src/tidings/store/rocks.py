@@ -228,7 +228,11 @@ class RocksEngine:
 
         access = AccessType.read_only(False) if read_only else AccessType.read_write()
         with self._translating():
-            database = Rdict(str(self._directory), _options(self._buffer_bytes), access_type=access)
+            # No column families are named, or else it would read the notes on options first, and end the process at
+            # one damaged title among them.
+            database = Rdict(
+                str(self._directory), _options(self._buffer_bytes), column_families={}, access_type=access
+            )
             if self._is_empty:
                 sync_directory(self._directory.parent)
         return database
