@@ -128,6 +128,29 @@ def test_bad_events_are_refused_with_a_reason(request_: dict[str, Any], status: 
     run(test)
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "status", "words"),
+    [
+        ("GET", "/nonsense", 404, "no /nonsense"),
+        ("GET", "/trace/a%0Ab", 404, "no /trace/a"),
+        ("PUT", "/events", 405, "takes no PUT"),
+    ],
+)
+def test_what_is_not_there_is_told_as_everything_else(
+    method: str, path: str, status: int, words: str
+) -> None:
+    async def test() -> None:
+        async with at() as (http, _):
+            answer = await http.request(method, path)
+            assert (answer.status_code, answer.headers["content-type"]) == (
+                status,
+                "application/problem+json",
+            )
+            assert words in answer.json()["detail"]
+
+    run(test)
+
+
 # -- hearing ---------------------------------------------------------------------------------------
 
 

@@ -22,6 +22,7 @@ from typing import Any
 
 import msgspec
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, WebSocketRoute
@@ -30,7 +31,7 @@ from tidings.errors import EventError, InputError, RefusedError, TidingsError
 from tidings.gateway import openapi
 from tidings.gateway.bodies import MOST_BYTES, Draft, read_drafts
 from tidings.gateway.desks import Desk, Desks
-from tidings.gateway.problems import Problem, answering, json_object, status_of, told, whole_body
+from tidings.gateway.problems import Problem, answering, json_object, status_of, told, unrouted, whole_body
 from tidings.gateway.proving import Prover, Where
 from tidings.gateway.serving import Serving
 from tidings.gateway.streams import Streams
@@ -70,7 +71,7 @@ class HttpGateway:
             Route("/openapi.json", self.openapi, methods=["GET"]),
             Route("/asyncapi.json", self.asyncapi, methods=["GET"]),
         ]
-        self.app = Starlette(routes=routes)
+        self.app = Starlette(routes=routes, exception_handlers={HTTPException: unrouted})
 
     async def close(self) -> None:
         await self.desks.close()

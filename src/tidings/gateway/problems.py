@@ -7,6 +7,7 @@ from http import HTTPStatus
 from typing import Any
 
 import msgspec
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
@@ -57,6 +58,17 @@ def response_of(error: TidingsError | Problem) -> Response:
     return JSONResponse(
         {"title": status.phrase, "status": int(status), **told(error)}, int(status), media_type=TYPE
     )
+
+
+async def unrouted(request: Request, error: Exception) -> Response:
+    """What no endpoint saw (no such path, no such method), told as everything else is."""
+    assert isinstance(error, HTTPException)
+    status = HTTPStatus(error.status_code)
+    words = {
+        HTTPStatus.NOT_FOUND: f"there is no {request.url.path}",
+        HTTPStatus.METHOD_NOT_ALLOWED: f"{request.url.path} takes no {request.method}",
+    }
+    return response_of(Problem(status, words.get(status, error.detail), headers=dict(error.headers or {})))
 
 
 Endpoint = Callable[[Request], Awaitable[Response]]

@@ -19,12 +19,13 @@ from typing import Any, TypeVar
 
 import msgspec
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from tidings.errors import InputError
-from tidings.gateway.problems import Problem, answering, whole_body
+from tidings.gateway.problems import Problem, answering, unrouted, whole_body
 from tidings.gateway.serving import Serving
 from tidings.model.decoding import UNREADABLE
 from tidings.protocol.routing.trees import Branch
@@ -67,7 +68,7 @@ class Service:
         self.organisation = Organisation(settings, self._state)
         self._bells = Bells()
         self._outgoing = Outgoing(self.organisation, self._bells)
-        self.app = Starlette(routes=self._routes())
+        self.app = Starlette(routes=self._routes(), exception_handlers={HTTPException: unrouted})
         self._serving = Serving(self.app, settings.listen, tls.listening(settings.tls))
 
     def _routes(self) -> list[Route]:
