@@ -22,6 +22,7 @@ from tidings.security.doors import Credentials
 from tidings.wire.codec import Codec
 
 PORT = 7117
+MOST_PORT = 65_535
 SCHEMES = {"tidings": False, "tidings+tls": True}
 
 
@@ -46,16 +47,10 @@ def parse_addresses(text: str) -> list[Address]:
     return [_parse_one(part.strip(), tls) for part in (rest if found else text).rstrip("/").split(",")]
 
 
-MOST_PORT = 65_535
-
-
 def port_of(text: str) -> int | None:
     """The port that a text names; None when it names none. Signs that only look like digits are none."""
-    return (
-        int(text)
-        if text.isascii() and text.isdecimal() and len(text) < 6 and int(text) <= MOST_PORT
-        else None
-    )
+    is_number = text.isascii() and text.isdecimal() and len(text) < 6
+    return int(text) if is_number and int(text) <= MOST_PORT else None
 
 
 def _parse_one(part: str, tls: bool) -> Address:

@@ -122,7 +122,11 @@ class PeerBroker(EmbeddedBroker):
                 hint="choose another port; 0 takes any that is free",
             ) from None
         host, port, _ = self._advertise or (self._listen.host, datagrams.port, False)
-        self.name = await _numeric(host, port)
+        try:
+            self.name = await _numeric(host, port)
+        except UnreachableError:
+            datagrams.close()
+            raise
         datagrams.rename(self.name)
         node = self._node = self._build(contacts)
         record: Callable[[Any], None] = _nothing if self._recorder is None else self._recorder.record

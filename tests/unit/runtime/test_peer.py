@@ -99,6 +99,8 @@ async def test_what_is_wrong_is_said() -> None:
             await peer(listen=taken).open()
     with pytest.raises(UnreachableError, match="no address"):
         await peer(join=["no.such.host.invalid:7200"]).open()
+    with pytest.raises(UnreachableError, match="no address"):
+        await peer(advertise="no.such.host.invalid:7200").open()
 
 
 @pytest.mark.parametrize("system", ["subscriber-groups", "hierarchical-gossip"])
