@@ -188,6 +188,8 @@ def test_a_bad_stream_is_refused() -> None:
                 ({"filter": "a <"}, "the filter ends"),
                 ({"nam": "x"}, "nam"),
                 ({"since": "x"}, "position"),
+                ({"queue": "1" * 5000}, "queue is"),
+                ({"queue": "²"}, "queue is"),
             ):
                 answer = await http.get("/events", params=query)
                 assert answer.status_code == 400

@@ -99,6 +99,12 @@ def test_a_spoiled_packet_is_read_or_refused(packet: Packet, data: st.DataObject
     assert not isinstance(found, Malformed) or found.reason >= 0x80
 
 
+def test_what_follows_an_unsuback_of_an_old_version_is_no_list_of_reasons() -> None:
+    with pytest.raises(Malformed):
+        list(Reader(64, V311).feed(b"\xb0\x03\x00\x07\x00"))
+    assert list(Reader(64, V311).feed(b"\xb0\x02\x00\x07")) == [mq.Unsuback(7, [])]
+
+
 @pytest.mark.parametrize("version", [V311, V5])
 def test_a_packet_longer_than_the_bound_is_refused_before_it_is_here(version: int) -> None:
     with pytest.raises(Malformed) as told:

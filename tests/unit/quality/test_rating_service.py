@@ -7,10 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from tidings.errors import RefusedError, UnreachableError
 from tidings.gateway.serving import Serving
+from tidings.quality import rating_service
 from tidings.quality.rating import Observation, Ratings
 from tidings.quality.rating_service import RatingClient, rating_app, serve_ratings
 
@@ -54,6 +56,18 @@ def test_what_is_wrong_is_refused() -> None:
         assert RatingClient(url).trust() == {}
 
     served(Ratings(), act, token="secret")
+
+
+def test_a_report_is_bounded_however_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In pieces nobody says how long it will be."""
+    monkeypatch.setattr(rating_service, "MOST_BYTES", 1000)
+
+    def act(url: str) -> list[int]:
+        pieces = (b"x" * 400 for _ in range(5))
+        return [httpx.post(f"{url}/reports", content=body, trust_env=False).status_code
+                for body in (pieces, b"\xff")]  # fmt: skip
+
+    assert served(Ratings(), act) == [413, 400]
 
 
 def test_nobody_there_is_told_with_what_to_do() -> None:

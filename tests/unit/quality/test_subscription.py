@@ -125,6 +125,9 @@ def test_the_triple_as_json() -> None:
     assert subscription_of(given_) == subscription(HOLDER, ["INPS"], None, "name.accuracy <= medium")
     with pytest.raises(InputError):
         subscription_of({"klass": HOLDER})
+    for wrong in ({"sources": 3}, {"sources": [3]}, {"data": 4}, {"quality": []}):
+        with pytest.raises(InputError, match="of a subscription"):
+            subscription_of({"class": HOLDER, **wrong})
     with pytest.raises(InputError):
         subscription(HOLDER, [])
 

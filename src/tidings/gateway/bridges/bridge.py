@@ -37,7 +37,7 @@ from tidings.gateway.mqtt.events import members_of
 from tidings.model.event import Event, make_event
 from tidings.model.subscription import Position
 from tidings.runtime.bus import Bus
-from tidings.security.reading import parse_toml, refuse_unknown
+from tidings.security.reading import read_toml, refuse_unknown
 
 log = logging.getLogger("tidings.bridge")
 
@@ -95,9 +95,9 @@ class BridgeSettings(msgspec.Struct, frozen=True, kw_only=True):
 def read_bridge(file: Path) -> BridgeSettings:
     """The settings of a bridge. Raises `SettingsError`."""
     try:
-        table = parse_toml(file.read_text(encoding="utf-8"), str(file))
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        table = read_toml(file)
+    except OSError as error:
+        raise SettingsError(f"{file} cannot be read: {error.strerror}") from None
     refuse_unknown(table, ("broker", "name", "route"), str(file))
     known = ("name", "from", "to", "filter", "subject", "stream", "topic", "lifetime")
     for number, route in enumerate(table.get("route", ())):
