@@ -16,7 +16,7 @@ RUN     := . $(VENV)/environment && $(VENV)/bin/python
 INTACT  := $(shell sh scripts/intact.sh $(VENV) || echo stale)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format bench soak studies docs site clean stale
+.PHONY: help setup demo test nightly repeat lint format bench soak studies docs site clean stale
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' Makefile | expand -t 18
@@ -32,8 +32,19 @@ setup: $(READY) ## make .venv and install everything
 demo: $(READY) ## show the product at work, in about a minute
 	@$(RUN) -m tidings demo $(ARGS)
 
-test: $(READY) ## run the tests (soak tests apart)
-	@$(RUN) -m pytest -n $(WORKERS) --maxprocesses 8 --dist loadgroup -m "not soak" $(ARGS)
+# Names have one order in every process, so that a run depends on the code alone.
+TEST    := -m pytest -n $(WORKERS) --maxprocesses 8 --dist loadgroup -m "not soak"
+
+test: $(READY) ## run the tests, the same examples every time (soak tests apart)
+	@PYTHONHASHSEED=0; export PYTHONHASHSEED; $(RUN) $(TEST) $(ARGS)
+
+nightly: $(READY) ## run the tests on newly drawn examples (TEST_SEED=<number> repeats a night)
+	@TEST_SEED=$${TEST_SEED:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}; PYTHONHASHSEED=$$TEST_SEED; \
+	export TEST_SEED PYTHONHASHSEED; echo "TEST_SEED=$$TEST_SEED"; $(RUN) $(TEST) $(ARGS); \
+	ended=$$?; echo "TEST_SEED=$$TEST_SEED"; exit $$ended
+
+repeat: $(READY) ## run the tests five times, one with one worker and one beside a busy machine, and print a table
+	@$(RUN) scripts/repeat.py $(ARGS)
 
 lint: $(READY) ## ruff and mypy --strict
 	@$(RUN) -m ruff check .

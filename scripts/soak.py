@@ -3,6 +3,7 @@
     python scripts/soak.py                    every part; what has passed on this code is not run again
     python scripts/soak.py seeds chaos        some parts
     python scripts/soak.py --list             the parts, and about how long each takes on two cores
+    python scripts/soak.py --seed 17          examples drawn as in the campaign that printed this seed
     python scripts/soak.py --share 0.01       a hundredth of the size, to see that it works
 
 A part passes when its tests pass. What they held (events, faults, inputs, kills; lost, doubled, leaked) is added up in
@@ -16,6 +17,7 @@ import argparse
 import html
 import json
 import os
+import secrets
 import subprocess
 import sys
 import time
@@ -82,6 +84,7 @@ def run(part: Part, share: float, anew: bool) -> dict[str, Any]:
         "code": code(),
         "share": share,
         "seconds": round(time.monotonic() - began),
+        "seed": int(os.environ["TEST_SEED"]),
         **held,
     }
 
@@ -143,6 +146,7 @@ def run_tests(part: Part, share: float, anew: bool) -> dict[str, Any]:
     ]
     command += ["-p", "tests.resume", *others_below(part), *part.tests]
     environment = {
+        "TEST_SEED": os.environ["TEST_SEED"],
         "TIDINGS_FIGURES": str(told),
         "TIDINGS_PASSED": str(finished),
         "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
@@ -239,7 +243,9 @@ def main() -> None:
     parser.add_argument("--list", action="store_true", help="name the parts")
     parser.add_argument("--share", type=float, default=1.0, help="of the full size")
     parser.add_argument("--again", action="store_true", help="also what has passed on this code")
+    parser.add_argument("--seed", type=int, help="draw the examples of an earlier campaign again")
     options = parser.parse_args()
+    os.environ["TEST_SEED"] = str(secrets.randbits(32) if options.seed is None else options.seed)
     names = [part.name for part in PARTS]
     if unknown := set(options.parts) - set(names):
         parser.error(f"there is no part {', '.join(sorted(unknown))}; there are {', '.join(names)}")
@@ -248,6 +254,7 @@ def main() -> None:
             print(f"{part.name:<12} {part.minutes:>3.0f} min  {part.what}")
         return
     FOLDER.mkdir(parents=True, exist_ok=True)
+    print(f"examples are drawn from --seed {os.environ['TEST_SEED']}", flush=True)
     results, now = kept(), code()
     chosen = [part for part in PARTS if part.name in (options.parts or names)]
     left = [

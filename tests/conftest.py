@@ -1,5 +1,10 @@
-"""What every test shares: one Hypothesis profile, Spark tests on one worker, and a last line
-that says what this run left out and why.
+"""Shared by every test: one Hypothesis profile, Spark tests on one worker, and a last line that says what this
+run left out and why.
+
+Rules
+- The default suite draws the same examples in every run, on any number of workers. `TEST_SEED=<number>` draws
+  anew from that seed, as `make nightly` and `make soak` do; the seed is printed, and a failure prints the line
+  that repeats its example.
 """
 
 from __future__ import annotations
@@ -11,17 +16,24 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, core, settings
+from hypothesis.internal.conjecture import providers
 
 Figures = Callable[..., None]
 
-settings.register_profile(
-    "tidings",
-    deadline=None,  # a shared machine is slow at random
-    derandomize=bool(os.environ.get("CI")),  # a change is judged on its own, not on its luck
-    suppress_health_check=[HealthCheck.too_slow],
-)
-settings.load_profile("tidings")
+_SHARED = {
+    "deadline": None,  # a shared machine is slow at random
+    "database": None,  # a run depends on the code alone, not on the failures of earlier runs
+    "suppress_health_check": [HealthCheck.too_slow],
+}
+settings.register_profile("fixed", derandomize=True, **_SHARED)
+settings.register_profile("fresh", derandomize=False, print_blob=True, **_SHARED)
+SEED = os.environ.get("TEST_SEED")
+settings.load_profile("fresh" if SEED else "fixed")
+if not SEED:
+    # Hypothesis mixes constants of every module imported so far into its draws: an order of tests, or a line of
+    # code elsewhere, would change the examples.
+    providers._get_local_constants = providers.Constants
 
 WAYS = {"soak": "make soak"}  # marker -> how to run what it leaves out
 LEFT_OUT = pytest.StashKey[Counter[str]]()
@@ -29,6 +41,12 @@ LEFT_OUT = pytest.StashKey[Counter[str]]()
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[LEFT_OUT] = Counter()
+    if SEED:
+        core.global_force_seed = int(SEED)
+
+
+def pytest_report_header() -> str:
+    return f"examples: drawn anew, TEST_SEED={SEED}" if SEED else "examples: the same in every run"
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tidings.language import evaluate
@@ -64,11 +66,11 @@ def _tests_of(expression: e.Expression, probes: list[Event]) -> list[Filter]:
         if type(value) is int:
             literals += [v for v in (value, value - 1, float(value)) if v >= INT_MIN]
         elif type(value) is float:
-            literals += [value, np.nextafter(value, np.inf).item()]
+            literals += [value, math.nextafter(value, math.inf)]  # beyond the greatest double: infinity
     residuals = [
         e.Compare(op, expression, e.Literal(v))
         for v in literals
-        if np.isfinite(v)
+        if math.isfinite(v)
         for op in ("=", "<", ">=", "!=")
     ]
     return [Filter("", (Conjunction((), (some,)),)) for some in (expression, *residuals)]
@@ -76,6 +78,7 @@ def _tests_of(expression: e.Expression, probes: list[Event]) -> list[Filter]:
 
 @settings(max_examples=150, deadline=None)
 @given(st.one_of(sums, comparisons), st.lists(_events(), min_size=1, max_size=4))
+@example(e.Attribute("a"), [make_event({"a": sys.float_info.max}, source="s", id="1")])
 def test_derived_attributes_are_what_the_evaluator_says(
     expression: e.Expression, probes: list[Event]
 ) -> None:

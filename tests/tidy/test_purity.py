@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from tests.tidy._sources import name_of, python_files, tree_of
+
+pytestmark = pytest.mark.xdist_group("sources")  # every file is parsed once
 
 IMPURE_MODULES = {
     "asyncio", "concurrent", "ctypes", "fileinput", "glob", "io", "logging", "multiprocessing", "os",
@@ -52,17 +53,17 @@ def _is_unseeded_random(call: ast.Call) -> bool:
     return name == "Random" and not call.args and not call.keywords
 
 
-@pytest.mark.parametrize(
-    "path", python_files("src/tidings/protocol", "src/tidings/availability"), ids=name_of
-)
-def test_the_core_is_pure(path: Path) -> None:
-    wrong = [f"{name_of(path)}:{line} {what}" for line, what in impurities(tree_of(path))]
-    assert not wrong, "\n".join(wrong)
+def test_the_core_is_pure() -> None:
+    wrong = [
+        f"{name_of(path)}:{line} {what}"
+        for path in python_files("src/tidings/protocol", "src/tidings/availability")
+        for line, what in impurities(tree_of(path))
+    ]
+    assert not wrong, "\n" + "\n".join(wrong)
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
+def test_impurities_are_seen_and_a_handed_in_rng_is_none() -> None:
+    for code in (
         "import asyncio",
         "from time import monotonic",
         "import os.path",
@@ -71,12 +72,7 @@ def test_the_core_is_pure(path: Path) -> None:
         "from random import Random\nRandom()",
         "open('x')",
         "datetime.now(UTC)",
-    ],
-)
-def test_impurities_are_seen(line: str) -> None:
-    assert list(impurities(ast.parse(line)))
-
-
-def test_a_handed_in_rng_is_pure() -> None:
+    ):
+        assert list(impurities(ast.parse(code))), code
     code = "import random\nfrom random import Random\ndef f(rng: random.Random): return Random(rng.random())"
     assert not list(impurities(ast.parse(code)))

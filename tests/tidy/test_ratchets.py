@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from tests.tidy._sources import name_of, python_files, tree_of
 
+pytestmark = pytest.mark.xdist_group("sources")  # every file is parsed once
+
 LONGEST_FILE = 600
 LONGEST_FUNCTION = 70
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from tests.tidy._sources import PACKAGE, ROOT, name_of, python_files, tracked
 
 REQUIRED = (
@@ -38,38 +37,35 @@ TEXT = {
 }
 
 
-@pytest.mark.parametrize("name", REQUIRED)
-def test_it_is_there(name: str) -> None:
-    assert (ROOT / name).is_file()
-
-
-def test_ci_can_be_run() -> None:
+def test_what_a_repository_needs_is_there() -> None:
+    missing = [name for name in REQUIRED if not (ROOT / name).is_file()]
+    assert not missing, missing
     assert (ROOT / ".ci/run").stat().st_mode & 0o111
 
 
-@pytest.mark.parametrize("what", FORBIDDEN)
-def test_no_file_holds(what: str) -> None:
-    pattern = re.compile(FORBIDDEN[what])
-    found = [
-        f"{name_of(path)}:{number} {line.strip()[:80]}"
+def test_no_file_holds_what_does_not_belong_there() -> None:
+    texts = {
+        path: path.read_text(errors="replace").splitlines()
         for path in tracked()
         if path.suffix in TEXT and path.name != "LICENSE"
-        for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1)
-        if pattern.search(line)
+    }
+    found = [
+        f"{name_of(path)}:{number} {what}: {line.strip()[:80]}"
+        for what, pattern in FORBIDDEN.items()
+        for path, lines in texts.items()
+        for number, line in enumerate(lines, 1)
+        if re.search(pattern, line)
     ]
-    assert not found, f"{what}: {found}"
+    assert not found, "\n" + "\n".join(found)
 
 
-@pytest.mark.parametrize(
-    ("what", "line"),
-    [
+def test_the_patterns_bite() -> None:
+    for what, line in (
         ("a path of somebody's machine", "see /" + "home/ann/notes"),
         ("the address of a package index", "https://example.com/root/" + "simple/"),
         ("an unfinished mark", "# TO" + "DO: later"),
-    ],
-)
-def test_the_patterns_bite(what: str, line: str) -> None:
-    assert re.search(FORBIDDEN[what], line)
+    ):
+        assert re.search(FORBIDDEN[what], line), what
 
 
 def test_nothing_in_the_package_is_left_unwritten() -> None:

@@ -1,0 +1,64 @@
+"""The default suite draws the same examples in every run, whatever was imported before; a seed draws others."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from scripts.repeat import read
+from tests.tidy._sources import ROOT
+
+DRAWS = """
+import importlib, os, sys
+from pathlib import Path
+from hypothesis import given, strategies as st
+
+for name in os.environ["IMPORTED"].split():
+    importlib.import_module(name)
+
+@given(st.lists(st.integers()), st.floats(), st.text())
+def test_draws(some, number, text):
+    with Path(os.environ["DRAWN"]).open("a") as lines:
+        lines.write(f"{some!r} {number!r} {text!r}\\n")
+"""
+
+
+def drawn(folder: Path, *imported: str, **environment: str) -> str:
+    """The examples that one run of pytest draws, with the profile of this suite."""
+    file = folder / "test_draws.py"
+    file.write_text(DRAWS)
+    output = folder / "drawn"
+    output.write_text("")
+    bare = {name: value for name, value in os.environ.items() if name not in ("TEST_SEED", "PYTHONHASHSEED")}
+    subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "tests.conftest", str(file)],
+        cwd=ROOT,
+        env={**bare, "PYTHONPATH": f"{ROOT}", "IMPORTED": " ".join(imported), "DRAWN": str(output), **environment},
+        capture_output=True,
+        check=True,
+    )  # fmt: skip
+    return output.read_text()
+
+
+def test_draws_depend_on_neither_imports_nor_hashes_but_on_a_seed(tmp_path: Path) -> None:
+    first = drawn(tmp_path, PYTHONHASHSEED="1")
+    assert len(first.splitlines()) >= 100
+    assert drawn(tmp_path, "tidings.model.value", "tests.conformance._house", PYTHONHASHSEED="2") == first
+    fresh = drawn(tmp_path, TEST_SEED="7")
+    assert fresh != first
+    assert fresh != drawn(tmp_path, TEST_SEED="8")
+
+
+def test_the_table_of_repeated_runs_reads_verdicts() -> None:
+    good = read(
+        1, "one", 0, 61.0, "x\nleft out: 667 soak tests (make soak)\n= 6000 passed, 2 skipped in 61.00s =\n"
+    )
+    assert good.is_good
+    assert good.counts == {"passed": 6000, "skipped": 2}
+    assert good.row() == "  1  WORKERS=1                1:01  passed      6,000 passed, 2 skipped"
+    bad = read(2, "busy", 1, 5.0, "left out: nothing\n= 1 failed, 3 passed, 2 errors in 5.00s (0:00:05) =\n")
+    assert not bad.is_good
+    assert bad.counts == {"failed": 1, "passed": 3, "error": 2}
+    assert not read(3, "plain", 2, 1.0, "killed").is_good
