@@ -16,6 +16,7 @@ from tests.simulation._seeds import EVERYTHING
 from tidings.history.check import check
 from tidings.model.event import make_event
 from tidings.protocol.inputs import LinkUp, Received
+from tidings.protocol.limits import DEFAULT_LIMITS, ResourceLimits
 from tidings.protocol.messages import Hello, Publish
 from tidings.simulation import faults as fault
 from tidings.simulation.faults import FaultMix, drawn
@@ -120,10 +121,11 @@ def test_a_minority_acknowledges_nothing() -> None:
     assert len(world.applications["p"].receipts) == 1
 
 
-def small(size: int = 3, *, seed: int = 5, **log: float) -> World:
+def small(size: int = 3, *, seed: int = 5, limits: ResourceLimits = DEFAULT_LIMITS, **log: float) -> World:
     world = World(
-        "tidings-group", mesh(size), seed=seed, settings=SimulationSettings(check=True), options={"log": log}
-    )
+        "tidings-group", mesh(size), seed=seed, settings=SimulationSettings(check=True), options={"log": log},
+        limits=limits,
+    )  # fmt: skip
     world.simulation.plan_rough()
     world.run(3.0)
     return world
@@ -140,7 +142,7 @@ def entries(world: World) -> dict[str, int]:
 
 
 def test_a_newcomer_copies_the_log_page_by_page() -> None:
-    world = small(page=8)
+    world = small(limits=ResourceLimits(page_count=8))
     world.add_client("p", "b0")
     world.run(4.0)
     published(world, "p", 50, lifetime=1000.0)

@@ -3,7 +3,7 @@
 Rules
 - The client numbers what it publishes, per source; its own event ids are `<incarnation>-<sequence>`.
   So a publish that is sent again after a broken link is the same event to the broker.
-- At most `IN_FLIGHT` publishes are unacknowledged; the rest wait here, in order.
+- At most `limits.publishes_in_flight` publishes are unacknowledged; the rest wait here, in order.
 - Taking the next notification commits the previous one.
 - While there is no link everything waits. When it is back, what was open is opened again under
   its name and with its token, and what was not acknowledged is published again, in order.
@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from enum import StrEnum
 from random import Random
 from typing import Any
 
@@ -42,23 +41,14 @@ from tidings.protocol.effects import (
     Send,
 )
 from tidings.protocol.heard import Heard
+from tidings.protocol.limits import DEFAULT_LIMITS, ResourceLimits
 from tidings.protocol.lines import EMPTY, own
-from tidings.protocol.listening import Listening, Phase, Taken
+from tidings.protocol.listening import Link, Listening, Phase, Taken
 from tidings.protocol.places import Places
 from tidings.protocol.publishing import Publishing
 from tidings.protocol.tokens import Tokens
 
-IN_FLIGHT = 1024  # unacknowledged publishes at most; more keeps a slow disk busy and costs memory
-REMEMBERED = 1024  # events without a place in a log that are known again
 OVER = ("closed", "the subscription has ended")
-
-
-class Link(StrEnum):
-    """Where the link to the broker stands."""
-
-    DOWN = "down"  # none; `LinkUp` ends it
-    GREETING = "greeting"  # said hello; the broker's welcome ends it
-    UP = "up"  # usable; `LinkDown` ends it
 
 
 class Client:
@@ -66,12 +56,13 @@ class Client:
 
     def __init__(
         self, name: str, broker: str, *, rng: Random, incarnation: str | None = None, recording: bool = False,
-        remembers: int = REMEMBERED,
+        remembers: int | None = None, limits: ResourceLimits = DEFAULT_LIMITS,
     ) -> None:  # fmt: skip
         self.name = name
         self.broker = broker
         self.incarnation = incarnation or f"{rng.getrandbits(48):012x}"
         self._rng = rng
+        self._limits = limits
         self._recording = recording
         self._link = Link.DOWN
         self._log = ""  # of the broker, as its welcome says
@@ -85,7 +76,8 @@ class Client:
         self._held_back: dict[int, Listening] = {}  # ... and those that wait for one of their name
         self._last_ref = 0
         self._tokens = Tokens()
-        self._known_again = Heard(remembers)  # 0: our broker cannot crash without us
+        remembered = limits.remembered_events if remembers is None else remembers
+        self._known_again = Heard(remembered)  # 0: our broker cannot crash without us
         self._homes: dict[str, str] = {}  # by name of a durable subscription: where it was opened first
         self._advertising = Advertising()
         self._asked: dict[int, msg.Message] = {}  # by call, in order: questions without an answer
@@ -141,7 +133,7 @@ class Client:
 
     def check(self) -> None:
         assert not self._out, "no effect is left behind"
-        assert len(self._in_flight) <= IN_FLIGHT, "publishes in flight are bounded"
+        assert len(self._in_flight) <= self._limits.publishes_in_flight, "publishes in flight are bounded"
         for listening in self._listenings.values():
             listening.check()
 
@@ -250,7 +242,8 @@ class Client:
         self._send_line()
 
     def _send_line(self) -> None:
-        while self._line and self._link is Link.UP and len(self._in_flight) < IN_FLIGHT:
+        most = self._limits.publishes_in_flight
+        while self._line and self._link is Link.UP and len(self._in_flight) < most:
             publishing = self._line.popleft()
             publishing.log = self._log
             self._in_flight[publishing.call] = publishing

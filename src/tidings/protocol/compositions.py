@@ -8,6 +8,7 @@ from tidings.matching.engine import MatchingEngine
 from tidings.matching.matcher import Matcher
 from tidings.protocol.delivery.exactly_once import ExactlyOnce
 from tidings.protocol.delivery.settings import DeliverySettings
+from tidings.protocol.limits import DEFAULT_LIMITS, ResourceLimits
 from tidings.protocol.node import Node
 
 
@@ -19,7 +20,8 @@ def intermediary(
     recording: bool = False,
     matcher: Matcher | None = None,
     settings: DeliverySettings | None = None,
+    limits: ResourceLimits = DEFAULT_LIMITS,
 ) -> Node:
     """The intermediary of Baldoni et al. 2002, section 5.2: one broker, every client, no network."""
     delivery = ExactlyOnce(matcher or MatchingEngine(), settings)
-    return Node(name, delivery=delivery, rng=rng, stable=stable, recording=recording)
+    return Node(name, delivery=delivery, rng=rng, stable=stable, recording=recording, limits=limits)

@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 from tidings.availability.records import Append, Record
 from tidings.protocol.effects import Effect, Fetch, Persist
 from tidings.protocol.inputs import Fetched, FetchFailed, Persisted, PersistFailed
+from tidings.protocol.limits import DEFAULT_LIMITS, ResourceLimits
 
 RETRY_SECONDS = 1.0  # how soon a full disk is tried again; sooner costs a failed write each time
-CHUNK_BYTES = 1 << 20  # a fetch stops after so many; bounds the memory of one replay
 
 Done = Callable[[float], None]
 NotDone = Callable[[PersistFailed, float], None]
@@ -42,8 +42,15 @@ class _Waiting:
 class NodeDisk:
     """Implements the port `Disk`."""
 
-    def __init__(self, emit: Callable[[Effect], None], *, stable: bool) -> None:
+    def __init__(
+        self,
+        emit: Callable[[Effect], None],
+        *,
+        stable: bool,
+        limits: ResourceLimits = DEFAULT_LIMITS,
+    ) -> None:
         self.stable = stable
+        self._limits = limits
         self.failed: PersistFailed | None = None
         self._emit = emit
         self._token = 0
@@ -74,7 +81,8 @@ class NodeDisk:
     def fetch(self, from_offset: int, limit: int, then: Read, otherwise: NotRead) -> None:
         self._request += 1
         self._reads[self._request] = (then, otherwise)
-        self._emit(Fetch(self._request, from_offset, limit, CHUNK_BYTES))
+        limits = self._limits
+        self._emit(Fetch(self._request, from_offset, min(limit, limits.page_count), limits.page_bytes))
 
     # -- what the driver reports ---------------------------------------------------------
 

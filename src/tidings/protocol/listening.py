@@ -27,6 +27,14 @@ from tidings.protocol.lines import EMPTY, NOTHING, own, own_table
 from tidings.protocol.messages import Deliver, Subscribe
 
 
+class Link(StrEnum):
+    """Where the link to the broker stands."""
+
+    DOWN = "down"  # none; `LinkUp` ends it
+    GREETING = "greeting"  # said hello; the broker's welcome ends it
+    UP = "up"  # usable; `LinkDown` ends it
+
+
 class Phase(StrEnum):
     """Where a subscription stands, and what ends that."""
 

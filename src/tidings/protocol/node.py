@@ -34,6 +34,7 @@ from tidings.protocol.inputs import (
     TimerFired,
     ViewChanged,
 )
+from tidings.protocol.limits import DEFAULT_LIMITS, ResourceLimits
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.slots import (
     KINDS,
@@ -64,14 +65,16 @@ class Node:
         membership: Membership | None = None,
         stable: bool = False,  # does what is persisted survive the process?
         recording: bool = False,  # emit rows of a history?
+        limits: ResourceLimits = DEFAULT_LIMITS,
     ) -> None:
         self.name = name
         self._out: list[Effect] = []
-        self._disk = NodeDisk(self._out.append, stable=stable)
+        self._disk = NodeDisk(self._out.append, stable=stable, limits=limits)
         self.strange = 0  # messages that no strategy here understands
         self.over_links = 0  # events that came from other brokers, each once: hops
         ports = self._ports = Ports()
         ports.name, ports.rng, ports.recording = name, rng, recording
+        ports.limits = limits
         ports.emit, ports.send = self._out.append, self._send
         ports.disk, ports.events = self._disk, self
         ports.delivery = delivery

@@ -22,9 +22,10 @@ from tidings.history.schema import ntfy_row
 from tidings.model.event import Event
 from tidings.protocol import inputs as ins
 from tidings.protocol import messages as msg
-from tidings.protocol.client import Client, Link
+from tidings.protocol.client import Client
 from tidings.protocol.effects import Connect, Disconnect, Notify, Record, Send
-from tidings.protocol.listening import Listening
+from tidings.protocol.limits import DEFAULT_LIMITS, ResourceLimits
+from tidings.protocol.listening import Link, Listening
 
 
 class StillThere(msg.Message, frozen=True):
@@ -61,8 +62,9 @@ class Roamer(Client):
         settings: RoamingSettings | None = None,
         tells_heard: Callable[[dict[str, dict[str, int]]], msg.Message] | None = None,
         recording: bool = False,
+        limits: ResourceLimits = DEFAULT_LIMITS,
     ) -> None:
-        super().__init__(name, distributors[0], rng=rng, recording=recording)
+        super().__init__(name, distributors[0], rng=rng, recording=recording, limits=limits)
         self._settings = settings or RoamingSettings()
         self._list = list(distributors)  # the primary, then the secondaries
         self._fetch = fetch or (lambda: distributors)

@@ -35,6 +35,7 @@ from tidings.model.filter import Filter
 from tidings.model.subscription import Advertisement, Subscription, SubscriptionId
 from tidings.protocol.effects import Channel, Effect
 from tidings.protocol.inputs import FetchFailed, Input, Parted, PersistFailed, ViewChanged
+from tidings.protocol.limits import ResourceLimits
 from tidings.protocol.messages import Envelope, Message
 
 
@@ -142,6 +143,7 @@ class Ports:
     address: str = ""  # where others reach it, once the driver knows
     rng: Random
     recording: bool  # emit `Record` effects?
+    limits: ResourceLimits
     send: Sender
     emit: Callable[[Effect], None]
     disk: Disk

@@ -18,6 +18,7 @@ from tidings.protocol.client import Client
 from tidings.protocol.compositions import intermediary
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.inputs import Input, Started
+from tidings.protocol.limits import DEFAULT_LIMITS, ResourceLimits
 from tidings.protocol.node import Node
 from tidings.runtime.clock import Clock, RealClock
 from tidings.runtime.driver import Driver, Hear
@@ -68,7 +69,9 @@ class EmbeddedBroker:
         seed: int | None,
         clock: Clock | None,
         settings: DeliverySettings,
+        limits: ResourceLimits = DEFAULT_LIMITS,
     ) -> None:
+        self._limits = limits
         self._path = path
         self._record = record
         self._rng = Random(SystemRandom().getrandbits(64) if seed is None else seed)
@@ -93,8 +96,9 @@ class EmbeddedBroker:
         self._names += 1
         address = f"{client}#{self._names}"
         machine = Client(
-            client, driver.name, rng=self._rng, recording=self._recorder is not None, remembers=0
-        )
+            client, driver.name, rng=self._rng, recording=self._recorder is not None, remembers=0,
+            limits=self._limits,
+        )  # fmt: skip
         driver.attach(address, machine, hear)
         watch("up", None)
         return address
@@ -147,6 +151,7 @@ class EmbeddedBroker:
             stable=self._path is not None,
             recording=self._recorder is not None,
             settings=self._settings,
+            limits=self._limits,
         )
         prepare_in_background(node)
         record: Callable[[Any], None] = self._recorder.record if self._recorder is not None else _nothing

@@ -19,13 +19,13 @@ from collections.abc import Callable, Mapping
 from typing import cast
 
 from tidings.errors import WireError
+from tidings.protocol.limits import DEFAULT_LIMITS, ResourceLimits
 from tidings.protocol.messages import Message
 from tidings.runtime.dialling import parse_addresses
 from tidings.wire.codec import Codec
 
 log = logging.getLogger("tidings.broker")
 
-MOST_BYTES = 60_000
 RECEIVE_BYTES = 1 << 22  # that may wait to be read, if the system allows it; beyond it datagrams are lost
 
 Place = tuple[str, int]
@@ -39,11 +39,13 @@ class Datagrams(asyncio.DatagramProtocol):
         allowed: frozenset[type[Message]],
         receive: Callable[[str, list[Message]], None],
         reached: Callable[[], dict[str, str]],
+        limits: ResourceLimits = DEFAULT_LIMITS,
     ) -> None:
         self.known: dict[str, Place] = {}  # addresses that were told
         self.figures: Counter[str] = Counter()
         self._head = bytes((len(name.encode()),)) + name.encode()
         self._codec = codec
+        self._limits = limits
         self._allowed = allowed
         self._receive = receive
         self._reached = reached  # by neighbour: where it says that it can be reached
@@ -91,7 +93,7 @@ class Datagrams(asyncio.DatagramProtocol):
     def send(self, to: str, message: Message) -> None:
         place = self.place_of(to)
         datagram = self._head + self._codec.encode(message)
-        if place is None or self._transport is None or len(datagram) > MOST_BYTES:
+        if place is None or self._transport is None or len(datagram) > self._limits.datagram_bytes:
             self.figures["datagrams not sent"] += 1
             return
         self.figures["datagrams sent"] += 1

@@ -28,6 +28,7 @@ from tidings.model.event import Event
 from tidings.model.subscription import Policy, Position, SubscriptionId
 from tidings.protocol.client import Client
 from tidings.protocol.inputs import ClientSubscribe, Input
+from tidings.protocol.limits import DEFAULT_LIMITS
 from tidings.protocol.messages import Ack, Message, Welcome
 from tidings.runtime.broker import Watch, recorder_of
 from tidings.runtime.clock import Clock, RealClock
@@ -41,7 +42,6 @@ from tidings.wire.codec import Codec
 
 GROUP_SYSTEM = "tidings-group"
 GROUP_KEEPALIVE, GROUP_DEAD = 2.0, 6.0  # seconds: a member of a group that is silent is left for another one
-MOST_AHEAD = 256  # notifications on their way to a subscription at most
 
 
 class State(StrEnum):
@@ -120,9 +120,10 @@ class RemoteClient:
         self._network = network
         self._credentials = credentials
         self._tls = tls
-        machine = Client(name, "", rng=rng, recording=record is not None)
+        self._limits = DEFAULT_LIMITS.fitted(network.max_frame)
+        machine = Client(name, "", rng=rng, recording=record is not None, limits=self._limits)
         self._driver = Driver(name, machine, clock, record=record or _nothing, hear=hear)
-        self._codec = Codec((*HANDSHAKE, *BESIDE), max_frame=network.max_frame)
+        self._codec = Codec((*HANDSHAKE, *BESIDE), max_frame=self._limits.frame_bytes)
         self._gathering = Gathering()
         self._pauses = Pauses(network, rng)
         self._connection: Connection | None = None
@@ -182,7 +183,7 @@ class RemoteClient:
 
     def hand(self, input: Input) -> None:
         if isinstance(input, ClientSubscribe) and not input.window:
-            input = msgspec.structs.replace(input, window=_ahead(input))
+            input = msgspec.structs.replace(input, window=_ahead(input, self._limits.notifications_ahead))
         self._driver.hand(self.name, input)
 
     async def inquire(self, what: str, about: dict[str, Any]) -> Any:
@@ -405,12 +406,12 @@ class RemoteBroker:
         }
 
 
-def _ahead(subscribe: ClientSubscribe) -> int:
+def _ahead(subscribe: ClientSubscribe, most: int) -> int:
     """How many notifications are sent before they are taken: enough to fill the line, and few beside
     what the queue holds, since the queue's policy no longer sees them. Members of a group get what
     they take, so that a slow one holds nothing back from the others."""
     options = subscribe.options
-    return 0 if options.group is not None else min(MOST_AHEAD, options.queue // 8)
+    return 0 if options.group is not None else min(most, options.queue // 8)
 
 
 def _in_group(network: NetworkSettings) -> NetworkSettings:

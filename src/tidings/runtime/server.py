@@ -31,6 +31,7 @@ from tidings.protocol.delivery import rows
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.effects import Disconnect
 from tidings.protocol.inputs import Started
+from tidings.protocol.limits import ResourceLimits
 from tidings.protocol.messages import BROKER_MESSAGES, CLIENT_MESSAGES, Message, Publish
 from tidings.protocol.naming import broker_of
 from tidings.protocol.node import Node
@@ -80,8 +81,6 @@ LOOPBACK = "127.0.0.1:0"
 Inquiry = Callable[[dict[str, Any], Any], Awaitable[Any] | Any]  # answers what a principal asks about
 LOOKED_AT = 40  # connections in one step; more make others wait longer
 PARTS = range(16, 257)  # steps of a round, few connections to many
-DESCRIBED = 1_000  # subscriptions at most that are described at once
-BACKLOG = 1024  # connections that the system holds for us before we take them
 
 
 class _Client:
@@ -128,6 +127,7 @@ class Server:
         clock: Clock | None = None,
         tap: Tap | None = None,
         limits: Limits = DEFAULT_LIMITS,  # of clients' filters
+        resources: ResourceLimits | None = None,  # all other limits; those of frames are in `network`
         datagrams: bool = False,  # do events travel by datagram? (see `datagrams.py`)
         peers: Mapping[str, str] | None = None,  # by name: where brokers that are no neighbours are reached
         options: Mapping[str, Any] | None = None,  # knobs of the system
@@ -139,10 +139,11 @@ class Server:
             raise RefusedError(f"{name!r} is no name for a broker", hint="use letters, digits and -")
         self.name = name
         self.network = network or NetworkSettings()
+        self.resources = (resources or ResourceLimits()).fitted(self.network.max_frame)
         self.addresses: list[Address] = []  # where it listens, once it has started
         self.inquiries: dict[str, Inquiry] = {
             "figures": lambda about, principal: self.figures(),
-            "subscriptions": lambda about, principal: self.node.describe(_limit(about)),
+            "subscriptions": lambda about, principal: self.node.describe(self._limit(about)),
         }
         self.own_checks = {"log"}  # inquiries that ask the guard themselves, by the right to subscribe
         self._listen = [listen] if isinstance(listen, str) else list(listen)
@@ -156,8 +157,7 @@ class Server:
         self._record = record
         self._rng = Random(SystemRandom().getrandbits(64) if seed is None else seed)
         self._clock = clock or RealClock()
-        self._tap, self._limits = tap, limits
-        self._wants_datagrams = datagrams
+        self._tap, self._limits, self._wants_datagrams = tap, limits, datagrams
         self._peers = {name: parse_addresses(text)[0] for name, text in (peers or {}).items()}
         self._options = dict(options or {})
         self.datagrams: Datagrams | None = None
@@ -205,7 +205,7 @@ class Server:
         self._driver.use_store(store, threaded=self._is_stable)
         self._driver.breathe_by(self._gathering.flush)
         declared = tuple(message for slot in self.node.slots.values() for message in slot.messages)
-        self._codec = Codec((*declared, *HANDSHAKE, *BESIDE), max_frame=self.network.max_frame)
+        self._codec = Codec((*declared, *HANDSHAKE, *BESIDE), max_frame=self.resources.frame_bytes)
         own = frozenset(CLIENT_MESSAGES) | frozenset(BROKER_MESSAGES)
         self._neighbours = Neighbours(
             self.name, self._system.name, self._driver, self._codec, self._gathering, self.network,
@@ -244,6 +244,7 @@ class Server:
             options=known,
             recording=self._recorder is not None,
             stable=self._is_stable,
+            limits=self.resources,
         )
         return self._system.build(site, self._rng)
 
@@ -251,8 +252,9 @@ class Server:
         loop = asyncio.get_running_loop()
         try:
             listener = await loop.create_server(
-                self._reception.connection, address.host, address.port, ssl=self._tls, backlog=BACKLOG
-            )
+                self._reception.connection, address.host, address.port, ssl=self._tls,
+                backlog=self.resources.listen_backlog,
+            )  # fmt: skip
         except OSError as error:
             raise UnreachableError(
                 f"this broker cannot listen at {address.host}:{address.port}: {_plain(error)}",
@@ -267,7 +269,7 @@ class Server:
         where = self.addresses[0]
         neighbours = self._neighbours
         self.datagrams = Datagrams(
-            self.name, self._codec, allowed, self._driver.receive, neighbours.addresses
+            self.name, self._codec, allowed, self._driver.receive, neighbours.addresses, self.resources
         )
         self.datagrams.tell({name: (place.host, place.port) for name, place in self._peers.items()})
         await self.datagrams.open(where.host, where.port)
@@ -432,6 +434,12 @@ class Server:
         value = inquiry(about, principal)
         return await value if isinstance(value, Awaitable) else value
 
+    def _limit(self, about: dict[str, Any]) -> int:
+        limit = about.get("limit", most := self.resources.described_subscriptions)
+        if type(limit) is not int or not 0 < limit <= most:
+            raise RefusedError(f"a limit is a whole number from 1 to {most}")
+        return limit
+
     # -- looking after it -----------------------------------------------------------------------
 
     def _look_later(self) -> None:
@@ -586,13 +594,6 @@ def _owner_of(state: Loaded) -> str:
 def _plain(error: OSError) -> str:
     """The reason alone: asyncio puts the address before it, and we have."""
     return os.strerror(error.errno) if error.errno and error.errno > 0 else str(error.strerror or error)
-
-
-def _limit(about: dict[str, Any]) -> int:
-    limit = about.get("limit", DESCRIBED)
-    if type(limit) is not int or not 0 < limit <= DESCRIBED:
-        raise RefusedError(f"a limit is a whole number from 1 to {DESCRIBED}")
-    return limit
 
 
 def _nothing(row: Any) -> None:

@@ -95,6 +95,7 @@ class Service:
             tap=together(self.ring, self.history),
             record=self.history,
             limits=settings.limits,
+            resources=settings.resources,
             on_loaded=self._count_stored,
             is_revoked=lambda certificate: self.secured.revoked.holds(certificate),
             system=GROUP_SYSTEM if settings.group.name else settings.system,

@@ -22,6 +22,7 @@ import msgspec
 from tidings.errors import SettingsError
 from tidings.language.limits import Limits
 from tidings.protocol.delivery.settings import DeliverySettings
+from tidings.protocol.limits import ResourceLimits
 from tidings.protocol.recovery.epidemic.settings import EpidemicSettings
 from tidings.runtime.connection import NetworkSettings
 from tidings.runtime.dialling import MOST_PORT, port_of
@@ -123,6 +124,7 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     network: NetworkSettings = NetworkSettings()
     delivery: DeliverySettings = DeliverySettings(allow_block=False, names_log=True)
     limits: Limits = Limits()
+    resources: ResourceLimits = ResourceLimits()
     security: SecuritySettings = SecuritySettings()
     tls: TlsSettings = TlsSettings()
     log: LogSettings = LogSettings()
@@ -147,6 +149,7 @@ HIDDEN = {
     ("delivery", "shared_log"),
     ("delivery", "allow_block"),
     ("delivery", "identities"),
+    ("resources", "frame_bytes"),  # `network.max_frame` says it
     ("gossip", "style"),
     ("gossip", "datagrams"),
     ("security", "anonymous"),  # said by `tidings cluster up` alone

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from tidings.history.schema import crash_row, restart_row
+from tidings.protocol.limits import DEFAULT_LIMITS, ResourceLimits
 from tidings.protocol.recovery.streams import Heard
 from tidings.protocol.roaming import Roamer, RoamingSettings
 from tidings.simulation.simulator import Simulation
@@ -33,7 +34,13 @@ class Lives(Simulation):
 
 
 def roamer(
-    name: str, broker: str, brokers: tuple[str, ...], options: dict[str, Any], rng: Random, recording: bool
+    name: str,
+    broker: str,
+    brokers: tuple[str, ...],
+    options: dict[str, Any],
+    rng: Random,
+    recording: bool,
+    limits: ResourceLimits = DEFAULT_LIMITS,
 ) -> Roamer:
     """Its primary is the broker that it was told; then those that follow it, in a circle."""
     place = brokers.index(broker)
@@ -44,4 +51,5 @@ def roamer(
         settings=msgspec.convert(options.get("roaming", {}), RoamingSettings),
         tells_heard=Heard if options.get("mode") == "no-gap" else None,
         recording=recording,
+        limits=limits,
     )

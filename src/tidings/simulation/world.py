@@ -20,6 +20,7 @@ from tidings.model.subscription import DeliveryOptions, Policy
 from tidings.protocol import effects as fx
 from tidings.protocol import inputs as ins
 from tidings.protocol.client import Client
+from tidings.protocol.limits import DEFAULT_LIMITS, ResourceLimits
 from tidings.simulation.parts import Machine
 from tidings.simulation.roamers import Lives, roamer
 from tidings.simulation.simulator import Simulation, SimulationSettings
@@ -64,6 +65,7 @@ class World:
         options: dict[str, Any] | None = None,
         record: bool = True,
         on_row: Callable[[Row], None] | None = None,
+        limits: ResourceLimits = DEFAULT_LIMITS,
     ) -> None:
         self.system = find_system(system)
         self.overlay = overlay
@@ -72,6 +74,7 @@ class World:
         self.applications: dict[str, Application] = {}
         self._calls = 0
         self._options = options or {}
+        self.limits = limits
         self._record = record
         self._sources: dict[str, int] = {}
         if record:
@@ -99,6 +102,7 @@ class World:
             links=self.overlay.links,
             options=self._options,
             recording=self._record,
+            limits=self.limits,
         )
         self.simulation.add(name, self._builder(site), disk=MemoryStore())
 
@@ -115,9 +119,13 @@ class World:
             raise SettingsError(f"client {name!r} is at {broker!r}, and there is no such broker")
         rng = self.simulation.rng(name)
         self.applications[name] = Application()
-        build: Callable[[], Machine] = partial(Client, name, broker, rng=rng, recording=self._record)
+        build: Callable[[], Machine] = partial(
+            Client, name, broker, rng=rng, recording=self._record, limits=self.limits
+        )
         if self.system.roams:
-            build = partial(roamer, name, broker, self.overlay.brokers, self._options, rng, self._record)
+            build = partial(
+                roamer, name, broker, self.overlay.brokers, self._options, rng, self._record, self.limits
+            )
         self.simulation.add(name, build, broker=False)
         self.simulation.connect(name, broker)
 

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from tidings.errors import SettingsError
+from tidings.protocol.limits import DEFAULT_LIMITS, ResourceLimits
 from tidings.protocol.node import Node
 from tidings.protocol.slots import Strategy
 
@@ -28,6 +29,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     options: dict[str, Any] = {}  # a system's own knobs
     recording: bool = False
     stable: bool = True  # its disk survives it
+    limits: ResourceLimits = DEFAULT_LIMITS
 
     def parent(self) -> str | None:
         """The neighbour toward the first broker, for hierarchies."""
@@ -66,7 +68,9 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
                 known = ", ".join(self.options) or "none"
                 raise SettingsError(f"{self.name} has no option {option!r}", hint=f"its options: {known}")
         slots = self.strategies(site)
-        return Node(site.name, rng=rng, recording=site.recording, stable=site.stable, **slots)
+        return Node(
+            site.name, rng=rng, recording=site.recording, stable=site.stable, limits=site.limits, **slots
+        )
 
     def check_overlay(self, brokers: Iterable[str], links: Iterable[tuple[str, str]]) -> None:
         count, wires = len(list(brokers)), len(list(links))

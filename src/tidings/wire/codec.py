@@ -21,12 +21,12 @@ from crc32c import crc32c
 from tidings.errors import WireError
 from tidings.model.event import Event
 from tidings.model.subscription import Position
+from tidings.protocol.limits import DEFAULT_LIMITS
 from tidings.protocol.messages import VERSION, Deliver, DeliverAll, Message, union
 
 HEAD = struct.Struct(">IBI")
 LENGTH = struct.Struct(">I")
 SMALL = 4096  # bytes of a frame that are sooner copied than looked at in place
-MAX_FRAME = 16 << 20  # bytes; a larger event does not belong on a bus
 READABLE = frozenset({VERSION, VERSION - 1} - {0})
 BEGUN = {version: crc32c(bytes((version,))) for version in READABLE}  # a checksum begins with the version
 _BEGUN = BEGUN[VERSION]
@@ -63,7 +63,9 @@ def _number(number: int) -> bytes:
 class Codec:
     """Encodes and decodes the messages of one composition."""
 
-    def __init__(self, declared: Iterable[type[Message]] = (), *, max_frame: int = MAX_FRAME) -> None:
+    def __init__(
+        self, declared: Iterable[type[Message]] = (), *, max_frame: int = DEFAULT_LIMITS.frame_bytes
+    ) -> None:
         self.max_frame = max_frame
         self._encode = msgspec.msgpack.Encoder().encode
         decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(union(declared))

@@ -37,8 +37,6 @@ NO_STORE = "mode 'kept' needs a broker with a store; this one keeps events only 
 
 NO_GROUP = "mode 'replicated' needs a broker in a group (tidings broker --group); here 'kept' is on this broker's disk"
 
-MOST_ALIKE = 1024  # publishes that are taken in together; more wait for one another longer
-
 STALE = "this number was passed long ago; nobody can tell whether it was published"
 
 
@@ -109,7 +107,7 @@ class Intake:
             return []
         under_way, kept, replicated, shift = self._under_way, Mode.KEPT, Mode.REPLICATED, last + 1 - call
         found: list[Publish] = []
-        for message in islice(messages, at, at + MOST_ALIKE):
+        for message in islice(messages, at, at + self._ports.limits.publishes_together):
             if type(message) is not Publish:
                 break
             event = message.event

@@ -23,8 +23,6 @@ from tidings.protocol.delivery.sessions import Session
 from tidings.protocol.messages import Message, Publish, PublishedAll
 from tidings.protocol.slots import Ports
 
-MOST_DELIVERIES = 1 << 14  # that one stretch may make; more make larger messages for many subscribers
-
 
 class Tickets:
     """The publishes of a run that find no room at once."""
@@ -108,7 +106,7 @@ class Runs:
         tickets = Tickets(number, run, now)
         begin, count = 0, len(run)
         held_by, offer_all = self._registry.by_handle.__getitem__, self._courier.offer_all
-        offer_one = self._courier.offer_one
+        offer_one, most = self._courier.offer_one, self._ports.limits.deliveries_together
         while begin < count:
             handles, end = matches[begin], begin + 1
             while end < count and matches[end] == handles:
@@ -118,8 +116,8 @@ class Runs:
                 if held is not None:
                     offer_one(held, events[begin], tickets, begin, now)
             elif handles:
-                if (end - begin) * len(handles) > MOST_DELIVERIES:
-                    end = begin + max(1, MOST_DELIVERIES // len(handles))
+                if (end - begin) * len(handles) > most:
+                    end = begin + max(1, most // len(handles))
                 helds = [held for handle in handles if (held := held_by(handle)) is not None]
                 offer_all(helds, tuple(events[begin:end]), tickets, begin, now)
             begin = end

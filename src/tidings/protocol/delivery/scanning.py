@@ -20,9 +20,6 @@ from tidings.protocol.inputs import FetchFailed
 from tidings.protocol.messages import LogEntry, LogRead, ReadLog, Refused
 from tidings.protocol.slots import Ports
 
-CHUNK = 256  # entries that are looked at together
-MOST = 4096  # entries in one page
-
 
 class Scanning:
     def __init__(self, ports: Ports, ledger: Ledger) -> None:
@@ -41,7 +38,7 @@ class Scanning:
     def _walk(self, address: str, asked: ReadLog, after: int, found: list[LogEntry]) -> None:
         self._ports.disk.fetch(
             after + 1,
-            CHUNK,
+            self._ports.limits.page_count,
             partial(self._on_records, address, asked, after, found),
             partial(self._on_failed, address, asked),
         )
@@ -61,7 +58,7 @@ class Scanning:
         now: float,
     ) -> None:
         last = self._ledger.end - 1
-        limit = min(max(1, asked.limit), MOST)
+        limit = min(max(1, asked.limit), self._ports.limits.log_page_count)
         read = after
         for record in records:
             if record.offset > last or len(found) >= limit:

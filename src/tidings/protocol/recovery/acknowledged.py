@@ -58,7 +58,6 @@ class AcknowledgedSettings(msgspec.Struct, frozen=True, kw_only=True):
     poll_seconds: float = 10.0  # how often to ask a link that has all but needs it still
     orphan_seconds: float = 60.0  # a log whose link was undone is heard by another way by then, or gone
     waiting: int = 1024  # events that wait behind a gap, per log; more holds more memory
-    chunk: int = 256  # events in one answer
     resends: int = 0  # events of each link that are held to be sent again; 0: a log alone answers
 
 
@@ -75,11 +74,12 @@ class Acknowledged(Recovery):
         self._up: dict[str, None] = {}  # links, in the order in which they came
         self._pauses: dict[str, float] = {}  # by link: until it is told again
         self._to_confirm: dict[str, None] = {}  # logs with something new to say toward them
-        settings = self.settings
-        self.resend = Resend(settings.resends, settings.chunk) if settings.resends else None
+        self.resend: Resend | None = None
 
     def bind(self, ports: Ports) -> None:
         super().bind(ports)
+        if self.settings.resends:
+            self.resend = Resend(self.settings.resends, ports.limits.batch_count)
         self._relay = Relay(ports, self)
 
     # -- inputs ------------------------------------------------------------------------------

@@ -45,8 +45,6 @@ EPOCH = "epoch"
 
 class GroupLogSettings(msgspec.Struct, frozen=True, kw_only=True):
     again_seconds: float = 0.5  # until something that was not answered is said again
-    page: int = 256  # events of a copy at once; more hold the link longer
-    batch: int = 512  # proposals in one message
     keep_seconds: float = 60.0  # an event is kept so long, for those who fail over
     orphan_seconds: float = 3600.0  # what a member that is away needed is kept so long
 
@@ -378,7 +376,7 @@ class GroupLog(Recovery):
             self._send_proposals(list(proposals), first)
 
     def _send_proposals(self, proposals: list[Proposal], first: int) -> None:
-        size, to = self._settings.batch, self._coordinator
+        size, to = self.ports.limits.batch_count, self._coordinator
         assert to is not None
         for at in range(0, len(proposals), size):
             self.ports.send(to, Propose(self._epoch, first + at, tuple(proposals[at : at + size])))
@@ -392,7 +390,7 @@ class GroupLog(Recovery):
     # -- copying -----------------------------------------------------------------------------------
 
     def _on_copy_ask(self, sender: str, message: CopyAsk, now: float) -> None:
-        limit, end, epoch = self._settings.page, self.committed, message.epoch
+        limit, end, epoch = self.ports.limits.page_count, self.committed, message.epoch
 
         def read(found: Sequence[Append], at: float) -> None:
             placed = tuple(self.ports.delivery.placed(append, at) for append in found if append.offset <= end)

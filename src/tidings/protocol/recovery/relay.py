@@ -31,8 +31,6 @@ from tidings.protocol.slots import Page, Ports, Wanted
 if TYPE_CHECKING:
     from tidings.protocol.recovery.acknowledged import Acknowledged
 
-TOGETHER = 16  # requests in one message; each carries its filter, and a frame has a bound
-
 Done = Callable[[Page, float], None]
 Scanned = Callable[[tuple[Envelope, ...], int, bool], None]
 
@@ -100,8 +98,9 @@ class Relay:
             if link is not None:
                 ways.setdefault(link, []).append(ask)
         for link, together in ways.items():
-            for first in range(0, len(together), TOGETHER):
-                part = tuple(together[first : first + TOGETHER])
+            most = self._ports.limits.requests_together
+            for first in range(0, len(together), most):
+                part = tuple(together[first : first + most])
                 self._ports.send(link, part[0] if len(part) == 1 else ReplayAsks(part))
         return {ask.number for together in ways.values() for ask in together}
 
@@ -246,7 +245,7 @@ class Relay:
         if is_gone:
             fill((), ask.upto, True)
         else:
-            self._walk(_Scan(ask.upto, self._recovery.settings.chunk, is_wanted, fill), ask.after)
+            self._walk(_Scan(ask.upto, self._ports.limits.batch_count, is_wanted, fill), ask.after)
 
     def _answer_replay(self, link: str, ask: ReplayAsk, is_gone: bool) -> None:
         def part(found: tuple[Envelope, ...], upto: int, is_last: bool) -> None:
@@ -259,8 +258,8 @@ class Relay:
 
     def _walk(self, scan: _Scan, after: int) -> None:
         """Read on in our log; what is found goes to `scan.then` when there is enough of it."""
-        chunk = self._recovery.settings.chunk
-        self._ports.disk.fetch(after + 1, chunk, partial(self._on_records, scan, after), self._on_failed)
+        count = self._ports.limits.page_count
+        self._ports.disk.fetch(after + 1, count, partial(self._on_records, scan, after), self._on_failed)
 
     def _on_failed(self, failure: FetchFailed, now: float) -> None:
         """Our disk cannot be read there: no answer, and whoever asked asks again."""
