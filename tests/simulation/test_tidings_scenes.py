@@ -388,8 +388,8 @@ def test_a_new_log_on_an_empty_disk_is_another_log() -> None:
 def test_clocks_that_differ_do_not_matter() -> None:
     """Lifetimes travel as what is left of them."""
     world = three()
-    world.simulation.places["b0"].skew = 5000.0
-    world.simulation.places["b2"].skew = -3000.0
+    world.simulation.places["b0"].clock.jump(5000.0)
+    world.simulation.places["b2"].clock.jump(-3000.0)
     world.run(1.0)
     world.publish("p", {"x": 1}, lifetime=3.0)
     world.publish("p", {"x": 2}, lifetime=600.0)

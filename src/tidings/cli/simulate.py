@@ -73,7 +73,7 @@ def simulate(
     if system is None:
         raise typer.BadParameter("name a system, or give --play", param_hint="SYSTEM")
     from tidings.simulation.experiment import Experiment
-    from tidings.simulation.faults import INCIDENTS, Rates
+    from tidings.simulation.faults import INCIDENTS, WIDER, Rates
     from tidings.simulation.workloads import Plan
 
     plan = Plan(
@@ -83,7 +83,7 @@ def simulate(
     experiment = Experiment(
         system=system, seed=seed, brokers=brokers, overlay=overlay, fan_out=fan_out, network=network,
         hosts=hosts, workload=workload, plan=plan, rates=Rates(loss, duplication, reordering, corruption),
-        incidents=incidents, kinds=_kinds(fault, INCIDENTS), options=_options(option or ()), check=check,
+        incidents=incidents, kinds=_kinds(fault, INCIDENTS, WIDER), options=_options(option or ()), check=check,
         bytes=corruption > 0,
     )  # fmt: skip
     if seeds is not None:
@@ -102,11 +102,13 @@ def simulate(
         raise typer.Exit(Exit.NO)
 
 
-def _kinds(wanted: list[str] | None, known: tuple[str, ...]) -> tuple[str, ...]:
+def _kinds(wanted: list[str] | None, usual: tuple[str, ...], further: tuple[str, ...]) -> tuple[str, ...]:
+    """The faults that are drawn from; the further ones when they are named."""
     for name in wanted or ():
-        if name not in known:
-            raise SettingsError(f"no fault is called {name!r}", hint=f"there are: {', '.join(known)}")
-    return tuple(wanted or known)
+        if name not in usual + further:
+            known = ", ".join(usual + further)
+            raise SettingsError(f"no fault is called {name!r}", hint=f"there are: {known}")
+    return tuple(wanted or usual)
 
 
 def _options(pairs: Iterable[str]) -> dict[str, Any]:

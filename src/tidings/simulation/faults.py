@@ -28,13 +28,20 @@ PARTITION_RING = "partition-ring"  # everybody hears some neighbours, nobody hea
 PARTITION_ONE_WAY = "partition-one-way"
 ISOLATE_ONE = "isolate-one"
 SLOW_LINK = "slow-link"
-CLOCK_SKEW = "clock-skew"
+CLOCK_SKEW = "clock-skew"  # jumps under a running machine, and stays
+CLOCK_JUMP = "clock-jump"  # restarts with its wall clock set back or forward
+CLOCK_DRIFT = "clock-drift"  # runs too fast or too slow for a while
+DISK_FULL = "disk-full"  # takes no event for a while
+SYNC_FAILURE = "sync-failure"  # its disk fails at the next sync; it is started again
 
 RATES = (LOSS, DUPLICATION, REORDERING, CORRUPTION)
 INCIDENTS = (
     CRASH, DISK_LOSS, STOP, PARTITION_HALVES, PARTITION_RING, PARTITION_ONE_WAY, ISOLATE_ONE, SLOW_LINK,
     CLOCK_SKEW,
 )  # fmt: skip
+WIDER = (CLOCK_JUMP, CLOCK_DRIFT, DISK_FULL, SYNC_FAILURE)  # drawn when they are named
+RESTARTS = (CRASH, DISK_LOSS, CLOCK_JUMP)  # gone with what it had not synced, and started again
+OF_ONE = (*RESTARTS, STOP, CLOCK_SKEW, CLOCK_DRIFT, DISK_FULL, SYNC_FAILURE)  # hit one machine
 
 
 class Rates(msgspec.Struct, frozen=True):
@@ -65,13 +72,12 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
     until: float
     nodes: tuple[str, ...] = ()  # whom it hits
     cut: tuple[tuple[str, str], ...] = ()  # directed pairs that cannot talk
-    amount: float = 0.0  # seconds of skew, or how many times slower
+    amount: float = 0.0  # seconds by which a clock is set, its drift, or how many times slower
 
     def __post_init__(self) -> None:
-        if self.kind not in INCIDENTS:
-            raise SettingsError(
-                f"no fault is called {self.kind!r}", hint=f"there are: {', '.join(INCIDENTS)}"
-            )
+        if self.kind not in INCIDENTS + WIDER:
+            known = ", ".join(INCIDENTS + WIDER)
+            raise SettingsError(f"no fault is called {self.kind!r}", hint=f"there are: {known}")
         if self.until < self.at:
             raise SettingsError(f"the fault {self.kind} ends at {self.until}, before it begins at {self.at}")
 
@@ -138,7 +144,8 @@ def drawn(overlay: Overlay, rng: Random, *, until: float, mix: FaultMix | None =
     chances = {
         kind: rng.uniform(0.0, mix.rate_up_to) for kind in RATES if kind in mix.kinds and rng.random() < 0.5
     }
-    possible = INCIDENTS if overlay.links else (CRASH, DISK_LOSS, STOP, CLOCK_SKEW)  # no link, none to cut
+    everything = INCIDENTS + WIDER
+    possible = everything if overlay.links else [kind for kind in everything if kind in OF_ONE]
     kinds = [kind for kind in possible if kind in mix.kinds]
     wanted = mix.incidents if kinds else 0
     incidents = [_incident(rng.choice(kinds), overlay, rng, until, mix.longest) for _ in range(wanted)]
@@ -153,9 +160,12 @@ def _incident(kind: str, overlay: Overlay, rng: Random, until: float, longest: f
     nodes: tuple[str, ...] = ()
     cut: tuple[tuple[str, str], ...] = ()
     amount = 0.0
-    if kind in (CRASH, DISK_LOSS, STOP, CLOCK_SKEW):
+    if kind in OF_ONE:
         nodes = (rng.choice(brokers),)
-        amount = rng.uniform(-3600.0, 3600.0) if kind == CLOCK_SKEW else 0.0
+        if kind in (CLOCK_SKEW, CLOCK_JUMP):
+            amount = rng.uniform(-3600.0, 3600.0)
+        elif kind == CLOCK_DRIFT:
+            amount = rng.uniform(-0.05, 0.05)
     elif kind == PARTITION_HALVES:
         cut = halves(brokers, rng)
     elif kind == PARTITION_RING:

@@ -19,12 +19,46 @@ class Machine(Protocol):
     def check(self) -> None: ...
 
 
+class Clock:
+    """Clock of one machine. A driver reads the wall clock once, when a life begins, and counts from there; so a
+    wall clock that is set shows at the next start of the machine, and its rate at once."""
+
+    __slots__ = ("_behind", "_offset", "_rate")
+
+    def __init__(self) -> None:
+        self._offset = 0.0
+        self._rate = 1.0
+        self._behind = 0.0  # by how much the wall clock was set since the life began
+
+    def local(self, now: float) -> float:
+        return now * self._rate + self._offset
+
+    def true(self, local: float) -> float:
+        return (local - self._offset) / self._rate
+
+    def jump(self, seconds: float) -> None:
+        """Set the time that the running machine sees: a driver without a monotonic clock."""
+        self._offset += seconds
+
+    def set_wall(self, seconds: float) -> None:
+        self._behind += seconds
+
+    def restart(self) -> None:
+        self._offset += self._behind
+        self._behind = 0.0
+
+    def run_at(self, rate: float, now: float) -> None:
+        """Go on from here at another rate."""
+        self._offset += now * (self._rate - rate)
+        self._rate = rate
+
+
 class Place:
     """A machine in its place: it may be up, down, or standing still."""
 
     __slots__ = (
-        "build", "busy_until", "disk", "epoch", "held", "is_broker", "machine", "name", "routes", "skew",
-        "stopped", "up", "waking",
+        "build", "busy_until", "clock", "disk", "epoch", "full", "held", "is_broker", "machine", "name", "routes",
+        "stopped", "sync_fails", "up", "waking",
     )  # fmt: skip
 
     def __init__(self, name: str, build: Callable[[], Machine], is_broker: bool, disk: Store | None) -> None:
@@ -37,7 +71,9 @@ class Place:
         self.up = True
         self.stopped = 0  # how many incidents hold it still
         self.held: list[Any] = []
-        self.skew = 0.0
+        self.clock = Clock()
+        self.full = 0  # how many incidents leave no room on its disk
+        self.sync_fails = False  # the next sync is the disk's last in this life
         self.waking = NEVER  # the earliest wake-up that is scheduled
         self.busy_until = 0.0
         self.routes: dict[str, tuple[Place, Link, bool]] = {}  # by name: who, over what, between brokers?

@@ -13,7 +13,7 @@ Rules
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from heapq import heappop, heappush
 from math import nextafter
@@ -22,18 +22,29 @@ from typing import Any, Protocol
 
 import msgspec
 
-from tidings.errors import StoreError, WireError
+from tidings.availability.records import Append, Record
+from tidings.errors import StoreError, StoreFullError, WireError
 from tidings.protocol import effects as fx
 from tidings.protocol import inputs as ins
+from tidings.protocol.messages import DeliverAll
 from tidings.simulation import faults as fault
+from tidings.simulation import incidents
 from tidings.simulation.faults import NO_FAULTS, FaultPlan, Incident
-from tidings.simulation.parts import NEVER, Link, Machine, Place, pair
+from tidings.simulation.parts import NEVER, Clock, Link, Machine, Place, pair
 from tidings.store.store import Store
 
 
 class Codec(Protocol):
     def encode(self, message: Any) -> bytes: ...
     def decode(self, frame: bytes) -> Any: ...
+
+
+class Watch(Protocol):
+    """Observer of disks and frames: what is on stable storage, and what no connection takes."""
+
+    def committed(self, name: str, records: Sequence[Record]) -> None: ...
+    def replaced(self, name: str) -> None: ...
+    def oversized(self, sender: str, to: str, message: Any, error: WireError) -> None: ...
 
 
 class SimulationSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,6 +72,8 @@ class Simulation:
         self._sent: Counter[type] = Counter()  # messages between brokers
         self.fired: Counter[str] = Counter()  # faults that took effect, by name
         self.bytes_sent = 0
+        self.refused_frames: Counter[str] = Counter()  # over the codec's limit, by the class of the message
+        self.watch: Watch | None = None  # sees what no machine sees
         self.places: dict[str, Place] = {}
         self.links: dict[tuple[str, str], Link] = {}
         self.on_row: Callable[[Any], None] | None = None  # where history rows go
@@ -122,7 +135,7 @@ class Simulation:
 
     def notice(self, name: str) -> None:
         """Let the peers of a machine notice, in their time, that it is gone or back."""
-        self._review_links([name])
+        self.review_links([name])
 
     def call_at(self, at: float, action: Callable[[], None]) -> None:
         self._order += 1
@@ -186,8 +199,8 @@ class Simulation:
             if place.waking > self.now:
                 return  # an earlier wake-up took its place
             place.waking = NEVER
-        skew = place.skew
-        effects = machine.handle(item, self.now + skew)
+        clock = place.clock
+        effects = machine.handle(item, clock.local(self.now))
         self.handled += 1
         if self.on_handled is not None:
             self.on_handled(place.name, item, self.now)
@@ -199,9 +212,11 @@ class Simulation:
         if self.settings.check:
             machine.check()
         deadline = machine.next_deadline()
-        if deadline is not None and deadline - skew < place.waking:
-            wake = max(deadline - skew, self.now)
-            place.waking = wake = wake if wake + skew >= deadline else nextafter(wake, NEVER)
+        if deadline is not None and (due := clock.true(deadline)) < place.waking:
+            wake = max(due, self.now)
+            while clock.local(wake) < deadline:  # rounding
+                wake = nextafter(wake, NEVER)
+            place.waking = wake
             self._push(wake, place, _TIMER)
 
     def _push(self, at: float, place: Place, item: Any) -> None:
@@ -227,7 +242,11 @@ class Simulation:
             return
         settings = self.settings
         if settings.codec is not None:
-            message = self._through_bytes(message)
+            try:
+                message = self._through_bytes(message)
+            except WireError as error:
+                self._refuse_frame(place, to, link, message, error)
+                return
         at = self.now + link.seconds
         if settings.bytes_per_second is not None:
             at = self._after_bandwidth(link, to.name, message) + link.seconds
@@ -272,6 +291,18 @@ class Simulation:
         frame = codec.encode(message)
         self.bytes_sent += len(frame)
         return codec.decode(frame)
+
+    def _refuse_frame(self, place: Place, to: Place, link: Link, message: Any, error: WireError) -> None:
+        """A frame over the limit: the sender ends the connection, as a socket's driver does, and dials again."""
+        if type(message) is DeliverAll:  # too large together
+            for deliver in message.one_by_one():
+                self._send(place, fx.Send(to.name, deliver))
+            return
+        self.refused_frames[type(message).__name__] += 1
+        if self.watch is not None:
+            self.watch.oversized(place.name, to.name, message, error)
+        self._drop_link(*pair(place.name, to.name), link)
+        self.review_links([place.name])
 
     def _send_roughly(self, place: Place, to: Place, link: Link, message: Any, at: float) -> None:
         """Between brokers, when things go wrong."""
@@ -342,7 +373,7 @@ class Simulation:
         kind = type(effect)
         if kind is fx.Record:
             if self.on_row is not None:
-                self.on_row(_by_true_time(effect.row, place.skew))
+                self.on_row(_by_true_time(effect.row, place.clock))
         elif kind is fx.Persist:
             self._persist(place, effect)
         elif kind is fx.Fetch:
@@ -366,13 +397,22 @@ class Simulation:
                 return  # crashed before the sync: nothing was written
             try:
                 if disk is not None:
-                    disk.commit(effect.records)
+                    self._write(place, disk, effect.records)
             except StoreError as error:
                 self._push(self.now, place, ins.PersistFailed(effect.token, error.code, str(error)))
             else:
                 self._push(self.now, place, ins.Persisted(effect.token))
 
         self.call_at(self.now + self.settings.disk_seconds, sync)
+
+    def _write(self, place: Place, disk: Store, records: Sequence[Record]) -> None:
+        if place.sync_fails:
+            raise StoreError(f"{place.name}: the sync failed (input/output error)")
+        if place.full and any(type(record) is Append for record in records):
+            raise StoreFullError(f"{place.name}: no space left")  # the reserve holds what is small
+        disk.commit(records)
+        if self.watch is not None:
+            self.watch.committed(place.name, records)
 
     def _fetch(self, place: Place, effect: fx.Fetch) -> None:
         epoch = place.epoch
@@ -440,7 +480,7 @@ class Simulation:
                 if self.places[end].up:
                     self._push(self.now, self.places[end], ins.LinkDown(other))
 
-    def _review_links(self, names: Iterable[str]) -> None:
+    def review_links(self, names: Iterable[str]) -> None:
         """After something began or ended: what the ends will notice, once they notice."""
         wanted = set(names)
         for (a, b), link in self.links.items():
@@ -456,47 +496,10 @@ class Simulation:
     # -- incidents -----------------------------------------------------------------------
 
     def begin(self, incident: Incident) -> None:
-        self.plan_rough()
-        kind = incident.kind
-        hit = set(incident.nodes) | {name for pair in incident.cut for name in pair}
-        took = [True]
-        if kind in (fault.CRASH, fault.DISK_LOSS):
-            took = [self.crash(name) for name in incident.nodes]
-        elif kind == fault.STOP:
-            for name in incident.nodes:
-                self.places[name].stopped += 1
-        elif kind == fault.CLOCK_SKEW:
-            for name in incident.nodes:
-                self.places[name].skew += incident.amount
-        elif kind == fault.SLOW_LINK:
-            for a, b in incident.cut:
-                self.links[pair(a, b)].slower *= incident.amount
-        else:
-            cut = [(a, b) for a, b in incident.cut if pair(a, b) in self.links]
-            took = [bool(cut)]
-            for a, b in cut:
-                self.links[pair(a, b)].cut[(a, b)] += 1
-        if any(took):
-            self.fired[kind] += 1
-        self._review_links(hit)
+        incidents.begin(self, incident)
 
     def end(self, incident: Incident) -> None:
-        kind = incident.kind
-        hit = set(incident.nodes) | {name for pair in incident.cut for name in pair}
-        if kind in (fault.CRASH, fault.DISK_LOSS):
-            for name in incident.nodes:
-                self.restart(name, keep_disk=kind == fault.CRASH)
-        elif kind == fault.STOP:
-            for name in incident.nodes:
-                self._resume(self.places[name])
-        elif kind == fault.SLOW_LINK:
-            for a, b in incident.cut:
-                self.links[pair(a, b)].slower /= incident.amount
-        elif kind != fault.CLOCK_SKEW:  # a clock that jumped stays where it is
-            for a, b in incident.cut:
-                if pair(a, b) in self.links:
-                    self.links[pair(a, b)].cut[(a, b)] -= 1
-        self._review_links(hit)
+        incidents.end(self, incident)
 
     def crash(self, name: str) -> bool:
         """The machine is gone with all that it had not synced; its peers notice a little later.
@@ -522,19 +525,21 @@ class Simulation:
         place.up = True
         place.epoch += 1  # what was sent to the dead machine is not for the new one
         place.machine = place.build()
+        place.clock.restart()
+        place.sync_fails = False
         if place.disk is not None:
             if not keep_disk:
                 place.disk = type(place.disk)()
+                if self.watch is not None:
+                    self.watch.replaced(name)
             self._push(self.now, place, ins.Started(place.disk.load()))
-        self._review_links([name])
+        self.review_links([name])
 
     def stop(self, name: str) -> None:
         self.places[name].stopped += 1
 
     def resume(self, name: str) -> None:
-        self._resume(self.places[name])
-
-    def _resume(self, place: Place) -> None:
+        place = self.places[name]
         place.stopped -= 1
         if not place.stopped:
             held, place.held = place.held, []
@@ -556,6 +561,7 @@ _NO_LINK = Link(0.0)  # never up
 _DATAGRAM, _MULTICAST = fx.Channel.DATAGRAM, fx.Channel.MULTICAST
 
 
-def _by_true_time(row: Any, skew: float) -> Any:
+def _by_true_time(row: Any, clock: Clock) -> Any:
     """A history has one clock, however wrong that of a machine is."""
-    return msgspec.structs.replace(row, time=row.time - skew) if skew else row
+    true = clock.true(row.time)
+    return row if true == row.time else msgspec.structs.replace(row, time=true)
