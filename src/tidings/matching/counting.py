@@ -17,12 +17,10 @@ from numpy.typing import NDArray
 from tidings.language.evaluate import residual_test
 from tidings.matching.matcher import Matches
 from tidings.matching.naive import Handles, one_by_one
-from tidings.model.constraint import Constraint, Equals, OneOf, Range
+from tidings.model.constraint import Constraint, Equals, Kinds, OneOf, Range, told_apart
 from tidings.model.event import Event
 from tidings.model.filter import Filter
 from tidings.model.value import Kind, kind_of
-
-EXACT = 2**53  # beyond, doubles may not tell integers apart
 
 
 class _Attribute:
@@ -32,6 +30,7 @@ class _Attribute:
         self.values: dict[tuple[Kind, Any], list[int]] = {}
         self.tests: list[tuple[Callable[[Any], bool], int]] = []
         self.ranges: list[tuple[float, float, int]] = []
+        self.exactly: list[Callable[[Any], bool]] = []  # for each range, asked on its bounds
         self.arrays: tuple[NDArray[Any], NDArray[Any], NDArray[Any]] | None = None
 
     def add(self, constraint: Constraint, number: int) -> None:
@@ -41,11 +40,10 @@ class _Attribute:
                 if kind is not None:
                     self.values.setdefault((kind, value), []).append(number)
         elif isinstance(constraint, Range) and _is_plain(constraint):
-            low = -np.inf if constraint.low is None else _nudged(constraint.low, constraint.low_open, np.inf)
-            high = (
-                np.inf if constraint.high is None else _nudged(constraint.high, constraint.high_open, -np.inf)
-            )
+            low = -np.inf if constraint.low is None else float(constraint.low)
+            high = np.inf if constraint.high is None else float(constraint.high)
             self.ranges.append((low, high, number))
+            self.exactly.append(constraint.accepts)
         else:
             self.tests.append((constraint.accepts, number))
 
@@ -66,27 +64,18 @@ class _Attribute:
             low, high, numbers = zip(*self.ranges, strict=True)
             self.arrays = np.array(low), np.array(high), np.array(numbers)
         lows, highs, owners = self.arrays
-        # a double stands for a large integer: nothing between two doubles can be a bound here
+        # rounding keeps the order: a value has its double within those of the bounds, and only a value
+        # whose double is that of a bound may be on either side of it
         near = float(value)
-        if near != value:
-            near = np.nextafter(near, np.inf if value > near else -np.inf)
-        return list(owners[(lows <= near) & (near <= highs)].tolist())
+        inside = (lows < near) & (near < highs)
+        on_bound = np.nonzero((lows <= near) & (near <= highs) & ~inside)[0].tolist()
+        asked = [int(owners[place]) for place in on_bound if self.exactly[place](value)]
+        return [*owners[inside].tolist(), *asked]
 
 
 def _is_plain(constraint: Range) -> bool:
-    """Are both bounds numbers that doubles hold exactly?"""
-    bounds = [b for b in (constraint.low, constraint.high) if b is not None]
-    return all(
-        kind_of(b) is Kind.NUMBER and (abs(b) < EXACT or isinstance(b, float)) and abs(b) != np.inf
-        for b in bounds
-    )
-
-
-def _nudged(bound: float, is_open: bool, toward: float) -> float:
-    if not is_open:
-        return float(bound)
-    with np.errstate(over="ignore"):  # beyond the largest number nothing is left
-        return float(np.nextafter(bound, toward))
+    """Are both bounds numbers?"""
+    return all(kind_of(b) is Kind.NUMBER for b in (constraint.low, constraint.high) if b is not None)
 
 
 class CountingMatcher:
@@ -124,7 +113,7 @@ class CountingMatcher:
         return sorted(found)
 
     def _rebuild(self) -> None:
-        numbers: dict[Constraint, int] = {}
+        numbers: dict[tuple[Constraint, Kinds], int] = {}
         users: list[list[int]] = []
         self._attributes: dict[str, _Attribute] = {}
         self._owners: list[int] = []
@@ -132,9 +121,9 @@ class CountingMatcher:
         needed: list[int] = []
         for handle, filter in self._filters.items():
             for conjunction in filter.conjunctions:
-                distinct = dict.fromkeys(conjunction.constraints)
-                for constraint in distinct:
-                    number = numbers.setdefault(constraint, len(numbers))
+                distinct = dict.fromkeys(map(told_apart, conjunction.constraints))
+                for constraint, kinds in distinct:
+                    number = numbers.setdefault((constraint, kinds), len(numbers))
                     if number == len(users):
                         users.append([])
                         self._attributes.setdefault(constraint.attribute, _Attribute()).add(

@@ -22,7 +22,7 @@ from typing import Any
 from tidings.language.evaluate import residual_test
 from tidings.matching.matcher import Matches
 from tidings.matching.naive import Handles, one_by_one
-from tidings.model.constraint import Constraint, Equals
+from tidings.model.constraint import Constraint, Equals, Kinds, told_apart
 from tidings.model.event import Event
 from tidings.model.filter import Conjunction, Filter
 from tidings.model.value import kind_of
@@ -37,7 +37,7 @@ class Node:
 
     def __init__(self) -> None:
         self.values: dict[str, dict[tuple[Any, Any], Node]] = {}
-        self.tests: dict[str, dict[Constraint, Node]] = {}
+        self.tests: dict[str, dict[tuple[Constraint, Kinds], Node]] = {}
         self.star: Node | None = None  # of those who do not care about this level
         self.ends: dict[tuple[int, int], list[Callable[[Event], bool]]] = {}
 
@@ -91,7 +91,7 @@ class TreeMatcher:
     def _path(self, conjunction: Conjunction) -> tuple[tuple[Any, ...], list[Constraint | None]]:
         """The table's key of a conjunction, and its way from the root there; None: it does not care."""
         by_name: dict[str, list[Constraint]] = {}
-        for constraint in dict.fromkeys(conjunction.constraints):
+        for constraint, _ in dict.fromkeys(map(told_apart, conjunction.constraints)):
             by_name.setdefault(constraint.attribute, []).append(constraint)
         key = tuple(_fixed(by_name, name) for name in self.factored)
         for name in by_name:
@@ -112,7 +112,7 @@ class TreeMatcher:
         if isinstance(constraint, Equals) and kind_of(constraint.value) is not None:
             key = (kind_of(constraint.value), constraint.value)
             return node.values.setdefault(constraint.attribute, {}), key
-        return node.tests.setdefault(constraint.attribute, {}), constraint
+        return node.tests.setdefault(constraint.attribute, {}), told_apart(constraint)
 
     def _child(self, node: Node, constraint: Constraint | None) -> Node:
         if constraint is None:
@@ -195,7 +195,7 @@ def followed(node: Node, value_of: Callable[[str], Any]) -> list[Node]:
                 found.append(child)
     for name, tests in node.tests.items():
         value = value_of(name)
-        found += [child for constraint, child in tests.items() if constraint.accepts(value)]
+        found += [child for (constraint, _), child in tests.items() if constraint.accepts(value)]
     return found
 
 

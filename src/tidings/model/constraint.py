@@ -148,7 +148,19 @@ Constraint: TypeAlias = (
     Equals | OneOf | NotOneOf | Range | Prefix | Like | Regexp | Exists | Missing | TopicIs | IsA
 )
 
+Kinds: TypeAlias = tuple[Kind | None, ...]
+
+
+def told_apart(constraint: Constraint) -> tuple[Constraint, Kinds]:
+    """A constraint as a dictionary's key: in Python `a = 1` equals `a = TRUE`, here kinds differ."""
+    if isinstance(constraint, Equals):
+        return constraint, (kind_of(constraint.value),)
+    if isinstance(constraint, OneOf | NotOneOf):
+        return constraint, tuple(map(kind_of, constraint.values))
+    return constraint, ()
+
+
 __all__ = [
-    "Constraint", "Equals", "Exists", "IsA", "Like", "Missing", "NotOneOf", "OneOf", "Prefix",
-    "Range", "Regexp", "TopicIs", "Value",
+    "Constraint", "Equals", "Exists", "IsA", "Kinds", "Like", "Missing", "NotOneOf", "OneOf", "Prefix",
+    "Range", "Regexp", "TopicIs", "Value", "told_apart",
 ]  # fmt: skip

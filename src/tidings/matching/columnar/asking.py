@@ -126,9 +126,11 @@ def text_of(event: Event, attribute: str) -> str | None:
     first, dot, below = attribute.partition(".")
     if not dot and attribute not in RESERVED:
         value = event.attributes.get(attribute)
+    elif attribute == "topic":
+        value = event.topic
     else:
         held = event.attributes.get(first)
         value = held.get(below) if type(held) is dict else None
-        if value is None:
-            value = event.topic if attribute == "topic" else event.view.get(attribute)
+        if type(value) is not str:  # nested at another of its dots, or beside something nested deeper
+            value = event.view.get(attribute)
     return value if type(value) is str else None

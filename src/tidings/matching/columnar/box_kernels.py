@@ -14,7 +14,15 @@ from __future__ import annotations
 import numpy as np
 
 from tidings.matching.columnar import layout as at
-from tidings.matching.columnar.grid_kernels import BY_BUCKET, IS_BOX, bucket_of, compiled, is_simple
+from tidings.matching.columnar.grid_kernels import (
+    BY_BUCKET,
+    IS_BOX,
+    bucket_of,
+    compiled,
+    is_simple,
+    unbounded_above,
+    unbounded_below,
+)
 from tidings.matching.columnar.kernels_base import doubles, holds, ints, longs, prefetch, records, small
 
 BELOW, FIRST_CODE, LAST_CODE, ABOVE = 0, 1, 254, 255
@@ -44,8 +52,8 @@ def code_of(frames, cell, value):
 @compiled
 def codes_of(part, cell, first, last, frames):
     """The codes of the bounds of a part in one of its cells."""
-    low = BELOW if cell > first or part.lo == -np.inf else code_of(frames, cell, part.lo)
-    high = ABOVE if cell < last or part.hi == np.inf else code_of(frames, cell, part.hi)
+    low = BELOW if cell > first or unbounded_below(part) else code_of(frames, cell, part.lo)
+    high = ABOVE if cell < last or unbounded_above(part) else code_of(frames, cell, part.hi)
     return low, high
 
 

@@ -36,7 +36,9 @@ from tidings.model.expression import Expression
 from tidings.model.value import Value
 
 MAGIC = b"TIDTABLE"
-VERSION = 2
+VERSION = 3
+ENTRIES_SINCE = 3  # entries of older versions miss numbers beyond 2**53: they are made anew from the rows
+OLDEST = 2
 BOX_ARRAYS = ("sizes", "cuts", "frames", "cell_at", "block")
 ALIGN = 64
 _fixed = Struct("<8sIIII")
@@ -147,25 +149,30 @@ def load(path: str | os.PathLike[str], *, verify: bool = True) -> tuple[Table, H
         whole = np.memmap(target, np.uint8, "c")
     except (OSError, ValueError) as error:
         raise InputError(f"cannot map the table {target}: {error}") from None
-    header, start, total = _read_header(whole, target)
+    header, version, start, total = _read_header(whole, target)
     if verify and crc32c(whole[start:].data, 0) != total:
         raise CorruptionError(f"the arrays of {target} fail their checksum", hint="write the table again")
-    return _table(header, whole, start, target), header
+    table = _table(header, whole, start, target)
+    table.outdated = version < ENTRIES_SINCE
+    return table, header
 
 
-def _read_header(whole: Any, path: Path) -> tuple[Header, int, int]:
+def _read_header(whole: Any, path: Path) -> tuple[Header, int, int, int]:
     broken = CorruptionError(f"{path} is no matching table, or its header is torn", hint="write it again")
     if len(whole) < _fixed.size:
         raise broken
     magic, version, length, checksum, total = _fixed.unpack(bytes(whole[: _fixed.size]))
     if magic != MAGIC:
         raise broken
-    if version != VERSION:
-        raise InputError(f"{path} is a table of version {version}; this reads version {VERSION}")
+    if not OLDEST <= version <= VERSION:
+        raise InputError(
+            f"{path} is a table of version {version}; this reads versions {OLDEST} to {VERSION}",
+            hint="write the table again with this version of Tidings",
+        )
     encoded = bytes(whole[_fixed.size : _fixed.size + length])
     if len(encoded) != length or crc32c(encoded) != checksum:
         raise broken
-    return msgspec.msgpack.decode(encoded, type=Header), _aligned(_fixed.size + length), total
+    return msgspec.msgpack.decode(encoded, type=Header), version, _aligned(_fixed.size + length), total
 
 
 def _table(header: Header, whole: Any, start: int, path: Path) -> Table:

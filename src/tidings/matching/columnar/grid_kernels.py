@@ -22,6 +22,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from tidings.matching.columnar.layout import EXACT_DOUBLES
+
 NO_SECOND = 255  # access by one slot, by cell
 BY_BUCKET = 254  # access by one slot, by bucket
 IS_BOX = 253  # in place of a row's first part: it is filed among the boxes
@@ -79,31 +81,51 @@ def fine_span(part, text, edges, start, stop, b):
 
 
 @compiled
+def unbounded_below(part):
+    """Does every value satisfy the lower bound? Not minus infinity, when the bound leaves it out."""
+    return part.lo == -np.inf and part.lo_rest <= 0
+
+
+@compiled
+def unbounded_above(part):
+    return part.hi == np.inf and part.hi_rest >= 0
+
+
+@compiled
 def span(part, text, edges, start, stop):
-    """Buckets that a part covers, and whether it holds in all of the first and of the last one."""
+    """Buckets that a part covers, and whether it holds in all of the first and of the last one.
+
+    An event is filed by the nearest double of its value. The pair (double, rest) is ordered by the
+    double first, so a value within the bounds has a double within them, and the bound's own bucket is
+    the furthest that it can lie in. Only below 2**53, where no value has a rest, does an open bound
+    begin at the next double: beyond, integers lie between the two.
+    """
     last = stop - start
     lo, hi, lo_rest, hi_rest = part.lo, part.hi, part.lo_rest, part.hi_rest
     b0, d0, b1, d1 = 0, True, last, True
-    if not (lo == -np.inf and lo_rest <= 0):
+    if not unbounded_below(part):
         if text:
             b0 = bucket_of(edges, start, stop, lo)
             d0 = b0 > 0 and edges[start + b0 - 1] == lo
-        elif -1 <= lo_rest <= 1:
-            edge = np.nextafter(lo, np.inf) if lo_rest > 0 else lo
+        elif lo_rest > 0 and -EXACT_DOUBLES < lo < EXACT_DOUBLES:
+            edge = np.nextafter(lo, np.inf)
             b0 = bucket_of(edges, start, stop, edge)
-            d0 = b0 > 0 and edges[start + b0 - 1] == edge and not (lo == np.inf and lo_rest > 0)
+            d0 = b0 > 0 and edges[start + b0 - 1] == edge
         else:
-            b0, d0 = bucket_of(edges, start, stop, np.nextafter(lo, -np.inf)), False
-    if not (hi == np.inf and hi_rest >= 0):
+            b0 = bucket_of(edges, start, stop, lo)
+            d0 = lo_rest <= 0 and b0 > 0 and edges[start + b0 - 1] == lo
+    if not unbounded_above(part):
         if text:
             b1 = bucket_of(edges, start, stop, hi)
             d1 = b1 < last and edges[start + b1] == hi + (2.0 if np.int64(hi) % 2 == 0 else 1.0)
-        elif -1 <= hi_rest <= 1:
-            edge = np.nextafter(hi, np.inf) if hi_rest >= 0 else hi
-            b1 = bucket_of(edges, start, stop, np.nextafter(edge, -np.inf))
-            d1 = b1 < last and edges[start + b1] == edge and hi != -np.inf
+        elif hi_rest < 0 and -EXACT_DOUBLES < hi < EXACT_DOUBLES:
+            b1 = bucket_of(edges, start, stop, np.nextafter(hi, -np.inf))
+            d1 = b1 < last and edges[start + b1] == hi
         else:
-            b1, d1 = bucket_of(edges, start, stop, np.nextafter(hi, np.inf)), False
+            b1 = bucket_of(edges, start, stop, hi)
+            d1 = (
+                hi_rest >= 0 and hi != -np.inf and b1 < last and edges[start + b1] == np.nextafter(hi, np.inf)
+            )
     if b1 < b0:
         b1, d0, d1 = b0, False, False
     return b0, d0, b1, d1
@@ -120,9 +142,6 @@ def is_simple(part, text):
 @compiled
 def point_bucket(value, rest, text, edges, start, stop):
     """The bucket of a point of a set, and whether the bucket holds nothing else."""
-    if rest != 0 and not text:
-        value = np.nextafter(value, np.inf if rest > 0 else -np.inf)
-        return bucket_of(edges, start, stop, value), False
     b = bucket_of(edges, start, stop, value)
     after = value + 2.0 if text else np.nextafter(value, np.inf)
     alone = (
@@ -274,8 +293,8 @@ def conditions(p0, m, one, two, parts, text, edges_at, edges, shares_at, shares,
         part = parts[p0 + i]
         s = part.slot
         b0, d0, b1, d1 = span(part, text[s], edges, edges_at[s], edges_at[s + 1])
-        low[i] = OPEN_LOW if (part.lo == -np.inf and part.lo_rest <= 0) else 2 * b0 + 2 - (1 if d0 else 0)
-        high[i] = OPEN_HIGH if (part.hi == np.inf and part.hi_rest >= 0) else 2 * b1 + 2 + (1 if d1 else 0)
+        low[i] = OPEN_LOW if unbounded_below(part) else 2 * b0 + 2 - (1 if d0 else 0)
+        high[i] = OPEN_HIGH if unbounded_above(part) else 2 * b1 + 2 + (1 if d1 else 0)
         w = shares[shares_at[s] + b1 + 1] - shares[shares_at[s] + b0]
         if i in (one, two):
             w = 0.4 + 0.5 * w  # inside its own cell it says little

@@ -66,9 +66,7 @@ def encode(t, row, rest, has_rest):
         elif v >= at.EXACT_DOUBLES or v <= -at.EXACT_DOUBLES:
             if has_rest == 0 and np.isfinite(v):
                 return at.NEEDS_REST
-            if rest[s] != 0:
-                v = np.nextafter(v, np.inf if rest[s] > 0 else -np.inf)
-                doubt = True
+            doubt = rest[s] != 0
         b = bucket_of(edges, edges_at[s], edges_at[s + 1], v)
         codes[place] = 2 * b + 2
         sure[place] = -1 if doubt else 2 * b + 2

@@ -183,6 +183,8 @@ class ColumnarMatcher:
         alive[table.rows.owners[table.rows.owners >= 0]] = 1
         made._alive, made._free = bytearray(alive.tobytes()), np.nonzero(alive == 0)[0].tolist()
         made.version += 1
+        if table.outdated:
+            made.freeze()
         return made
 
     # -- matching

@@ -64,6 +64,7 @@ class Table:
     purged: int = 0  # removed rows that have no entries any more
     linear: int = 0  # rows that every event looks at, for want of cells
     unsettled: int = 0  # rows with a check that the next freeze settles
+    outdated: bool = False  # read from a file whose entries an older version made
 
     @property
     def nbytes(self) -> int:
