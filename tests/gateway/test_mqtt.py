@@ -17,6 +17,7 @@ from aiomqtt import ProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
+from tests.gateway import conftest as gateway
 from tests.gateway.conftest import broker
 
 import tidings
@@ -266,6 +267,48 @@ def test_a_session_keeps_what_comes_while_its_client_is_away(
         if restarted:
             async with at(tmp_path) as (port, _):
                 await back(port)
+
+    run(test)
+
+
+def test_a_session_is_that_of_its_user_whatever_groups_the_user_is_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lasting = {"clean_start": False, "properties": session(600), "username": "market", "password": "m"}
+
+    async def test() -> None:
+        async with at(tmp_path, users=True) as (port, _), client(port, "c", **lasting) as c:
+            await c.subscribe("t", qos=1)
+        group = '[groups.more]\n[users.market]\ngroups = ["more"]'
+        monkeypatch.setattr(gateway, "USERS", gateway.USERS.replace("[users.market]", group))
+        async with at(tmp_path, users=True) as (port, _):
+            async with client(port, "p", username="market", password="m") as p:
+                await p.publish("t", "1", qos=1)
+            async with client(port, "c", **lasting) as c:
+                assert [m.payload for m in await heard(c, 1)] == [b"1"]
+        listed = json.loads((tmp_path / "store" / "mqtt-sessions.json").read_text())
+        assert [written["client_id"] for written in listed] == ["c"]
+
+    run(test)
+
+
+def test_sessions_of_one_client_that_an_earlier_version_wrote_apart_are_one(tmp_path: Path) -> None:
+    lasting = {"clean_start": False, "properties": session(600)}
+
+    async def test() -> None:
+        async with at(tmp_path) as (port, _), client(port, "c", **lasting) as c:
+            await c.subscribe("t", qos=1)
+        file = tmp_path / "store" / "mqtt-sessions.json"
+        (written,) = json.loads(file.read_text())
+        older = {**written, "owner": {**written["owner"], "groups": ["a"]}, "expiry": 1, "left_at": 0.0}
+        file.write_text(json.dumps([written, older]))
+        async with at(tmp_path) as (port, _):
+            async with client(port, "p") as p:
+                await p.publish("t", "1", qos=1)
+            async with client(port, "c", **lasting) as c:
+                assert [m.payload for m in await heard(c, 1)] == [b"1"]
+        (after,) = json.loads(file.read_text())
+        assert after["expiry"] == 600
 
     run(test)
 

@@ -7,10 +7,14 @@ Rules
 - `Put` and `Delete` keep small state of any kind as rows of named tables. The value is the node's own
   encoding; the store only guards it with a checksum.
 - Within one batch the records count in order: the last word on an offset or a row wins.
-- Times are seconds of the node's clock (wall-anchored, monotonic): they still have meaning after a restart.
+- Times are seconds of the node's clock: the wall clock when the process began, monotonic from there, and never
+  behind a time that the disk holds (`Loaded.latest`). So stored times keep their order over restarts, also when
+  the machine's clock was set back in between.
 """
 
 from __future__ import annotations
+
+from math import inf
 
 import msgspec
 
@@ -46,6 +50,10 @@ class Put(msgspec.Struct, frozen=True, tag="put"):
     value: bytes
 
 
+CLOCK = "clock"  # table: its one row is the time of the last batch of rows
+LATEST = "latest"
+
+
 class Delete(msgspec.Struct, frozen=True, tag="delete"):
     """Remove a row of a table; removing one that is not there changes nothing."""
 
@@ -78,6 +86,13 @@ class Loaded(msgspec.Struct, frozen=True):
     tables: dict[str, dict[str, bytes]]
     sizes: list[int] = []  # bytes on the disk of each of `entries`, where the store knows them
 
+    @property
+    def latest(self) -> float:
+        """The latest time that the node had reached, as far as its disk tells; before all when it tells nothing."""
+        row = self.tables.get(CLOCK, {}).get(LATEST)
+        kept = -inf if row is None else msgspec.msgpack.decode(row, type=float)
+        return max(kept, self.entries[-1].accepted) if self.entries else kept
+
     @classmethod
     def empty(cls) -> Loaded:
         """What a new store holds. The first offset of a log is 1; 0 is before everything."""
@@ -88,6 +103,11 @@ def ending(accepted: float, lifetime: float, expires_at: float | None) -> float:
     """When a lifetime that began at `accepted` is over; `expires_at` cuts it short."""
     ends_at = accepted + lifetime
     return ends_at if expires_at is None or ends_at < expires_at else expires_at
+
+
+def clock_row(now: float) -> Put:
+    """The row that tells the next life of this node how far its clock had come."""
+    return Put(CLOCK, LATEST, msgspec.msgpack.encode(now))
 
 
 def entry_of(append: Append) -> Entry:

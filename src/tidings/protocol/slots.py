@@ -406,6 +406,10 @@ class Recovery(Strategy):
         """Somebody waits until this log is known up to there: ask for it, though nobody said that
         something is missing. To be called again as long as it is so."""
 
+    def is_gone(self, log: str) -> bool:
+        """Did the broker of this log say that it has another log now?"""
+        return False
+
     def progressed(self, now: float) -> None:
         """Subscriptions here settled something of the logs of other brokers."""
 

@@ -7,6 +7,8 @@ or a client does is in `protocol`. Rules
 - Inputs wait in one line. What follows from an input is passed on until nothing is left; only then
   is the timer set, once.
 - What a machine says that no performer is for is for its application (`hear`).
+- A machine's time is that of the clock, and never behind what its disk holds: a machine whose wall clock was set
+  back while it was down goes on from where its last life ended.
 - A timer that was set too early asks again; so a deadline that moves away costs nothing.
 """
 
@@ -71,7 +73,8 @@ class Driver:
         self._is_running = False
         self._is_closed = False
         self._timer: Timer | None = None
-        self._wake_at: float | None = None
+        self._wake_at: float | None = None  # in the machine's time
+        self._ahead = 0.0  # seconds by which the machine's time is ahead of the clock
         self._drive: Drive | None = None
         self.datagram: Callable[[str, Message], None] | None = None  # how to send one
         self._breathe: Callable[[], None] | None = None
@@ -101,7 +104,12 @@ class Driver:
         self._breathe = breathe
 
     def start(self, input: Started) -> None:
+        self._ahead = max(0.0, input.state.latest - self.clock.now())
         self.hand(self.name, input)
+
+    def now(self) -> float:
+        """The machine's time."""
+        return self.clock.now() + self._ahead
 
     # -- what is attached ------------------------------------------------------------------
 
@@ -178,7 +186,7 @@ class Driver:
         if tap is not None:
             _watch(tap, input, now)
         try:
-            effects = machine.handle(input, now)
+            effects = machine.handle(input, now + self._ahead)
         except Exception as error:
             is_heard = isinstance(input, Received | ReceivedAll) and input.sender in self._outlets
             if self._fault is None or not is_heard:
@@ -232,12 +240,12 @@ class Driver:
             self._timer = None
         self._wake_at = wake_at
         if wake_at is not None:
-            self._timer = self.clock.wake(wake_at, self._on_timer)
+            self._timer = self.clock.wake(wake_at - self._ahead, self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer = None
         due = self._main.next_deadline()
-        if due is not None and due <= self.clock.now():
+        if due is not None and due <= self.now():
             self.hand(self.name, TimerFired())
         else:
             self._set_timer()

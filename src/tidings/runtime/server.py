@@ -193,7 +193,7 @@ class Server:
             )
         if self._on_loaded is not None:
             self._on_loaded(state)
-        pages = LogPages(store, self._guard, lambda: self.node.log, self._clock.now, self._limits)
+        pages = LogPages(store, self._guard, lambda: self.node.log, lambda: self._driver.now(), self._limits)
         self.inquiries["log"] = pages.answer
         self._recorder = recorder_of(self._record)
         self.node = self._build()

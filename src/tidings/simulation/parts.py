@@ -47,6 +47,12 @@ class Clock:
         self._offset += self._behind
         self._behind = 0.0
 
+    def not_before(self, local: float, now: float) -> None:
+        """A life whose wall clock is behind what its disk holds goes on from there, as with every driver."""
+        ahead = max(0.0, local - self.local(now))
+        self._offset += ahead
+        self._behind -= ahead  # the wall clock is where it was
+
     def run_at(self, rate: float, now: float) -> None:
         """Go on from here at another rate."""
         self._offset += now * (self._rate - rate)

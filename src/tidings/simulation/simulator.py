@@ -200,6 +200,8 @@ class Simulation:
                 return  # an earlier wake-up took its place
             place.waking = NEVER
         clock = place.clock
+        if type(item) is ins.Started:
+            clock.not_before(item.state.latest, self.now)
         effects = machine.handle(item, clock.local(self.now))
         self.handled += 1
         if self.on_handled is not None:

@@ -3,7 +3,8 @@
 Rules
 - The first packet is CONNECT, within ten seconds. A name and a password are checked as everywhere; a password
   without a name (version 5), or with the name `token`, is a signed token.
-- A client id belongs to its principal. Who connects under an id that is connected takes its session over.
+- A session belongs to a tenant, a user's name and a client id (`Key`), however the user was proved and whatever
+  groups the user is in by now. A connection under a key that is connected takes the session over.
 - What the protocol does not allow ends the connection, with a reason for version 5.
 - Sessions that outlive their connection are written down (a JSON file in the store's directory), and end
   when their expiry has passed.
@@ -20,7 +21,7 @@ import ssl
 from collections import deque
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -52,6 +53,18 @@ _OLD_CODES = {
 }  # fmt: skip
 
 
+class Key(NamedTuple):
+    """The session that a connection means. Groups, rules and proofs of a user change; these do not."""
+
+    tenant: str
+    user: str
+    client_id: str
+
+
+def key_of(principal: Any, client_id: str) -> Key:
+    return Key(getattr(principal, "tenant", ""), principal.name, client_id)
+
+
 class Written(msgspec.Struct):
     """A session as the file holds it."""
 
@@ -72,9 +85,9 @@ class MqttDoor:
         self._tls = tls
         self._file = None if folder is None else folder / FILE
         self._server: asyncio.Server | None = None
-        self._sessions: dict[tuple[Any, str], Session] = {}
-        self._known: dict[tuple[Any, str], Written] = {}  # durable ones, also those that nobody uses now
-        self._links: dict[tuple[Any, str], Link] = {}
+        self._sessions: dict[Key, Session] = {}
+        self._known: dict[Key, Written] = {}  # durable ones, also those that nobody uses now
+        self._links: dict[Key, Link] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._sweeping: asyncio.Task[None] | None = None
         self._writing = asyncio.Lock()
@@ -130,7 +143,7 @@ class MqttDoor:
 
     async def session(self, principal: Any, connect: mq.Connect, link: Link) -> tuple[Session, bool]:
         """The session that this connection carries on, or a new one; was there one?"""
-        key = (principal, connect.client_id)
+        key = key_of(principal, connect.client_id)
         other = self._links.get(key)
         if other is not None:
             other.end(Reason.TAKEN_OVER)
@@ -147,6 +160,9 @@ class MqttDoor:
             self._known.pop(key, None)
             before = known = None
         expiry = link.expiry(connect)
+        if before is not None and before.owner != principal:
+            await before.close()  # its rights are those of the principal that it was opened for
+            before = None
         if before is not None and before.durable and before.bus.state == "up":
             session = before
         else:
@@ -164,9 +180,9 @@ class MqttDoor:
     ) -> Session:
         bus = Guests(self._host, principal).bus(client_name(principal, client_id))
         await bus.open()
-        return Session(client_id, bus, durable=durable, kept=kept)
+        return Session(client_id, bus, owner=principal, durable=durable, kept=kept)
 
-    async def left(self, key: tuple[Any, str], session: Session, link: Link) -> None:
+    async def left(self, key: Key, session: Session, link: Link) -> None:
         """The connection of a session is gone."""
         if self._links.get(key) is link:
             del self._links[key]
@@ -179,7 +195,8 @@ class MqttDoor:
             self._known.pop(key, None)
             await session.end()
         elif key in self._known:
-            self._known[key] = Written(key[0], key[1], session.expiry, session.left_at, session.kept)
+            known = self._known[key]
+            known.expiry, known.left_at, known.subscriptions = session.expiry, session.left_at, session.kept
         await self._write()
 
     def later(self, seconds: float, say: Callable[[], Awaitable[Any]]) -> None:
@@ -193,7 +210,7 @@ class MqttDoor:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def is_connected(self, key: tuple[Any, str]) -> bool:
+    def is_connected(self, key: Key) -> bool:
         return key in self._links
 
     # -- sessions that stay ------------------------------------------------------------------------
@@ -211,7 +228,17 @@ class MqttDoor:
         for written in listed:
             if written.left_at is None:
                 written.left_at = now
-            self._known[written.owner, written.client_id] = written
+            self._take_up(key_of(written.owner, written.client_id), written)
+
+    def _take_up(self, key: Key, written: Written) -> None:
+        """Earlier versions wrote a session for each set of groups of one user: all that they held is one session."""
+        other = self._known.get(key)
+        if other is not None:
+            last = max(other, written, key=lambda each: each.left_at or 0.0)
+            last.subscriptions = {**other.subscriptions, **written.subscriptions}
+            last.expiry = max(other.expiry, written.expiry)
+            written = last
+        self._known[key] = written
 
     async def changed(self) -> None:
         """Subscriptions of a session changed."""
@@ -235,7 +262,7 @@ class MqttDoor:
                 if written.left_at + written.expiry <= now:
                     with contextlib.suppress(TidingsError):
                         session = self._sessions.pop(key, None) or await self._open(
-                            *key, durable=True, kept=written.subscriptions
+                            written.owner, key.client_id, durable=True, kept=written.subscriptions
                         )
                         await session.end()
                     self._known.pop(key, None)
@@ -334,7 +361,7 @@ class Link:
             self._refuse(Reason.NOT_AUTHORISED if connect.password is None else Reason.PASSWORD)
             self.over.set()
             return
-        key = (principal, connect.client_id)
+        key = key_of(principal, connect.client_id)
         self._session, self._will = session, connect.will
         self._largest = connect.properties.get("maximum_packet", 0)
         self._most_told = min(connect.properties.get("topic_alias_maximum", 0), ALIASES)
@@ -353,7 +380,7 @@ class Link:
         finally:
             await self._over(key, session)
 
-    async def _over(self, key: tuple[Any, str], session: Session) -> None:
+    async def _over(self, key: Key, session: Session) -> None:
         self._is_over = True
         await asyncio.gather(*self._answers, return_exceptions=True)
         will, self._will = self._will, None
@@ -366,7 +393,7 @@ class Link:
         await self._door.left(key, session, self)
         self.over.set()
 
-    async def _say_late(self, key: tuple[Any, str], session: Session, will: mq.Will) -> None:
+    async def _say_late(self, key: Key, session: Session, will: mq.Will) -> None:
         if not self._door.is_connected(key) and session.bus.state == "up":
             await session.will(will)
 

@@ -81,10 +81,17 @@ def written(event: Event, version: int, *, retain: bool) -> bytes:
 
 class Session:
     def __init__(
-        self, client_id: str, bus: Bus, *, durable: bool, kept: dict[str, Kept] | None = None
+        self,
+        client_id: str,
+        bus: Bus,
+        *,
+        owner: Any,
+        durable: bool,
+        kept: dict[str, Kept] | None = None,
     ) -> None:
         self.client_id = client_id
         self.bus = bus
+        self.owner = owner  # the principal whose rights the bus has
         self.durable = durable
         self.kept = kept if kept is not None else {}
         self.expiry = 0

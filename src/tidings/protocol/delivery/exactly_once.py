@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from tidings.availability.records import Append, Forget, Loaded, Record
+from tidings.availability.records import Append, Forget, Loaded, Record, clock_row
 from tidings.matching.matcher import Matcher
 from tidings.model.event import Event
 from tidings.model.subscription import Advertisement, Position, Subscription, SubscriptionId
@@ -142,7 +142,7 @@ class ExactlyOnce(Delivery):
         for row in rows.decoded(state.tables, rows.LOG, rows.LogRow):
             self._ledger.log = row.name
             return
-        self._ledger.log = log_name(self.ports.name, now)
+        self._ledger.log = log_name(self.ports.name, now, self.ports.rng)
         self._persist([rows.put(rows.LOG, "name", rows.LogRow(self._ledger.log))], now)
 
     # -- inputs and messages -------------------------------------------------------------------
@@ -533,6 +533,8 @@ class ExactlyOnce(Delivery):
         disk = self.ports.disk
         if not disk.stable:
             records = [record for record in records if isinstance(record, Append | Forget)]
+        elif records:
+            records = [*records, clock_row(now)]
         if disk.failed is not None and records and otherwise is not None:
             otherwise(disk.failed, now)
         elif disk.failed is None and records:

@@ -160,11 +160,8 @@ class Moves:
         return (self._ports.recovery.known(log) if lane.is_live else lane.at) >= offset
 
     def _is_gone(self, log: str) -> bool:
-        """Has its broker begun another log since?"""
-        broker = broker_of(log)
-        return broker == self._ports.name or any(
-            broker_of(other) == broker and other > log for other in self._ports.recovery.logs()
-        )
+        """Has its broker begun another log since? `recovery` asks that broker (`hurry`)."""
+        return broker_of(log) == self._ports.name or self._ports.recovery.is_gone(log)
 
 
 def _line(item: Item) -> str:

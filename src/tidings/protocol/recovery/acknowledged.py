@@ -14,11 +14,15 @@ log, until every link that wants it has acknowledged it. Rules
   that what is sent from then on is complete for whoever asks.
 - A broker that begins takes each log from where its neighbour answers for it; what its durable
   subscriptions miss they read (`delivery`).
+- A broker that lost its disk begins another log. Names and clocks do not say which of two logs is the present one:
+  a broker that hears of a second log asks the log's broker whether the first one is gone (an `Ask` for an empty
+  range), and takes the second one, which is told again until it is confirmed, when the answer says so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import inf
 
 import msgspec
 
@@ -58,6 +62,7 @@ class AcknowledgedSettings(msgspec.Struct, frozen=True, kw_only=True):
     poll_seconds: float = 10.0  # how often to ask a link that has all but needs it still
     orphan_seconds: float = 60.0  # a log whose link was undone is heard by another way by then, or gone
     waiting: int = 1024  # events that wait behind a gap, per log; more holds more memory
+    gone: int = 1024  # names of logs that are no more; one that is forgotten is asked about again
     resends: int = 0  # events of each link that are held to be sent again; 0: a log alone answers
 
 
@@ -75,6 +80,8 @@ class Acknowledged(Recovery):
         self._pauses: dict[str, float] = {}  # by link: until it is told again
         self._to_confirm: dict[str, None] = {}  # logs with something new to say toward them
         self.resend: Resend | None = None
+        self._gone: dict[str, None] = {}  # logs that their brokers said are no more
+        self._inquired: dict[str, float] = {}  # by log: when its broker was last asked about it
 
     def bind(self, ports: Ports) -> None:
         super().bind(ports)
@@ -293,10 +300,12 @@ class Acknowledged(Recovery):
         broker = broker_of(news.log)
         if broker == self.ports.name:
             return None
-        for older in [name for name in self.views if broker_of(name) == broker]:
-            if older > news.log:
-                return None
-            self.forget(older, now)
+        others = [name for name in self.views if broker_of(name) == broker]
+        for other in others:
+            self._inquire(other, link, now)
+        if others:
+            return None  # told again, and taken as soon as the other one is known to be gone
+        self._gone.pop(news.log, None)
         view = self.views[news.log] = LogView(news.log, link, news.base)
         self._announce(view, now)
         self.ports.delivery.log_found(news.log, now)
@@ -309,8 +318,32 @@ class Acknowledged(Recovery):
                 view.trail(other)
                 self.timers.set(("tell", other), now)
 
+    def _inquire(self, log: str, link: str | None, now: float) -> None:
+        """Ask the broker of a log whether it still has it: by this link, or by the one toward that broker."""
+        if self._inquired.get(log, -inf) + self.settings.retry_seconds > now:
+            return
+        self._inquired.pop(log, None)
+        self._inquired[log] = now
+        if len(self._inquired) > self.settings.gone:
+            del self._inquired[next(iter(self._inquired))]
+        inquiry = Ask(log, 0, 0, (self.ports.name,))
+        if link is None:
+            self._relay.ask(inquiry)
+        else:
+            self.ports.send(link, inquiry)
+
+    def gone(self, log: str, now: float) -> None:
+        """The log's broker said that it has another log now."""
+        self._gone[log] = None
+        if len(self._gone) > self.settings.gone:
+            del self._gone[next(iter(self._gone))]
+        self.forget(log, now)
+
+    def is_gone(self, log: str) -> bool:
+        return log in self._gone
+
     def forget(self, log: str, now: float) -> None:
-        """This log is no more."""
+        """Nothing is known of this log any more."""
         view = self.views.pop(log, None)
         if view is not None:
             self.timers.clear(("ask", log))
@@ -450,6 +483,8 @@ class Acknowledged(Recovery):
 
     def hurry(self, log: str, offset: int, now: float) -> None:
         view = self.views.get(log)
+        if view is None and log not in self._gone and broker_of(log) != self.ports.name:
+            self._inquire(log, None, now)
         if view is None or view.known >= offset or view.hurried_at + self.settings.retry_seconds > now:
             return
         view.hurried_at = now

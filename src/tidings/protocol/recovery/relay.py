@@ -201,10 +201,10 @@ class Relay:
 
     def _filled(self, fill: Fill, now: float) -> None:
         view = self._recovery.views.get(fill.log)
-        if view is None or view.upstream is None:
+        if fill.is_gone and fill.log != self._ports.delivery.log:
+            self._recovery.gone(fill.log, now)
             return
-        if fill.is_gone:
-            self._recovery.forget(fill.log, now)
+        if view is None or view.upstream is None:
             return
         if not fill.after <= view.known < fill.upto:
             return  # it came too late, or twice
@@ -223,7 +223,7 @@ class Relay:
             return  # it was answered before
         self.give_up(part.number)
         if part.is_gone:
-            self._recovery.forget(part.log, now)
+            self._recovery.gone(part.log, now)
         reading.then(Page(part.envelopes, part.upto, part.is_last, part.is_gone), now)
 
     # -- answers from our own log ----------------------------------------------------------------
