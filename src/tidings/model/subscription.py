@@ -9,6 +9,14 @@ import msgspec
 from tidings.model.event import Event
 from tidings.model.filter import Filter
 
+TENANT_MARK = "\x1f"  # after the tenant, in names that a broker scopes by tenant
+OWNER_MARK = "\x1e"  # after the principal, in names that a broker scopes by principal
+
+
+def unscoped(name: str) -> str:
+    """The name that a client gave, without the scope that its broker put before it."""
+    return name.rpartition(OWNER_MARK)[2].rpartition(TENANT_MARK)[2]
+
 
 class Policy(StrEnum):
     """What happens when a subscription's queue is full."""
@@ -27,6 +35,11 @@ class SubscriptionId(msgspec.Struct, frozen=True, order=True):
 
     def __str__(self) -> str:
         return f"{self.subscriber}/{self.name}"
+
+    @property
+    def own(self) -> str:
+        """As its owner calls it: without scopes."""
+        return f"{unscoped(self.subscriber)}/{unscoped(self.name)}"
 
 
 class DeliveryOptions(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -7,6 +7,8 @@ Rules
 - The guard is asked about each publish, each subscribe, each advertisement and each delivery, unless it said that there is
   nothing which it could refuse or change; that holds until its rules change. A delivery that it
   withholds is acknowledged in the client's place.
+- Names of clients, consumer groups, queries and holds go to the node with the scope that the guard gives them,
+  and come back without it. So the node never compares names of principals that are to be kept apart.
 - Publishes that are not answered are counted, so that the connection can be read from less.
 """
 
@@ -22,7 +24,14 @@ from tidings.errors import RefusedError, TidingsError, WireError
 from tidings.language import DEFAULT_LIMITS, Limits, parse_filter
 from tidings.model.event import RESERVED, Event, checked_event
 from tidings.model.filter import Filter
-from tidings.model.subscription import DeliveryOptions, SubscriptionId
+from tidings.model.subscription import (
+    OWNER_MARK,
+    TENANT_MARK,
+    DeliveryOptions,
+    Subscription,
+    SubscriptionId,
+    unscoped,
+)
 from tidings.model.topic import check_topic
 from tidings.model.value import INT_MAX, INT_MIN
 from tidings.protocol import messages as msg
@@ -80,7 +89,7 @@ class Gate:
         say: Say,
         hand_in: Say,
         beside: Callable[[msg.Message], bool] = lambda message: False,
-        holds: Callable[[SubscriptionId], bool] = lambda id: False,
+        held: Callable[[SubscriptionId], tuple[Subscription, float] | None] = lambda id: None,
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         self.client = client
@@ -95,8 +104,9 @@ class Gate:
         self._free_source: str | None = None  # its events need not be asked about ...
         self._free_at = -1  # ... at this version of the rules
         self._known: dict[int, tuple[SubscriptionId, bool]] = {}  # by ref: what the guard counts; durable?
-        self._holds = holds  # does the node hold this subscription?
-        self._group_scope, self._query_scope = guard.scopes(principal) if guard is not None else ("", "")
+        self._shared: set[int] = set()  # refs of groups that other principals consume too
+        self._held = held  # what the node holds under an identity
+        self._client_scope, self._query_scope = guard.scopes(principal) if guard is not None else ("", "")
         self._opening: dict[int, int] = {}  # by call of a subscribe: its ref
         self._advertised: dict[str, Filter] = {}  # by name: what the guard counts
         self._checks: dict[type, Callable[[Any], msg.Message]] = {
@@ -165,7 +175,7 @@ class Gate:
     def _hello(self, hello: msg.Hello) -> msg.Hello:
         if hello.client != self.client or len(hello.incarnation) > MOST_CHARACTERS:
             raise WireError(f"{self.client!r} says hello as {hello.client!r}")
-        return hello
+        return msgspec.structs.replace(hello, client=self._client_scope + hello.client)
 
     def _publish(self, publish: msg.Publish) -> msg.Publish:
         event = check_event(publish.event)
@@ -193,17 +203,44 @@ class Gate:
         if self._guard is not None:
             if subscribe.ref in self._known:
                 raise RefusedError(f"the number {subscribe.ref} names an open subscription already")
-            if options.group is not None:
-                options = msgspec.structs.replace(options, group=self._group_scope + options.group)
-            id = _identity(self.client, subscribe.name, options)
+            options, is_shared = self._scoped_options(subscribe, self._guard)
+            id = _identity(self._client_scope + self.client, subscribe.name, options)
+            if is_shared:
+                self._check_shared(id, self._guard)
             filter = self._guard.subscribe(
-                self._principal, id.subscriber, id.name, filter, durable=options.durable
+                self._principal, id.subscriber, id.name, filter, durable=options.durable, whole=is_shared
             )
             self._known[subscribe.ref] = (id, options.durable)
+            if is_shared:
+                self._shared.add(subscribe.ref)
             self._opening[subscribe.call] = subscribe.ref
         return msgspec.structs.replace(subscribe, filter=filter, options=options)
 
+    def _scoped_options(self, subscribe: msg.Subscribe, guard: Guard[Any]) -> tuple[DeliveryOptions, bool]:
+        """The options with scoped names, and whether the group is one that several principals share."""
+        options, scopes = subscribe.options, {}
+        check_plain(subscribe.name)
+        for field, name in (("group", options.group), ("dead_letters_of", options.dead_letters_of)):
+            if name is not None:
+                check_plain(name)
+                scopes[field] = guard.group_scope(self._principal, name)
+        if not scopes:
+            return options, False
+        named = {field: scope + getattr(options, field) for field, scope in scopes.items()}
+        is_shared = "group" in scopes and OWNER_MARK not in scopes["group"]
+        return msgspec.structs.replace(options, **named), is_shared
+
+    def _check_shared(self, id: SubscriptionId, guard: Guard[Any]) -> None:
+        """A member takes events for all members: one that may not hear them all would lose them to the rest."""
+        held = self._held(id)
+        if held is not None and not guard.may_hear(self._principal, held[0].filter):
+            raise RefusedError(
+                f"the group {unscoped(id.name)!r} listens to more than you may hear",
+                hint="a rule for the action subscribe has to allow all that its filter accepts",
+            )
+
     def _scoped(self, message: Any) -> Any:
+        check_plain(message.query)
         return msgspec.structs.replace(message, query=self._query_scope + message.query)
 
     def _advertise(self, advertise: msg.Advertise) -> msg.Advertise:
@@ -225,6 +262,7 @@ class Gate:
     def _stage(self, stage: msg.Stage) -> msg.Stage:
         if len(stage.query) > MOST_CHARACTERS or stage.batch < 0 or stage.part < 0:
             raise RefusedError("a batch and a part are numbers from 0 on, of a query with a shorter name")
+        check_plain(stage.query)
         events = tuple(map(check_event, stage.events))
         if self._guard is not None:
             events = tuple(self._guard.publish(self._principal, event) for event in events)
@@ -241,6 +279,7 @@ class Gate:
         """A hold is a durable subscription to the guard: narrowed like one, and counted like one."""
         if not asked.name or len(asked.name) > MOST_CHARACTERS or not 0 <= asked.seconds <= MOST_SECONDS:
             raise RefusedError("a hold has a name, and lasts a year at most")
+        check_plain(asked.name)
         filter = _parsed(asked.filter, self._limits)
         if self._guard is not None:
             if asked.releases:
@@ -251,6 +290,7 @@ class Gate:
         return msgspec.structs.replace(asked, filter=filter, name=self._query_scope + asked.name)
 
     def _end_hold(self, asked: msg.EndHold) -> msg.EndHold:
+        check_plain(asked.name)
         if self._guard is not None:
             self._guard.unsubscribed(self._principal, self.client, HOLD + asked.name, durable=True)
         return msgspec.structs.replace(asked, name=self._query_scope + asked.name)
@@ -309,9 +349,8 @@ class Gate:
 
     def _subscribed(self, message: msg.Subscribed) -> msg.Message:
         self._opening.pop(message.call, None)
-        if self._group_scope and message.name.startswith(self._group_scope):
-            return msgspec.structs.replace(message, name=message.name.removeprefix(self._group_scope))
-        return message
+        names = {"subscriber": unscoped(message.subscriber), "name": unscoped(message.name)}
+        return msgspec.structs.replace(message, **names)
 
     def _committed(self, message: msg.Committed) -> msg.Message:
         return msgspec.structs.replace(message, query=message.query.removeprefix(self._query_scope))
@@ -326,7 +365,8 @@ class Gate:
         if event is message.event:
             return message
         if event is None:
-            self._hand_in(msg.Ack(message.ref, (message.tag,)))
+            settled = msg.Nack if message.ref in self._shared else msg.Ack  # others may hear it, or nobody
+            self._hand_in(settled(message.ref, (message.tag,)))
             self._hand_in(msg.Credit(message.ref, 1))
             return None
         return msgspec.structs.replace(message, event=event)
@@ -344,9 +384,10 @@ class Gate:
     def _forget(self, ref: int) -> None:
         """Nobody listens under this number any more; a durable subscription may stay."""
         known = self._known.pop(ref, None)
+        self._shared.discard(ref)
         if known is not None and self._guard is not None:
             id, durable = known
-            ended = not (durable and self._holds(id))
+            ended = not (durable and self._held(id) is not None)
             self._guard.unsubscribed(self._principal, id.subscriber, id.name, durable=durable, ended=ended)
 
     def close(self) -> None:
@@ -357,6 +398,12 @@ class Gate:
         for filter in advertised.values():
             if self._guard is not None:
                 self._guard.unadvertised(self._principal, filter)
+
+
+def check_plain(name: str) -> None:
+    """Refuse a name that could be taken for one with a scope."""
+    if OWNER_MARK in name or TENANT_MARK in name:
+        raise RefusedError(f"the name {name[:40]!r} holds a control character", hint="choose another name")
 
 
 def _identity(client: str, name: str, options: DeliveryOptions) -> SubscriptionId:

@@ -309,7 +309,7 @@ class Server:
             say=connection.send,
             hand_in=lambda message: self._driver.receive(address, [message]),
             beside=lambda message: self._hear_beside(client, message),
-            holds=lambda id: self.node.subscription(id) is not None,
+            held=self.node.subscription,
             limits=self._limits,
         )
         client = self._clients[connection] = _Client(address, connection, gate, proved.principal)
@@ -364,7 +364,7 @@ class Server:
             self._guard,
             say=say,
             hand_in=lambda message: self._driver.receive(guest.address, [message]),
-            holds=lambda id: self.node.subscription(id) is not None,
+            held=self.node.subscription,
             limits=self._limits,
         )
         guest.open(gate, self._guests)

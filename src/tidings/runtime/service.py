@@ -23,7 +23,8 @@ import msgspec
 
 from tidings.availability.records import Loaded
 from tidings.errors import RefusedError, SettingsError, TidingsError, UnreachableError
-from tidings.model.subscription import SubscriptionId
+from tidings.model.subscription import OWNER_MARK, SubscriptionId, unscoped
+from tidings.protocol.delivery.sessions import GROUPS
 from tidings.runtime import logs, tls
 from tidings.runtime.activity import activity
 from tidings.runtime.clock import RealClock
@@ -169,8 +170,18 @@ class Service:
     def _count_durables(self) -> None:
         """Durable subscriptions too."""
         self.secured.guard.is_held = self._is_held
+        ownerless = []
         for id, filter in self.server.node.durables():
             self.secured.guard.found(id.subscriber, id.name, filter)
+            if id.subscriber == GROUPS and OWNER_MARK not in id.name:
+                ownerless.append(unscoped(id.name))
+        is_shared = self.secured.guard.users.permissions.is_shared
+        for name in sorted(name for name in ownerless if not is_shared(name)):
+            log.warning(
+                "the stored consumer group %r has no owner; its events are kept: a rule for the action share has to "
+                "name who may consume in it",
+                name,
+            )
 
     def _is_held(self, client: str, name: str) -> bool:
         """Does the broker still hold this durable subscription, or this log for its reader?"""

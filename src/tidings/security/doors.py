@@ -97,10 +97,17 @@ class Guard(Protocol[P_contra]):
         """The event as it may be published (most often itself). Raises."""
 
     def subscribe(
-        self, principal: P_contra, client: str, name: str, filter: Filter, *, durable: bool = False
+        self,
+        principal: P_contra,
+        client: str,
+        name: str,
+        filter: Filter,
+        *,
+        durable: bool = False,
+        whole: bool = False,
     ) -> Filter:
-        """The filter that is subscribed instead: conjoined with what is mandatory. Raises. Called again
-        when a subscription resumes."""
+        """The filter that is subscribed instead: conjoined with what is mandatory. Raises; with `whole` also
+        when the filter would have to be narrowed. Called again when a subscription resumes."""
 
     def unsubscribed(
         self, principal: P_contra, client: str, name: str, *, durable: bool = False, ended: bool = True
@@ -119,8 +126,15 @@ class Guard(Protocol[P_contra]):
         """An advertisement ended, or its connection did; called with what `advertise` gave."""
 
     def scopes(self, principal: P_contra) -> tuple[str, str]:
-        """What is put before the names of its groups, and of its queries, so that they meet nobody's
-        that they should not meet."""
+        """The texts that are put before the names of its clients, and of its queries and holds, so that they
+        never meet those of another principal."""
+
+    def group_scope(self, principal: P_contra, group: str) -> str:
+        """The text that is put before the name of a consumer group: it holds the principal unless a rule lets
+        the group be shared. It depends on the rules alone, so it says nothing of which groups exist."""
+
+    def may_hear(self, principal: P_contra, filter: Filter) -> bool:
+        """Is everything that this filter accepts allowed?"""
 
     def deliver(self, principal: P_contra, event: Event) -> Event | None:
         """The event as the principal may see it; None: not at all, which counts as delivered."""

@@ -6,6 +6,8 @@ Rules
   for what was subscribed before.
 - The events of a tenant carry its name in the attribute `tenant`; the gate writes it, checks it,
   and keeps the superseding keys of tenants apart.
+- Names that clients choose (of consumer groups, queries, holds) are scoped by principal, or by tenant where a
+  rule lets principals share a group. A scope follows from the rules, never from what exists.
 """
 
 from __future__ import annotations
@@ -16,10 +18,12 @@ from contextlib import contextmanager
 
 import msgspec
 
+from tidings.algebra.covers import covers
 from tidings.errors import EventError, RefusedError, TidingsError
 from tidings.model.constraint import Equals
 from tidings.model.event import Event
 from tidings.model.filter import Conjunction, Filter
+from tidings.model.subscription import OWNER_MARK, TENANT_MARK, unscoped
 from tidings.security.audit import OK, REFUSED, Audit
 from tidings.security.principal import Principal
 from tidings.security.quotas import Account, Accounts
@@ -27,7 +31,6 @@ from tidings.security.rules import Action, Right, conjoined
 from tidings.security.users import Users
 
 TENANT = "tenant"  # the attribute
-KEY_MARK = "\x1f"  # between a tenant and a key of its own
 MOST_RIGHTS = 10_000  # remembered; then they are made anew
 
 
@@ -74,7 +77,7 @@ class Gate:
 
     def connected(self, principal: Principal, client: str) -> None:
         with self._refusing(principal, "connect", client):
-            principal.check_name(client, "client's name")
+            self._check_name(principal, client, "client's name")
             self._accounts.of(principal.name, self._clock()).connect()
 
     def disconnected(self, principal: Principal) -> None:
@@ -82,7 +85,8 @@ class Gate:
 
     def publish(self, principal: Principal, event: Event) -> Event:
         try:
-            principal.check_name(event.source, "source")
+            self._check_name(principal, event.source, "source")
+            _check_key(event)
             marked = _marked(event, principal.tenant) if principal.tenant else event
             self.right(principal, Action.PUBLISH).check(marked)
             if event.lifetime > 0:
@@ -95,10 +99,22 @@ class Gate:
             raise
 
     def subscribe(
-        self, principal: Principal, client: str, name: str, filter: Filter, *, durable: bool = False
+        self,
+        principal: Principal,
+        client: str,
+        name: str,
+        filter: Filter,
+        *,
+        durable: bool = False,
+        whole: bool = False,
     ) -> Filter:
         with self._refusing(principal, "subscribe", name):
             allowed = self.right(principal, Action.SUBSCRIBE).narrowed(filter)
+            if whole and allowed is not filter:
+                raise RefusedError(
+                    f"{principal.name} may not hear all that the filter accepts",
+                    hint="members of a shared group take events for one another: narrow the filter",
+                )
             account = self._accounts.of(principal.name, self._clock())
             if durable:
                 self._keep(account, (client, name), _cost(allowed))
@@ -151,7 +167,8 @@ class Gate:
 
     def found(self, subscriber: str, name: str, filter: Filter) -> None:
         """The broker's disk holds this durable subscription: it counts for whom it belongs to."""
-        owner = self._users.owner_of(subscriber)
+        scope = name.rpartition(OWNER_MARK)[0]  # of a group: it names the principal
+        owner = self._users.owner_of(unscoped(scope or subscriber))
         self._accounts.of(owner, self._clock()).found((subscriber, name), _cost(filter))
 
     def found_stored(self, source: str, size: int, ends_at: float) -> None:
@@ -162,9 +179,29 @@ class Gate:
         self._accounts.of(owner, self._clock()).found_stored(size, ends_at)
 
     def scopes(self, principal: Principal) -> tuple[str, str]:
-        """A tenant has its own groups, a principal its own queries."""
-        group = principal.tenant + KEY_MARK if principal.tenant else ""
-        return group, "" if principal.is_anonymous else principal.name + KEY_MARK
+        """The users file holds each name once. A principal that it does not hold (of a token, a certificate)
+        may have the name of one of another tenant, or a name that begins with another's."""
+        if principal.is_anonymous:
+            return "", ""
+        if self._users.lists(principal):
+            return "", principal.name + TENANT_MARK
+        tenant = principal.tenant + TENANT_MARK if principal.tenant else ""
+        client = tenant + (principal.name + OWNER_MARK if "/" in principal.name else "")
+        return client, tenant + principal.name + (OWNER_MARK if tenant else TENANT_MARK)
+
+    def group_scope(self, principal: Principal, group: str) -> str:
+        tenant = principal.tenant + TENANT_MARK if principal.tenant else ""
+        if principal.is_anonymous or self._users.permissions.shares(principal, group):
+            return tenant
+        return f"{tenant}{principal.name}{OWNER_MARK}"
+
+    def may_hear(self, principal: Principal, filter: Filter) -> bool:
+        return covers(self.right(principal, Action.SUBSCRIBE).filter, filter)
+
+    def _check_name(self, principal: Principal, name: str, what: str) -> None:
+        principal.check_name(name, what, self._users.named_in(name))
+        if OWNER_MARK in name or TENANT_MARK in name:
+            raise RefusedError(f"the {what} {name!r} holds a control character")
 
     def deliver(self, principal: Principal, event: Event) -> Event | None:
         right = self._hearing.get(principal) or self.right(principal, Action.SUBSCRIBE)
@@ -182,7 +219,7 @@ class Gate:
         return not principal.tenant and self.right(principal, Action.SUBSCRIBE).filter.is_always_true
 
     def publishes_all(self, principal: Principal, source: str) -> bool:
-        if principal.tenant or not principal.may_be_called(source):
+        if principal.tenant or not principal.may_be_called(source, self._users.named_in(source)):
             return False
         return self.right(principal, Action.PUBLISH).filter.is_always_true
 
@@ -247,12 +284,19 @@ def _of_tenant(tenant: str) -> Filter:
     return Filter(f"{TENANT} = '{text}'", (Conjunction((Equals(TENANT, tenant),)),))
 
 
+def _check_key(event: Event) -> None:
+    """A key that looks like a tenant's own comes only with an event of that tenant."""
+    tenant, mark, _ = (event.key or "").partition(TENANT_MARK)
+    if mark and event.attributes.get(TENANT) != tenant:
+        raise RefusedError("the key holds a control character", hint="choose another key")
+
+
 def _marked(event: Event, tenant: str) -> Event:
     """The event as it goes into the broker."""
     given = event.attributes.get(TENANT)
     if given not in (None, tenant):
         raise EventError(f"the event says that it is of tenant {given!r}", hint="leave the attribute out")
-    key = None if event.key is None else f"{tenant}{KEY_MARK}{event.key}"
+    key = None if event.key is None else f"{tenant}{TENANT_MARK}{event.key}"
     return msgspec.structs.replace(event, attributes={**event.attributes, TENANT: tenant}, key=key)
 
 
@@ -260,4 +304,4 @@ def _unmarked(event: Event, tenant: str) -> Event:
     """The event as the tenant's subscribers see it."""
     if event.key is None:
         return event
-    return msgspec.structs.replace(event, key=event.key.removeprefix(tenant + KEY_MARK))
+    return msgspec.structs.replace(event, key=event.key.removeprefix(tenant + TENANT_MARK))

@@ -45,14 +45,15 @@ class Principal(msgspec.Struct, frozen=True, cache_hash=True):
     def is_anonymous(self) -> bool:
         return self.means is Means.ANONYMOUS
 
-    def may_be_called(self, name: str) -> bool:
-        """May its client, or the source of its events, have this name?"""
-        if name == self.name or name.startswith(self.name + "/"):
+    def may_be_called(self, name: str, owner: str | None = None) -> bool:
+        """May its client, or the source of its events, have this name? `owner`: the user whose name it begins
+        with, who may be another one: `ann/desk` is not for `ann` when there is a user `ann/desk`."""
+        if (name == self.name or name.startswith(self.name + "/")) and owner in (None, self.name):
             return True
         return any(fnmatchcase(name, allowed) for allowed in self.names)
 
-    def check_name(self, name: str, what: str) -> None:
-        if not self.may_be_called(name):
+    def check_name(self, name: str, what: str, owner: str | None = None) -> None:
+        if not self.may_be_called(name, owner):
             raise RefusedError(
                 f"{self.name} may not use the {what} {name!r}",
                 hint=f"use {self.name!r}, a name that begins with {self.name + '/'!r}, or have it "

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from functools import cached_property, reduce
 
 import msgspec
@@ -26,6 +27,7 @@ from tidings.security.principal import Principal
 GROUP = "group:"
 ANYONE = "anyone"  # every principal that proved who it is
 ANONYMOUS = "anonymous"  # those that did not
+MQTT_SHARED = "/$share/"  # behind the share name, in the group of an MQTT shared subscription
 
 
 class Action(StrEnum):
@@ -35,6 +37,7 @@ class Action(StrEnum):
     SUBSCRIBE = "subscribe"  # hear live events, and replay what is available
     OBSERVE = "observe"  # see figures and traces of the broker
     RELEASE = "release"  # have the log forget what rests in an archive
+    SHARE = "share"  # consume in groups together with the other principals of such a rule
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -43,6 +46,7 @@ class Rule(msgspec.Struct, frozen=True):
     who: str  # a principal's name, group:NAME, anyone, or anonymous
     action: Action
     filter: Filter = EVERYTHING
+    groups: tuple[str, ...] = ()  # of `share`: names of consumer groups; * is a wildcard
 
     def speaks_of(self, principal: Principal) -> bool:
         if principal.is_anonymous:
@@ -50,6 +54,10 @@ class Rule(msgspec.Struct, frozen=True):
         if self.who.startswith(GROUP):
             return self.who.removeprefix(GROUP) in principal.groups
         return self.who in (principal.name, ANYONE)
+
+    def shares(self, group: str) -> bool:
+        names = (group, group.partition(MQTT_SHARED)[0])
+        return any(fnmatchcase(name, pattern) for pattern in self.groups for name in names)
 
 
 class Right(msgspec.Struct, frozen=True, dict=True):
@@ -102,6 +110,14 @@ class Permissions:
         for filter in self.mandatory.values():
             _check_dialect(filter)
 
+    def shares(self, principal: Principal, group: str) -> bool:
+        """Is this consumer group common to the principal and to others? Else the name is its own."""
+        return any(rule.shares(group) for rule in self.rules if rule.speaks_of(principal))
+
+    def is_shared(self, group: str) -> bool:
+        """Does some rule let principals share this consumer group?"""
+        return any(rule.shares(group) for rule in self.rules)
+
     def right(self, principal: Principal, action: Action) -> Right:
         """What this principal may do."""
         allowed = _union([r.filter for r in self.rules if r.action is action and r.speaks_of(principal)])
@@ -146,5 +162,5 @@ def _short(text: str) -> str:
 
 
 ALL_ALLOWED = Permissions(
-    [Rule(who, action) for who in (ANYONE, ANONYMOUS) for action in Action]
+    [Rule(who, action, groups=("*",)) for who in (ANYONE, ANONYMOUS) for action in Action]
 )  # of an embedded broker, and of a development cluster on loopback

@@ -104,6 +104,8 @@ class Verifier:
         tenant = claims.get("tenant", "")
         if not isinstance(tenant, str):
             raise RefusedError(REFUSED)
+        if tenant:
+            checked_name(tenant, "a tenant's name")
         return Principal(checked_name(name), Means.TOKEN, tenant, tuple(groups[:MOST_GROUPS]))
 
     def _claims(self, token: str) -> dict[str, Any]:

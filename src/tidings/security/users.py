@@ -8,8 +8,13 @@
 
     [[allow]]
     who = "group:traders"               # a name, group:NAME, anyone, anonymous
-    action = "subscribe"                # publish, subscribe, observe
+    action = "subscribe"                # publish, subscribe, observe, release
     filter = "topic = 'quotes/#'"
+
+    [[allow]]
+    who = "group:workers"
+    action = "share"                    # consume together with the others of this rule
+    groups = ["orders", "billing-*"]    # names of consumer groups
 
     [[issuers]]
     issuer = "https://login.example"
@@ -63,6 +68,7 @@ class Allow(msgspec.Struct, frozen=True):
     who: str | tuple[str, ...]
     action: Action | tuple[Action, ...]
     filter: str = "TRUE"
+    groups: tuple[str, ...] = ()  # of the action share: names of consumer groups; * is a wildcard
 
 
 class TrustedIssuer(msgspec.Struct, frozen=True):
@@ -100,13 +106,25 @@ class Users(msgspec.Struct, frozen=True):
             names=(*principal.names, *user.names),
         )
 
-    def owner_of(self, client: str) -> str:
-        """The principal that a client's name, or a source, belongs to, as far as the file says."""
+    def lists(self, principal: Principal) -> bool:
+        """Does the file hold this very principal? Then no other one has its name."""
+        user = self.users.get(principal.name)
+        return user is not None and user.tenant == principal.tenant
+
+    def named_in(self, client: str) -> str | None:
+        """The user whose name stands at the beginning of a client's name, or of a source; the longest."""
         own = client
         while own:
             if own in self.users:
                 return own
             own = own.rpartition("/")[0]
+        return None
+
+    def owner_of(self, client: str) -> str:
+        """The principal that a client's name, or a source, belongs to, as far as the file says."""
+        own = self.named_in(client)
+        if own is not None:
+            return own
         for name, user in self.users.items():
             if Principal(name, Means.SCRAM, names=user.names).may_be_called(client):
                 return name
@@ -146,7 +164,17 @@ def _entries(given: Any, kind: Any, where: str) -> dict[str, Any]:
         if name in (ANYONE, ANONYMOUS) or name.startswith(GROUP):
             raise SettingsError(f"{where}: {name!r} is a word of the rules", hint="choose another name")
         entries[name] = checked(kind, entry, f"{where.rstrip(']')}.{name}]")
+        tenant = getattr(entries[name], "tenant", "")
+        if tenant:
+            _check_tenant(tenant, f"{where.rstrip(']')}.{name}]")
     return entries
+
+
+def _check_tenant(tenant: str, where: str) -> None:
+    try:
+        checked_name(tenant, "a tenant's name")
+    except RefusedError as error:
+        raise SettingsError(f"{where}: {error.message}", hint=error.hint) from None
 
 
 def _key(text: str, where: str) -> StoredKey:
@@ -180,10 +208,25 @@ def _rules(given: Any, groups: set[str], where: str) -> list[Rule]:
         allow = checked(Allow, entry, place)
         filter = _filter(allow.filter, place)
         actions = (allow.action,) if isinstance(allow.action, Action) else allow.action
+        _check_share(allow, actions, place)
         for who in (allow.who,) if isinstance(allow.who, str) else allow.who:
             _check_group(who, groups, place)
-            rules += [Rule(who, action, filter) for action in actions]
+            rules += [Rule(who, action, filter, allow.groups) for action in actions]
     return rules
+
+
+def _check_share(allow: Allow, actions: tuple[Action, ...], place: str) -> None:
+    if Action.SHARE not in actions:
+        if allow.groups:
+            raise SettingsError(f"{place}: groups are for the action share", hint="leave them out")
+        return
+    if len(actions) > 1 or allow.filter != "TRUE":
+        raise SettingsError(
+            f"{place}: share stands alone, without a filter",
+            hint="write one rule for share, another for the rest",
+        )
+    if not allow.groups:
+        raise SettingsError(f"{place}: share names no groups", hint='groups = ["orders", "billing-*"]')
 
 
 def _check_group(who: str, groups: set[str], place: str) -> None:

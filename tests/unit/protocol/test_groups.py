@@ -82,7 +82,7 @@ def test_members_agree_on_the_filter() -> None:
     stage.settle()
     code, reason = stage.failures[call]
     assert code == "refused"
-    assert "group 'workers' listens to 'TRUE'" in reason
+    assert "the members of group 'workers' listen with another filter" in reason
 
 
 def test_one_member_that_unsubscribes_only_leaves() -> None:

@@ -24,7 +24,7 @@ from tidings.language.evaluate import accepts
 from tidings.matching.matcher import Matcher, lists_of
 from tidings.model.event import Event
 from tidings.model.filter import Filter
-from tidings.model.subscription import DeliveryOptions, Subscription, SubscriptionId
+from tidings.model.subscription import DeliveryOptions, Subscription, SubscriptionId, unscoped
 from tidings.protocol.delivery import rows
 from tidings.protocol.delivery.courier import Courier
 from tidings.protocol.delivery.dead import DeadLetters, item_of
@@ -231,7 +231,7 @@ class Registry:
             self._ports.events.uninterested(held.subscription, now)
 
     def _listen_to_dead(self, held: Held, session: Session, name: str) -> None:
-        own = SubscriptionId(session.client, name)
+        own = SubscriptionId(session.client, unscoped(name))
         group = SubscriptionId(GROUPS, name)
         is_group = group in self.helds or (own not in self.helds and bool(self._dead.letters(group)))
         target = held.dead_letters_of = group if is_group and own not in self.helds else own
@@ -253,18 +253,22 @@ class Registry:
         is_same = held.filter.digest == message.filter.digest
         if held.durable is not message.options.durable:
             kind = "durable" if held.durable else "not durable"
-            return Refusal("refused", f"subscription {held.id} is {kind}; subscribe likewise or end it first")
+            return Refusal(
+                "refused", f"subscription {held.id.own} is {kind}; subscribe likewise or end it first"
+            )
         if not is_same and len(held.rights) >= MAX_RIGHTS:
             return Refusal(
-                "limit", f"{held.id} changed its filter {MAX_RIGHTS} times; hear what it is owed first"
+                "limit", f"{held.id.own} changed its filter {MAX_RIGHTS} times; hear what it is owed first"
             )
         if is_group and held.has_members:
             if is_same:
                 return None
-            return Refusal("refused", f"group {held.id.name!r} listens to {held.filter.text!r}")
+            return Refusal(
+                "refused", f"the members of group {unscoped(held.id.name)!r} listen with another filter"
+            )
         listeners = [*held.members, *held.joining]
         if any(member.address == session.address for member in listeners):
-            return Refusal("refused", f"subscription {held.id} has a listener; a group can have many")
+            return Refusal("refused", f"subscription {held.id.own} has a listener; a group can have many")
         self._take_over(held, listeners, now)
         if not is_same:
             self._change_filter(held, message, now)
