@@ -54,6 +54,7 @@ class FilterSyntaxError(FilterError):
         offset: int,
         expected: tuple[str, ...] = (),
         suggestion: str | None = None,
+        hint: str | None = None,
     ) -> None:
         self.text = text
         self.offset = offset
@@ -62,13 +63,20 @@ class FilterSyntaxError(FilterError):
         self.problem = problem
         self.expected = expected
         self.suggestion = suggestion
-        hint = f"did you mean {suggestion}?" if suggestion else None
+        if hint is None and suggestion:
+            hint = f"did you mean {suggestion}?"
         super().__init__(f"{problem} at line {self.line}, column {self.column}", hint=hint)
 
     def caret(self) -> str:
         """The offending line with a caret under the place."""
         line = self.text.split("\n")[self.line - 1]
         return f"{line}\n{' ' * (self.column - 1)}^"
+
+
+class UnknownFunctionError(FilterSyntaxError):
+    """A call of a function that is not there, or not with so many arguments."""
+
+    code = "missingFunction"
 
 
 class FilterLimitError(FilterError):

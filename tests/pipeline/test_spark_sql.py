@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -17,7 +18,7 @@ import pytest
 from tidings.errors import FilterError, FilterLimitError
 from tidings.language import normalise, parse, print_expression
 from tidings.language.evaluate import accepts, evaluate
-from tidings.language.functions import FUNCTIONS
+from tidings.language.functions import FUNCTIONS, NEWER_LETTERS
 from tidings.language.spark import to_spark_sql
 from tidings.model import expression as e
 from tidings.model.event import Event, make_event
@@ -58,6 +59,8 @@ ODD_DOUBLES = [math.inf, -math.inf, math.nan]
 STRINGS = [
     "", "a", "ab", "abc", "A", "b", "é", "🙂", "a%b", "a_b", "a\\b", "a'b", 'a"b', "a\nb", "${HOME}", "$", "\t x \u2003", "true", "FALSE",
     "12", "-7", "+3", " 5", "1.5", "1e3", "9223372036854775807", "9223372036854775808", "a/b", "a/b/c", "/", "x\r\n", "a\x1f", "straſe",
+    "2026-01-01T00:00:00Z", "2026-01-01 12:00:00.1234567+01:00", "2026-02-30T00:00:00Z", "0001-01-01T00:00:00+01:00",
+    "9999-12-31T23:59:59.999999999Z", "2026-06-01T00:00:00-18:00", "2026-06-01T00:00:00+18:01", "0000-01-01T00:00:00Z",
 ]  # fmt: skip
 TOPICS = ["a", "a/b", "a/b/c", "b", "/", "a/é", "c/b"]
 TOPIC_PATTERNS = ["a/+", "#", "a/#", "+/b", "+", "a", "+/#", "/", "a/+/c", "+/+/#"]
@@ -341,7 +344,7 @@ FUNCTION_TEXTS = [
     "LEFT(s, i) = 'a'", "RIGHT(s, i) = 'b'", "SUBSTRING(s, i) = 'b'", "SUBSTRING(s, i, j) = 'b'", "ABS(i) = 1", "ABS(x) > 1",
     "INT(s) > 0", "INT(x) = 1", "INT(flag) = 1", "BOOL(s)", "BOOL(x)", "STRING(i) LIKE '-%'", "STRING(flag) = 'true'", "IS_INT(s)", "IS_INT(x)",
     "IS_BOOL(s)", "IS_BOOL(at)", "FLOAT(s) > 1", "FLOAT(i) > x", "FLOOR(x) = 1", "CEIL(x) = 2", "ROUND(x) = 3", "MOD(i, j) = 0", "MOD(x, y) > 0",
-    "LEAST(i, j) < 0", "GREATEST(x, y) > 0", "GREATEST(s, u) = 'b'", "COALESCE(i, j, 7) = 7",
+    "TIMESTAMP(s) > TIMESTAMP '2026-01-01T00:00:00Z'", "TIMESTAMP(at) = at", "LEAST(i, j) < 0", "GREATEST(x, y) > 0", "GREATEST(s, u) = 'b'", "COALESCE(i, j, 7) = 7",
 ]  # fmt: skip
 
 
@@ -349,6 +352,22 @@ def test_every_function_is_the_same_on_spark(interpreted: Any) -> None:
     conditions = [parse(text) for text in FUNCTION_TEXTS]
     assert {node.function for condition in conditions for node in calls(condition)} == set(FUNCTIONS)
     check(interpreted, conditions, rows(random.Random(10), 150))
+
+
+def test_letters_have_the_same_case_on_spark_or_none(interpreted: Any) -> None:
+    """Every letter of Unicode: the tables of Python, Java and ICU are of different ages."""
+    newer = {chr(n) for n in range(0x110000) if re.match(f"[{NEWER_LETTERS}]", chr(n))}
+    every = [chr(n) for n in range(1, 0x110000) if not 0xD800 <= n < 0xE000 and chr(n) not in newer]
+    texts = ["x".join(every[at : at + 128]) for at in range(0, len(every), 128)]
+    texts += [*sorted(newer), "ΑΣ ΟΔΟΣ", "İI", "ǅ"]
+    (row,) = rows(random.Random(11), 1)
+    for name in ("LOWER", "UPPER"):
+        known = [evaluate(parse(f"{name}(s)"), {"s": text}) for text in texts]
+        table = [{**row, "s": text, "u": value} for text, value in zip(texts, known, strict=True)]
+        found = [
+            value for (value,) in select(interpreted, table, [to_spark_sql(parse(f"{name}(s) = u"), SCHEMA)])
+        ]
+        assert found == [None if value is None else True for value in known]
 
 
 def calls(node: Any) -> list[e.Call]:

@@ -111,8 +111,8 @@ def evaluate(
     """Evaluate expressions on events.
 
     Without FILTER, reads lines {"expression", "event", "dialect"} from standard input.
-    Prints one line {"value", "errors"} for each line read; a parse error is value null and
-    errors \\["parse"]. A line that is no such JSON gives errors \\["input"], and the run goes on
+    Prints one line {"value", "errors"} for each line read; a parse error is value null (in
+    dialect cesql false) and errors \\["parse"], an unknown function \\["missingFunction"]. A line that is no such JSON gives errors \\["input"], and the run goes on
     and ends with 2.
     """
     del as_json
@@ -153,10 +153,12 @@ def _evaluated(text: str, given: dict[str, Any], dialect: str) -> dict[str, Any]
     try:
         expression = parse(text, dialect=dialect)
     except FilterError as error:
-        return {"value": None, "errors": ["parse" if dialect == Dialect.CESQL else error.code]}
+        if dialect == Dialect.CESQL:
+            return {"value": False, "errors": ["parse"]}
+        return {"value": None, "errors": [error.code]}
     if dialect == Dialect.CESQL:
         value, errors = cesql.evaluate(expression, given)
-        return {"value": None if "parse" in errors else value, "errors": list(errors)}
+        return {"value": value, "errors": list(errors)}
     return {"value": meaning(expression, view_of(given)), "errors": []}
 
 

@@ -5,6 +5,8 @@ Rules
   its text. Names, of attributes too, are read without regard to case.
 - Every evaluation gives a value and the names of its errors: parse, math, cast,
   missingAttribute, missingFunction, functionEvaluation, generic; each is listed once.
+- A text that does not parse has no type, so it counts as a filter: false. An integer past 32 bits is a
+  parse error too, and gives the zero value of the type that the expression has.
 - Operands are cast to what the operator wants; `x = y` casts x to the type of y, `x IN (...)`
   casts the items to the type of x. A cast that fails lists an error; a number or truth value
   then counts as 0 or false, and a comparison as false.
@@ -57,9 +59,20 @@ def evaluate(expression: e.Expression, attributes: Attributes) -> tuple[Any, lis
     known = _checked.get(id(expression))
     wide = _remembered(expression) if known is None else known[1]
     if wide:
-        return False, ["parse"]
+        return zero_of(expression), ["parse"]
     value, errors = _evaluate(expression, attributes)
     return value, list(dict.fromkeys(errors)) if errors else []
+
+
+def zero_of(expression: e.Expression) -> Any:
+    """The zero value of the type that the expression has: what an error gives in its place."""
+    if isinstance(expression, e.Literal):
+        return {int: 0, str: ""}.get(type(expression.value), False)
+    if isinstance(expression, e.Arithmetic | e.Negate):
+        return 0
+    if isinstance(expression, e.Call) and expression.function in FUNCTIONS:
+        return _ZERO.get(FUNCTIONS[expression.function].returns, False)
+    return False
 
 
 def _remembered(expression: e.Expression) -> bool:

@@ -35,7 +35,7 @@ from tidings.model import expression as e
 from tidings.model.event import LINEAGE, Event
 from tidings.model.filter import CESQL, Filter
 from tidings.model.pattern import like_matches, regexp_matches
-from tidings.model.topic import is_pattern, topic_matches
+from tidings.model.topic import check_pattern, is_pattern, topic_matches
 from tidings.model.value import INT_MAX, INT_MIN, Value, kind_of
 
 View: TypeAlias = Mapping[str, Any]
@@ -304,6 +304,7 @@ def _regexp(node: e.RegexpTest) -> Program:
 
 
 def _topic(node: e.TopicTest) -> Program:
+    check_pattern(node.pattern)
     return _text_test(node, topic_matches)
 
 

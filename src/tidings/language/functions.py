@@ -21,7 +21,7 @@ from typing import Any
 
 import msgspec
 
-from tidings.model.value import INT_MAX, INT_MIN, Kind, kind_of
+from tidings.model.value import INT_MAX, INT_MIN, Kind, kind_of, utc
 
 INT32_MIN = -(2**31)
 INT32_MAX = 2**31 - 1
@@ -30,8 +30,19 @@ STRING = "string"
 INTEGER = "integer"
 NUMBER = "number"  # integer or float; `tidings` only
 BOOLEAN = "boolean"
+TIME = "time"
 ANY = "any"
 
+# Letters whose case pairs came with Unicode 14 or later: the tables of Python, Java and ICU differ there.
+NEWER_LETTERS = (
+    "\u2c2f\u2c5f\ua7c0\ua7c1\ua7cb-\ua7cf\ua7d0-\ua7dc\u019b\u0264\u1c89\u1c8a\U00010570-\U000105bc"
+    "\U00010d50-\U00010d85\U00016ea0-\U00016ed3"
+)
+# RFC 3339 with a zone; offsets as far as Java knows them.
+TIME_TEXT = (
+    r"(?!0000)[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])[T ](?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
+    r"(?:\.[0-9]{1,9})?(?:Z|[+-](?:(?:0[0-9]|1[0-7]):[0-5][0-9]|18:00))"
+)
 # The characters of Unicode's White_Space property; str.strip() would take four control characters too.
 WHITESPACE = (
     "\t\n\x0b\x0c\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
@@ -40,6 +51,8 @@ WHITESPACE = (
 
 _INTEGER_TEXT = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _FLOAT_TEXT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
+_NEWER = re.compile(f"[{NEWER_LETTERS}]")
+_TIME = re.compile(TIME_TEXT, re.ASCII)
 _LONGEST_NUMBER = 400  # digits; no longer text is a number that anyone meant
 
 
@@ -64,6 +77,14 @@ class Function(msgspec.Struct, frozen=True):
         least = len(self.takes) - self.optional
         return count >= least and (self.rest is not None or count <= len(self.takes))
 
+    @property
+    def counts(self) -> str:
+        """How many arguments it takes, in words."""
+        least, most = len(self.takes) - self.optional, len(self.takes)
+        if self.rest is not None:
+            return f"{least} or more"
+        return f"{least}" if least == most else f"{least} to {most}"
+
     def argument(self, place: int) -> str:
         """What the argument at this place, from 0, must be."""
         if place < len(self.takes):
@@ -82,6 +103,29 @@ def _concat_ws(delimiter: str, *parts: str) -> str:
 
 def _trim(text: str) -> str:
     return text.strip(WHITESPACE)
+
+
+def _lower(text: str) -> str | Failure:
+    """In lower case; unknown where engines disagree about the case of a letter."""
+    return Failure("functionEvaluation", text) if _NEWER.search(text) else text.lower()
+
+
+def _upper(text: str) -> str | Failure:
+    return Failure("functionEvaluation", text) if _NEWER.search(text) else text.upper()
+
+
+def _timestamp(value: Any) -> datetime | Failure:
+    """A moment from its text, as JSON carries it; fractions past a microsecond are cut off."""
+    if type(value) is datetime:
+        return value
+    if type(value) is not str or not _TIME.fullmatch(value):
+        return Failure("cast", 0)
+    moment, zone = (value[:-1], "+00:00") if value.endswith("Z") else (value[:-6], value[-6:])
+    try:
+        whole, _, fraction = moment.partition(".")
+        return utc(datetime.fromisoformat(f"{whole}.{fraction[:6]:0<6}{zone}"))
+    except (ValueError, OverflowError):  # the 31st of June; a year that UTC does not have
+        return Failure("cast", 0)
 
 
 def _left(text: str, count: int) -> str | Failure:
@@ -238,8 +282,8 @@ _TABLE = (
     Function("LENGTH", (STRING,), INTEGER, len, len),
     Function("CONCAT", (), STRING, _concat, _concat, rest=STRING),
     Function("CONCAT_WS", (STRING,), STRING, _concat_ws, _concat_ws, rest=STRING),
-    Function("LOWER", (STRING,), STRING, str.lower, str.lower),
-    Function("UPPER", (STRING,), STRING, str.upper, str.upper),
+    Function("LOWER", (STRING,), STRING, _lower, str.lower),
+    Function("UPPER", (STRING,), STRING, _upper, str.upper),
     Function("TRIM", (STRING,), STRING, _trim, _trim),
     Function("LEFT", (STRING, INTEGER), STRING, _left, _left),
     Function("RIGHT", (STRING, INTEGER), STRING, _right, _right),
@@ -251,6 +295,7 @@ _TABLE = (
     Function("IS_INT", (ANY,), BOOLEAN, _is_int, _is_int_32),
     Function("IS_BOOL", (ANY,), BOOLEAN, _is_bool, _is_bool),
     Function("FLOAT", (ANY,), NUMBER, _float),
+    Function("TIMESTAMP", (ANY,), TIME, _timestamp),
     Function("FLOOR", (NUMBER,), INTEGER, _floor),
     Function("CEIL", (NUMBER,), INTEGER, _ceil),
     Function("ROUND", (NUMBER,), NUMBER, _round),

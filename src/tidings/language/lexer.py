@@ -51,6 +51,11 @@ _FOREIGN = {
 }
 
 
+_CURLY = dict.fromkeys("\u2018\u2019\u201a\u201b\u00b4\u2032", "'") | dict.fromkeys(
+    "\u201c\u201d\u201e\u201f\u00ab\u00bb", '"'
+)
+
+
 class Tokens(NamedTuple):
     """Parallel lists: kind (a keyword or sign is its own kind), value, and place in the text."""
 
@@ -126,6 +131,11 @@ def _lexical_error(text: str, place: int) -> FilterSyntaxError:
         return FilterSyntaxError(
             f"a {what} without its closing {rest[0]}", text=text, offset=place, expected=(rest[0],)
         )
+    if rest[0] in _CURLY:
+        return FilterSyntaxError(
+            f"{rest[0]} is no quote of the language", text=text, offset=place, expected=("'",),
+            hint=f"write a straight {_CURLY[rest[0]]} around a text",
+        )  # fmt: skip
     suggestion = _FOREIGN.get(rest) or _FOREIGN.get(rest[0])
     shown = rest if rest in _FOREIGN else rest[0]
     if rest[0].isdigit() or (rest[0] == "." and rest[1:].isdigit()):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
-from tidings.errors import FilterError, FilterSyntaxError
-from tidings.language.lexer import END, NAME, Tokens
+from tidings.errors import FilterError, FilterSyntaxError, UnknownFunctionError
+from tidings.language.lexer import END, NAME, NUMBER, Tokens
 from tidings.model.filter import CESQL, TIDINGS
 
 _LONGEST_WORD = 40
@@ -26,6 +26,37 @@ def check_dialect(dialect: str) -> None:
         raise FilterError(f"there is no dialect {dialect!r}", hint=f"use {TIDINGS!r} or {CESQL!r}")
 
 
+def check_call(text: str, offset: int, name: str, count: int) -> None:
+    """Refuse a function that is not there, or that takes another number of arguments."""
+    from tidings.language.functions import FUNCTIONS  # here: most filters call none
+
+    function = FUNCTIONS.get(name)
+    if function is None:
+        near = nearest(name, FUNCTIONS)
+        hint = None if near else f"the functions are {', '.join(sorted(FUNCTIONS))}"
+        problem = f"there is no function {shown(name)}"
+        raise UnknownFunctionError(problem, text=text, offset=offset, suggestion=near, hint=hint)
+    if not function.takes_count(count):
+        problem = f"{name} does not take {count} argument{'' if count == 1 else 's'}"
+        raise UnknownFunctionError(problem, text=text, offset=offset, hint=f"it takes {function.counts}")
+
+
+def _habit(tokens: Tokens, place: int) -> tuple[int, str] | None:
+    """A habit from elsewhere that explains the token at `place`: where it begins, and what to write."""
+    kinds, values, _ = tokens
+    word = values[0].upper() if kinds[0] == NAME else ""
+    if place and word in ("WHERE", "SELECT"):
+        return 0, f"a filter is the condition alone: leave out {word}"
+    before = kinds[place - 1] if place else ""
+    if kinds[place] == ")" and before == "(" and place > 1 and kinds[place - 2] == "IN":
+        return place, "an empty list accepts nothing: name the values, or leave the condition out"
+    if kinds[place] == "," and before == NUMBER and kinds[place + 1] == NUMBER:
+        return place, f"write {values[place - 1]}{values[place + 1]}: a number has no separators"
+    if kinds[place] == "+":
+        return place, "a plus sign stands before numbers only: leave it out"
+    return None
+
+
 def unexpected(
     text: str, tokens: Tokens, place: int, expected: tuple[str, ...], words: Sequence[str]
 ) -> FilterSyntaxError:
@@ -41,6 +72,11 @@ def unexpected(
         return FilterSyntaxError(
             problem, text=text, offset=offsets[place], expected=expected, suggestion="IS NULL"
         )
+    habit = _habit(tokens, place)
+    if habit:
+        place, hint = habit
+        problem = f"{wanted}, found {shown(values[place])}"
+        return FilterSyntaxError(problem, text=text, offset=offsets[place], expected=expected, hint=hint)
     suggestion = nearest(values[place], words) if values[place].isalpha() else None
     if suggestion is None and place and kinds[place - 1] == NAME:
         mistyped = nearest(values[place - 1], _BEFORE_AN_OPERAND)

@@ -19,13 +19,13 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from tidings.errors import FilterError
 from tidings.language import leaves
 from tidings.language.combine import Constraints, combined
 from tidings.language.constant import UNKNOWN, constant
 from tidings.language.limits import DEFAULT_LIMITS, Limits, check_conjunctions
 from tidings.language.measure import check_size, walk
-from tidings.language.mistakes import check_dialect, nearest
+from tidings.language.mistakes import check_call, check_dialect
+from tidings.language.parser import balanced
 from tidings.model.constraint import Constraint, Equals, Exists, IsA, Missing, OneOf, Prefix
 from tidings.model.expression import (
     And,
@@ -70,36 +70,45 @@ def normalise(
     """The filter that accepts an event exactly when the expression is true for it."""
     check_dialect(dialect)
     check_size(expression, limits)
+    if dialect == TIDINGS:
+        check_calls(expression)
     return normalised(expression, text, dialect, limits)
 
 
 def normalised(expression: Expression, text: str, dialect: str, limits: Limits) -> Filter:
     """As `normalise`, for an expression whose size was already checked."""
     if dialect == CESQL:
-        return Filter(text, (Conjunction((), (expression,)),), CESQL)
-    check_calls(expression)
+        return Filter(text, (Conjunction((), (regrouped(expression),)),), CESQL)
+    expression = regrouped(expression)
     boxes = _Normaliser(limits).truth(expression, True)
     return Filter(text, conjunctions_of(boxes), TIDINGS)
 
 
 def check_calls(expression: Expression) -> None:
-    """Refuse a function that is not there, or that takes another number of arguments."""
+    """Refuse a function that is not there: for expressions that come without a text."""
     for node in walk(expression):
         if isinstance(node, Call):
-            _check_call(node)
+            check_call(f"{node.function}(...)", 0, node.function, len(node.arguments))
 
 
-def _check_call(call: Call) -> None:
-    from tidings.language.functions import FUNCTIONS  # here: most filters call none
+def regrouped(expression: Expression) -> Expression:
+    """The same condition with each chain of AND (OR, XOR) as the parser builds it from its text.
 
-    function = FUNCTIONS.get(call.function)
-    if function is None:
-        near = nearest(call.function, FUNCTIONS)
-        hint = f"did you mean {near}?" if near else f"the functions are {', '.join(sorted(FUNCTIONS))}"
-        raise FilterError(f"there is no function {call.function}", hint=hint)
-    count = len(call.arguments)
-    if not function.takes_count(count):
-        raise FilterError(f"{call.function} does not take {count} argument{'' if count == 1 else 's'}")
+    Brackets inside a chain change nothing, and printing leaves them out: so they must not show in a
+    residual either, or the printed filter would have another digest.
+    """
+    if isinstance(expression, And | Or | Xor):
+        return balanced(type(expression), [regrouped(part) for part in _chain(expression)])
+    if not any(isinstance(node, And | Or | Xor) for node in walk(expression)):
+        return expression
+    changed = {}
+    for name in expression.__struct_fields__:
+        held = getattr(expression, name)
+        if isinstance(held, tuple):
+            changed[name] = tuple(regrouped(part) for part in held)
+        elif isinstance(held, msgspec.Struct):
+            changed[name] = regrouped(held)  # type: ignore[arg-type]
+    return msgspec.structs.replace(expression, **changed)
 
 
 def conjunction(constraints: list[Constraint]) -> tuple[Conjunction, ...]:

@@ -8,7 +8,8 @@ Rules
   brackets the two read alike, and the printer always writes those.
 - A chain of AND (OR, XOR) becomes a balanced tree, so that a long chain is not a deep expression.
 - A sign before a number belongs to the number; so --10 is minus (-10).
-- Nothing here gives meaning: an unknown function parses (CESQL reports it at evaluation).
+- Nothing here gives meaning. Dialect `tidings` refuses what has none, while the place is known: an
+  unknown function, a topic compared with a broken pattern. CESQL reports those at evaluation.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from tidings.language.lexer import (
 )
 from tidings.language.limits import DEFAULT_LIMITS, Limits, check_text, too_deep
 from tidings.language.measure import check_size
-from tidings.language.mistakes import check_dialect, shown, unexpected
+from tidings.language.mistakes import check_call, check_dialect, shown, unexpected
 from tidings.model.expression import (
     And,
     Arithmetic,
@@ -55,7 +56,7 @@ from tidings.model.expression import (
 )
 from tidings.model.filter import CESQL, TIDINGS
 from tidings.model.pattern import check_regexp
-from tidings.model.topic import check_pattern
+from tidings.model.topic import check_pattern, is_pattern
 from tidings.model.value import INT_MAX, INT_MIN, utc
 
 _LOGIC: dict[str, type[And] | type[Or] | type[Xor]] = {"AND": And, "OR": Or, "XOR": Xor}
@@ -95,6 +96,7 @@ class _Parser:
         self.kinds, self.values, self.offsets = self.tokens
         self.place = 0
         self.limits = limits
+        self.strict = dialect == TIDINGS
         self.levels_left = 2 * limits.depth  # a printed NOT (...) takes two
         self.powers = _POWERS[dialect]
         self.power_of_not = _POWER_OF_NOT[dialect]
@@ -108,6 +110,7 @@ class _Parser:
 
     def expression(self, lowest: int) -> Expression:
         """The longest expression whose operators all bind at least as tightly as `lowest`."""
+        start = self.place
         left = self.operand()
         kinds, powers = self.kinds, self.powers
         while (power := powers.get(kinds[self.place], 0)) >= lowest:
@@ -117,7 +120,11 @@ class _Parser:
                 continue
             self.place += 1
             if kind in _COMPARISONS:
+                middle = self.place
                 left = Compare(kind, left, self.expression(power + 1))
+                if self.strict and kind in ("=", "!="):
+                    self.check_topic(left.left, left.right, middle)
+                    self.check_topic(left.right, left.left, start)
             elif kind in _ARITHMETIC:
                 left = Arithmetic(kind, left, self.expression(power + 1))
             else:
@@ -197,14 +204,20 @@ class _Parser:
             only = arguments[0]
             if isinstance(only, Literal) and isinstance(only.value, str):
                 return Literal(self.timestamp(only.value, place))
+        if self.strict:
+            check_call(self.text, self.offsets[place], function, len(arguments))
         return Call(function, tuple(arguments))
 
-    def items(self) -> list[Expression]:
-        items = [self.deeper(1)]
-        while self.kinds[self.place] == ",":
-            self.place += 1
+    def items(self, places: list[int] | None = None) -> list[Expression]:
+        """Expressions between commas; `places` gets the token that each begins with."""
+        items: list[Expression] = []
+        while True:
+            if places is not None:
+                places.append(self.place)
             items.append(self.deeper(1))
-        return items
+            if self.kinds[self.place] != ",":
+                return items
+            self.place += 1
 
     # tests: what may follow an operand
 
@@ -219,8 +232,12 @@ class _Parser:
             return self.is_test(operand)
         if kind == "IN":
             self.take("(")
-            items = self.items()
+            places: list[int] = []
+            items = self.items(places)
             self.take(")")
+            if self.strict:
+                for item, place in zip(items, places, strict=True):
+                    self.check_topic(operand, item, place)
             return In(operand, tuple(items), negated)
         if kind == "BETWEEN":
             low = self.expression(6)
@@ -274,12 +291,22 @@ class _Parser:
     def pattern(self, check: Callable[[str], str]) -> str:
         """A string that `check` finds to be a pattern; its complaint is shown at the string."""
         place = self.place
-        pattern = self.string("a pattern in quotes")
+        return self.checked(self.string("a pattern in quotes"), check, place)
+
+    def checked(self, pattern: str, check: Callable[[str], str], place: int) -> str:
         try:
-            check(pattern)
+            return check(pattern)
         except FilterError as error:
-            raise FilterSyntaxError(str(error), text=self.text, offset=self.offsets[place]) from None
-        return pattern
+            raise FilterSyntaxError(
+                error.message, text=self.text, offset=self.offsets[place], hint=error.hint
+            ) from None
+
+    def check_topic(self, operand: Expression, other: Expression, place: int) -> None:
+        """Refuse `topic = '+5'`: a text with a wildcard is a pattern there, and this is none."""
+        is_topic = isinstance(operand, Attribute) and operand.name == "topic"
+        value = other.value if is_topic and isinstance(other, Literal) else None
+        if type(value) is str and is_pattern(value):
+            self.checked(value, check_pattern, place)
 
     def number(self, place: int, sign: str) -> int | float:
         token = sign + self.values[place]

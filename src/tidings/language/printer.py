@@ -13,6 +13,7 @@ from typing import Any
 
 from tidings.errors import FilterError
 from tidings.language.lexer import quote_name, quote_string
+from tidings.language.limits import DEFAULT_LIMITS
 from tidings.model.constraint import (
     Constraint,
     Equals,
@@ -55,6 +56,7 @@ from tidings.model.value import kind_of, utc
 _LOGIC = {And: "AND", Or: "OR", Xor: "XOR"}
 _ATOMS = (Literal, Attribute, Call, ExistsTest)
 _SUMS = ("+", "-")
+_SHORT = DEFAULT_LIMITS.text // 4  # characters: within the limit whatever they are
 
 
 def print_value(value: Any) -> str:
@@ -76,11 +78,34 @@ def print_expression(expression: Expression) -> str:
 
 
 def print_filter(filter: Filter) -> str:
-    """Text from the normal form; it parses to a filter with the same digest."""
+    """Text that parses to a filter with the same digest: its normal form, where that is within the limits.
+
+    A product of ORs can be past the limits in normal form and within them as it was written: then it
+    is printed as it was written.
+    """
     if not filter.conjunctions:
         return "FALSE"
     many = len(filter.conjunctions) > 1
-    return " OR ".join(_conjunction(part, bracketed=many) for part in filter.conjunctions)
+    text = " OR ".join(_conjunction(part, bracketed=many) for part in filter.conjunctions)
+    if _is_small(filter, text) or _says(text, filter) or not _says(filter.text, filter):
+        return text
+    return filter.text
+
+
+def _is_small(filter: Filter, text: str) -> bool:
+    """Is it within the limits for certain? Each constraint is at most two conditions."""
+    constraints = sum(len(part.constraints) for part in filter.conjunctions)
+    residuals = any(part.residuals for part in filter.conjunctions)
+    return not residuals and 2 * constraints <= DEFAULT_LIMITS.constraints and len(text) <= _SHORT
+
+
+def _says(text: str, filter: Filter) -> bool:
+    from tidings.language.text import read_filter  # here: it imports what parses, and most need it not
+
+    try:
+        return read_filter(text, filter.dialect).digest == filter.digest
+    except FilterError:
+        return False
 
 
 def print_constraint(constraint: Constraint) -> str:

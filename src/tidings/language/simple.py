@@ -13,6 +13,7 @@ import re
 from sys import intern
 from typing import Any
 
+from tidings.errors import FilterError
 from tidings.language import leaves
 from tidings.language.limits import Limits
 from tidings.language.normalise import conjunction
@@ -47,7 +48,10 @@ def plain(text: str, limits: Limits) -> tuple[Conjunction, ...] | None:
         found = match(text, place)
         if found is None:
             return None
-        constraint = _constraint(found)
+        try:
+            constraint = _constraint(found)
+        except FilterError:  # a broken topic pattern: the parser shows its place
+            return None
         if constraint is None:
             return None
         constraints.append(constraint)

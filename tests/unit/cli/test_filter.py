@@ -65,7 +65,7 @@ class TestEval:
             {"expression": "ABC(", "event": {}},
             {"expression": "ABC(", "event": {}, "dialect": "cesql"},
         )
-        assert [row["value"] for row in rows] == [True, False, None, None, None]
+        assert [row["value"] for row in rows] == [True, False, None, None, False]
         assert [row["errors"] for row in rows] == [[], [], [], ["parse"], ["parse"]]
 
     def test_broken_lines_are_answered_too_and_end_in_2(self, tidings: Run) -> None:

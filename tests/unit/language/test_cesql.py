@@ -79,7 +79,7 @@ def arith(op: str, left: Any, right: Any) -> Arithmetic:
         # 32 bits
         (arith("+", BIG, 1), 0, ["math"]), (arith("*", 65536, 65536), 0, ["math"]), (Negate(Literal(2147483648)), -2147483648, []),
         (Negate(Negate(Literal(2147483648))), 0, ["math"]), (arith("/", -2147483648, -1), 0, ["math"]),
-        (arith("/", -7, 2), -3, []), (arith("%", -7, 2), -1, []), (Literal(2147483648), False, ["parse"]),
+        (arith("/", -7, 2), -3, []), (arith("%", -7, 2), -1, []), (Literal(2147483648), 0, ["parse"]),
         (lit("=", "2147483648", 1), False, ["cast"]), (And(Literal(False), lit("=", 1, 9999999999)), False, ["parse"]),
         # IN casts the items to the type on the left
         (In(Literal(1), (Literal("x"), Literal("1"))), True, ["cast"]), (In(Literal(1), (Literal("x"),)), False, ["cast"]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidings.errors import FilterError, FilterSyntaxError
+from tidings.errors import FilterError, FilterSyntaxError, UnknownFunctionError
 from tidings.language import parse, parse_filter
 
 
@@ -102,13 +102,17 @@ def test_a_wildcard_topic_that_is_no_pattern_is_refused() -> None:
         parse_filter("topic = 'a+b'")
 
 
-def test_an_unknown_function_parses_but_makes_no_filter() -> None:
-    assert parse("LENGHT(a) > 3")
-    with pytest.raises(FilterError, match=r"there is no function LENGHT \(did you mean LENGTH\?\)"):
-        parse_filter("LENGHT(a) > 3")
+def test_an_unknown_function_is_shown_where_it_stands() -> None:
+    with pytest.raises(
+        UnknownFunctionError, match=r"there is no function LENGHT at line 1, column 7"
+    ) as caught:
+        parse_filter("a AND LENGHT(a) > 3")
+    assert (caught.value.suggestion, caught.value.code) == ("LENGTH", "missingFunction")
     with pytest.raises(FilterError, match="the functions are"):
         parse_filter("QQQ(a)")
-    with pytest.raises(FilterError, match="LENGTH does not take 2 arguments"):
+    with pytest.raises(
+        FilterError, match=r"LENGTH does not take 2 arguments at line 1, column 1 \(it takes 1\)"
+    ):
         parse_filter("LENGTH(a, b) = 1")
     assert parse_filter("LENGHT(a) > 3", dialect="cesql").conjunctions  # CESQL tells at evaluation
 
@@ -131,3 +135,39 @@ def test_what_is_no_text_is_refused() -> None:
 def test_a_message_does_not_repeat_a_text_of_any_length() -> None:
     assert len(str(mistake("a = 1 " + "x" * 9_000))) < 200
     assert len(str(mistake("TIMESTAMP '" + "x" * 9_000 + "' < t"))) < 200
+
+
+HABITS = [
+    ("WHERE price > 3", 0, "leave out WHERE"),
+    ("select * where a = 1", 0, "leave out SELECT"),
+    ("StockName IN ()", 14, "an empty list accepts nothing"),
+    ("StockName = \u2018IBM\u2019", 12, "a straight '"),
+    ("StockName = \u201cIBM\u201d", 12, 'a straight "'),
+    ("price > 1,000", 9, "write 1000"),
+    ("+price > 3", 0, "a plus sign stands before numbers only"),
+    ("a = 1 AND +price > 3", 10, "a plus sign stands before numbers only"),
+]
+
+
+@pytest.mark.parametrize(("text", "offset", "hint"), HABITS)
+def test_habits_from_elsewhere_get_a_hint(text: str, offset: int, hint: str) -> None:
+    with pytest.raises(FilterSyntaxError) as caught:
+        parse_filter(text)
+    assert caught.value.offset == offset
+    assert hint in str(caught.value)
+
+
+BROKEN_TOPICS = [
+    ("topic = '+5'", 8),
+    ("a = 1 AND '+5' != topic", 10),
+    ("topic IN ('a/b', 'a/#/b')", 17),
+    ("topic MATCHES '#a'", 14),
+]
+
+
+@pytest.mark.parametrize(("text", "offset"), BROKEN_TOPICS)
+def test_a_broken_topic_pattern_is_shown_where_it_stands(text: str, offset: int) -> None:
+    for read in (parse, parse_filter):
+        with pytest.raises(FilterSyntaxError) as caught:
+            read(text)
+        assert caught.value.offset == offset

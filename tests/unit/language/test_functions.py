@@ -17,6 +17,7 @@ def run(name: str, *arguments: Any) -> Any:
     return None if type(result) is Failure else result
 
 
+NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 CASES: list[tuple[str, tuple[Any, ...], Any]] = [
     ("LENGTH", ("añ🙂",), 3),
     ("CONCAT", (), ""), ("CONCAT", ("a", "b"), "ab"),
@@ -34,6 +35,10 @@ CASES: list[tuple[str, tuple[Any, ...], Any]] = [
     ("INT", ("1.5",), None), ("INT", ("",), None), ("INT", (True,), 1), ("INT", (-1.9,), -1), ("INT", (math.inf,), None),
     ("INT", (str(INT_MAX),), INT_MAX), ("INT", (str(INT_MAX + 1),), None), ("INT", ("9" * 500,), None),
     ("INT", (1e19,), None), ("INT", (datetime(2026, 1, 1, tzinfo=UTC),), None),
+    ("TIMESTAMP", ("2026-01-31T12:00:00Z",), NOON), ("TIMESTAMP", ("2026-01-31 13:00:00.0000009+01:00",), NOON),
+    ("TIMESTAMP", (NOON,), NOON), ("TIMESTAMP", ("2026-02-30T12:00:00Z",), None), ("TIMESTAMP", ("2026-01-31",), None),
+    ("TIMESTAMP", ("0001-01-01T00:00:00+01:00",), None), ("TIMESTAMP", (1_700_000_000,), None),
+    ("LOWER", ("\ua7c0",), None), ("UPPER", ("x\u019b",), None),
     ("FLOAT", ("1.5e3",), 1500.0), ("FLOAT", (".5",), 0.5), ("FLOAT", ("nan",), None), ("FLOAT", ("1e999",), None),
     ("FLOAT", ("0x1p3",), None), ("FLOAT", (3,), 3.0), ("FLOAT", (True,), 1.0),
     ("BOOL", ("TrUe",), True), ("BOOL", ("false",), False), ("BOOL", ("yes",), None), ("BOOL", (0,), False),

@@ -61,7 +61,6 @@ ONE, TWO = Literal(1), Literal(2)
         ("type is not a 'com.x Trade'", TypeTest("com.x Trade", True)),
         ("type IS A com.x.Trade", TypeTest("com.x.Trade")),
         ("length(a)", Call("LENGTH", (A,))),
-        ("NO_SUCH()", Call("NO_SUCH", ())),
         ("-a", Negate(A)),
         ("true", Literal(True)),
         ("FALSE", Literal(False)),

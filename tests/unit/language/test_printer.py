@@ -92,3 +92,20 @@ def test_a_prefix_that_like_cannot_say_is_printed_as_a_range() -> None:
     for value in ("C:\\", "C:\\x", "C:", "C:]", "C:[", "D"):
         event = make_event({"a": value}, source="s", id="1")
         assert filter.conjunctions[0].constraints[0].accepts(event["a"]) is constraint.accepts(value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(a AND (b AND c)) = TRUE",
+        "COALESCE(a AND (b AND (c AND d)), x OR (y OR z))",
+        "NOT ((a XOR (b XOR c)) = flag)",
+        "(a=1 OR b=1 OR c=1) AND (d=1 OR e=1 OR f=1) AND (g=1 OR h=1 OR i=1) AND (j=1 OR k=1 OR l=1)",
+        " AND ".join(f"(a{n} > 1 AND a{n} < 5 OR b{n} = 2)" for n in range(7)),
+        "LENGTH(a) > 1 OR " + "NOT (" * 14 + "x + 1 > 2" + ")" * 14 + " AND b",
+    ],
+)
+@pytest.mark.parametrize("dialect", ["tidings", "cesql"])
+def test_what_is_printed_parses_within_the_limits_to_the_same_digest(text: str, dialect: str) -> None:
+    filter = parse_filter(text, dialect=dialect)
+    assert parse_filter(print_filter(filter), dialect=dialect).digest == filter.digest

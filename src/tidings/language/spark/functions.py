@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import TypeAlias
 
 from tidings.errors import FilterError
-from tidings.language.functions import WHITESPACE
+from tidings.language.functions import NEWER_LETTERS, TIME_TEXT, WHITESPACE
 from tidings.language.spark.numbers import INTEGER_END, NUMBERS, arithmetic, double
 from tidings.language.spark.text import (
     ABSENT,
@@ -31,6 +32,7 @@ from tidings.model.value import INT_MIN
 Arguments: TypeAlias = list[Sql]
 _LARGEST_INT = "2147483647L"  # Spark counts characters with 32 bits
 _WHOLE = r"\A(?=.{1,400}\z)[+-]?[0-9]+\z"
+_WHOLE_TIME = rf"\A{TIME_TEXT}\z"
 _DECIMAL = r"\A(?=.{1,400}\z)[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\z"
 
 
@@ -56,6 +58,43 @@ def _text_function(name: str, result: str = STRING) -> Callable[[Arguments, Bind
         return Sql(f"CAST({text} AS BIGINT)" if result == BIGINT else text, result)
 
     return write
+
+
+def _cased(name: str) -> Callable[[Arguments, Binder], Sql]:
+    """LOWER and UPPER: NULL for letters that are newer than some engine's tables."""
+
+    def write(arguments: Arguments, binder: Binder) -> Sql:
+        (text,) = arguments
+        if text.type != STRING:
+            return ABSENT
+
+        def guarded(bound: Arguments) -> str:
+            newer = quoted(f"[{_java_class(NEWER_LETTERS)}]")
+            return f"IF({bound[0].text} RLIKE {newer}, NULL, {name}({bound[0].text}))"
+
+        return Sql(binder.bind([text], guarded), STRING)
+
+    return write
+
+
+def _java_class(letters: str) -> str:
+    return "".join(ch if ch == "-" else f"\\x{{{ord(ch):x}}}" for ch in letters)
+
+
+def _timestamp(arguments: Arguments, binder: Binder) -> Sql:
+    """From RFC 3339; NULL outside the years 1 to 9999 of UTC."""
+    (value,) = arguments
+    if value.type == TIMESTAMP:
+        return value
+    if value.type != STRING:
+        return ABSENT
+    read = Sql(f"try_cast(regexp_substr({value.text}, {quoted(_WHOLE_TIME)}) AS TIMESTAMP)", TIMESTAMP)
+
+    def guarded(bound: Arguments) -> str:
+        first, last = (literal(moment.replace(tzinfo=UTC)).text for moment in (datetime.min, datetime.max))
+        return f"IF({bound[0].text} BETWEEN {first} AND {last}, {bound[0].text}, NULL)"
+
+    return Sql(binder.bind([read], guarded), TIMESTAMP)
 
 
 def _concat_ws(arguments: Arguments, binder: Binder) -> Sql:
@@ -256,7 +295,7 @@ def _coalesce(arguments: Arguments, _: Binder) -> Sql:
 
 _WRITERS: dict[str, Callable[[Arguments, Binder], Sql]] = {
     "LENGTH": _text_function("length", BIGINT), "CONCAT": _text_function("concat"), "CONCAT_WS": _concat_ws,
-    "LOWER": _text_function("lower"), "UPPER": _text_function("upper"), "TRIM": _trim, "LEFT": _end("left"),
+    "LOWER": _cased("lower"), "UPPER": _cased("upper"), "TIMESTAMP": _timestamp, "TRIM": _trim, "LEFT": _end("left"),
     "RIGHT": _end("right"), "SUBSTRING": _substring, "ABS": _absolute, "INT": _int, "BOOL": _bool,
     "STRING": _string, "FLOAT": _float, "FLOOR": _rounding("floor"), "CEIL": _rounding("ceil"), "ROUND": _round,
     "IS_INT": _is(_int, (BOOLEAN, BIGINT)), "IS_BOOL": _is(_bool, (BOOLEAN, BIGINT, DOUBLE)), "MOD": _mod,

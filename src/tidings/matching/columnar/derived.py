@@ -32,7 +32,7 @@ MOST_COUNTED = 4096
 MOST_REMEMBERED = 4096  # results of a function of one text
 MARK = "="  # begins the name of a derived attribute: no attribute can be called so
 
-_STRICT_CALLS = frozenset({"ABS", "LENGTH", "UPPER", "LOWER", "CEIL", "FLOOR", "ROUND", "MOD"})
+_STRICT_CALLS = frozenset({"ABS", "LENGTH", "UPPER", "LOWER", "CEIL", "FLOOR", "ROUND", "MOD", "TIMESTAMP"})
 _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
 
 
