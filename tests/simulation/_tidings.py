@@ -164,7 +164,7 @@ def _leave(world: World, step: SubscribeStep) -> None:
     ref = world.applications[step.client].refs.pop(step.name, None)
     if ref is not None:
         world.applications[step.client].refs[f"away {step.name}"] = ref
-        world._input(step.client, ClientLeave(world._call(), ref))
+        world._input(step.client, ClientLeave(world.next_call(), ref))
 
 
 def _return(world: World, step: SubscribeStep) -> None:

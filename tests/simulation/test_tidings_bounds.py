@@ -75,7 +75,7 @@ def test_a_bound_on_count_holds_across_a_restart_and_the_newest_are_kept(
         world.subscribe("s", "n", "x > 0", durable=True, keep_events=3, queue=queue)
         world.run(3.0)
         ref = world.applications["s"].refs.pop("n")
-        world._input("s", ClientLeave(world._call(), ref))
+        world._input("s", ClientLeave(world.next_call(), ref))
         world.run(4.0)
         for x in range(1, 11):
             world.publish("p", {"x": x})

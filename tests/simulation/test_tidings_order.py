@@ -83,7 +83,7 @@ def test_a_batch_that_was_staged_comes_after_what_its_publisher_left_elsewhere()
     world.run(7.0)
     batch = tuple(make_event({"x": x}, source="p", id=f"q-{x}") for x in (2, 3))
     for message in (Stage, CommitStaged):
-        call = world._call()
+        call = world.next_call()
         given = ("query", 0, 0, batch) if message is Stage else ("query", 0, 1)
         world._input("p", ClientAsk(call, message(call, *given)))
         world.run(world.simulation.now + 0.5)

@@ -12,6 +12,7 @@ from tidings.cli._output import Exit, console, print_json, progress, say
 from tidings.cli._seeds import run_seeds
 from tidings.cli._sweeps import POINTS_HELP, PROCESSES_HELP, SPARK_HELP
 from tidings.cli._usage import JSON_HELP, examples
+from tidings.cli._wide import WIDE_HELP, run_wide
 from tidings.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ def register(app: typer.Typer) -> None:
         "tidings simulate siena --seed 7 --loss 0.05 --record run.parquet --json",
         "tidings simulate network-of-servers --overlay ring --incidents 10 --fault crash",
         "tidings simulate --play figure.play",
+        "tidings simulate --wide --seed 17",
         "tidings simulate siena --seeds 10000 --incidents 5 --spark",
     )
     app.command("simulate", epilog=shown)(simulate)
@@ -56,6 +58,7 @@ def simulate(
     check: Annotated[bool, typer.Option("--check", help="Run every invariant after each step.")] = False,
     record: Annotated[Path | None, typer.Option(help="Write the history here (.parquet or .jsonl).")] = None,
     play: Annotated[Path | None, typer.Option(help="Perform a play instead.")] = None,
+    wide: Annotated[bool, typer.Option("--wide", help=WIDE_HELP)] = False,
     seeds: Annotated[int | None, typer.Option(min=1, help="So many runs, from --seed on.")] = None,
     spark: Annotated[bool, typer.Option("--spark", help=SPARK_HELP)] = False,
     processes: Annotated[int | None, typer.Option(min=1, help=PROCESSES_HELP)] = None,
@@ -70,8 +73,12 @@ def simulate(
     if play is not None:
         _play(play, seed, as_json)
         return
+    if wide:
+        run_wide(range(seed, seed + (seeds or 1)), system, as_json)
+        return
     if system is None:
-        raise typer.BadParameter("name a system, or give --play", param_hint="SYSTEM")
+        raise typer.BadParameter("name a system, or give --play or --wide", param_hint="SYSTEM")
+    _check_several(seeds, record, spark=spark, processes=processes)
     from tidings.simulation.experiment import Experiment
     from tidings.simulation.faults import INCIDENTS, WIDER, Rates
     from tidings.simulation.workloads import Plan
@@ -87,12 +94,8 @@ def simulate(
         bytes=corruption > 0,
     )  # fmt: skip
     if seeds is not None:
-        if record is not None:
-            raise typer.BadParameter("one history is of one seed", param_hint="--record")
         run_seeds(experiment, range(seed, seed + seeds), points, spark, processes, as_json)
         return
-    if spark or processes is not None:
-        raise typer.BadParameter("several runs are wanted for that: give --seeds", param_hint="--seeds")
     outcome = _run(experiment, record)
     if as_json:
         print_json({"system": system, "seed": seed, **_plain(outcome)})
@@ -100,6 +103,13 @@ def simulate(
         _show(system, outcome, record)
     if outcome.report is not None and not outcome.report.holds:
         raise typer.Exit(Exit.NO)
+
+
+def _check_several(seeds: int | None, record: Path | None, *, spark: bool, processes: int | None) -> None:
+    if seeds is not None and record is not None:
+        raise typer.BadParameter("one history is of one seed", param_hint="--record")
+    if seeds is None and (spark or processes is not None):
+        raise typer.BadParameter("several runs are wanted for that: give --seeds", param_hint="--seeds")
 
 
 def _kinds(wanted: list[str] | None, usual: tuple[str, ...], further: tuple[str, ...]) -> tuple[str, ...]:

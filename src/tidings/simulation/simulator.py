@@ -43,8 +43,9 @@ class Watch(Protocol):
     """Observer of disks and frames: what is on stable storage, and what no connection takes."""
 
     def committed(self, name: str, records: Sequence[Record]) -> None: ...
+    def fetched(self, name: str, effect: fx.Fetch, found: Sequence[Append]) -> None: ...
     def replaced(self, name: str) -> None: ...
-    def oversized(self, sender: str, to: str, message: Any, error: WireError) -> None: ...
+    def oversized(self, sender: str, to: str, error: WireError) -> None: ...
 
 
 class SimulationSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -202,6 +203,8 @@ class Simulation:
         clock = place.clock
         if type(item) is ins.Started:
             clock.not_before(item.state.latest, self.now)
+        if type(item) is ins.PersistFailed:
+            place.writes += 1  # whatever was handed in up to here waits to be handed in again
         effects = machine.handle(item, clock.local(self.now))
         self.handled += 1
         if self.on_handled is not None:
@@ -302,7 +305,7 @@ class Simulation:
             return
         self.refused_frames[type(message).__name__] += 1
         if self.watch is not None:
-            self.watch.oversized(place.name, to.name, message, error)
+            self.watch.oversized(place.name, to.name, error)
         self._drop_link(*pair(place.name, to.name), link)
         self.review_links([place.name])
 
@@ -392,15 +395,16 @@ class Simulation:
             self.on_client_effect(place.name, effect)
 
     def _persist(self, place: Place, effect: fx.Persist) -> None:
-        disk, epoch = place.disk, place.epoch
+        disk, epoch, writes = place.disk, place.epoch, place.writes
 
         def sync() -> None:
-            if place.epoch != epoch:
-                return  # crashed before the sync: nothing was written
+            if place.epoch != epoch or place.writes != writes:
+                return  # crashed before the sync, or behind what did not fit: nothing was written
             try:
                 if disk is not None:
                     self._write(place, disk, effect.records)
             except StoreError as error:
+                place.writes += 1
                 self._push(self.now, place, ins.PersistFailed(effect.token, error.code, str(error)))
             else:
                 self._push(self.now, place, ins.Persisted(effect.token))
@@ -425,6 +429,8 @@ class Simulation:
             try:
                 assert place.disk is not None
                 found = place.disk.fetch(effect.from_offset, effect.limit, effect.max_bytes)
+                if self.watch is not None:
+                    self.watch.fetched(place.name, effect, found)
             except StoreError as error:
                 self._push(self.now, place, ins.FetchFailed(effect.request, error.code, str(error)))
             else:

@@ -159,20 +159,21 @@ class World:
                 )  # fmt: skip
             case AdvertiseStep():
                 self._input(
-                    step.client, ins.ClientAdvertise(self._call(), step.name, parse_filter(step.filter))
+                    step.client, ins.ClientAdvertise(self.next_call(), step.name, parse_filter(step.filter))
                 )
             case UnadvertiseStep():
-                self._input(step.client, ins.ClientUnadvertise(self._call(), step.name))
+                self._input(step.client, ins.ClientUnadvertise(self.next_call(), step.name))
 
     def subscribe(self, client: str, name: str, filter: str, **options: Any) -> None:
         options.setdefault("policy", Policy.DROP_NEWEST)
         options.setdefault("queue", 100_000)
-        call = self._call()
+        window = options.pop("window", WINDOW)
+        call = self.next_call()
         self.applications[client].calls[call] = name
         wanted = parse_filter(filter)
         self._input(
             client,
-            ins.ClientSubscribe(call, wanted, name, DeliveryOptions(**options), window=WINDOW, auto=True),
+            ins.ClientSubscribe(call, wanted, name, DeliveryOptions(**options), window=window, auto=True),
         )
 
     def unsubscribe(self, client: str, name: str) -> None:
@@ -184,13 +185,14 @@ class World:
             self._leave(client, application.refs.pop(name))
 
     def _leave(self, client: str, ref: int) -> None:
-        self._input(client, ins.ClientLeave(self._call(), ref, end=True))
+        self._input(client, ins.ClientLeave(self.next_call(), ref, end=True))
 
     def publish(self, client: str, attributes: dict[str, Any], **fields: Any) -> None:
         event = make_event(attributes, source=client, id="-", **fields)
-        self._input(client, ins.ClientPublish(self._call(), event, number=True))
+        self._input(client, ins.ClientPublish(self.next_call(), event, number=True))
 
-    def _call(self) -> int:
+    def next_call(self) -> int:
+        """A number for the next call of any application."""
         self._calls += 1
         return self._calls
 

@@ -1,0 +1,218 @@
+"""Everything that a seed decides about a run in the wide world.
+
+Rules
+- Two systems promise that nothing acknowledged is lost: `tidings` and `tidings-group`. Of twenty seeds
+  thirteen are the first and seven the second.
+- Limits are shrunk until a short run of small events meets them: a page holds a few entries, a batch a few
+  events, and one event in twenty-five is exactly as large as an event may be.
+- At least ten faults act in each run. Disks of a group are replaced one at a time (see `running.py`).
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+import msgspec
+
+from tidings.model.event import FOREVER
+from tidings.protocol.limits import ResourceLimits
+from tidings.simulation import faults as fault
+from tidings.simulation.faults import FaultMix, FaultPlan, Incident, drawn
+from tidings.simulation.topology import Overlay, mesh, random_tree
+
+SYSTEMS = TIDINGS, GROUP = "tidings", "tidings-group"
+SETTLE = 3.0  # seconds until the first event: subscriptions are known everywhere then
+TROUBLE = 8.0  # seconds in which things go wrong
+LEAST = 10  # faults in a run
+KINDS = (
+    *fault.RATES, fault.CRASH, fault.DISK_LOSS, fault.STOP, fault.PARTITION_HALVES, fault.PARTITION_RING,
+    fault.PARTITION_ONE_WAY, fault.ISOLATE_ONE, fault.SLOW_LINK, *fault.WIDER,
+)  # fmt: skip
+
+
+class Publishing(msgspec.Struct, frozen=True):
+    """One event to publish: when, by which client, what, and how large."""
+
+    at: float
+    client: str
+    attributes: dict[str, int]
+    size: int  # bytes of the encoded event; 0: as small as it is
+    lifetime: float
+
+
+class Subscribing(msgspec.Struct, frozen=True):
+    """One subscription of one client."""
+
+    client: str
+    broker: str
+    filter: str
+    durable: bool
+    queue: int
+    window: int
+    at: float
+    away: tuple[float, float] | None = None  # when its listener leaves and comes back
+
+
+class Drawn(msgspec.Struct, frozen=True, kw_only=True):
+    """A run in the wide world, before it is run."""
+
+    seed: int
+    system: str
+    overlay: Overlay
+    limits: ResourceLimits
+    disk_seconds: float
+    publishers: dict[str, str]  # client -> broker
+    subscriptions: tuple[Subscribing, ...]
+    events: tuple[Publishing, ...]
+    faults: FaultPlan
+    replacements: tuple[Incident, ...]  # of disks of a group, one after the other
+
+    @property
+    def trouble_over(self) -> float:
+        return SETTLE + TROUBLE
+
+
+def draw(seed: int, *, system: str | None = None) -> Drawn:
+    """Draw the run of a seed. The same seed gives the same run."""
+    rng = Random(f"wide/{seed}")
+    system = system or (TIDINGS if seed % 20 < 13 else GROUP)
+    if system == GROUP:
+        overlay = mesh(5 if rng.random() < 0.15 else 3)
+    else:
+        overlay = random_tree(rng.choice((2, 3, 3, 4)), rng, fan_out=3)
+    limits = draw_limits(rng)
+    publishers = {f"p{number}": rng.choice(overlay.brokers) for number in range(rng.choice((1, 2, 2, 3)))}
+    faults, replacements = _faults(overlay, system, rng)
+    return Drawn(
+        seed=seed,
+        system=system,
+        overlay=overlay,
+        limits=limits,
+        disk_seconds=rng.choice((0.002, 0.002, 0.02, 0.15)),
+        publishers=publishers,
+        subscriptions=_subscriptions(overlay, rng),
+        events=_events(tuple(publishers), limits, rng),
+        faults=faults,
+        replacements=replacements,
+    )
+
+
+def draw_limits(rng: Random) -> ResourceLimits:
+    """Limits that a few dozen small events meet."""
+    envelope = 1024
+    frame = envelope + rng.choice((1024, 2048, 4096))
+    return ResourceLimits(
+        frame_bytes=frame,
+        envelope_bytes=envelope,
+        batch_bytes=rng.choice((512, 1024)),
+        batch_count=rng.choice((2, 3, 5)),
+        page_bytes=rng.choice((300, 700, 1500)),
+        page_count=rng.choice((2, 4, 7)),
+        log_page_count=rng.choice((3, 8)),
+        window_bytes=rng.choice((1024, 4096)),
+        window_count=rng.choice((2, 8, 32)),
+        publishes_in_flight=rng.choice((1, 3, 16)),
+        notifications_ahead=rng.choice((1, 4, 16)),
+        publishes_together=rng.choice((1, 3, 8)),
+        deliveries_together=rng.choice((2, 8)),
+        requests_together=rng.choice((1, 2)),
+        remembered_events=64,
+    )
+
+
+def _subscriptions(overlay: Overlay, rng: Random) -> tuple[Subscribing, ...]:
+    found = []
+    for number in range(rng.choice((2, 3, 4))):
+        away = None
+        if rng.random() < 0.4:
+            left = rng.uniform(SETTLE, SETTLE + TROUBLE / 2)
+            away = (left, left + rng.uniform(0.5, TROUBLE / 2))
+        found.append(
+            _subscribing(f"d{number}", overlay, rng, durable=True, at=rng.uniform(0.6, 1.2), away=away)
+        )
+    found.append(_subscribing("t0", overlay, rng, durable=False, at=rng.uniform(0.6, 1.2)))
+    if rng.random() < 0.5:
+        found.append(
+            _subscribing("late", overlay, rng, durable=True, at=rng.uniform(SETTLE, SETTLE + TROUBLE))
+        )
+    return tuple(found)
+
+
+def _subscribing(
+    client: str,
+    overlay: Overlay,
+    rng: Random,
+    *,
+    durable: bool,
+    at: float,
+    away: tuple[float, float] | None = None,
+) -> Subscribing:
+    wanted = rng.choice(
+        ("EXISTS x", "x >= 0", f"x > {rng.randrange(40)}", f"k = {rng.randrange(3)} OR x < 20")
+    )
+    queue = rng.choice((1, 3, 8, 100)) if durable else 100_000
+    return Subscribing(
+        client, rng.choice(overlay.brokers), wanted, durable, queue, rng.choice((1, 4, 64)), at, away
+    )
+
+
+def _events(publishers: tuple[str, ...], limits: ResourceLimits, rng: Random) -> tuple[Publishing, ...]:
+    found: list[Publishing] = []
+    wanted = rng.choice((24, 40, 60))
+    while len(found) < wanted:
+        at, client = SETTLE + rng.uniform(0.0, TROUBLE), rng.choice(publishers)
+        at_once = rng.choice((1, 1, 2, 4, 9))  # batches form
+        found += [_publishing(at, client, limits, rng) for _ in range(at_once)]
+    return tuple(sorted(found, key=lambda publishing: publishing.at))
+
+
+def calm_events(drawn: Drawn, at: float) -> tuple[Publishing, ...]:
+    """Events that are published when the faults are over: all of them are owed."""
+    rng = Random(f"calm/{drawn.seed}")
+    return tuple(_publishing(at, client, drawn.limits, rng) for client in drawn.publishers for _ in range(3))
+
+
+def _publishing(at: float, client: str, limits: ResourceLimits, rng: Random) -> Publishing:
+    attributes = {"x": rng.randrange(60), "k": rng.randrange(3)}
+    lifetime = rng.choice((0.0, 0.0, 0.0, 4.0, FOREVER))
+    return Publishing(at, client, attributes, draw_size(limits, rng), lifetime)
+
+
+def draw_size(limits: ResourceLimits, rng: Random) -> int:
+    """Heavy-tailed, up to the largest event that is accepted; sometimes exactly that, or one byte more."""
+    largest, chance = limits.event_bytes, rng.random()
+    if chance < 0.04:
+        return largest
+    if chance < 0.06:
+        return largest + 1
+    return min(largest, int(100 * rng.paretovariate(1.0)))
+
+
+def _faults(overlay: Overlay, system: str, rng: Random) -> tuple[FaultPlan, tuple[Incident, ...]]:
+    kinds = tuple(kind for kind in KINDS if kind != fault.DISK_LOSS or system != GROUP)
+    mix = FaultMix(kinds=kinds, incidents=LEAST + 4, longest=2.5)
+    plan = drawn(overlay, rng, until=TROUBLE, mix=mix)
+    incidents = tuple(_shifted(incident, rng) for incident in plan.incidents)
+    replacements: tuple[Incident, ...] = ()
+    if system == GROUP and rng.random() < 0.5:
+        order = list(overlay.brokers)
+        rng.shuffle(order)
+        replacements = tuple(
+            Incident(
+                kind=fault.DISK_LOSS, at=0.0, until=rng.uniform(0.1, 1.0), nodes=(name,), amount=_set_by(rng)
+            )
+            for name in order[: rng.choice((1, 2, len(order)))]
+        )
+    return FaultPlan(plan.rates, incidents, rates_until=SETTLE + TROUBLE), replacements
+
+
+def _shifted(incident: Incident, rng: Random) -> Incident:
+    changes = {"at": incident.at + SETTLE, "until": incident.until + SETTLE}
+    if incident.kind == fault.DISK_LOSS:
+        changes["amount"] = _set_by(rng)
+    return msgspec.structs.replace(incident, **changes)
+
+
+def _set_by(rng: Random) -> float:
+    """A machine whose disk is replaced often has a wall clock that is wrong as well."""
+    return rng.choice((0.0, rng.uniform(-3600.0, 0.0), rng.uniform(0.0, 3600.0)))

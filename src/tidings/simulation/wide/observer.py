@@ -1,0 +1,220 @@
+"""The omniscient observer: sees every disk, every delivery and every acknowledgement, and checks after each step.
+
+Rules
+- An acknowledged event that is owed to a subscription is in some log on some disk. Where a lone broker's disk is
+  replaced, the events (and the subscriptions) whose only copy was on it are forgiven, and nothing else.
+- A committed entry of a group is on a majority of the disks when it is committed, and each offset holds the same
+  event at every member.
+- No honest machine makes a frame over the limit.
+- The work for each step depends on what changed in it, never on the size of the world.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from tidings.availability.records import Append, Delete, Forget, Put, Record
+from tidings.errors import WireError
+from tidings.language.evaluate import accepts
+from tidings.model.event import FOREVER, Event
+from tidings.model.filter import Filter
+from tidings.protocol import effects as fx
+from tidings.protocol.proposals import Placed
+from tidings.protocol.recovery.group_log import TABLE as TAIL
+from tidings.simulation.wide.meeting import Meter
+from tidings.simulation.world import World
+
+Identity = tuple[str, str]  # source, id
+
+
+class Violation(AssertionError):
+    """A promise was broken."""
+
+
+class Standing(msgspec.Struct):
+    """A durable subscription to which everything that it accepts is owed."""
+
+    filter: Filter
+    home: str  # the broker where it was opened
+    is_standing: bool = True  # False from the loss of its only copy until the faults are over
+
+
+class Observer:
+    """Checks one world. `committed`, `replaced` and `oversized` are called by the simulation."""
+
+    def __init__(self, world: World, meter: Meter, *, grouped: bool) -> None:
+        self._world = world
+        self._meter = meter
+        self._grouped = grouped
+        brokers = world.overlay.brokers
+        self._majority = len(brokers) // 2 + 1
+        self._logs: dict[str, dict[int, Identity]] = {name: {} for name in brokers}
+        self._tails: dict[str, dict[int, bytes]] = {name: {} for name in brokers}
+        self._copies: dict[Identity, set[str]] = {}  # brokers whose log holds it
+        self._lost: set[Identity] = set()  # its only copy was on a disk that was replaced
+        self._group_log: dict[int, Identity] = {}
+        self._group_committed = 0
+        self.published: dict[Identity, Event] = {}
+        self.acked: dict[Identity, Event] = {}
+        self.standing: dict[str, Standing] = {}
+        self.received: dict[str, dict[Identity, None]] = {}
+        self.owed: dict[Identity, set[str]] = {}
+        self.checks = 0
+
+    def _broken(self, what: str) -> Violation:
+        return Violation(f"at {self._world.simulation.now:.3f} s: {what}")
+
+    # -- disks ---------------------------------------------------------------------------------
+
+    def committed(self, name: str, records: Sequence[Record]) -> None:
+        log, tail = self._logs[name], self._tails[name]
+        for record in records:
+            kind = type(record)
+            if kind is Append:
+                self._appended(name, record.offset, record.event.identity)  # type: ignore[union-attr]
+            elif kind is Forget:
+                identity = log.pop(record.offset, None)  # type: ignore[union-attr]
+                if identity is not None:
+                    self._forgot(name, identity)
+            elif kind is Put and record.table == TAIL and record.key.isdecimal():  # type: ignore[union-attr]
+                tail[int(record.key)] = record.value  # type: ignore[union-attr]
+            elif kind is Delete and record.table == TAIL and record.key.isdecimal():  # type: ignore[union-attr]
+                tail.pop(int(record.key), None)  # type: ignore[union-attr]
+
+    def fetched(self, name: str, effect: fx.Fetch, found: Sequence[Append]) -> None:
+        is_end = not self._logs[name] or not found or found[-1].offset >= max(self._logs[name])
+        self._meter.fetched(effect.limit, found, is_end)
+
+    def _appended(self, name: str, offset: int, identity: Identity) -> None:
+        self._logs[name][offset] = identity
+        self._copies.setdefault(identity, set()).add(name)
+        if self._grouped:
+            agreed = self._group_log.setdefault(offset, identity)
+            if agreed != identity:
+                raise self._broken(f"offset {offset} is {identity} at {name} and {agreed} elsewhere")
+
+    def _forgot(self, name: str, identity: Identity) -> None:
+        copies = self._copies[identity]
+        copies.discard(name)
+        if copies or identity not in self.acked:
+            return
+        if self.owed.get(identity):
+            raise self._broken(
+                f"{name} forgot {identity}, owed to {sorted(self.owed[identity])}; no copy is left"
+            )
+        if self.acked[identity].lifetime == FOREVER:
+            raise self._broken(f"{name} forgot {identity}, which lives forever; no copy is left")
+
+    def replaced(self, name: str) -> None:
+        """A disk was replaced by an empty one."""
+        log, self._logs[name], self._tails[name] = self._logs[name], {}, {}
+        for identity in log.values():
+            copies = self._copies[identity]
+            copies.discard(name)
+            if not copies:
+                if self._grouped and self.owed.get(identity):
+                    raise self._broken(f"the last copy of {identity} was on the disk of {name}")
+                self._lost.add(identity)
+                self.owed.pop(identity, None)
+        if not self._grouped:
+            for id, standing in self.standing.items():
+                if standing.home == name:
+                    standing.is_standing = False
+                    for waiting in self.owed.values():
+                        waiting.discard(id)
+
+    # -- steps ---------------------------------------------------------------------------------
+
+    def stepped(self, name: str, _item: Any, _now: float) -> None:
+        """A broker has handled an input: did it commit anything?"""
+        node = self._world.simulation.places[name].machine
+        slots = getattr(node, "slots", None)
+        if slots is None:
+            return
+        committed = slots["recovery"].committed
+        while self._group_committed < committed:
+            self._group_committed += 1
+            self._check_majority(self._group_committed, name)
+
+    def _check_majority(self, offset: int, name: str) -> None:
+        self.checks += 1
+        holders: dict[Identity, list[str]] = {}
+        for broker in self._logs:
+            identity = self._logs[broker].get(offset)
+            if identity is None and (row := self._tails[broker].get(offset)) is not None:
+                identity = msgspec.msgpack.decode(row, type=Placed).proposal.identity
+            if identity is not None:
+                holders.setdefault(identity, []).append(broker)
+        if max(map(len, holders.values()), default=0) < self._majority:
+            raise self._broken(f"{name} committed offset {offset}; the disks hold {holders}")
+
+    def oversized(self, sender: str, to: str, error: WireError) -> None:
+        raise self._broken(f"{sender} to {to}: {error}")
+
+    # -- clients -------------------------------------------------------------------------------
+
+    def stands(self, id: str, filter: Filter, home: str) -> None:
+        self.standing[id] = Standing(filter, home)
+        self.received.setdefault(id, {})
+
+    def restore(self) -> None:
+        """The faults are over, and every subscription is known again."""
+        for standing in self.standing.values():
+            standing.is_standing = True
+
+    def acknowledged(self, identity: Identity) -> None:
+        event = self.published.get(identity)
+        if event is None:
+            raise self._broken(f"{identity} was acknowledged and never published")
+        self.acked[identity] = event
+        if identity in self._lost:
+            return
+        waiting = {
+            id
+            for id, standing in self.standing.items()
+            if standing.is_standing and identity not in self.received[id] and accepts(standing.filter, event)
+        }
+        if waiting:
+            self.owed[identity] = waiting
+            if not self._copies.get(identity):
+                raise self._broken(
+                    f"{identity} was acknowledged, is owed to {sorted(waiting)}, and is in no log"
+                )
+
+    def notified(self, id: str, event: Event) -> None:
+        identity = event.identity
+        received = self.received.setdefault(id, {})
+        if identity in received:
+            raise self._broken(f"{id} received {identity} twice")
+        received[identity] = None
+        if identity not in self.published:
+            raise self._broken(f"{id} received {identity}, which was never published")
+        waiting = self.owed.get(identity)
+        if waiting is not None:
+            waiting.discard(id)
+            if not waiting:
+                del self.owed[identity]
+
+    def forever(self, wanted: Filter) -> list[Identity]:
+        """Acknowledged events that live forever, are accepted by a filter, and were not lost with a disk."""
+        return [
+            identity
+            for identity, event in self.acked.items()
+            if event.lifetime == FOREVER and identity not in self._lost and accepts(wanted, event)
+        ]
+
+    def lasting(self, name: str) -> set[int]:
+        """Offsets in the log of a broker whose events live forever."""
+        return {
+            offset
+            for offset, identity in self._logs[name].items()
+            if identity in self.acked and self.acked[identity].lifetime == FOREVER
+        }
+
+    @property
+    def pending(self) -> int:
+        """Deliveries that are owed."""
+        return sum(len(waiting) for waiting in self.owed.values())

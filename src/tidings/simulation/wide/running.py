@@ -1,0 +1,367 @@
+"""Run what was drawn, and judge it: invariants after every step, progress once the faults are over.
+
+The run has three parts. *Settle*: brokers, clients and subscriptions, without faults. *Trouble*: events and faults.
+*Calm*: the faults are over; after `recovery_seconds` further events are published, and everything that is owed,
+of before and of now, is delivered within `progress_seconds`. Both bounds are computed from the settings.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+
+from tidings.history.schema import Row
+from tidings.language import parse_filter
+from tidings.model.event import Event, make_event
+from tidings.protocol import effects as fx
+from tidings.protocol import inputs as ins
+from tidings.protocol import messages as msg
+from tidings.protocol.delivery.moves import BARRED_SECONDS
+from tidings.protocol.membership.agreed import GroupSettings
+from tidings.protocol.recovery.acknowledged import AcknowledgedSettings
+from tidings.protocol.recovery.group_log import GroupLogSettings
+from tidings.protocol.roaming import RoamingSettings
+from tidings.simulation.faults import Incident
+from tidings.simulation.simulator import SimulationSettings
+from tidings.simulation.wide.drawing import GROUP, SETTLE, Drawn, Publishing, Subscribing, calm_events, draw
+from tidings.simulation.wide.meeting import Meter, MeteredCodec
+from tidings.simulation.wide.observer import Observer, Violation
+from tidings.simulation.world import World
+
+PAGE_SECONDS = 0.05  # to ask for a page and get it, over a few links
+RETRY_SECONDS = 0.5  # of an application whose subscribe was refused
+NAME = "n"  # of each client's subscription
+
+
+class WideOutcome(msgspec.Struct, kw_only=True):
+    """What came of a run."""
+
+    seed: int
+    system: str
+    broken: str  # the promise that was broken; empty: none
+    published: int = 0
+    acked: int = 0
+    refused: int = 0
+    delivered: int = 0
+    faults: dict[str, int] = {}
+    met: dict[str, int] = {}  # limits that were met, by name: how often
+    handled: int = 0
+    fingerprint: str = ""
+    seconds: float = 0.0
+
+
+def run_seed(seed: int, *, system: str | None = None) -> WideOutcome:
+    """Run a seed of the wide world."""
+    return WideRun(draw(seed, system=system)).run()
+
+
+class WideRun:
+    """One run."""
+
+    def __init__(self, drawn: Drawn) -> None:
+        self.drawn = drawn
+        settings = SimulationSettings(check=True, disk_seconds=drawn.disk_seconds)
+        self.world = World(
+            drawn.system, drawn.overlay, seed=drawn.seed, settings=settings, limits=drawn.limits
+        )
+        self.meter = Meter(drawn.limits)
+        declared = {
+            m: None for _, node in self.world.nodes() for s in node.slots.values() for m in s.messages
+        }
+        self.simulation = self.world.simulation
+        codec = MeteredCodec(tuple(declared), self.meter)
+        self.simulation.settings = msgspec.structs.replace(settings, codec=codec)
+        self.observer = Observer(self.world, self.meter, grouped=drawn.system == GROUP)
+        self._sequences: Counter[str] = Counter()
+        self._numbers: dict[str, dict[str, int]] = {}  # by subscription and source: the last number received
+        self._names: dict[tuple[str, int], Subscribing] = {}
+        self._digest = blake2b(digest_size=12)
+        self._read: dict[str, set[int]] = {}  # by reader of a log: offsets that it has read
+        self._calls: dict[int, str] = {}  # of readers
+        self.refused = 0
+
+    # -- the run ---------------------------------------------------------------------------------
+
+    def run(self) -> WideOutcome:
+        broken = ""
+        try:
+            self._run()
+        except (Violation, AssertionError) as error:
+            broken = str(error) or repr(error)
+        return self._outcome(broken)
+
+    def _run(self) -> None:
+        drawn, simulation = self.drawn, self.simulation
+        self._watch()
+        self.world.run(0.5)
+        for client, broker in drawn.publishers.items():
+            self.world.add_client(client, broker)
+        for each in drawn.subscriptions:
+            self.world.add_client(each.client, each.broker)
+            simulation.call_at(each.at, partial(self._subscribe, each))
+            if each.away is not None:
+                simulation.call_at(each.away[0], partial(self._detach, each))
+                simulation.call_at(each.away[1], partial(self._attach, each))
+        self.world.run(SETTLE)
+        for each in drawn.subscriptions:
+            if each.durable and each.at < SETTLE:
+                self._stand(each)
+        for event in drawn.events:
+            simulation.call_at(event.at, partial(self._publish, event))
+        simulation.plan(drawn.faults)
+        if drawn.replacements:
+            simulation.call_at(SETTLE + 0.5, partial(self._replace, list(drawn.replacements)))
+        self.world.run(drawn.trouble_over)
+        self._calm()
+
+    def _calm(self) -> None:
+        """No fault acts any more."""
+        drawn, now = self.drawn, self.drawn.trouble_over
+        recovered = now + recovery_seconds(self.drawn)
+        self.world.run(recovered)
+        self.observer.restore()
+        for event in calm_events(drawn, recovered):
+            self._publish(event)
+        deadline = recovered + progress_seconds(self.drawn)
+        while True:
+            at = self.simulation.now + 0.5
+            self.world.run(at)
+            if self._is_done():
+                break
+            if at > deadline:
+                raise Violation(self._left())
+        self._read_logs()
+        self.world.run(self.simulation.now + 2.0)  # nothing more is delivered, nor twice
+        self._judge()
+
+    def _is_done(self) -> bool:
+        unanswered = len(self.observer.published) - len(self.observer.acked) - self.refused
+        return not self.observer.pending and not unanswered and not self._missing_forever()
+
+    def _left(self) -> str:
+        observer = self.observer
+        waiting = [identity for identity in observer.published if identity not in observer.acked]
+        owed = {identity: sorted(ids) for identity, ids in list(observer.owed.items())[:3]}
+        return (
+            f"{progress_seconds(self.drawn):.0f} s after the last fault {observer.pending} deliveries are owed ({owed}), "
+            f"{len(waiting) - self.refused} publishes are not answered ({waiting[:3]}), "
+            f"missing forever: {self._missing_forever()[:3]}"
+        )
+
+    # -- what clients do -----------------------------------------------------------------------------
+
+    def _subscribe(self, each: Subscribing) -> None:
+        self.world.subscribe(
+            each.client, NAME, each.filter, durable=each.durable, queue=each.queue, window=each.window
+        )
+
+    def _stand(self, each: Subscribing) -> None:
+        assert NAME in self.world.applications[each.client].refs, (
+            f"{each.client} is not subscribed after {SETTLE} s"
+        )
+        self.observer.stands(f"{each.client}/{NAME}", parse_filter(each.filter), each.broker)
+
+    def _detach(self, each: Subscribing) -> None:
+        ref = self.world.applications[each.client].refs.pop(NAME, None)
+        if ref is not None:
+            self.simulation.input(each.client, ins.ClientLeave(self.world.next_call(), ref))
+
+    def _attach(self, each: Subscribing) -> None:
+        if NAME not in self.world.applications[each.client].refs:
+            self._subscribe(each)
+
+    def _publish(self, each: Publishing) -> None:
+        machine: Any = self.simulation.places[each.client].machine
+        self._sequences[each.client] += 1
+        id = f"{machine.incarnation}-{self._sequences[each.client]}"
+        event = sized_event(each, id)
+        self.meter.published(_size(event), len(machine._in_flight))
+        self.observer.published[event.identity] = event
+        call = self.world.next_call()
+        self.simulation.input(each.client, ins.ClientPublish(call, event, number=True))
+
+    # -- disks of a group ------------------------------------------------------------------------------
+
+    def _replace(self, left: list[Incident]) -> None:
+        """Replace the next disk as soon as the member before has caught up, while there is trouble."""
+        now = self.simulation.now
+        if not left or now > self.drawn.trouble_over - 1.5:
+            return
+        if not all(self._has_caught_up(name) for name in self.drawn.overlay.brokers):
+            self.simulation.call_at(now + 0.1, partial(self._replace, left))
+            return
+        incident = msgspec.structs.replace(left[0], at=now, until=now + left[0].until)
+        self.simulation.begin(incident)
+        self.simulation.call_at(incident.until, partial(self.simulation.end, incident))
+        self.simulation.call_at(incident.until + 0.1, partial(self._replace, left[1:]))
+
+    def _has_caught_up(self, name: str) -> bool:
+        place = self.simulation.places[name]
+        node: Any = place.machine
+        recovery = node.slots["recovery"]
+        caught: bool = getattr(recovery, "has_caught_up", False)
+        return place.up and not place.stopped and caught
+
+    # -- what clients see ------------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        simulation, hear = self.simulation, self.simulation.on_client_effect
+        assert hear is not None
+        simulation.watch = self.observer
+        if self.drawn.system == GROUP:
+            simulation.on_handled = self.observer.stepped
+        keep = self.world.rows.append
+
+        def row(found: Row) -> None:
+            keep(found)
+            self._digest.update(msgspec.msgpack.encode(found))
+
+        def heard(client: str, effect: Any) -> None:
+            hear(client, effect)
+            if type(effect) is fx.Notify:
+                self._notified(client, effect)
+            elif type(effect) is fx.Answer and isinstance(effect.value, fx.Receipt):
+                self.observer.acknowledged((effect.value.source, effect.value.id))
+            elif type(effect) is fx.Answer and isinstance(effect.value, msg.LogRead):
+                self._log_read(client, effect.value)
+            elif type(effect) is fx.Failed:
+                self._failed(client)
+            elif type(effect) is fx.Ended:
+                self.world.applications[client].refs.clear()
+                self._failed(client)
+
+        simulation.on_client_effect = heard
+        simulation.on_row = row
+
+    def _notified(self, client: str, effect: fx.Notify) -> None:
+        event = effect.notification.event
+        id = f"{client}/{NAME}"
+        self.observer.notified(id, event)
+        number = int(event.id.rpartition("-")[2])
+        last = self._numbers.setdefault(id, {})
+        if number <= last.get(event.source, 0):
+            raise Violation(
+                f"{id} received {event.identity} after number {last[event.source]} of its publisher"
+            )
+        last[event.source] = number
+
+    def _failed(self, client: str) -> None:
+        if client in self.drawn.publishers:
+            self.refused += 1
+        elif client not in self._read:  # an application that was refused tries again
+            again = next(each for each in self.drawn.subscriptions if each.client == client)
+            self.simulation.call_at(self.simulation.now + RETRY_SECONDS, partial(self._attach, again))
+
+    # -- judging at the end ------------------------------------------------------------------------------
+
+    def _missing_forever(self) -> list[tuple[str, tuple[str, str]]]:
+        """Events that live forever are owed to subscriptions that came late, too."""
+        found = []
+        for each in self.drawn.subscriptions:
+            if each.client != "late":
+                continue
+            wanted, id = parse_filter(each.filter), f"{each.client}/{NAME}"
+            received = self.observer.received.get(id, {})
+            found += [
+                (id, identity) for identity in self.observer.forever(wanted) if identity not in received
+            ]
+        return found
+
+    def _read_logs(self) -> None:
+        """A client at each broker reads its whole log, page by page."""
+        for broker in self.drawn.overlay.brokers:
+            self.world.add_client(f"reader-{broker}", broker)
+            self._read[f"reader-{broker}"] = set()
+        self.world.run(self.simulation.now + 1.0)
+        for reader in self._read:
+            self._read_on(reader, 0)
+        entries = len(self.observer.published) + 2
+        self.world.run(self.simulation.now + entries * (PAGE_SECONDS + 2 * self.drawn.disk_seconds))
+
+    def _read_on(self, reader: str, after: int) -> None:
+        call = self.world.next_call()
+        self._calls[call] = reader
+        asked = msg.ReadLog(call, parse_filter("TRUE"), after, limit=1000)
+        self.simulation.input(reader, ins.ClientAsk(call, asked))
+
+    def _log_read(self, reader: str, page: msg.LogRead) -> None:
+        del self._calls[page.call]
+        self._read[reader].update(entry.offset for entry in page.entries)
+        if page.upto < page.end:
+            self._read_on(reader, page.upto)
+
+    def _judge(self) -> None:
+        limit = self.drawn.limits.event_bytes
+        for identity, event in self.observer.acked.items():
+            if _size(event) > limit:
+                raise Violation(f"{identity} of {_size(event)} bytes was accepted; the limit is {limit}")
+        if self._calls:
+            raise Violation(f"reading the log does not end: {sorted(self._calls.values())}")
+        for broker in self.drawn.overlay.brokers:
+            missing = self.observer.lasting(broker) - self._read[f"reader-{broker}"]
+            if missing:
+                raise Violation(f"the log of {broker} was read without the offsets {sorted(missing)[:5]}")
+
+    def _outcome(self, broken: str) -> WideOutcome:
+        simulation = self.simulation
+        self._digest.update(msgspec.msgpack.encode(sorted(simulation.sent.items())))
+        self._digest.update(f"{simulation.handled} {simulation.bytes_sent} {broken}".encode())
+        return WideOutcome(
+            seed=self.drawn.seed,
+            system=self.drawn.system,
+            broken=broken,
+            published=len(self.observer.published),
+            acked=len(self.observer.acked),
+            refused=self.refused,
+            delivered=sum(map(len, self.observer.received.values())),
+            faults=dict(simulation.fired),
+            met=dict(self.meter.met),
+            handled=simulation.handled,
+            fingerprint=self._digest.hexdigest(),
+            seconds=simulation.now,
+        )
+
+
+def recovery_seconds(drawn: Drawn) -> float:
+    """Until every link stands again and every subscription is known, once the faults are over: each broker on the
+    way tries again after the longest pause; a group agrees on a view, and clients find a member."""
+    detect = 2 * SimulationSettings().detect_seconds
+    size = len(drawn.overlay.brokers)
+    if drawn.system == GROUP:
+        group, roaming = GroupSettings(), RoamingSettings()
+        view = group.detector.suspect_seconds + group.detector.steady_seconds + 3 * group.round_seconds
+        client = roaming.suspect_seconds + size * roaming.connect_seconds + roaming.fetch_seconds
+        return detect + view + client + 2 * GroupLogSettings().again_seconds
+    link = AcknowledgedSettings()
+    return detect + size * (link.slow_seconds + link.answer_seconds)
+
+
+def progress_seconds(drawn: Drawn) -> float:
+    """Until everything that is owed is delivered: page by page, one event each at worst, behind the longest pause
+    between two requests and, where a publisher's broker lost its log, the wait for its earlier events."""
+    pages = (len(drawn.events) + 10) * (PAGE_SECONDS + 2 * drawn.disk_seconds)
+    if drawn.system == GROUP:
+        return recovery_seconds(drawn) + pages
+    return recovery_seconds(drawn) + pages + AcknowledgedSettings().poll_seconds + BARRED_SECONDS
+
+
+def _size(event: Event) -> int:
+    return len(msgspec.msgpack.encode(event))
+
+
+def sized_event(each: Publishing, id: str) -> Event:
+    """The event with a payload that makes it exactly as large as was drawn."""
+    build = partial(make_event, each.attributes, source=each.client, id=id, lifetime=each.lifetime)
+    event = build()
+    short = each.size - _size(event)
+    while short > 0:
+        event = build(payload=bytes(short))
+        over = _size(event) - each.size
+        if over <= 0:
+            break
+        short -= over
+    return event

@@ -1,0 +1,151 @@
+"""The wide world: what its seeds draw, that they replay, and that its observer says no."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from random import Random
+
+import msgspec
+import pytest
+
+from tidings.availability.records import Append, Forget, Put
+from tidings.language import parse_filter
+from tidings.model.event import FOREVER, Event
+from tidings.protocol.proposals import Placed, Proposal
+from tidings.protocol.recovery.group_log import TABLE
+from tidings.simulation.topology import line, mesh
+from tidings.simulation.wide.drawing import GROUP, TIDINGS, Publishing, draw, draw_limits, draw_size
+from tidings.simulation.wide.meeting import Meter
+from tidings.simulation.wide.observer import Observer, Violation
+from tidings.simulation.wide.running import run_seed, sized_event
+from tidings.simulation.world import World
+
+PRINT = "from tidings.simulation.wide.running import run_seed; print(run_seed(3).fingerprint, run_seed(17).fingerprint)"
+
+
+def test_a_seed_replays_byte_for_byte() -> None:
+    """In this process, and in others that hash texts differently."""
+    here = f"{run_seed(3).fingerprint} {run_seed(17).fingerprint}"
+    for hash_seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        there = subprocess.run([sys.executable, "-c", PRINT], env=environment, capture_output=True, text=True, check=True)  # fmt: skip
+        assert there.stdout.strip() == here
+    assert run_seed(3).fingerprint != run_seed(4).fingerprint
+
+
+def test_seeds_draw_both_systems_in_their_shares() -> None:
+    systems = [draw(seed).system for seed in range(200)]
+    assert systems.count(TIDINGS) >= 0.6 * 200
+    assert systems.count(GROUP) >= 0.3 * 200
+
+
+def test_sizes_reach_every_limit() -> None:
+    rng = Random(1)
+    limits = draw_limits(rng)
+    sizes = [draw_size(limits, rng) for _ in range(2000)]
+    assert max(sizes) == limits.event_bytes + 1
+    assert sizes.count(limits.event_bytes) > 50
+    assert sorted(sizes)[1000] < 300, "most are small"
+
+
+@pytest.mark.parametrize("size", [200, 255, 256, 257, 300, 1000, 5000])
+def test_an_event_is_exactly_as_large_as_was_drawn(size: int) -> None:
+    event = sized_event(Publishing(0.0, "p", {"x": 1}, size, FOREVER), "0123456789ab-17")
+    assert size - 1 <= len(msgspec.msgpack.encode(event)) <= size
+
+
+# -- the observer ----------------------------------------------------------------------------------
+
+
+def observer(*, grouped: bool = False) -> Observer:
+    world = World(GROUP if grouped else TIDINGS, mesh(3) if grouped else line(2))
+    return Observer(world, Meter(world.limits), grouped=grouped)
+
+
+def published(watch: Observer, number: int = 1, lifetime: float = 0.0) -> Event:
+    event = Event("p", str(number), {"x": number}, lifetime=lifetime)
+    watch.published[event.identity] = event
+    return event
+
+
+def test_an_acknowledged_event_that_is_owed_is_in_some_log() -> None:
+    watch = observer()
+    watch.stands("d/n", parse_filter("x > 0"), "b1")
+    event = published(watch)
+    with pytest.raises(Violation, match="is in no log"):
+        watch.acknowledged(event.identity)
+
+
+def test_what_is_owed_is_not_forgotten() -> None:
+    watch = observer()
+    watch.stands("d/n", parse_filter("x > 0"), "b1")
+    event = published(watch)
+    watch.committed("b0", [Append(1, event, 0.0)])
+    watch.acknowledged(event.identity)
+    with pytest.raises(Violation, match="no copy is left"):
+        watch.committed("b0", [Forget(1)])
+
+
+def test_what_was_received_may_be_forgotten_and_is_not_received_again() -> None:
+    watch = observer()
+    watch.stands("d/n", parse_filter("x > 0"), "b1")
+    event = published(watch)
+    watch.committed("b0", [Append(1, event, 0.0)])
+    watch.acknowledged(event.identity)
+    assert watch.pending == 1
+    watch.notified("d/n", event)
+    assert watch.pending == 0
+    watch.committed("b0", [Forget(1)])
+    with pytest.raises(Violation, match="twice"):
+        watch.notified("d/n", event)
+
+
+def test_what_lives_forever_is_not_forgotten() -> None:
+    watch = observer()
+    event = published(watch, lifetime=FOREVER)
+    watch.committed("b0", [Append(1, event, 0.0)])
+    watch.acknowledged(event.identity)
+    with pytest.raises(Violation, match="lives forever"):
+        watch.committed("b0", [Forget(1)])
+
+
+def test_a_replaced_disk_forgives_what_only_it_held() -> None:
+    watch = observer()
+    watch.stands("d/n", parse_filter("x > 0"), "b1")
+    lost, kept = published(watch, 1), published(watch, 2)
+    watch.committed("b0", [Append(1, lost, 0.0)])
+    watch.committed("b1", [Append(1, kept, 0.0)])
+    for event in (lost, kept):
+        watch.acknowledged(event.identity)
+    watch.replaced("b0")
+    assert set(watch.owed) == {kept.identity}
+    watch.replaced("b1")
+    assert watch.pending == 0, "the subscription was on that disk"
+
+
+def tail(offset: int, event: Event) -> Put:
+    placed = Placed(offset, Proposal(event, "life", 1, is_own=True))
+    return Put(TABLE, str(offset), msgspec.msgpack.encode(placed))
+
+
+def test_what_a_group_commits_is_on_a_majority_of_disks() -> None:
+    watch = observer(grouped=True)
+    event = published(watch)
+    watch.committed("b0", [tail(1, event)])
+    watch._world.simulation.places["b0"].machine.slots["recovery"].committed = 1  # type: ignore[attr-defined]
+    with pytest.raises(Violation, match="committed offset 1"):
+        watch.stepped("b0", None, 0.0)
+    watch = observer(grouped=True)
+    watch.committed("b0", [tail(1, event)])
+    watch.committed("b2", [tail(1, event)])
+    watch._world.simulation.places["b0"].machine.slots["recovery"].committed = 1  # type: ignore[attr-defined]
+    watch.stepped("b0", None, 0.0)
+
+
+def test_one_offset_of_a_group_is_one_event() -> None:
+    watch = observer(grouped=True)
+    watch.committed("b0", [Append(1, published(watch, 1), 0.0)])
+    with pytest.raises(Violation, match="elsewhere"):
+        watch.committed("b1", [Append(1, published(watch, 2), 0.0)])
