@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from tidings.runtime import blocking
     from tidings.runtime.blocking import BlockingBus, BlockingListener
     from tidings.runtime.blocking import connect as open
+    from tidings.runtime.broker import ConnectionState
     from tidings.runtime.bus import Bus
     from tidings.runtime.connect import connect
     from tidings.runtime.listener import Listener
@@ -77,12 +78,13 @@ _PLACES = {
     "BlockingListener": "tidings.runtime.blocking:BlockingListener",
     "open": "tidings.runtime.blocking:connect",
     "Bus": "tidings.runtime.bus:Bus",
+    "ConnectionState": "tidings.runtime.broker:ConnectionState",
     "connect": "tidings.runtime.connect:connect",
     "Listener": "tidings.runtime.listener:Listener",
 }
 
 __all__ = [
-    "FOREVER", "BlockingBus", "BlockingListener", "Bus", "ClosedError", "Event", "EventError", "Filter",
+    "FOREVER", "BlockingBus", "BlockingListener", "Bus", "ClosedError", "ConnectionState", "Event", "EventError", "Filter",
     "FilterError", "FilterSyntaxError", "ImpossibleFilterError", "Listener", "Notification", "Policy",
     "Position", "Receipt", "RefusedError", "SettingsError", "SlowConsumerError", "StoreError",
     "SubscriptionId", "TidingsError", "__version__", "attr", "blocking", "connect", "derived", "errors",

@@ -124,11 +124,36 @@ class UnreachableError(TidingsError):
     code = "unreachable"
 
 
+class TlsError(UnreachableError):
+    """A connection that TLS forbids: an untrusted certificate, or one end without TLS."""
+
+    code = "tls"
+
+
+class TimedOutError(UnreachableError, TimeoutError):
+    """A call had no answer within its timeout. A publish that ends so was not published."""
+
+    code = "timeout"
+
+
 class UnknownOutcomeError(TidingsError):
     """A publish was sent, and no answer came: it may be delivered or not, never twice."""
 
     blame = "environment"
     code = "unknown"
+
+
+class UnansweredError(UnknownOutcomeError, TimeoutError):
+    """A publish was sent and not acknowledged within its timeout: it may be delivered or not."""
+
+    code = "unanswered"
+
+
+class DeadlockError(TidingsError):
+    """A publish waits for room in a queue that only the publishing task or thread reads."""
+
+    blame = "caller"
+    code = "deadlock"
 
 
 class ClosedError(TidingsError):

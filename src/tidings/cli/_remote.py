@@ -14,6 +14,7 @@ machine and kept by shells.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Coroutine
 from typing import Annotated, Any, TypeVar
@@ -59,19 +60,37 @@ def bus(broker: str, name: str = "", *, timeout: float = 10.0) -> tidings.Bus:
 _made: list[tuple[str, tidings.Bus]] = []  # by this command
 
 
+def _is_connecting(made: tidings.Bus) -> bool:
+    return made.state in ("new", "connecting")
+
+
 def _tell_who_waits() -> None:
     for broker, made in _made:
-        if made.state in ("new", "connecting"):
-            say(f"waiting for the broker at {broker}; Ctrl-C gives up")
+        if _is_connecting(made):
+            why = f" ({made.state.reason})" if made.state.reason else ""
+            say(f"waiting for the broker at {broker}{why}; Ctrl-C gives up")
+
+
+class _Said(logging.Handler):
+    """Shows on standard error why a connection was lost. The first one has `WORD_AFTER` seconds."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if not any(_is_connecting(made) for _, made in _made):
+            say(record.getMessage())
 
 
 async def _with_a_word(main: Coroutine[Any, Any, T]) -> T:
     word = asyncio.get_running_loop().call_later(WORD_AFTER, _tell_who_waits)
+    log, handler = logging.getLogger("tidings.client"), _Said()
+    log.addHandler(handler)
+    log.propagate = False
     try:
         return await main
     finally:
         word.cancel()
         _made.clear()
+        log.removeHandler(handler)
+        log.propagate = True
 
 
 def _check_address(broker: str) -> None:

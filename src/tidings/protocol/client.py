@@ -25,21 +25,11 @@ import msgspec
 from tidings.errors import SettingsError
 from tidings.history.schema import OK, REFUSED, UNKNOWN, Outcome, Row, ntfy_row, sub_row, usub_row
 from tidings.model.subscription import SubscriptionId
+from tidings.protocol import effects as fx
 from tidings.protocol import inputs as ins
 from tidings.protocol import messages as msg
 from tidings.protocol.advertising import Advertising
-from tidings.protocol.effects import (
-    Answer,
-    Counted,
-    Effect,
-    Ended,
-    Failed,
-    Notify,
-    Opened,
-    Receipt,
-    Record,
-    Send,
-)
+from tidings.protocol.effects import Answer, Counted, Effect, Failed, Notify, Opened, Receipt, Record, Send
 from tidings.protocol.heard import Heard
 from tidings.protocol.limits import DEFAULT_LIMITS, ResourceLimits
 from tidings.protocol.lines import EMPTY, own
@@ -436,7 +426,7 @@ class Client:
 
     def _cancel(self, input: ins.ClientCancel, now: float) -> None:
         if input.ref is None:
-            self._cancel_subscribe(input.call, now)
+            self._cancel_call(input.call, now)
             return
         listening = self._listenings.get(input.ref)
         if listening is None:
@@ -458,7 +448,15 @@ class Client:
         else:  # another member may be waiting for it
             self._send(msg.Nack(listening.ref, (deliver.tag,), counted=False))
 
-    def _cancel_subscribe(self, call: int, now: float) -> None:
+    def _cancel_call(self, call: int, now: float) -> None:
+        """The caller gave up: what was not sent yet is never sent. A publish says how it ends."""
+        self._asked.pop(call, None)
+        if call in self._in_flight:  # it is still sent again on the next link, so that order holds
+            self._out.append(Failed(call, "unanswered", "it was sent; it may be delivered or not"))
+        for publishing in [each for each in self._line if each.call == call]:
+            self._line.remove(publishing)
+            self._record_publish(publishing, REFUSED)
+            self._out.append(Failed(call, "timeout", "it is not published"))
         for listening in list(self._listenings.values()):
             if listening.call == call:
                 listening.call = None
@@ -579,7 +577,7 @@ class Client:
         listening.buffer = EMPTY
         self._record_leave(listening, now)
         self._fail_waiting(listening, listening.ending)
-        self._out.append(Ended(listening.ref, code, reason))
+        self._out.append(fx.Ended(listening.ref, code, reason))
 
     def _fail_waiting(self, listening: Listening, ending: tuple[str, str]) -> None:
         while listening.waiting:

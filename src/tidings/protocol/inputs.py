@@ -171,7 +171,7 @@ class ClientCancel(_Input, frozen=True):
     """The caller no longer waits. A notification that was on its way to it is put back."""
 
     call: int
-    ref: int | None = None  # of the take; None: the call was a subscribe
+    ref: int | None = None  # of the take; None: the call was another one
 
 
 class ClientAck(_Input, frozen=True):

@@ -19,17 +19,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, TypeVar, overload
 
-from tidings.errors import ClosedError
+from tidings.errors import ClosedError, DeadlockError
 from tidings.history.recorder import Recorder
 from tidings.model.event import Event
 from tidings.model.subscription import Notification, Position, SubscriptionId
 from tidings.protocol.effects import Receipt
 from tidings.protocol.messages import LogHeld, LogRead
 from tidings.runtime import connect as way_in
-from tidings.runtime.bus import Bus
+from tidings.runtime.broker import ConnectionState
+from tidings.runtime.bus import Bus, OnState, Timeout
 from tidings.runtime.callbacks import Callback, Calling
 from tidings.runtime.clock import Clock
 from tidings.runtime.listener import Listener
+from tidings.runtime.readers import calling_thread
 
 T = TypeVar("T")
 
@@ -52,7 +54,17 @@ class _Loop:
         """Run it there and wait for it here."""
         if self._loop.is_closed():
             raise ClosedError("the bus is closed")
-        future = asyncio.run_coroutine_threadsafe(make(), self._loop)
+        if threading.current_thread() is self._thread:
+            raise DeadlockError(
+                "a callback called the bus that waits for it",
+                hint="a callback runs in the thread of the bus: hand the event to a thread of yours, and "
+                "publish there; or await tidings.connect() instead",
+            )
+        token = calling_thread.set(threading.current_thread())
+        try:
+            future = asyncio.run_coroutine_threadsafe(make(), self._loop)
+        finally:
+            calling_thread.reset(token)
         try:
             return future.result()
         except BaseException:  # an interrupt, say: whoever waits no longer does
@@ -80,13 +92,13 @@ class BlockingListener(Generic[T]):
     ) -> None:
         self.close(commit=error is None)
 
-    def close(self, *, commit: bool = True) -> None:
+    def close(self, *, commit: bool = True, timeout: Timeout = ...) -> None:
         """Stop listening: ends a transient subscription, detaches a durable one."""
-        self._loop.call(lambda: self._listener.close(commit=commit))
+        self._loop.call(lambda: self._listener.close(commit=commit, timeout=timeout))
 
-    def unsubscribe(self) -> None:
+    def unsubscribe(self, *, timeout: Timeout = ...) -> None:
         """End the subscription, a durable one too."""
-        self._loop.call(self._listener.unsubscribe)
+        self._loop.call(lambda: self._listener.unsubscribe(timeout=timeout))
 
     def get(self, timeout: float | None = None) -> T:
         """The next event; commits the one before. Raises `TimeoutError` after `timeout` seconds."""
@@ -221,44 +233,57 @@ class BlockingBus:
         """As `Bus.advertise`."""
         self._loop.call(lambda: self._bus.advertise(name, *wanted, **options))
 
-    def unadvertise(self, name: str) -> None:
-        self._loop.call(lambda: self._bus.unadvertise(name))
+    def unadvertise(self, name: str, *, timeout: Timeout = ...) -> None:
+        self._loop.call(lambda: self._bus.unadvertise(name, timeout=timeout))
 
     def read_log(self, wanted: Any = None, /, **options: Any) -> LogRead:
         """As `Bus.read_log`."""
         return self._loop.call(lambda: self._bus.read_log(wanted, **options))
 
-    def stage(self, query: str, batch: int, part: int, events: Iterable[Event], *, log: str = "") -> None:
+    def stage(self, query: str, batch: int, part: int, events: Iterable[Event], **options: Any) -> None:
         """As `Bus.stage`."""
-        self._loop.call(lambda: self._bus.stage(query, batch, part, events, log=log))
+        self._loop.call(lambda: self._bus.stage(query, batch, part, events, **options))
 
-    def commit_staged(self, query: str, batch: int, parts: int, *, log: str = "") -> bool:
+    def commit_staged(self, query: str, batch: int, parts: int, **options: Any) -> bool:
         """As `Bus.commit_staged`."""
-        return self._loop.call(lambda: self._bus.commit_staged(query, batch, parts, log=log))
+        return self._loop.call(lambda: self._bus.commit_staged(query, batch, parts, **options))
 
-    def committed(self, query: str) -> int:
+    def committed(self, query: str, *, timeout: Timeout = ...) -> int:
         """As `Bus.committed`."""
-        return self._loop.call(lambda: self._bus.committed(query))
+        return self._loop.call(lambda: self._bus.committed(query, timeout=timeout))
 
-    def commit_parts(self, query: str, batch: int, numbers: Iterable[int], *, log: str = "") -> bool:
+    def commit_parts(self, query: str, batch: int, numbers: Iterable[int], **options: Any) -> bool:
         """As `Bus.commit_parts`."""
-        return self._loop.call(lambda: self._bus.commit_parts(query, batch, numbers, log=log))
+        return self._loop.call(lambda: self._bus.commit_parts(query, batch, numbers, **options))
 
     def hold_log(self, name: str, wanted: Any = None, /, **options: Any) -> LogHeld:
         """As `Bus.hold_log`."""
         return self._loop.call(lambda: self._bus.hold_log(name, wanted, **options))
 
-    def end_hold(self, name: str) -> None:
+    def end_hold(self, name: str, *, timeout: Timeout = ...) -> None:
         """As `Bus.end_hold`."""
-        self._loop.call(lambda: self._bus.end_hold(name))
+        self._loop.call(lambda: self._bus.end_hold(name, timeout=timeout))
 
     def inquire(self, what: str = "figures", /, **about: Any) -> Any:
         """As `Bus.inquire`."""
         return self._loop.call(lambda: self._bus.inquire(what, **about))
 
     @property
-    def state(self) -> str:
+    def state(self) -> ConnectionState:
+        """As `Bus.state`."""
         return self._bus.state
+
+    def watch(self, callback: OnState) -> None:
+        """As `Bus.watch`; the function is called in the bus's own thread."""
+        self._bus.watch(callback)
+
+    def on_connected(self, callback: OnState) -> None:
+        """As `Bus.on_connected`. `tidings.open(on_connected=…)` hears of the first connection too."""
+        self._bus.on_connected(callback)
+
+    def on_disconnected(self, callback: OnState) -> None:
+        """As `Bus.on_disconnected`; the function is called in the bus's own thread."""
+        self._bus.on_disconnected(callback)
 
     def client(self, name: str) -> BlockingBus:
         """Another client of the same broker."""
@@ -282,8 +307,20 @@ def connect(
     record: Recorder | Path | str | None = None,
     seed: int | None = None,
     clock: Clock | None = None,
+    on_connected: OnState | None = None,
+    on_disconnected: OnState | None = None,
     **settings: Any,
 ) -> BlockingBus:
     """As `tidings.connect`, for code that does not await. Also called `tidings.open`."""
-    bus = way_in.connect(address, path=path, name=name, record=record, seed=seed, clock=clock, **settings)
+    bus = way_in.connect(
+        address,
+        path=path,
+        name=name,
+        record=record,
+        seed=seed,
+        clock=clock,
+        on_connected=on_connected,
+        on_disconnected=on_disconnected,
+        **settings,
+    )
     return BlockingBus(bus)

@@ -27,15 +27,37 @@ from tidings.store.memory import MemoryStore
 from tidings.store.store import Store
 
 NAME = "embedded"  # of the broker and of its log
+LOOKED_AT = 100  # subscriptions, the longest queues first, among which a full one is looked for
 
 
-Watch = Callable[[str, TidingsError | None], None]  # the state of a connection; why it is over for good
+class ConnectionState(str):
+    """State of a connection: new, connecting, up, down, refused or closed; a text with a reason.
+
+    `reason` says why no broker is connected, and `broker` names the one that is. Both may be empty.
+    """
+
+    __slots__ = ("broker", "reason")
+
+    def __new__(cls, state: str, *, reason: str = "", broker: str = "") -> ConnectionState:
+        made = super().__new__(cls, state)
+        made.reason, made.broker = reason, broker
+        return made
+
+    reason: str
+    broker: str
+
+    def __repr__(self) -> str:
+        return f"<{self}{f': {self.reason}' if self.reason else ''}>"
+
+
+Watch = Callable[[ConnectionState, TidingsError | None], None]  # a new state, or a new reason; why it is over
 
 
 class Broker(Protocol):
     """What a bus needs of a broker, wherever it is."""
 
     policy: Policy  # of a subscription that names none
+    call_timeout: float | None  # seconds for an answer to a call that names no timeout; None: no limit
 
     async def join(self, client: str, hear: Hear, watch: Watch) -> str:
         """Connect a client; the address under which it is known."""
@@ -55,6 +77,9 @@ class Broker(Protocol):
     def note(self, address: str, subscription: SubscriptionId, event: Event, position: Position) -> None:
         """Record that a client was handed an event that came another way than by its machine."""
 
+    def full_queues(self) -> list[str]:
+        """Subscriptions whose full queue makes publishers wait (policy `block`)."""
+
 
 class EmbeddedBroker:
     """A broker in this process, with its log in memory or in the directory `path`."""
@@ -65,6 +90,7 @@ class EmbeddedBroker:
         self,
         path: str | os.PathLike[str] | None,
         *,
+        call_timeout: float | None = None,
         record: Recorder | Path | str | None,
         seed: int | None,
         clock: Clock | None,
@@ -72,6 +98,7 @@ class EmbeddedBroker:
         limits: ResourceLimits = DEFAULT_LIMITS,
     ) -> None:
         self._limits = limits
+        self.call_timeout = call_timeout
         self._path = path
         self._record = record
         self._rng = Random(SystemRandom().getrandbits(64) if seed is None else seed)
@@ -100,7 +127,7 @@ class EmbeddedBroker:
             limits=self._limits,
         )  # fmt: skip
         driver.attach(address, machine, hear)
-        watch("up", None)
+        watch(ConnectionState("up", broker=NAME), None)
         return address
 
     async def part(self, address: str) -> None:
@@ -127,6 +154,11 @@ class EmbeddedBroker:
         if self._recorder is not None:
             who = address.rpartition("#")[0]
             self._recorder.record(ntfy_row(self._clock.now(), who, subscription, event, position=position))
+
+    def full_queues(self) -> list[str]:
+        assert self._node is not None
+        rows = self._node.describe(LOOKED_AT)
+        return [row["subscription"] for row in rows if row["blocked"]]
 
     def figures(self) -> dict[str, Any]:
         self._running()

@@ -7,11 +7,21 @@ it may be embedded here; a bus that speaks to a broker elsewhere has the same me
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator, Iterable, Mapping
-from types import TracebackType
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+from types import EllipsisType, TracebackType
 from typing import Any, TypeVar, overload
+from weakref import WeakSet
 
-from tidings.errors import ClosedError, SettingsError, TidingsError
+from tidings.errors import (
+    ClosedError,
+    DeadlockError,
+    SettingsError,
+    TidingsError,
+    TimedOutError,
+    UnansweredError,
+)
 from tidings.model.event import Event
 from tidings.model.filter import TIDINGS, Filter
 from tidings.model.subscription import DeliveryOptions, Notification, Policy, Position, SubscriptionId
@@ -26,27 +36,38 @@ from tidings.protocol.inputs import (
     Input,
 )
 from tidings.protocol.messages import Mode
-from tidings.runtime.broker import Broker
+from tidings.runtime.broker import Broker, ConnectionState
 from tidings.runtime.callbacks import Callback, Calling
 from tidings.runtime.drafts import event_from, filter_from
 from tidings.runtime.failures import error_of, refuse_unknown
 from tidings.runtime.listener import Listener
+from tidings.runtime.readers import CHECK_SECONDS, Reader, current_reader, has_others, may_be_read
+
+log = logging.getLogger("tidings.client")
 
 T = TypeVar("T")
 Pushed = Callable[[Notification], None]
+Timeout = float | EllipsisType | None  # seconds; None: no limit; left out: `call_timeout` of `connect`
+OnState = Callable[[ConnectionState], Awaitable[None] | None]
 
 _PUBLISH = ("topic", "type", "id", "source", "time", "payload", "content_type", "lifetime", "key", "expires")
-_SUBSCRIBE = ("name", "topic", "type", "since", "dialect", *DeliveryOptions.__struct_fields__)
+_SUBSCRIBE = ("name", "topic", "type", "since", "dialect", "timeout", *DeliveryOptions.__struct_fields__)
 CLOSED = "the bus is closed"
+WAY_OUT = (
+    "read it in another task or thread, or subscribe with a larger queue= or with policy='drop oldest'; "
+    "the event is delivered when there is room"
+)
 HOLD_SECONDS = 7 * 86_400.0
 
 
 class Bus:
     """One application's connection. Enter it (or await it) to begin."""
 
-    def __init__(self, broker: Broker, name: str) -> None:
+    def __init__(self, broker: Broker, name: str, *, family: WeakSet[Bus] | None = None) -> None:
         self.name = name
         self._broker = broker
+        self._family = WeakSet() if family is None else family  # all buses of this broker in this process
+        self._family.add(self)
         self._address = ""
         self._last_call = 0
         self._asking = 0  # the call that is being handed over right now
@@ -58,9 +79,11 @@ class Bus:
         self._callings: list[Calling[Any]] = []
         self._state = "new"
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._connection = "new"
+        self._connection = ConnectionState("new")
         self._over: TidingsError | None = None  # the broker said no for good
-        self._watchers: list[Callable[[str], None]] = []
+        self._watchers: list[OnState] = []
+        self._telling: set[asyncio.Future[None]] = set()  # watchers that await
+        self._warned: set[str] = set()  # subscriptions whose missing reader was logged
 
     # -- beginning and ending ----------------------------------------------------------------
 
@@ -104,27 +127,52 @@ class Bus:
                 future.set_exception(ClosedError(CLOSED))
 
     @property
-    def state(self) -> str:
-        """Of the connection: new, connecting, up, down, refused or closed. Calls wait while it is down."""
-        return "closed" if self.is_closed else self._connection
+    def state(self) -> ConnectionState:
+        """State of the connection: new, connecting, up, down, refused or closed. It is a text; its `reason`
+        says why no broker is connected, its `broker` which one is. Calls wait while it is down."""
+        return ConnectionState("closed") if self.is_closed else self._connection
 
-    def watch(self, callback: Callable[[str], None]) -> None:
+    def watch(self, callback: OnState) -> None:
         """Have a function called with each new state of the connection."""
         self._watchers.append(callback)
 
-    def _on_state(self, state: str, error: TidingsError | None) -> None:
-        self._connection = str(state)
+    def on_connected(self, callback: OnState) -> None:
+        """Have a function (or a coroutine function) called when a broker is connected, also again later.
+        It is called with the state, whose `broker` names that broker."""
+        self.watch(lambda state: callback(state) if state == "up" else None)
+
+    def on_disconnected(self, callback: OnState) -> None:
+        """Have a function called when the connection is lost or refused, with the state, whose `reason`
+        says why. Closing the bus does not call it."""
+        self.watch(lambda state: callback(state) if state in ("down", "refused") else None)
+
+    def _on_state(self, state: ConnectionState, error: TidingsError | None) -> None:
+        is_new = state != self._connection
+        self._connection = state
         if error is not None:
             self._over = error
             for future in self._waiting.values():
                 if not future.done():
                     future.set_exception(error)
-        for callback in self._watchers:
-            callback(self._connection)
+        for callback in self._watchers if is_new else ():
+            self._tell_state(callback, state)
+
+    def _tell_state(self, callback: OnState, state: ConnectionState) -> None:
+        """Call a watcher. One that fails is reported to the event loop and hurts no connection."""
+        loop = asyncio.get_running_loop()
+        try:
+            result = callback(state)
+        except Exception as error:
+            loop.call_exception_handler({"message": f"a watcher of {self.name} failed", "exception": error})
+            return
+        if inspect.isawaitable(result):
+            task: asyncio.Future[None] = asyncio.ensure_future(result)
+            self._telling.add(task)
+            task.add_done_callback(self._telling.discard)
 
     def client(self, name: str) -> Bus:
         """Another client of the same broker, as another process would be."""
-        return Bus(self._broker, name)
+        return Bus(self._broker, name, family=self._family)
 
     # -- publishing --------------------------------------------------------------------------
 
@@ -134,30 +182,41 @@ class Bus:
         /,
         *,
         mode: Mode | str = Mode.AUTO,
+        timeout: Timeout = ...,
         **options: Any,
     ) -> fx.Receipt:
         """Publish attributes (a mapping), a typed instance or an Event; returns when it is acknowledged.
 
         Options: topic, type, id, source, time, payload, content_type, lifetime (seconds, default 0, or
         FOREVER), key, expires. `mode` is 'auto', 'best effort' or 'kept'.
+
+        After `timeout` seconds it raises `TimedOutError` (it was never sent and is not published) or
+        `UnansweredError` (it was sent; it may be delivered or not). Both are `TimeoutError` too.
         """
-        refuse_unknown({name: 1 for name in options if name not in _PUBLISH}, (*_PUBLISH, "mode"), "publish")
+        known = (*_PUBLISH, "mode", "timeout")
+        refuse_unknown({name: 1 for name in options if name not in _PUBLISH}, known, "publish")
         event, is_numbered = event_from(what, options, self.name)
         chosen = _chosen(Mode, mode, "mode")
-        receipt = await self._ask(lambda call: ClientPublish(call, event, is_numbered, chosen))
+        receipt = await self._ask(
+            lambda call: ClientPublish(call, event, is_numbered, chosen),
+            timeout=timeout,
+            blocks=self._broker.policy is Policy.BLOCK,
+        )
         assert isinstance(receipt, fx.Receipt)
         await asyncio.sleep(0)  # let those who were told run: a loop that publishes starves nobody
         return receipt
 
-    async def advertise(self, name: str, *wanted: Any, dialect: str = TIDINGS) -> None:
+    async def advertise(
+        self, name: str, *wanted: Any, dialect: str = TIDINGS, timeout: Timeout = ...
+    ) -> None:
         """Say what this client may publish, under a name; the same name again replaces it. Nobody has to:
         it spares brokers far away the filters that nothing here can meet. It ends with the connection."""
         filter, _ = filter_from(wanted, dialect=dialect)
-        await self._ask(lambda call: ClientAdvertise(call, name, filter))
+        await self._ask(lambda call: ClientAdvertise(call, name, filter), timeout=timeout)
 
-    async def unadvertise(self, name: str) -> None:
+    async def unadvertise(self, name: str, *, timeout: Timeout = ...) -> None:
         """Take it back."""
-        await self._ask(lambda call: ClientUnadvertise(call, name))
+        await self._ask(lambda call: ClientUnadvertise(call, name), timeout=timeout)
 
     def publish_soon(self, what: Mapping[str, Any] | Event | Any = None, /, **options: Any) -> None:
         """Publish as best effort and wait for nothing: nobody hears whether it was taken. Options as above."""
@@ -178,7 +237,8 @@ class Bus:
 
         Options: name, topic (a pattern), type, durable, group, queue, policy, replay, since (a position, or
         "forever": begin with the broker's archive, if it has one),
-        max_deliveries, keep_seconds, keep_events, dead_letters_of, dialect.
+        max_deliveries, keep_seconds, keep_events, dead_letters_of, dialect; timeout (seconds for the broker
+        to answer).
         """
         refuse_unknown({name: 1 for name in options if name not in _SUBSCRIBE}, _SUBSCRIBE, "subscribe")
         filter, read = filter_from(
@@ -188,6 +248,7 @@ class Bus:
             dialect=options.pop("dialect", TIDINGS),
         )
         name, since = options.pop("name", None), options.pop("since", None)
+        timeout = options.pop("timeout", ...)
         kind: type[Listener[Any]] = Listener
         if since == "forever":
             from tidings.runtime.late import LateListener
@@ -200,6 +261,8 @@ class Bus:
             given.setdefault("policy", self._broker.policy)
         delivery = DeliveryOptions(**given)
         fields = {"filter": filter, "name": name, "options": delivery, "after": _token(since)}
+        if timeout is not ...:
+            fields["timeout"] = timeout  # until it is open
         return kind(self, fields, read, delivery.durable)
 
     @overload
@@ -226,9 +289,16 @@ class Bus:
         """The broker's counters, for people; of a broker elsewhere, what is known of it here."""
         return self._broker.figures()
 
-    async def inquire(self, what: str = "figures", /, **about: Any) -> Any:
+    async def inquire(self, what: str = "figures", /, *, timeout: Timeout = ..., **about: Any) -> Any:
         """Ask the broker about itself: `figures`, and whatever else it answers."""
-        return await self._broker.inquire(self._address, what, about)
+        seconds = self._seconds(timeout)
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._broker.inquire(self._address, what, about)
+        except TimeoutError as error:
+            if isinstance(error, TidingsError):
+                raise
+            raise self._late(None, seconds) from None
 
     # -- the log, and publishing in two steps ---------------------------------------------------
 
@@ -241,6 +311,7 @@ class Bus:
         limit: int = 256,
         log: str = "",
         dialect: str = TIDINGS,
+        timeout: Timeout = ...,
     ) -> msg.LogRead:
         """A page of the broker's own log: what the filter accepts beyond the offset `after`, in order.
 
@@ -248,31 +319,42 @@ class Bus:
         is not the broker's is refused.
         """
         filter, _ = filter_from((wanted,), dialect=dialect)
-        page = await self._question(lambda call: msg.ReadLog(call, filter, after, limit, log))
+        page = await self._question(lambda call: msg.ReadLog(call, filter, after, limit, log), timeout)
         assert isinstance(page, msg.LogRead)
         return page
 
     async def stage(
-        self, query: str, batch: int, part: int, events: Iterable[Event], *, log: str = ""
+        self,
+        query: str,
+        batch: int,
+        part: int,
+        events: Iterable[Event],
+        *,
+        log: str = "",
+        timeout: Timeout = ...,
     ) -> None:
         """Keep events to be published with the rest of their batch. Staging a part again replaces it."""
         held = tuple(events)
-        await self._question(lambda call: msg.Stage(call, query, batch, part, held, log))
+        await self._question(lambda call: msg.Stage(call, query, batch, part, held, log), timeout)
 
-    async def commit_staged(self, query: str, batch: int, parts: int, *, log: str = "") -> bool:
+    async def commit_staged(
+        self, query: str, batch: int, parts: int, *, log: str = "", timeout: Timeout = ...
+    ) -> bool:
         """Publish all parts of a batch at once. False: it was committed before, and nothing was done."""
-        done = await self._question(lambda call: msg.CommitStaged(call, query, batch, parts, log))
+        done = await self._question(lambda call: msg.CommitStaged(call, query, batch, parts, log), timeout)
         return bool(done.is_new)
 
-    async def committed(self, query: str) -> int:
+    async def committed(self, query: str, *, timeout: Timeout = ...) -> int:
         """The last batch of this query that was committed here; -1: none."""
-        done = await self._question(lambda call: msg.AskCommitted(call, query))
+        done = await self._question(lambda call: msg.AskCommitted(call, query), timeout)
         return int(done.batch)
 
-    async def commit_parts(self, query: str, batch: int, numbers: Iterable[int], *, log: str = "") -> bool:
+    async def commit_parts(
+        self, query: str, batch: int, numbers: Iterable[int], *, log: str = "", timeout: Timeout = ...
+    ) -> bool:
         """As `commit_staged`, of these very parts in this order; other parts of the batch are dropped."""
         parts = tuple(numbers)
-        done = await self._question(lambda call: msg.CommitParts(call, query, batch, parts, log))
+        done = await self._question(lambda call: msg.CommitParts(call, query, batch, parts, log), timeout)
         return bool(done.is_new)
 
     async def hold_log(
@@ -286,6 +368,7 @@ class Bus:
         releases: bool = False,
         log: str = "",
         dialect: str = TIDINGS,
+        timeout: Timeout = ...,
     ) -> msg.LogHeld:
         """Have the broker keep in its log what the filter accepts, and forget nothing beyond `upto`.
 
@@ -294,17 +377,17 @@ class Bus:
         """
         filter, _ = filter_from((wanted,), dialect=dialect)
         held = await self._question(
-            lambda call: msg.HoldLog(call, name, filter, upto, seconds, releases, log)
+            lambda call: msg.HoldLog(call, name, filter, upto, seconds, releases, log), timeout
         )
         assert isinstance(held, msg.LogHeld)
         return held
 
-    async def end_hold(self, name: str) -> None:
+    async def end_hold(self, name: str, *, timeout: Timeout = ...) -> None:
         """Let the log forget again."""
-        await self._question(lambda call: msg.EndHold(call, name))
+        await self._question(lambda call: msg.EndHold(call, name), timeout)
 
-    async def _question(self, make: Callable[[int], msg.Message]) -> Any:
-        return await self._ask(lambda call: ClientAsk(call, make(call)))
+    async def _question(self, make: Callable[[int], msg.Message], timeout: Timeout) -> Any:
+        return await self._ask(lambda call: ClientAsk(call, make(call)), timeout=timeout)
 
     # -- between calls and the client machine ----------------------------------------------------
 
@@ -315,8 +398,10 @@ class Bus:
         taking: int | None = None,
         subscribing: bool = False,
         push: Pushed | None = None,
+        timeout: Timeout = None,
+        blocks: bool = False,
     ) -> Any:
-        """Hand an input to the client and wait for its answer."""
+        """Hand an input to the client and wait for its answer. `blocks`: full queues may delay it."""
         call = self._asking = self._next_call()
         if push is not None:
             self._opening[call] = push
@@ -324,7 +409,12 @@ class Bus:
         self._asking = 0
         if call in self._answers:
             return _opened(self._answers.pop(call))
-        future = self._waiting[call] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        future = self._waiting[call] = loop.create_future()
+        seconds = self._seconds(timeout)
+        timer = None if seconds is None else loop.call_later(seconds, self._expire, call, seconds)
+        if blocks:
+            loop.call_later(CHECK_SECONDS, self._check_readers, call, current_reader())
         try:
             return _opened(await future)
         except asyncio.CancelledError:
@@ -332,7 +422,54 @@ class Bus:
                 self._hand(ClientCancel(call, taking))
             raise
         finally:
-            del self._waiting[call]
+            self._waiting.pop(call, None)
+            if timer is not None:
+                timer.cancel()
+
+    def _seconds(self, timeout: Timeout) -> float | None:
+        return self._broker.call_timeout if timeout is ... else timeout
+
+    def _expire(self, call: int, seconds: float) -> None:
+        """Nothing answered a call in time: have the client machine forget it, and say how it ends."""
+        future = self._waiting.pop(call)
+        self._asking = call
+        self._hand(ClientCancel(call))
+        self._asking = 0
+        answer = self._answers.pop(call, None)
+        if not future.done():
+            future.set_exception(self._late(answer, seconds))
+
+    def _late(self, answer: Any, seconds: float | None) -> TidingsError:
+        """The error of a call without an answer; `answer` is what the client machine says of a publish."""
+        state = self.state
+        why = f": {state.reason}" if state.reason else f" from broker {state.broker}" if state.broker else ""
+        message = f"no answer within {seconds:g} s; the connection is {state}{why}"
+        if isinstance(answer, fx.Failed):
+            kind = UnansweredError if answer.code == UnansweredError.code else TimedOutError
+            return kind(f"{answer.reason}: {message}", hint="timeout= gives it more time, None any time")
+        return TimedOutError(message, hint="timeout= gives it more time, None any time")
+
+    def _check_readers(self, call: int, publisher: Reader | None) -> None:
+        """A publish waits for room in a queue: fail it when only the publisher itself could make room."""
+        future = self._waiting.get(call)
+        if future is None or future.done() or self._state != "open":
+            return
+        for full in self._broker.full_queues():
+            listeners = [
+                each for bus in self._family for each in bus._listeners.values() if str(each.id) == full
+            ]
+            if not listeners or may_be_read(listeners, publisher):
+                continue
+            what = (
+                f"publish waits for room in the full queue of subscription {full}, which no other task reads"
+            )
+            if not has_others(publisher):
+                future.set_exception(DeadlockError(what, hint=WAY_OUT))
+                return
+            if full not in self._warned:
+                self._warned.add(full)
+                log.warning("%s (%s)", what, WAY_OUT)
+        asyncio.get_running_loop().call_later(CHECK_SECONDS, self._check_readers, call, publisher)
 
     def _note(self, subscription: SubscriptionId, event: Event, position: Position) -> None:
         """Record what came from an archive, as the client machine records what came from the broker."""

@@ -10,13 +10,15 @@ from tidings.errors import SettingsError
 from tidings.history.recorder import Recorder
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.runtime.broker import Broker, EmbeddedBroker
-from tidings.runtime.bus import Bus
+from tidings.runtime.bus import Bus, OnState
 from tidings.runtime.clock import Clock
 from tidings.runtime.failures import refuse_unknown
 
 NAME = "local"  # of a client that was given none
-_REMOTE = ("name", "record", "seed", "timeout", "patience", "tenant", "credentials", "tls", "network")
-_KNOWN = ("path", "name", "record", "seed", "clock", *DeliverySettings.__struct_fields__)
+_COMMON = ("name", "record", "seed", "on_connected", "on_disconnected", "call_timeout")
+_REMOTE = (*_COMMON, "timeout", "patience", "tenant", "credentials", "tls", "network")
+_KNOWN = (*_COMMON, "path", "clock", *DeliverySettings.__struct_fields__)
+_EMBEDDED = ("call_timeout", *DeliverySettings.__struct_fields__)  # options that are no parameters
 
 
 def connect(
@@ -28,6 +30,8 @@ def connect(
     record: Recorder | Path | str | None = None,
     seed: int | None = None,
     clock: Clock | None = None,
+    on_connected: OnState | None = None,
+    on_disconnected: OnState | None = None,
     **settings: Any,
 ) -> Bus:
     """A bus: `async with tidings.connect() as bus`, with a broker in this process, or, given an address
@@ -36,21 +40,33 @@ def connect(
     `path` is a directory for what is to survive the process; without it everything lives in memory.
     `name` says who this client is: with the name of a subscription, the subscription's identity.
     `record` writes a history (a file name, or a recorder). `seed` makes a run repeatable, and `clock`
-    gives tests a time of their own. Further options are those of `DeliverySettings`; of a broker elsewhere
-    `timeout` (seconds for the first connection), `patience` (seconds for a broker to come back before
-    another address is tried), `tenant`, `credentials`, `tls` (an SSL context) and `network`.
+    gives tests a time of their own. `on_connected` and `on_disconnected` are called with the new state of
+    the connection, whose `broker` and `reason` say more; `Bus.state` has the same.
+
+    `call_timeout` is how many seconds a call waits for its answer when it names no `timeout=` itself: 30
+    with a broker elsewhere, and no limit (None) with one in this process. Further options are those of
+    `DeliverySettings`; of a broker elsewhere `timeout` (seconds for the first connection), `patience`
+    (seconds for a broker to come back before another address is tried), `tenant`, `credentials`, `tls` (an
+    SSL context) and `network`.
     """
     if not name:
         raise SettingsError("a client's name cannot be empty")
     if address is not None:
         broker = _remote(address, settings, path=path, record=record, seed=seed, clock=clock)
-        return Bus(broker, name)
-    unknown = {key: 1 for key in settings if key not in DeliverySettings.__struct_fields__}
-    refuse_unknown(unknown, _KNOWN, "connect")
-    embedded = EmbeddedBroker(
-        path, record=record, seed=seed, clock=clock, settings=DeliverySettings(**settings)
-    )
-    return Bus(embedded, name)
+    else:
+        broker = _embedded(settings, path=path, record=record, seed=seed, clock=clock)
+    bus = Bus(broker, name)
+    if on_connected is not None:
+        bus.on_connected(on_connected)
+    if on_disconnected is not None:
+        bus.on_disconnected(on_disconnected)
+    return bus
+
+
+def _embedded(options: dict[str, Any], *, path: Any, **common: Any) -> Broker:
+    refuse_unknown({key: 1 for key in options if key not in _EMBEDDED}, _KNOWN, "connect")
+    call_timeout = options.pop("call_timeout", None)
+    return EmbeddedBroker(path, call_timeout=call_timeout, settings=DeliverySettings(**options), **common)
 
 
 def _remote(address: str, options: dict[str, Any], *, path: Any, **common: Any) -> Broker:

@@ -1,8 +1,10 @@
 """Opening a connection to a broker: as a client, or as a broker that joins.
 
-An address is `tidings://host:port`, or just `host:port`; several are divided by commas. `tidings+tls://`
-means TLS. A denial by the broker is a `RefusedError` and is not worth another try with the same
-credentials; everything else is an `UnreachableError`, and is.
+An address is `tidings://host:port`, or just `host:port`; several are divided by commas, each with a scheme
+or with that of the one before it. `tidings+tls://` means TLS. A denial by the broker is a `RefusedError` and is not worth another try with the same
+credentials; everything else is an `UnreachableError`, and is. A certificate that cannot be trusted, and a
+broker that speaks TLS where none was asked for, are a `TlsError`: another try ends in the same way until an
+operator changes something.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from collections.abc import Callable
 from random import Random
 from typing import NamedTuple
 
-from tidings.errors import SettingsError, TidingsError, UnreachableError, WireError
+from tidings.errors import SettingsError, TidingsError, TlsError, UnreachableError, WireError
 from tidings.protocol.messages import Message
 from tidings.runtime.connection import Connection, Gathering, Lost, NetworkSettings
 from tidings.runtime.failures import error_of
@@ -37,14 +39,26 @@ class Address(NamedTuple):
 
 
 def parse_addresses(text: str) -> list[Address]:
-    """`tidings://host:port,host2:port2` as addresses. Raises `SettingsError`."""
-    scheme, found, rest = text.partition("://")
-    if found and scheme not in SCHEMES:
+    """`tidings://host:port,host2:port2` as addresses. Raises `SettingsError`.
+
+    Each address may have its scheme; one without takes that of the address before it.
+    """
+    found: list[Address] = []
+    tls = False
+    for part in text.split(","):
+        scheme, divider, place = part.strip().rpartition("://")
+        if divider:
+            tls = _tls_of(scheme)
+        found.append(_parse_one(place.rstrip("/"), tls))
+    return found
+
+
+def _tls_of(scheme: str) -> bool:
+    if scheme not in SCHEMES:
         raise SettingsError(
             f"no broker can be reached by {scheme}://", hint=f"one of {', '.join(s + '://' for s in SCHEMES)}"
         )
-    tls = SCHEMES[scheme] if found else False
-    return [_parse_one(part.strip(), tls) for part in (rest if found else text).rstrip("/").split(",")]
+    return SCHEMES[scheme]
 
 
 def port_of(text: str) -> int | None:
@@ -160,8 +174,18 @@ async def dial(
             opened = await handshake.done
     except (OSError, TimeoutError) as error:
         _leave(connection, handshake)
+        if isinstance(error, ssl.SSLCertVerificationError):
+            raise _untrusted(error, address) from None
         why = _why(error, address, settings)
         raise UnreachableError(f"{address} cannot be reached: {why}") from None
+    except UnreachableError as error:  # the far end closed the connection, or sent no frame of ours
+        _leave(connection, handshake)
+        if not address.tls and await _speaks_tls(address, settings):
+            raise TlsError(
+                f"{address} speaks TLS and was dialled without it",
+                hint=f"write {address._replace(tls=True)}",
+            ) from None
+        raise UnreachableError(f"{address} did not let us in: {error}") from None
     except BaseException:
         _leave(connection, handshake)
         raise
@@ -173,13 +197,32 @@ async def dial(
 
 def _why(error: OSError | TimeoutError, address: Address, settings: NetworkSettings) -> str:
     if isinstance(error, ConnectionRefusedError):
-        return "nobody listens there"
+        return "no broker listens there"
     why = str(error)
     if not why:
         is_late = isinstance(error, TimeoutError)
         why = f"no answer within {settings.connect_seconds:g} s" if is_late else "the far end closed it"
-    is_doubtful = address.tls and not isinstance(error, ssl.SSLCertVerificationError)
-    return f"{why}; does it speak TLS?" if is_doubtful else why
+    return f"{why}; does it speak TLS? Without, its address is tidings://" if address.tls else why
+
+
+def _untrusted(error: ssl.SSLCertVerificationError, address: Address) -> TlsError:
+    return TlsError(
+        f"the certificate of {address} is not accepted: {error.verify_message}",
+        hint="trust its authority (TIDINGS_AUTHORITY, or connect's tls=), and dial a host that it names",
+    )
+
+
+async def _speaks_tls(address: Address, settings: NetworkSettings) -> bool:
+    """Whether a TLS handshake succeeds there. A broker with TLS closes a plain connection without a word."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        async with asyncio.timeout(settings.connect_seconds):
+            _, writer = await asyncio.open_connection(address.host, address.port, ssl=context)
+    except (OSError, TimeoutError):
+        return False
+    writer.transport.abort()
+    return True
 
 
 def _leave(connection: Connection | None, handshake: _Handshake) -> None:

@@ -19,7 +19,7 @@ from tidings.model.subscription import Policy, Position, SubscriptionId
 from tidings.protocol.client import Client
 from tidings.protocol.inputs import ClientSubscribe, Input
 from tidings.protocol.messages import Message
-from tidings.runtime.broker import Watch
+from tidings.runtime.broker import ConnectionState, Watch
 from tidings.runtime.bus import Bus
 from tidings.runtime.clock import Clock
 from tidings.runtime.driver import Driver, Hear
@@ -98,6 +98,7 @@ class Guests:
     """A broker as the guests of one principal see it (`runtime.broker.Broker`)."""
 
     policy = Policy.DROP_OLDEST  # as for clients elsewhere: nobody waits for a slow subscriber
+    call_timeout = None
 
     def __init__(self, host: Host, principal: Any) -> None:
         self._host = host
@@ -129,10 +130,10 @@ class Guests:
             try:
                 come_in()
             except TidingsError as error:
-                watch("refused", error)
+                watch(ConnectionState("refused", reason=str(error)), error)
 
         come_in()
-        watch("up", None)
+        watch(ConnectionState("up", broker=self._host.name), None)
         return address
 
     async def part(self, address: str) -> None:
@@ -156,6 +157,9 @@ class Guests:
 
     def note(self, address: str, subscription: SubscriptionId, event: Event, position: Position) -> None:
         """Nobody records."""
+
+    def full_queues(self) -> list[str]:
+        return []  # brokers with gateways have no policy `block`
 
     def figures(self) -> dict[str, Any]:
         return self._host.figures()

@@ -23,9 +23,10 @@ from tidings.model.packed import pack, unpack
 from tidings.model.subscription import Notification, Position, SubscriptionId
 from tidings.protocol.effects import Notify, Opened
 from tidings.protocol.inputs import ClientAck, ClientLeave, ClientNack, ClientSubscribe, ClientTake
+from tidings.runtime.readers import Reader, current_reader
 
 if TYPE_CHECKING:
-    from tidings.runtime.bus import Bus
+    from tidings.runtime.bus import Bus, Timeout
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -36,7 +37,7 @@ class Listener(Generic[T]):
 
     __slots__ = (
         "__weakref__", "_bus", "_durable", "_filter", "_is_over", "_last", "_last_tag", "_lost", "_opened", "_push", "_read",
-        "_ref", "_taken", "_wanted",
+        "_reader", "_ref", "_taken", "_wanted",
     )  # fmt: skip
 
     def __init__(
@@ -54,6 +55,7 @@ class Listener(Generic[T]):
         self._last_tag: int | None = None
         self._taken = 0
         self._lost: dict[str, int] | None = None
+        self._reader: Reader | None = None  # the task or thread that touched it last
         self._push: Callable[[Notification], None] | None = None  # called with what comes, in place of taking
 
     # -- beginning and leaving -------------------------------------------------------------
@@ -64,8 +66,10 @@ class Listener(Generic[T]):
             raise ClosedError("a subscription is opened once", hint="subscribe again under its name")
         wanted = self._wanted
         assert wanted is not None
+        self._reader = current_reader()
+        timeout = wanted.pop("timeout", ...)
         answer = await self._bus._ask(
-            lambda call: ClientSubscribe(call, **wanted), subscribing=True, push=self._push
+            lambda call: ClientSubscribe(call, **wanted), subscribing=True, push=self._push, timeout=timeout
         )
         assert isinstance(answer, Opened)
         self._opened, self._wanted = answer, None
@@ -84,21 +88,21 @@ class Listener(Generic[T]):
     ) -> None:
         await self.close(commit=error is None)
 
-    async def close(self, *, commit: bool = True) -> None:
+    async def close(self, *, commit: bool = True, timeout: Timeout = ...) -> None:
         """Stop listening: ends a transient subscription, detaches a durable one."""
-        await self._leave(commit=commit, end=False)
+        await self._leave(commit=commit, end=False, timeout=timeout)
 
-    async def unsubscribe(self) -> None:
+    async def unsubscribe(self, *, timeout: Timeout = ...) -> None:
         """End the subscription, a durable one too. Nothing more is handed over."""
-        await self._leave(commit=True, end=True)
+        await self._leave(commit=True, end=True, timeout=timeout)
 
-    async def _leave(self, *, commit: bool, end: bool) -> None:
+    async def _leave(self, *, commit: bool, end: bool, timeout: Timeout) -> None:
         if self._ref is None or self._is_over:
             return
         self._is_over = True
         ref = self._ref
         if not self._bus.is_closed and self._bus._over is None:
-            await self._bus._ask(lambda call: ClientLeave(call, ref, commit, end))
+            await self._bus._ask(lambda call: ClientLeave(call, ref, commit, end), timeout=timeout)
         self._bus._listeners.pop(ref, None)
         self._bus._pushed.pop(ref, None)
 
@@ -110,6 +114,7 @@ class Listener(Generic[T]):
 
     async def _take(self, timeout: float | None = None) -> Notification:
         ref = self._begun()
+        self._reader = current_reader()
         if timeout is None:
             notify = await self._bus._ask(lambda call: ClientTake(call, ref), taking=ref)
         else:
@@ -152,6 +157,7 @@ class Listener(Generic[T]):
     async def take(self) -> tuple[Notification, int]:
         """The next notification and its tag, while those before stay open; `settle` commits each by its tag."""
         ref = self._begun()
+        self._reader = current_reader()
         notify = await self._bus._ask(lambda call: ClientTake(call, ref, commits=False), taking=ref)
         assert isinstance(notify, Notify)
         self._taken += 1

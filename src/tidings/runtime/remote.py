@@ -5,13 +5,17 @@ Rules
   beneath it. What it has open it opens again, and what was not acknowledged it sends again.
 - A broken connection is tried again at the same broker first, for `patience` seconds, because what was
   published there can be made sure of only there. Then the other addresses have their turn.
-- A broker that says no to who we are is not asked again: every call fails with its reason.
-- The state is observable: `Bus.state`, `Bus.watch`.
+- A broker that says no to who we are is not asked again: every call fails with its reason. So it is with
+  a certificate that is not trusted while no broker was connected yet; later it is tried again, because
+  certificates are renewed.
+- The state and the reason of a failure are observable: `Bus.state`, `Bus.watch`, and the log of
+  `tidings.client`, once for each new reason.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import ssl
 from collections.abc import Callable
 from enum import StrEnum
@@ -21,7 +25,7 @@ from typing import Any
 
 import msgspec
 
-from tidings.errors import ClosedError, RefusedError, TidingsError, UnreachableError
+from tidings.errors import ClosedError, RefusedError, TidingsError, TlsError, UnreachableError
 from tidings.history.recorder import Recorder
 from tidings.history.schema import Row, ntfy_row
 from tidings.model.event import Event
@@ -30,7 +34,7 @@ from tidings.protocol.client import Client
 from tidings.protocol.inputs import ClientSubscribe, Input
 from tidings.protocol.limits import DEFAULT_LIMITS
 from tidings.protocol.messages import Ack, Message, Welcome
-from tidings.runtime.broker import Watch, recorder_of
+from tidings.runtime.broker import ConnectionState, Watch, recorder_of
 from tidings.runtime.clock import Clock, RealClock
 from tidings.runtime.connection import Connection, Gathering, NetworkSettings
 from tidings.runtime.dialling import Address, Dialled, Pauses, dial
@@ -39,6 +43,8 @@ from tidings.runtime.failures import error_of
 from tidings.runtime.words import BESIDE, HANDSHAKE, Goodbye, Informed, Inquire, NotInformed, Open
 from tidings.security.doors import CLIENT, Credentials, NoCredentials
 from tidings.wire.codec import Codec
+
+log = logging.getLogger("tidings.client")
 
 GROUP_SYSTEM = "tidings-group"
 GROUP_KEEPALIVE, GROUP_DEAD = 2.0, 6.0  # seconds: a member of a group that is silent is left for another one
@@ -58,6 +64,7 @@ class RemoteSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How a client keeps its connection."""
 
     timeout: float = 10.0  # seconds for the first connection; afterwards it is tried for ever
+    call_timeout: float | None = 30.0  # seconds for an answer to a call that names no timeout; None: no limit
     patience: float = 2.0  # seconds for the same broker to come back, before another address is tried
     tenant: str = ""
 
@@ -137,6 +144,7 @@ class RemoteClient:
         self._task: asyncio.Task[None] | None = None
         self._looking: asyncio.TimerHandle | None = None
         self.problem: TidingsError | None = None
+        self._reported = ""  # the reason that was logged last
 
     # -- beginning and ending ----------------------------------------------------------------
 
@@ -230,7 +238,7 @@ class RemoteClient:
 
     async def _dial_round(self, place: int) -> tuple[Dialled | None, int]:
         """Each address once, beginning with one."""
-        refusals = 0
+        refusals = hopeless = 0
         count = len(self._addresses)
         first = place + 1 if self._moves_on else place
         for step in range(count):
@@ -239,9 +247,20 @@ class RemoteClient:
             if dialled is not None:
                 return dialled, at
             refusals += isinstance(self.problem, RefusedError)
-        if refusals == count:
+            hopeless += isinstance(self.problem, RefusedError | TlsError)
+        if refusals == count or (hopeless == count and self.state is State.CONNECTING):
             self._become(State.REFUSED)
+        else:
+            self._report()
         return None, place
+
+    def _report(self) -> None:
+        """No broker is connected: put the reason into the state, and into the log when it is new."""
+        reason = str(self.problem)
+        if reason != self._reported:
+            self._reported = reason
+            log.warning("client %s has no broker and tries again: %s", self.name, reason)
+            self._watch(ConnectionState(self.state, reason=reason), None)
 
     async def _try(self, address: Address) -> Dialled | None:
         try:
@@ -306,13 +325,14 @@ class RemoteClient:
         if connection is not self._connection:
             return
         self._connection = None
-        self.problem = UnreachableError(reason)
+        self.problem = UnreachableError(f"the connection to broker {self.broker} was lost: {reason}")
         for future in self._inquiries.values():
             if not future.done():
                 future.set_exception(self.problem)
         self._driver.link_down(self.broker)
         if self._is_welcome:  # else we never had it
             self._become(State.DOWN)
+            self._report()
         self._lost.set()
 
     def _become(self, state: State) -> None:
@@ -321,7 +341,16 @@ class RemoteClient:
         self.state = state
         if self._changed is not None and not self._changed.done():
             self._changed.set_result(None)
-        self._watch(state, self.problem if state is State.REFUSED else None)
+        if state is State.UP:
+            if self.connections > 1:
+                log.info("client %s is connected again, to broker %s", self.name, self.broker)
+            self._reported = ""
+            self._watch(ConnectionState(state, broker=self.broker), None)
+        else:
+            reason = "" if state is State.CLOSED or self.problem is None else str(self.problem)
+            self._watch(
+                ConnectionState(state, reason=reason), self.problem if state is State.REFUSED else None
+            )
 
     def _look(self) -> None:
         loop = asyncio.get_running_loop()
@@ -352,6 +381,7 @@ class RemoteBroker:
         self._rng = Random(SystemRandom().getrandbits(64) if seed is None else seed)
         self._clock = clock or RealClock()
         self._settings = settings or RemoteSettings()
+        self.call_timeout = self._settings.call_timeout
         self._network = network or NetworkSettings()
         self._credentials = credentials or NoCredentials()
         self._tls = tls
@@ -396,6 +426,9 @@ class RemoteBroker:
                 self._clock.now(), client.name, subscription, event, position=position, broker=client.broker
             )
             self._recorder.record(row)
+
+    def full_queues(self) -> list[str]:
+        return []  # brokers elsewhere have no policy `block`
 
     def figures(self) -> dict[str, Any]:
         """What is known here: where each client is connected."""

@@ -287,7 +287,7 @@ def get(address: str) -> tuple[int, str]:
 
 def test_health_readiness_and_metrics(home: Path) -> None:
     async def story() -> None:
-        waiting = {"http": "127.0.0.1:0", "join": ["127.0.0.1:1"]}  # nobody listens there
+        waiting = {"http": "127.0.0.1:0", "join": ["127.0.0.1:1"]}  # no broker listens there
         async with running(settings(home, **waiting)) as service:
             assert service.http is not None
             address = service.http.address

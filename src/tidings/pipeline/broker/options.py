@@ -17,6 +17,7 @@ from tidings.errors import SettingsError
 from tidings.model.decoding import UNREADABLE
 from tidings.model.event import FOREVER
 from tidings.model.filter import TIDINGS
+from tidings.runtime.dialling import parse_addresses
 
 FAIL, GO_ON = "fail", "go on"
 LOST_CHECKPOINT = (FAIL, "resume", "restart")
@@ -156,7 +157,7 @@ def _known(options: Mapping[str, str], known: Iterable[str]) -> dict[str, str]:
 
 def _brokers(given: Mapping[str, str]) -> tuple[Where, ...]:
     text = given.get("brokers") or given.get("broker") or given.get("path", "")
-    addresses = list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    addresses = list(dict.fromkeys(map(str, parse_addresses(text)))) if text.strip() else []
     if not addresses:
         raise SettingsError(
             "no broker is named", hint='.option("brokers", "tidings://host:port"); several by commas'

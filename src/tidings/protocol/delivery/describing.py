@@ -63,6 +63,7 @@ def described(held: Held, known: Callable[[str], int]) -> dict[str, Any]:
         "listeners": len(held.members),
         "credit": sum(member.credit for member in held.members),
         "waiting": len(held.queue),
+        "blocked": len(held.blocked),
         "unacknowledged": len(held.unacked),
         "phase": str(held.phase),
         "logs": {

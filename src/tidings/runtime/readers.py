@@ -1,0 +1,57 @@
+"""Readers of full queues: a publish that waits for its own reader is found out.
+
+With policy `block` a publish waits until every full queue has room. It waits for ever when the only reader
+of such a queue is the task, or the thread, that publishes. Rules
+- A subscription is read by the task or thread that took from it last, or else by the one that opened it.
+- The deadlock is certain when that reader publishes, or has ended, and no other task or thread of the
+  application is left that could read instead: then the publish fails. Otherwise a warning is logged, once
+  for each subscription, because another task may be about to read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterable
+from contextvars import ContextVar
+from typing import Any, Protocol
+
+CHECK_SECONDS = 0.5  # that a publish waits before its readers are looked at, and between two looks
+_OWN = (
+    "tidings",
+    "asyncio_",
+)  # names of our tasks and threads, and of the pool beside an event loop, begin so
+
+Reader = asyncio.Task[Any] | threading.Thread
+
+calling_thread: ContextVar[threading.Thread | None] = ContextVar("calling_thread", default=None)
+
+
+class Read(Protocol):
+    """A subscription whose reader is known."""
+
+    _reader: Reader | None
+
+
+def current_reader() -> Reader | None:
+    """The thread of a call without `await`, else the task that runs."""
+    return calling_thread.get() or asyncio.current_task()
+
+
+def may_be_read(listeners: Iterable[Read], publisher: Reader | None) -> bool:
+    """Whether some reader other than the publisher is at work on one of these."""
+    readers = [listener._reader for listener in listeners]
+    return any(reader is not publisher and reader is not None and _is_alive(reader) for reader in readers)
+
+
+def has_others(publisher: Reader | None) -> bool:
+    """Whether the application has another task, or thread, that could read."""
+    if isinstance(publisher, threading.Thread):
+        threads = (thread for thread in threading.enumerate() if thread is not publisher)
+        return any(not thread.name.startswith(_OWN) for thread in threads)
+    tasks = (task for task in asyncio.all_tasks() if task is not publisher)
+    return any(not task.get_name().startswith(_OWN) for task in tasks)
+
+
+def _is_alive(reader: Reader) -> bool:
+    return reader.is_alive() if isinstance(reader, threading.Thread) else not reader.done()
