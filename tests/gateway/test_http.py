@@ -316,6 +316,39 @@ def test_an_event_that_a_sink_refuses_is_given_back_a_few_times_only() -> None:
     run(test)
 
 
+def test_a_subscription_names_its_dialect_and_warns_of_fractions() -> None:
+    """`sql` is CloudEvents SQL, which orders no fractions; `tidings` is the language of GET /events."""
+
+    async def test() -> None:
+        async with sink() as (receiver, address), at(webhooks=("127.0.0.1",)) as (http, _):
+
+            async def made(*filters: dict[str, Any]) -> dict[str, Any]:
+                answer = await http.post("/subscriptions", json={"sink": address, "filters": list(filters)})
+                assert answer.status_code == 201, answer.text
+                found: dict[str, Any] = answer.json()
+                return found
+
+            plain = await made({"sql": "EXISTS never AND change < -3"})
+            assert plain["dialect"] == "cesql"
+            assert "compares whole numbers" in plain["warnings"][0]
+            assert '{"tidings": ' in plain["warnings"][0]
+            for text in ("type = 'quote'", "subject < 'm'"):
+                assert "warnings" not in await made({"sql": f"EXISTS never AND {text}"})
+            ours = await made({"tidings": "change < -3"}, {"not": {"tidings": "change < -9"}})
+            assert ours["dialect"] == "tidings"
+            assert "warnings" not in ours
+            for number, change in enumerate((-4.5, -9.5, -3, -3.25)):
+                await http.post("/events", **ce(event(str(number), change=change)))
+            await receiver.until(2)
+            assert [headers["ce-id"] for headers, _ in receiver.heard] == ["0", "3"]
+            mixed = {"sink": address, "filters": [{"tidings": "a > 1"}, {"sql": "b > 1"}]}
+            refused = await http.post("/subscriptions", json=mixed)
+            assert refused.status_code == 400
+            assert "in one subscription" in refused.text
+
+    run(test)
+
+
 def test_a_changed_subscription_hears_by_its_new_filter() -> None:
     async def test() -> None:
         async with sink() as (receiver, address), at(webhooks=("127.0.0.1",)) as (http, _):
@@ -328,6 +361,17 @@ def test_a_changed_subscription_hears_by_its_new_filter() -> None:
             await http.post("/events", **ce(event("2")))
             await receiver.until(1)
             assert receiver.heard[0][0]["ce-id"] == "2"
+
+    run(test)
+
+
+def test_a_socket_takes_no_compressed_messages() -> None:
+    async def test() -> None:
+        async with at() as (http, _):
+            where = str(http.base_url).rstrip("/").replace("http", "ws") + "/events/socket"
+            async with websockets.connect(where, compression="deflate") as socket:
+                assert socket.response is not None
+                assert "Sec-WebSocket-Extensions" not in socket.response.headers
 
     run(test)
 

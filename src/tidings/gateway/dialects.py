@@ -3,30 +3,38 @@
     [{"exact": {"type": "com.example.order"}}, {"any": [{"prefix": {"source": "/eu/"}}, {"sql": "x < 3"}]}]
 
 Rules
-- A filter is an object with one member, its dialect: exact, prefix, suffix, all, any, not or sql. A list
-  of filters accepts what all of them accept.
+- A filter is an object with one member, its dialect: exact, prefix, suffix, all, any, not or sql, and
+  beyond the standard `tidings`, an expression of our own language. A list of filters accepts what all of
+  them accept. `sql` is CloudEvents SQL as its standard has it, so it compares no fractions.
 - Logic there has two values: an attribute that is absent makes exact, prefix and suffix false, and `not`
   true. So `not` goes inward here, to conditions that also hold when the attribute is absent.
 - Values are texts, and are compared with the text of the attribute: '5' is also the number 5.
 - `subject` is the topic of an event; one that cannot be a topic is the attribute `subject`.
 - With `sql` inside, everything becomes one CloudEvents SQL expression. An error in it means: not accepted.
+  `sql` and `tidings` give one text two meanings, so that no subscription has both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
 from operator import and_, or_
 from typing import Any
 
 from tidings.errors import FilterError
-from tidings.language import parse_filter
+from tidings.language import parse, parse_filter
 from tidings.language.build import AttributeTerm, Condition, attr, call
-from tidings.model.filter import CESQL, EVERYTHING, Filter
+from tidings.language.measure import children, walk
+from tidings.model.expression import Between, Compare, Expression, Literal, NullTest
+from tidings.model.filter import CESQL, EVERYTHING, TIDINGS, Filter
 from tidings.model.pattern import escape_like
 from tidings.model.value import INT_MAX, INT_MIN
 
-DIALECTS = ("exact", "prefix", "suffix", "all", "any", "not", "sql")
+DIALECTS = ("exact", "prefix", "suffix", "all", "any", "not", "sql", TIDINGS)
+FRACTIONS = (
+    "{text!r} is CloudEvents SQL, which compares whole numbers: an event whose attribute is a fraction, -4.5 say, is "
+    'not accepted. {{"tidings": {text!r}}} compares fractions too'
+)
 MOST_FILTERS = 256  # in one subscription, nested ones too
 DEEPEST = 16
 _CASES = {"true": True, "false": False}
@@ -43,7 +51,13 @@ def read_filters(filters: Any) -> Filter:
         _check(one, 1, budget)
     if len(filters) == 1 and "sql" in filters[0]:
         return parse_filter(filters[0]["sql"], dialect=CESQL)
-    if any(_has_sql(one) for one in filters):
+    if len(filters) == 1 and TIDINGS in filters[0]:
+        return parse_filter(filters[0][TIDINGS])
+    if any(_holds("sql", one) for one in filters):
+        if any(_holds(TIDINGS, one) for one in filters):
+            raise FilterError(
+                "'sql' and 'tidings' are in one subscription", hint="write all of it in one of them"
+            )
         return parse_filter(" AND ".join(f"({_sql(one)})" for one in filters), dialect=CESQL)
     return reduce(and_, (_condition(one, wanted=True) for one in filters)).filter()
 
@@ -69,9 +83,9 @@ def _check(filter: Any, depth: int, budget: list[int]) -> None:
             _check(inner, depth + 1, budget)
     elif dialect == "not":
         _check(body, depth + 1, budget)
-    elif dialect == "sql":
+    elif dialect in ("sql", TIDINGS):
         if not isinstance(body, str):
-            raise FilterError("'sql' holds an expression as text")
+            raise FilterError(f"{dialect!r} holds an expression as text")
     else:
         _check_texts(dialect, body)
 
@@ -86,11 +100,37 @@ def _check_texts(dialect: str, body: Any) -> None:
             raise FilterError(f"{dialect!r} compares {name!r} with a text that is not empty")
 
 
-def _has_sql(filter: Mapping[str, Any]) -> bool:
+def _holds(wanted: str, filter: Mapping[str, Any]) -> bool:
+    """Whether a filter is of this dialect, or has one of it inside."""
+    return any(dialect == wanted for dialect, _ in _inside(filter))
+
+
+def _inside(filter: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Each filter in this one, and itself, as dialect and body."""
     dialect, body = next(iter(filter.items()))
-    if dialect == "not":
-        return _has_sql(body)
-    return dialect == "sql" or (dialect in ("all", "any") and any(map(_has_sql, body)))
+    yield dialect, body
+    for inner in [body] if dialect == "not" else body if dialect in ("all", "any") else ():
+        yield from _inside(inner)
+
+
+def warnings_of(filters: Any) -> list[str]:
+    """Warnings about filters that `read_filters` took: CloudEvents SQL that orders numbers."""
+    texts = [body for one in filters or () for dialect, body in _inside(one) if dialect == "sql"]
+    return [FRACTIONS.format(text=text) for text in texts if _orders_numbers(parse(text, dialect=CESQL))]
+
+
+def _orders_numbers(expression: Expression) -> bool:
+    """Whether it asks for less or more, of anything but a text."""
+    orders = (node for node in walk(expression) if isinstance(node, Between) or _is_order(node))
+    return any(not any(map(_is_text, children(node))) for node in orders)
+
+
+def _is_order(node: Expression) -> bool:
+    return isinstance(node, Compare) and node.op not in ("=", "!=")
+
+
+def _is_text(node: Expression) -> bool:
+    return isinstance(node, Literal) and isinstance(node.value, str)
 
 
 # -- as a condition --------------------------------------------------------------------------------
@@ -101,6 +141,9 @@ def _condition(filter: Mapping[str, Any], *, wanted: bool) -> Condition:
     dialect, body = next(iter(filter.items()))
     if dialect == "not":
         return _condition(body, wanted=not wanted)
+    if dialect == TIDINGS:
+        holds = parse(body)
+        return Condition(holds) if wanted else ~Condition(holds) | Condition(NullTest(holds))
     if dialect in ("all", "any"):
         parts = [_condition(inner, wanted=wanted) for inner in body]
         return reduce(and_ if (dialect == "all") == wanted else or_, parts)

@@ -46,6 +46,7 @@ class Serving:
             lifespan="off",
             timeout_graceful_shutdown=2,
             ws_max_size=4 * 2**20,
+            ws_per_message_deflate=False,  # no bombs: nothing that a client sends is decompressed
             server_header=False,
         )
         config.load()

@@ -23,7 +23,7 @@ import msgspec
 
 from tidings.errors import InputError, RefusedError, StoreError, TidingsError
 from tidings.gateway.desks import client_name
-from tidings.gateway.dialects import read_filters
+from tidings.gateway.dialects import read_filters, warnings_of
 from tidings.gateway.problems import Problem
 from tidings.gateway.webhooks import Credential, Sink, Webhook
 from tidings.model.decoding import UNREADABLE
@@ -176,6 +176,9 @@ class Subscriptions:
         for secret in ("owner", "sinkcredential"):
             shown.pop(secret, None)
         shown.setdefault("protocol", "HTTP")
+        shown["dialect"] = filter_of(kept).dialect  # that gives its expressions their meaning
+        if warnings := warnings_of(kept.filters):
+            shown["warnings"] = warnings
         settings = {k: v for k, v in kept.protocolsettings.items() if k not in ("secret", "headers")}
         shown.pop("protocolsettings", None)
         if settings:
