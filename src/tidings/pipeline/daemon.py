@@ -3,9 +3,29 @@
 Spark ends Python workers that were idle for a minute. A new one is a fork of the daemon, so what the
 daemon has imported costs it nothing: without this, NumPy, Arrow and the compiled kernels take every new
 worker between one and two seconds. Nothing may be printed here: Spark reads the daemon's first words.
+
+A job that has seen enough rows (`show`, `limit`) closes the sockets of its workers. Spark's daemon prints a
+traceback for each of them, although nothing failed; here such a worker ends without one.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+HUNG_UP = 1  # exit code of a worker whose job closed the socket: the daemon starts no other job on it
+
+
+def quiet(worker: Callable[..., int]) -> Callable[..., int]:
+    """A worker of Spark's daemon that ends without a traceback when its job hangs up."""
+
+    def run(*arguments: Any) -> int:
+        try:
+            return worker(*arguments)
+        except (BrokenPipeError, ConnectionResetError):
+            return HUNG_UP
+
+    return run
 
 
 def warm_up() -> None:
@@ -22,4 +42,5 @@ if __name__ == "__main__":
     from pyspark import daemon
 
     warm_up()
+    daemon.worker = quiet(daemon.worker)  # the daemon has no hook for it
     daemon.manager()

@@ -28,7 +28,7 @@ from tidings.pipeline.attributes import KINDS, Plan, plan, simple_type
 from tidings.pipeline.compiling import Rejected, check_names
 from tidings.pipeline.executing import Job, Place, matching_with
 from tidings.pipeline.sizing import BYTES_EACH, Decision, choose
-from tidings.pipeline.tables import FILES, About, Table, Version
+from tidings.pipeline.tables import FILES, About, Table, Version, spark_frame
 
 Output = Literal["lists", "pairs"]
 Strategy = Literal["auto", "everywhere", "partitioned"]
@@ -124,7 +124,7 @@ def match(
     machines see, if there is one; without it Spark carries the files to each machine.
     """
     _check_settings(output, strategy, bad_rows)
-    spark = events.sparkSession
+    spark = spark_frame(events, "events").sparkSession
     options = Options(
         output, tuple(keep) if keep is not None else None, dict(casts or {}), bad_rows == "reject", unmatched
     )
@@ -304,12 +304,7 @@ def subscription_rows(spark: Any, subscriptions: Any) -> Any:
             raise InputError(
                 f"{subscriptions} holds neither Parquet nor a compiled table: {_first_line(error)}"
             ) from None
-    if not hasattr(subscriptions, "sparkSession"):
-        raise InputError(
-            f"subscriptions cannot be a {type(subscriptions).__name__}",
-            hint="give a DataFrame, a path of Parquet, or a Table",
-        )
-    if subscriptions.isStreaming:
+    if spark_frame(subscriptions, "subscriptions").isStreaming:
         raise InputError(
             "the subscriptions are a stream", hint="publish versions of a Table, and match_stream"
         )

@@ -32,7 +32,7 @@ from tidings.pipeline.matching import (
 )
 from tidings.pipeline.sink import Counts, ParquetSink
 from tidings.pipeline.sizing import Decision
-from tidings.pipeline.tables import Table, Version
+from tidings.pipeline.tables import Table, Version, spark_frame
 
 
 class Batch(NamedTuple):
@@ -133,7 +133,7 @@ def match_stream(
         raise InputError("the events are no stream", hint="use spark.readStream, or match() for a table")
     if once and every is not None:
         raise SettingsError("a query runs once or every so often, not both")
-    spark = events.sparkSession
+    spark = spark_frame(events, "events").sparkSession
     held = Subscriptions(spark, subscriptions, folder, os.fspath(checkpoint))
     held.current()  # what is wrong with the subscriptions is told before the query starts
     sink = ParquetSink(spark, os.fspath(to), os.fspath(checkpoint), append=append)

@@ -100,7 +100,10 @@ class Table:
 
     def publish(self, subscriptions: Any, *, sample: Iterable[Event] = (), note: str = "") -> Version:
         """Compile a table of subscriptions (a Spark DataFrame or an Arrow table) as the next version."""
-        rows = subscriptions if hasattr(subscriptions, "num_rows") else collected(subscriptions)
+        if hasattr(subscriptions, "num_rows"):
+            rows = subscriptions
+        else:
+            rows = collected(spark_frame(subscriptions, "subscriptions"))
         return self.add(compile_rows(rows, sample=sample), note=note)
 
     def add(self, compiled: Compiled, *, note: str = "") -> Version:
@@ -136,6 +139,24 @@ class Table:
     def _prune(self) -> None:
         for number in self.numbers()[: -self._kept]:
             shutil.rmtree(self._place(number), ignore_errors=True)
+
+
+def spark_frame(frame: Any, what: str) -> Any:
+    """The DataFrame itself when it is Spark's. Raises `InputError` with the way from any other."""
+    if hasattr(frame, "sparkSession"):
+        return frame
+    kind = type(frame)
+    library = kind.__module__.partition(".")[0]
+    way = {
+        "pandas": "spark.createDataFrame(frame) makes it Spark's",
+        "polars": "spark.createDataFrame(frame.to_arrow()) makes it Spark's",
+        "pyarrow": "spark.createDataFrame(table) makes it Spark's",
+    }
+    name = f"{library} {kind.__name__}" if library in way else kind.__name__
+    raise InputError(
+        f"{what} cannot be a {name}",
+        hint=way.get(library, "give a DataFrame of Spark's: spark.createDataFrame(…)"),
+    )
 
 
 def collected(frame: Any) -> Any:

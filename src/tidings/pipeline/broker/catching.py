@@ -267,7 +267,7 @@ def _odd_frame(
     arrow = to_arrow_schema(schema, timezone="UTC")
 
     def read(tables: Iterator[Any]) -> Iterator[Any]:
-        filters = list(_parsed(wanted))
+        filters = _parsed(wanted)
         for batch in tables:
             for piece in _pieces_in(batch):
                 yield from _odd_rows(piece, filters, after.get(piece.log, 0), arrow, whole=whole)
@@ -275,14 +275,14 @@ def _odd_frame(
     return _spread(spark, found).mapInArrow(read, schema)
 
 
-def _parsed(wanted: Sequence[tuple[Any, str, str]]) -> Iterator[tuple[Any, Filter]]:
-    from tidings.errors import FilterError
+def _parsed(wanted: Sequence[tuple[Any, str, str]]) -> list[tuple[Any, Filter]]:
+    """The subscriptions that the match took; the others are among its rejects."""
+    from tidings.pipeline.compiling import Reading
 
-    for id, text, dialect in wanted:
-        try:
-            yield id, parse_filter(text, dialect=dialect)
-        except FilterError:  # it is among the rejects of the match
-            continue
+    reading = Reading()
+    ids, texts, dialects = ([row[n] for row in wanted] for n in range(3))
+    filters = list(reading.filters(ids, texts, dialects))
+    return [(ids[number], filter) for number, filter in zip(reading.kept, filters, strict=True)]
 
 
 def _odd_rows(
