@@ -152,6 +152,7 @@ CHOICES: dict[str, Choice] = {
         "nearly everybody wants nearly everything",
         "everybody handles everything",
         "gossip.md",
+        'in a program: `PeerBroker(system="gossip-broadcast")`',
     ),
     "publisher-groups": Choice(
         f"{GOSSIP}, Figure 1, first pattern",

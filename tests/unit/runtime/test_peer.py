@@ -103,7 +103,7 @@ async def test_what_is_wrong_is_said() -> None:
         await peer(advertise="no.such.host.invalid:7200").open()
 
 
-@pytest.mark.parametrize("system", ["subscriber-groups", "hierarchical-gossip"])
+@pytest.mark.parametrize("system", ["gossip-broadcast", "subscriber-groups", "hierarchical-gossip"])
 def test_dam_8_rivals_run_on_sockets_too(system: str) -> None:
     asyncio.run(asyncio.wait_for(five_hear(system), 60))
 
