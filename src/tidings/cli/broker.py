@@ -15,11 +15,14 @@ import typer
 
 from tidings.cli._output import Exit, say
 from tidings.cli._usage import JSON_HELP, examples
+from tidings.errors import SettingsError
 
 if TYPE_CHECKING:
     from tidings.runtime.server import Server
     from tidings.runtime.service import Service
 
+
+LEVEL = "TIDINGS_LOG_LEVEL"
 
 GroupOption = Annotated[
     str | None, typer.Option("--group", "-g", metavar="NAME", help="Be in this group: one log on most disks.")
@@ -32,11 +35,13 @@ MembersOption = Annotated[
 
 def register(app: typer.Typer) -> None:
     shown = examples(
+        "tidings broker --dev",
+        "tidings broker --dev --name b2 --listen 127.0.0.1:7118 --join 127.0.0.1:7117",
         "tidings broker --config broker.toml",
         "tidings broker --name b1 --listen 127.0.0.1:7117 --store data --users users.toml",
         "tidings broker --config broker.toml --console",
-        "tidings broker --name b2 --listen 127.0.0.1:7118 --join 127.0.0.1:7117 --users users.toml",
-        "tidings broker --name d1 --group news --members d1,d2,d3 --listen 127.0.0.1:7117 --store d1 -u users.toml",
+        "tidings broker --name b2 --certs certs --users users.toml --listen 127.0.0.1:7118 --join 127.0.0.1:7117",
+        "tidings broker --name d1 --certs certs --users users.toml --store d1 --group news --members d1,d2,d3",
     )
     app.command("broker", epilog=shown)(broker)
 
@@ -61,8 +66,16 @@ def broker(
         str | None,
         typer.Option("--store", "-s", metavar="DIR", help="To survive a crash; nats://…/NAME: JetStream."),
     ] = None,
+    dev: Annotated[
+        bool,
+        typer.Option("--dev", help="For development: anybody on this machine may use it; loopback, no TLS."),
+    ] = False,
     users: Annotated[
         Path | None, typer.Option("--users", "-u", metavar="FILE", help="Who may do what, as TOML.")
+    ] = None,
+    certs: Annotated[
+        Path | None,
+        typer.Option("--certs", metavar="DIR", help="TLS by NAME.pem and NAME.key there (`tidings certs`)."),
     ] = None,
     http: Annotated[
         str | None, typer.Option("--http", metavar="HOST:PORT", help="For /metrics, /healthz and /readyz.")
@@ -98,12 +111,23 @@ def broker(
         "group.members": [name.strip() for name in members.split(",")] if members else None,
         "store": store,
         "security.users": str(users) if users else None,
+        "security.anonymous": True if dev else None,
+        "log.level": "warning" if dev and config is None and LEVEL not in os.environ else None,
+        **(_certified(certs, name) if certs is not None else {}),
         "http": http,
         "gateway.http": gateway_http,
         "gateway.mqtt": gateway_mqtt,
         "console.listen": console_at or (LISTEN if console else None),
     }
     _serve(config, {key: value for key, value in said.items() if value is not None}, as_json=as_json)
+
+
+def _certified(folder: Path, name: str | None) -> dict[str, str]:
+    """The TLS settings that a folder made by `tidings certs` gives a broker."""
+    if name is None:
+        raise SettingsError("--certs looks for NAME.pem", hint="name the broker by --name NAME")
+    of = {"certificate": f"{name}.pem", "key": f"{name}.key", "authority": "authority.pem"}
+    return {f"tls.{setting}": str(folder / file) for setting, file in of.items()}
 
 
 def _serve(config: Path | None, said: dict[str, Any], *, as_json: bool) -> None:
@@ -122,6 +146,8 @@ def run_service(service: Service, *, as_json: bool) -> None:
     from tidings.runtime.process import run
 
     def ready(server: Server) -> None:
+        if service.settings.security.anonymous:
+            say("development: anybody on this machine may use this broker; loopback only, no TLS")
         http = service.http.address if service.http is not None else None
         gateways = service.doors.addresses if service.doors is not None else {}
         if as_json:

@@ -6,17 +6,22 @@ For development: the brokers listen on loopback and ask nobody who they are.
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from tidings.cli._output import Exit, console, print_json, say, say_error
+from tidings.cli._output import console, print_json, say
 from tidings.cli._remote import HOME
 from tidings.cli._usage import JSON_HELP, examples
 
 HISTORY_SECONDS = 180.0  # that the console judges
+DOORS = ("gateway.http", "gateway.mqtt", "gateway.mqtt_websocket", "console.listen")  # of the first broker
+CHOSEN = (
+    "name", "listen", "advertise", "join", "peers", "store", "archive", "http", "group", "security", "tls"
+)  # fmt: skip
 
 
 def register(app: typer.Typer) -> None:
@@ -53,33 +58,56 @@ def up(
     ] = None,
     with_console: Annotated[bool, typer.Option("--console", help="The same, at 127.0.0.1:7180.")] = False,
     system: Annotated[
-        str, typer.Option("--system", help="How the brokers work together; see `tidings systems`.")
-    ] = "tidings",
+        str | None,
+        typer.Option("--system", help="How the brokers work together (tidings); see `tidings systems`."),
+    ] = None,
+    restart: Annotated[
+        float,
+        typer.Option("--restart", metavar="SECONDS", min=0, help="Before a killed broker is started again."),
+    ] = 5.0,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
     """Start N brokers that form a tree; Ctrl-C ends them.
 
-    With --json prints one line with all addresses when they can be reached.
+    A broker that is killed is started again after --restart seconds, at its address and on its disk;
+    the others go on meanwhile. Settings in the environment count (TIDINGS_GATEWAY_HTTP, say); doors
+    are opened at the first broker. With --json prints one line with all addresses when they can be
+    reached.
     """
     from tidings.console.doors import LISTEN
     from tidings.runtime.cluster import Cluster
 
+    every, first = _from_environment()
     pages = console or (LISTEN if with_console else None)
     said = {"gateway.http": gateway_http, "gateway.mqtt": gateway_mqtt, "console.listen": pages}
-    first = {name: where for name, where in said.items() if where is not None}
+    first |= {name: where for name, where in said.items() if where is not None}
     options: dict[str, Any] = {"program": "tidings.console.doors"} if first else {}
-    every: dict[str, Any] = {"system": system}
-    if pages:
-        every["trace.history_seconds"] = HISTORY_SECONDS
+    if system is not None:
+        every["system"] = system
+    if first.get("console.listen"):
+        every.setdefault("trace.history_seconds", HISTORY_SECONDS)
     made = Cluster(count, port=port, store=store, http=http, first=first, said=every, **options)
-    failed = asyncio.run(_up(made, as_json))
-    if failed is not None:
-        say_error(f"broker {failed} ended by itself; the others were stopped")
-        raise typer.Exit(Exit.ENVIRONMENT)
+    asyncio.run(_up(made, restart, as_json))
 
 
-async def _up(cluster: Any, as_json: bool) -> str | None:
-    """Until a signal comes (None), or a broker ends by itself (its name)."""
+def _from_environment() -> tuple[dict[str, Any], dict[str, Any]]:
+    """Settings of every broker, and of the first one, that the environment gives."""
+    from tidings.runtime.settings import said_by, variable_of
+
+    every: dict[str, Any] = {}
+    first: dict[str, Any] = {}
+    for name, value in said_by(os.environ).items():
+        if name.partition(".")[0] in CHOSEN:
+            say(f"{variable_of(tuple(name.split('.')))} does not count here: `cluster up` chooses it itself")
+        elif name in DOORS:
+            first[name] = value
+        else:
+            every[name] = value
+    return every, first
+
+
+async def _up(cluster: Any, restart: float, as_json: bool) -> None:
+    """Until a signal comes."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -90,20 +118,21 @@ async def _up(cluster: Any, as_json: bool) -> str | None:
     if not starting.done():
         starting.cancel()
         await asyncio.gather(starting, return_exceptions=True)
-        return None
+        return
     starting.result()
+    keeping = None
     try:
         _show(cluster, as_json)
-        ended = asyncio.ensure_future(cluster.wait())
-        await asyncio.wait((ended, stopping), return_when=asyncio.FIRST_COMPLETED)
-        failed = ended.result().name if ended.done() and not stop.is_set() else None
-        ended.cancel()
+        keeping = asyncio.ensure_future(cluster.keep_running(say, restart))
+        await stopping
     finally:
         stopping.cancel()
+        if keeping is not None:
+            keeping.cancel()
+            await asyncio.gather(keeping, return_exceptions=True)
         if not as_json:
             say("stopping the brokers")
         await cluster.stop()
-    return failed
 
 
 def _show(cluster: Any, as_json: bool) -> None:
@@ -124,12 +153,15 @@ def _show(cluster: Any, as_json: bool) -> None:
         for row in rows:
             joins = f", joined to {row['joins']}" if row["joins"] else ""
             http = f", metrics at {row['http']}/metrics" if row["http"] else ""
-            console().print(f"broker {row['broker']} at {row['address']}{joins}{http}", soft_wrap=True)
+            at = f"broker {row['broker']} at {row['address']} is process {row['process']}"
+            console().print(f"{at}{joins}{http}", soft_wrap=True)
             for protocol, where in row["gateways"].items():
                 console().print(f"  {protocol} at {where}", soft_wrap=True)
         at = "" if rows[0]["address"] == HOME else f" --broker {rows[0]['address']}"
         say(f"try: tidings sub{at} --where 'change < -3'   and elsewhere: tidings pub{at} change=-4.5")
-        say("Ctrl-C ends them")
+        say(
+            f"Ctrl-C ends them; kill -9 {rows[-1]['process']} shows how the others go on without {rows[-1]['broker']}"
+        )
     import sys
 
     sys.stdout.flush()

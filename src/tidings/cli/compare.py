@@ -25,7 +25,7 @@ SPEED = ("system", "p50 ms", "p99 ms", "T_sub ms", "T_diff ms", "d")
 def register(app: typer.Typer) -> None:
     shown = examples(
         "tidings compare --systems all",
-        "tidings compare --systems siena,gryphon,hermes --workload markets --brokers 50 --plot pictures",
+        "tidings compare --systems siena,gryphon,hermes --workload markets --brokers 50 --plots pictures",
         "tidings compare --systems tib-rv,scribe --workload subjects --seed 7 --json",
     )
     app.command("compare", epilog=shown)(compare)
@@ -51,7 +51,10 @@ def compare(
     t_on: Annotated[
         float, typer.Option("--t-on", min=0.001, help="Seconds a subscription stays, for d.")
     ] = 1.0,
-    plot: Annotated[Path | None, typer.Option(help="Draw the comparison into this folder.")] = None,
+    plots: Annotated[
+        Path | None,
+        typer.Option("--plots", "--plot", metavar="DIR", help="Draw the comparison into this folder."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
     """Run the same events and subscriptions through several systems, and compare what they cost.
@@ -67,11 +70,11 @@ def compare(
     )
     rows = _run(chosen_systems(systems), comparison)
     drawn: list[Path] = []
-    if plot is not None:
+    if plots is not None:
         from tidings.studies._comparing import draw_comparison
 
         drawn = draw_comparison(
-            rows, plot, f"{workload}: {events} events, {subscriptions} subscriptions, {brokers} brokers"
+            rows, plots, f"{workload}: {events} events, {subscriptions} subscriptions, {brokers} brokers"
         )
     if as_json:
         _print_json(comparison, rows, drawn)

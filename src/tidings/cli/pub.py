@@ -30,6 +30,7 @@ IN_FLIGHT = 256  # publishes that wait for their acknowledgement at once
 def register(app: typer.Typer) -> None:
     shown = examples(
         "tidings pub StockName=IBM change=-4.5 --topic quotes/ibm",
+        "tidings pub StockName=IBM change=-4.5 --id quote-17",
         "tidings pub --file quotes.jsonl --lifetime 3600",
         "tail -f quotes.jsonl | tidings pub --broker tidings://127.0.0.1:7118 --json",
     )
@@ -47,6 +48,12 @@ def pub(
     ] = None,
     topic: Annotated[str | None, typer.Option("--topic", "-t", help="For events that name none.")] = None,
     type: Annotated[str | None, typer.Option("--type", help="For events that name none.")] = None,
+    id: Annotated[
+        str | None,
+        typer.Option(
+            "--id", help="Of one event, given as NAME=VALUE: published once, however often it is sent."
+        ),
+    ] = None,
     lifetime: Annotated[
         str, typer.Option("--lifetime", help="For how long later subscribers hear it: seconds, or forever.")
     ] = "0",
@@ -62,10 +69,20 @@ def pub(
     """Publish events.
 
     Without attributes and files, events are read from standard input: JSON lines, plain objects or
-    CloudEvents. Ends when every event is acknowledged; with --json prints one receipt for each. The
-    exit code is 2 when a line was no event, or was refused; the others are still published.
+    CloudEvents. Ends when every event is acknowledged; prints the id of a single one, with --json one
+    receipt for each. The exit code is 2 when a line was no event, or was refused; the others are still
+    published.
     """
-    options = {"topic": topic, "type": type, "key": key, "mode": mode, "lifetime": _seconds(lifetime)}
+    if id is not None and not attributes:
+        raise SettingsError("--id names one event, and events are read", hint='give each line its own "id"')
+    options = {
+        "topic": topic,
+        "type": type,
+        "key": key,
+        "mode": mode,
+        "lifetime": _seconds(lifetime),
+        "id": id,
+    }
     if mode not in list(Mode):
         raise SettingsError(f"--mode is {mode!r}", hint=f"one of {', '.join(map(repr, map(str, Mode)))}")
     publisher = _Publisher(options, as_json=as_json)
@@ -122,6 +139,7 @@ class _Publisher:
         self._options = options
         self._as_json = as_json
         self._published = 0
+        self._last_id = ""
         self._failed = 0
 
     async def run(self, bus: tidings.Bus, events: Iterator[list[dict[str, Any]]]) -> None:
@@ -158,6 +176,7 @@ class _Publisher:
             self.failed(error)
             return
         self._published += 1
+        self._last_id = receipt.id
         if self._as_json:
             place = receipt.position
             position = None if place is None else {"log": place.log, "offset": place.offset}
@@ -169,8 +188,10 @@ class _Publisher:
         show_error(error)
 
     def finish(self) -> None:
-        if not self._as_json:
-            say(f"published {self._published} event{'s' if self._published != 1 else ''}")
+        if not self._as_json and self._published == 1:
+            say(f"published 1 event, {self._last_id}")
+        elif not self._as_json:
+            say(f"published {self._published} events")
         if self._failed:
             say_error(f"{self._failed} could not be published")
             raise typer.Exit(Exit.BAD_INPUT)

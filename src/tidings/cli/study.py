@@ -54,7 +54,9 @@ def run(
     all_: Annotated[bool, typer.Option("--all", help="Every study, one after the other.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer runs: seconds instead of minutes.")] = False,
     seed: Annotated[int, typer.Option(help="Moves every random choice.")] = 1,
-    plots: Annotated[Path, typer.Option(help="The folder for the pictures.")] = Path("artefacts/studies"),
+    plots: Annotated[
+        Path, typer.Option("--plots", "--plot", metavar="DIR", help="The folder for the pictures.")
+    ] = Path("artefacts/studies"),
     no_plots: Annotated[bool, typer.Option("--no-plots", help="Draw nothing.")] = False,
     spark: Annotated[bool, typer.Option("--spark", help=SPARK_HELP)] = False,
     processes: Annotated[int | None, typer.Option(min=1, help=PROCESSES_HELP)] = None,

@@ -24,6 +24,10 @@ COLUMNS = {
     "clients": ("connections", False),
     "refused": ("refused by rule", False),
 }
+TEXTS = ("broker", "address", "links")
+DISPENSABLE = ("refused", "log", "address", "clients", "waiting", "published", "delivered", "subs")
+GAP = 2  # spaces between two columns
+LINKS_WIDTH = 12  # narrower than this, links wrap
 
 
 def register(app: typer.Typer) -> None:
@@ -44,7 +48,7 @@ def top(
     """Watch the brokers of a network at work.
 
     One broker is asked, and it names its neighbours; so all that are linked are shown. With --json
-    prints {"brokers": [figures of each]} each time. A broker that does not answer is shown with its
+    prints {"brokers": [figures of each]} each time. On a narrow terminal some columns are left out. A broker that does not answer is shown with its
     problem, and the exit code of --once is then 1.
     """
     _remote.refuse_words(
@@ -89,23 +93,35 @@ def _table(found: list[dict[str, Any]], before: dict[str, dict[str, Any]], secon
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False)
-    for heading in ("broker", "address"):
-        table.add_column(heading, no_wrap=True)
-    for heading in COLUMNS:
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("p99", justify="right", no_wrap=True)
-    table.add_column("links")
     troubles: list[str] = []
+    rows: list[dict[str, str]] = []
     for one in found:
         name, problems = one["broker"], one.get("problems", {})
         troubles += [f"{name}: {why}" for why in (*problems.values(), *filter(None, [one.get("problem")]))]
-        cells = [_cell(one, before.get(name), figure, rate, seconds) for figure, rate in COLUMNS.values()]
-        cells.append(_slowest(one))
-        table.add_row(
-            name, one["address"].removeprefix("tidings://"), *cells, ", ".join(sorted(one.get("links", ())))
-        )
+        row = {"broker": name, "address": one["address"].removeprefix("tidings://")}
+        for heading, (figure, rate) in COLUMNS.items():
+            row[heading] = _cell(one, before.get(name), figure, rate, seconds)
+        rows.append(row | {"p99": _slowest(one), "links": ", ".join(sorted(one.get("links", ())))})
+    table = Table(box=None, pad_edge=False)
+    shown = _fitting(rows, console().width)
+    for heading in shown:
+        is_text = heading in TEXTS
+        table.add_column(heading, justify="left" if is_text else "right", no_wrap=heading != "links")
+    for row in rows:
+        table.add_row(*(row[heading] for heading in shown))
     return Group(table, *(Text(trouble, style="red") for trouble in troubles))
+
+
+def _fitting(rows: list[dict[str, str]], width: int) -> list[str]:
+    """The columns that fit side by side; the dispensable ones are left out first. Links may wrap."""
+    shown = ["broker", "address", *COLUMNS, "p99", "links"]
+    for dispensable in DISPENSABLE:
+        wide = {name: max(len(name), *(len(row[name]) for row in rows)) for name in shown}
+        wide["links"] = min(wide["links"], LINKS_WIDTH)
+        if sum(wide.values()) + GAP * (len(shown) - 1) <= width:
+            break
+        shown.remove(dispensable)
+    return shown
 
 
 def _slowest(one: dict[str, Any]) -> str:

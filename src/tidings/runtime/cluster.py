@@ -11,14 +11,16 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tidings.errors import SettingsError, StoreError
+from tidings.errors import SettingsError, StoreError, TidingsError
 
 START_SECONDS = 60.0  # a loaded machine takes its time to start Python
 STOP_SECONDS = 12.0  # a broker drains within 10
+RESTART_SECONDS = 5.0  # before a broker that ended by itself is started again: time to see what is missing
+SLOWEST_RESTART = 60.0  # seconds; the pause doubles while it does not start
 HOST = "127.0.0.1"
 
 
@@ -118,6 +120,9 @@ class Cluster:
                 line = await process.stdout.readline()
         except TimeoutError:
             line = b""
+        except asyncio.CancelledError:
+            process.kill()
+            raise
         if not line:
             if process.returncode is None:
                 process.kill()
@@ -136,15 +141,25 @@ class Cluster:
         """On its disk, at its address."""
         return await self.start(number, listen=self.members[number].address.partition("://")[2])
 
-    async def wait(self) -> Member:
-        """Until a broker ends by itself; that one."""
-        waiting = {asyncio.ensure_future(member.process.wait()): member for member in self.members}
-        try:
-            done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in waiting:
-                task.cancel()
-        return waiting[done.pop()]
+    async def keep_running(self, say: Callable[[str], None], seconds: float = RESTART_SECONDS) -> None:
+        """Start every broker again that ends by itself, after so many seconds, until this is cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for number in range(len(self.members)):
+                group.create_task(self._keep_running(number, say, seconds))
+
+    async def _keep_running(self, number: int, say: Callable[[str], None], seconds: float) -> None:
+        while True:
+            member = self.members[number]
+            pause, problem = seconds, _ending(await member.process.wait())
+            while problem:
+                say(f"broker {member.name} {problem}; it is started again in {pause:g} s, the others go on")
+                await asyncio.sleep(pause)
+                pause, problem = min(2 * pause, SLOWEST_RESTART), ""
+                try:
+                    member = await self.restart(number)
+                except TidingsError as error:
+                    problem = f"could not be started: {error}"
+            say(f"broker {member.name} is back at {member.address}, as process {member.process.pid}")
 
     async def stop(self) -> None:
         """Let all drain; kill those that do not."""
@@ -158,3 +173,12 @@ class Cluster:
             except TimeoutError:
                 process.kill()
                 await process.wait()
+
+
+def _ending(code: int) -> str:
+    """How a process ended, by its exit code."""
+    return (
+        f"was ended by {signal.Signals(-code).name}"
+        if code < 0
+        else f"ended by itself, with exit code {code}"
+    )

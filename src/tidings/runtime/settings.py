@@ -55,7 +55,7 @@ class SecuritySettings(msgspec.Struct, frozen=True, kw_only=True):
 
     users: str = ""  # the users file: who may do what; empty: nobody but by `anonymous`
     audit: str = ""  # a file for the audit as JSON lines; empty: it goes to the log
-    anonymous: bool = False  # let anybody in from this machine; said by `tidings cluster up` alone
+    anonymous: bool = False  # let anybody in from this machine; said by `broker --dev` and `cluster up` alone
     plain: bool = False  # listen beyond this machine without TLS, when something in front does it
 
 
@@ -152,7 +152,7 @@ HIDDEN = {
     ("resources", "frame_bytes"),  # `network.max_frame` says it
     ("gossip", "style"),
     ("gossip", "datagrams"),
-    ("security", "anonymous"),  # said by `tidings cluster up` alone
+    ("security", "anonymous"),  # said by `tidings broker --dev` and `tidings cluster up` alone
 }
 
 GROUP_SYSTEM = "tidings-group"
@@ -181,6 +181,11 @@ def read_settings(
     if checked:
         check_settings(settings)
     return _resolved(settings, file.parent if file is not None else None)
+
+
+def said_by(environment: Mapping[str, str]) -> dict[str, Any]:
+    """The settings that an environment gives, by their dotted names. Raises `SettingsError`."""
+    return {".".join(path): value for path, value in _from_environment(environment)}
 
 
 def _tables(kind: type) -> dict[str, type]:
@@ -335,11 +340,8 @@ def _check_doors(settings: BrokerSettings) -> None:
     gateway = settings.gateway
     doors = (settings.listen, gateway.http, gateway.mqtt, gateway.mqtt_websocket, settings.console.listen)
     outside = any(not is_loopback(host_of(door)) for door in doors if door)
-    if outside and security.anonymous:
-        raise SettingsError(
-            f"security.anonymous lets anybody in, and {settings.listen} is open to others",
-            hint="listen at 127.0.0.1, or give the broker a users file",
-        )
+    if security.anonymous:
+        _check_development(settings, doors)
     if outside and not tls.certificate and not security.plain:
         raise SettingsError(
             f"{settings.listen} is open to others, and there is no TLS",
@@ -349,7 +351,28 @@ def _check_doors(settings: BrokerSettings) -> None:
         raise SettingsError(
             "nobody could connect: there is no users file",
             hint="write one (see docs/security.md) and name it in security.users; "
-            "for development use `tidings cluster up 1`",
+            "for development: `tidings broker --dev`",
+        )
+    if settings.join and not tls.certificate and not security.anonymous:
+        raise SettingsError(
+            "brokers join one another by certificates, and this one has none",
+            hint="make them with `tidings certs` and give --certs DIR; for development: `tidings broker --dev`",
+        )
+
+
+def _check_development(settings: BrokerSettings, doors: tuple[str, ...]) -> None:
+    """A broker that lets anybody in stays on this machine and has neither users nor TLS."""
+    for door in (*doors, settings.http):
+        if door and not is_loopback(host_of(door)):
+            raise SettingsError(
+                f"a development broker lets anybody in, and {door} is open to others",
+                hint="listen at 127.0.0.1; or leave out --dev and give the broker a users file and TLS",
+            )
+    if settings.security.users or settings.tls.certificate:
+        what = "a users file" if settings.security.users else "TLS"
+        raise SettingsError(
+            f"a development broker lets anybody in, and has {what} too",
+            hint="leave out --dev, or the users file and TLS",
         )
 
 

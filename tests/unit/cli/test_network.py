@@ -144,6 +144,29 @@ def test_top_shows_every_broker(network: Network, tidings: Run) -> None:
     assert [one["broker"] for one in found["brokers"]] == ["b3", "b1", "b2"]
     assert set(found["brokers"][1]["links"]) == {"b2", "b3"}
     assert "published" in tidings("top", *network.at(0), "--once").out
+
+
+def test_top_fits_80_columns(network: Network, tidings: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = tidings("top", *network.at(0), "--once").out.splitlines()
+    assert all(len(line) <= 80 and "…" not in line for line in lines)
+    head = lines[0].split()
+    assert {"broker", "published", "delivered", "subs", "waiting", "p99", "links"} <= set(head)
+    monkeypatch.setenv("COLUMNS", "140")
+    assert "refused" in tidings("top", *network.at(0), "--once").out
+
+
+def test_one_event_has_its_id_by_option_and_it_is_printed(network: Network, tidings: Run) -> None:
+    words = ("pub", *network.at(0), "named=1", "--id", "quote-17", "--lifetime", "60")
+    assert "published 1 event, quote-17" in tidings(*words).err
+    assert tidings(*words).code == 0, "sent again, it is the same event"
+    tidings("pub", *network.at(0), "named=1", "last=true", "--lifetime", "60")
+    heard = tidings("sub", *network.at(0), "-w", "named = 1", "--count", "2", "--wait", "20", "--json")
+    assert heard.rows[0]["id"] == "quote-17"
+    assert heard.rows[1]["last"] is True
+    refused = tidings("pub", *network.at(0), "--id", "x", stdin='{"n": 1}\n')
+    assert refused.code == 2
+    assert "names one event" in refused.err
     with started("top", *network.at(0), "--every", "0.1", "--json") as live:
         assert live.row()["brokers"]
         assert live.row()["brokers"]
@@ -201,10 +224,69 @@ def test_a_cluster_ends_with_its_command(how: signal.Signals) -> None:
         assert not [line for line in cluster.said if "Traceback" in line or "Fatal" in line]
 
 
-def test_a_broker_that_dies_ends_the_cluster_and_is_named() -> None:
-    with started("cluster", "up", "2", "--port", "0", "--json") as cluster:
-        pids = [broker["process"] for broker in cluster.row()["brokers"]]
-        os.kill(pids[1], signal.SIGKILL)
-        assert cluster.ended() == 3
-        assert "broker b2 ended by itself" in "".join(cluster.said)
-        assert gone(pids)
+def test_a_broker_that_is_killed_is_named_and_started_again_while_the_others_go_on(
+    tidings: Run, tmp_path: Path
+) -> None:
+    words = ("cluster", "up", "2", "--port", "0", "--store", str(tmp_path), "--restart", "0.1", "--json")
+    with started(*words) as cluster:
+        first, second = cluster.row()["brokers"]
+        kept = tidings("pub", "--broker", second["address"], "n=1", "--lifetime", "60")
+        assert kept.code == 0, kept.err
+        os.kill(second["process"], signal.SIGKILL)
+        cluster.until_said("broker b2 was ended by SIGKILL; it is started again in 0.1 s, the others go on")
+        assert tidings("pub", "--broker", first["address"], "n=2").code == 0
+        cluster.until_said(f"broker b2 is back at {second['address']}")
+        heard = tidings("sub", "--broker", second["address"], "--count", "1", "--wait", "20", "--json")
+        assert in_order(heard.rows) == [1], "it is back on its disk"
+        assert cluster.process.poll() is None
+
+
+def test_a_cluster_reads_settings_from_the_environment_and_says_which_do_not_count() -> None:
+    environment = {
+        "TIDINGS_GATEWAY_HTTP": "127.0.0.1:0",
+        "TIDINGS_TRACE_EVENTS": "7",
+        "TIDINGS_LISTEN": "127.0.0.1:1",
+    }
+    with started("cluster", "up", "2", "--port", "0", "--json", **environment) as cluster:
+        first, second = cluster.row()["brokers"]
+        assert first["gateways"]["http"].startswith("http://127.0.0.1:")
+        assert second["gateways"] == {}, "doors are opened at the first broker"
+        assert first["address"] != "tidings://127.0.0.1:1"
+        cluster.until_said("TIDINGS_LISTEN does not count here")
+
+
+# -- a broker for development ------------------------------------------------------------------------
+
+
+def test_development_brokers_make_a_network_and_say_what_they_are(tidings: Run) -> None:
+    one = ("broker", "--dev", "--json", "--name", "b1", "--listen", "127.0.0.1:0")
+    with started(*one) as first:
+        at = first.row()["address"]
+        first.until_said("anybody on this machine may use this broker; loopback only, no TLS")
+        two = ("broker", "--dev", "--json", "--name", "b2", "--listen", "127.0.0.1:0", "--join", at)
+        with started(*two) as second:
+            there = second.row()["address"]
+            assert tidings("pub", "--broker", at, "n=1", "--lifetime", "60").code == 0
+            heard = tidings("sub", "--broker", there, "--count", "1", "--wait", "20", "--json")
+            assert in_order(heard.rows) == [1]
+            assert not [line for line in second.said if "certificate" in line]
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("--dev", "--listen", "0.0.0.0:0"), "listen at 127.0.0.1"),
+        (("--dev", "--http", "0.0.0.0:0"), "listen at 127.0.0.1"),
+        (("--dev", "--users", "users.toml"), "leave out --dev"),
+        (("--dev", "--certs", "certs"), "leave out --dev"),
+        (("--users", "users.toml", "--join", "127.0.0.1:7117"), "--certs DIR"),
+        ((), "tidings broker --dev"),
+    ],
+    ids=["open to others", "metrics", "users", "TLS", "no certificates", "no users"],
+)
+def test_what_a_broker_cannot_be_is_refused_with_the_way_out(
+    words: tuple[str, ...], hint: str, tidings: Run
+) -> None:
+    ran = tidings("broker", "--name", "b1", *words)
+    assert ran.code == 2
+    assert hint in " ".join(ran.err.split())
