@@ -14,6 +14,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
@@ -26,7 +27,7 @@ from tests.tidy._sources import ROOT, name_of, pages
 SHELL = re.compile(r"^```sh\n(.*?)^```", re.DOTALL | re.MULTILINE)
 PORT = re.compile(r"(?<=127\.0\.0\.1:)\d+|(?<= -p )\d+")
 DEFAULT_PORT = "7117"
-PATIENCE = 100.0
+PATIENCE, PAUSE = 100.0, 0.05  # seconds
 FUNCTION = """tidings() {
   case $1 in
     pub|sub|top) local command=$1; shift; set -- "$command" --timeout 90 "$@";;  # machines are slow at times
@@ -121,11 +122,10 @@ def test_the_shell_blocks_of_a_page_work_as_printed(page: str, tmp_path: Path) -
 
 def wait_for(file: Path, texts: list[str]) -> str:
     """The file's text, when all of these are in it or the time is over."""
-    from time import monotonic, sleep
-
-    until = monotonic() + PATIENCE
-    while monotonic() < until and not all(text in file.read_text() for text in texts):
-        sleep(0.05)
+    pause = threading.Event()
+    for _ in range(int(PATIENCE / PAUSE)):
+        if all(text in file.read_text() for text in texts) or pause.wait(PAUSE):
+            break
     return file.read_text()
 
 

@@ -24,6 +24,14 @@ if TYPE_CHECKING:
 
 LEVEL = "TIDINGS_LOG_LEVEL"
 
+DevOption = Annotated[
+    bool,
+    typer.Option("--dev", help="For development: anybody on this machine may use it; loopback, no TLS."),
+]
+CertsOption = Annotated[
+    Path | None,
+    typer.Option("--certs", metavar="DIR", help="TLS by NAME.pem and NAME.key there (`tidings certs`)."),
+]
 GroupOption = Annotated[
     str | None, typer.Option("--group", "-g", metavar="NAME", help="Be in this group: one log on most disks.")
 ]
@@ -66,17 +74,11 @@ def broker(
         str | None,
         typer.Option("--store", "-s", metavar="DIR", help="To survive a crash; nats://…/NAME: JetStream."),
     ] = None,
-    dev: Annotated[
-        bool,
-        typer.Option("--dev", help="For development: anybody on this machine may use it; loopback, no TLS."),
-    ] = False,
+    dev: DevOption = False,
     users: Annotated[
         Path | None, typer.Option("--users", "-u", metavar="FILE", help="Who may do what, as TOML.")
     ] = None,
-    certs: Annotated[
-        Path | None,
-        typer.Option("--certs", metavar="DIR", help="TLS by NAME.pem and NAME.key there (`tidings certs`)."),
-    ] = None,
+    certs: CertsOption = None,
     http: Annotated[
         str | None, typer.Option("--http", metavar="HOST:PORT", help="For /metrics, /healthz and /readyz.")
     ] = None,
@@ -111,8 +113,7 @@ def broker(
         "group.members": [name.strip() for name in members.split(",")] if members else None,
         "store": store,
         "security.users": str(users) if users else None,
-        "security.anonymous": True if dev else None,
-        "log.level": "warning" if dev and config is None and LEVEL not in os.environ else None,
+        **(_development(config) if dev else {}),
         **(_certified(certs, name) if certs is not None else {}),
         "http": http,
         "gateway.http": gateway_http,
@@ -120,6 +121,12 @@ def broker(
         "console.listen": console_at or (LISTEN if console else None),
     }
     _serve(config, {key: value for key, value in said.items() if value is not None}, as_json=as_json)
+
+
+def _development(config: Path | None) -> dict[str, Any]:
+    """Anybody is let in; the audit of who came is left out of the log unless a level is asked for."""
+    level = {} if config is not None or LEVEL in os.environ else {"log.level": "warning"}
+    return {"security.anonymous": True, **level}
 
 
 def _certified(folder: Path, name: str | None) -> dict[str, str]:

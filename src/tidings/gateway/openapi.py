@@ -212,13 +212,7 @@ def _schemas() -> Json:
         "Subscription": {
             "type": "object",
             "required": ["id", "sink", "protocol"],
-            "properties": {
-                **subscription,
-                "id": text,
-                "status": {"type": "object"},
-                "dialect": {"enum": ["tidings", "cesql"]},
-                "warnings": {"type": "array", "items": text},
-            },
+            "properties": {**subscription, "id": text, "status": {"type": "object"}, "dialect": {"enum": ["tidings", "cesql"]}, "warnings": {"type": "array", "items": text}},
         },
         "Page": {
             "type": "object",

@@ -26,8 +26,8 @@ from tidings.model.subscription import Notification, Position, SubscriptionId
 from tidings.protocol.effects import Receipt
 from tidings.protocol.messages import LogHeld, LogRead
 from tidings.runtime import connect as way_in
-from tidings.runtime.broker import ConnectionState
-from tidings.runtime.bus import Bus, OnState, Timeout
+from tidings.runtime.broker import ConnectionState, Timeout
+from tidings.runtime.bus import Bus, OnState
 from tidings.runtime.callbacks import Callback, Calling
 from tidings.runtime.clock import Clock
 from tidings.runtime.listener import Listener

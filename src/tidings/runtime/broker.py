@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from random import Random, SystemRandom
+from types import EllipsisType
 from typing import Any, Protocol
 
 from tidings.errors import ClosedError, RefusedError, TidingsError
@@ -28,6 +29,9 @@ from tidings.store.store import Store
 
 NAME = "embedded"  # of the broker and of its log
 LOOKED_AT = 100  # subscriptions, the longest queues first, among which a full one is looked for
+
+
+Timeout = float | EllipsisType | None  # seconds; None: no limit; left out: `call_timeout` of `connect`
 
 
 class ConnectionState(str):

@@ -10,7 +10,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
-from types import EllipsisType, TracebackType
+from types import TracebackType
 from typing import Any, TypeVar, overload
 from weakref import WeakSet
 
@@ -36,7 +36,7 @@ from tidings.protocol.inputs import (
     Input,
 )
 from tidings.protocol.messages import Mode
-from tidings.runtime.broker import Broker, ConnectionState
+from tidings.runtime.broker import Broker, ConnectionState, Timeout
 from tidings.runtime.callbacks import Callback, Calling
 from tidings.runtime.drafts import event_from, filter_from
 from tidings.runtime.failures import error_of, refuse_unknown
@@ -47,7 +47,6 @@ log = logging.getLogger("tidings.client")
 
 T = TypeVar("T")
 Pushed = Callable[[Notification], None]
-Timeout = float | EllipsisType | None  # seconds; None: no limit; left out: `call_timeout` of `connect`
 OnState = Callable[[ConnectionState], Awaitable[None] | None]
 
 _PUBLISH = ("topic", "type", "id", "source", "time", "payload", "content_type", "lifetime", "key", "expires")

@@ -98,7 +98,7 @@ class Guests:
     """A broker as the guests of one principal see it (`runtime.broker.Broker`)."""
 
     policy = Policy.DROP_OLDEST  # as for clients elsewhere: nobody waits for a slow subscriber
-    call_timeout = None
+    call_timeout: float | None = None
 
     def __init__(self, host: Host, principal: Any) -> None:
         self._host = host

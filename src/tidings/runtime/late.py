@@ -24,6 +24,7 @@ from tidings.model.event import Event
 from tidings.model.packed import unpack
 from tidings.model.subscription import Notification, Position
 from tidings.protocol.inputs import ClientSkip
+from tidings.runtime.broker import Timeout
 from tidings.runtime.listener import Listener
 
 T = TypeVar("T")
@@ -151,7 +152,7 @@ class LateListener(Listener[T]):
             self._waiting.appendleft(self._last)
             self._from_archive = False
 
-    async def _leave(self, *, commit: bool, end: bool) -> None:
+    async def _leave(self, *, commit: bool, end: bool, timeout: Timeout) -> None:
         if commit and self._from_archive and not self._is_over:
             await self.ack()
-        await super()._leave(commit=commit, end=end)
+        await super()._leave(commit=commit, end=end, timeout=timeout)

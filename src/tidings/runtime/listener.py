@@ -23,10 +23,11 @@ from tidings.model.packed import pack, unpack
 from tidings.model.subscription import Notification, Position, SubscriptionId
 from tidings.protocol.effects import Notify, Opened
 from tidings.protocol.inputs import ClientAck, ClientLeave, ClientNack, ClientSubscribe, ClientTake
+from tidings.runtime.broker import Timeout
 from tidings.runtime.readers import Reader, current_reader
 
 if TYPE_CHECKING:
-    from tidings.runtime.bus import Bus, Timeout
+    from tidings.runtime.bus import Bus
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)

@@ -25,7 +25,7 @@ from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.limits import ResourceLimits
 from tidings.protocol.recovery.epidemic.settings import EpidemicSettings
 from tidings.runtime.connection import NetworkSettings
-from tidings.runtime.dialling import MOST_PORT, port_of
+from tidings.runtime.dialling import MOST_PORT, parse_addresses, port_of
 from tidings.security.reading import checked_table, read_toml, refuse_unknown
 from tidings.systems import NO_LINKS, SYSTEMS, find_system
 
@@ -353,7 +353,13 @@ def _check_doors(settings: BrokerSettings) -> None:
             hint="write one (see docs/security.md) and name it in security.users; "
             "for development: `tidings broker --dev`",
         )
-    if settings.join and not tls.certificate and not security.anonymous:
+    _check_join(settings)
+
+
+def _check_join(settings: BrokerSettings) -> None:
+    for text in settings.join:
+        parse_addresses(text)
+    if settings.join and not settings.tls.certificate and not settings.security.anonymous:
         raise SettingsError(
             "brokers join one another by certificates, and this one has none",
             hint="make them with `tidings certs` and give --certs DIR; for development: `tidings broker --dev`",

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.cli._processes import Process, started
+from tests.unit.cli._processes import started
 
 from tidings.runtime.clock import RealClock
 from tidings.security.tokens import sign
@@ -106,9 +106,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def broker(home: Path) -> Iterator[dict[str, Any]]:
-    """b1, which should join somebody who is down."""
+    """b1, with users and a store."""
     words = ["broker", "--name", "b1", "--listen", "127.0.0.1:0", "--users", str(home / "users.toml")]
-    words += ["--store", str(home / "data"), "--join", "127.0.0.1:1", "--http", "127.0.0.1:0", "--json"]
+    words += ["--store", str(home / "data"), "--http", "127.0.0.1:0", "--json"]
     with started(*words) as process:
         yield process.row() | {"ran": process}
 
@@ -159,10 +159,12 @@ def test_tls_at_a_port_without_tls_is_doubted(broker: dict[str, Any], tidings: R
     assert "does it speak TLS?" in ran.err.replace("\n", " ")
 
 
-def test_a_broker_to_join_that_is_down_is_named_and_tried_again(broker: dict[str, Any]) -> None:
-    process: Process = broker["ran"]
-    process.until_said("cannot join tidings://127.0.0.1:1")
-    assert any("no broker listens there" in line or "refused" in line for line in process.said)
+def test_a_broker_to_join_that_is_down_is_named_and_tried_again() -> None:
+    with started(
+        "broker", "--dev", "--name", "b1", "--listen", "127.0.0.1:0", "--join", "127.0.0.1:1"
+    ) as process:
+        process.until_said("cannot join tidings://127.0.0.1:1")
+        assert any("no broker listens there" in line or "refused" in line for line in process.said)
 
 
 def test_a_store_that_is_in_use_and_a_port_that_is_taken_are_named(

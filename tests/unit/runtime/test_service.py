@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import tidings
@@ -287,8 +288,11 @@ def get(address: str) -> tuple[int, str]:
 
 def test_health_readiness_and_metrics(home: Path) -> None:
     async def story() -> None:
-        waiting = {"http": "127.0.0.1:0", "join": ["127.0.0.1:1"]}  # no broker listens there
-        async with running(settings(home, **waiting)) as service:
+        joining = msgspec.structs.replace(
+            settings(home, http="127.0.0.1:0"),
+            join=("127.0.0.1:1",),  # no broker listens there
+        )
+        async with running(joining) as service:
             assert service.http is not None
             address = service.http.address
 

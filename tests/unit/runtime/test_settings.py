@@ -33,10 +33,10 @@ def test_later_words_win(tmp_path: Path) -> None:
         USERS
         + 'audit = "audit.jsonl"\n[network]\ndead_seconds = 30\nhandshakes = 7\n[log]\nlevel = "debug"\n'
     )
-    environment = {"TIDINGS_NETWORK_DEAD_SECONDS": "40", "TIDINGS_JOIN": "a:1, b:2", "PATH": "/bin"}
+    environment = {"TIDINGS_NETWORK_DEAD_SECONDS": "40", "TIDINGS_GATEWAY_WEBHOOKS": "a, b", "PATH": "/bin"}
     settings = read(tmp_path, text, environment, listen="127.0.0.1:9")
     assert (settings.network.dead_seconds, settings.network.handshakes) == (40.0, 7)
-    assert settings.join == ("a:1", "b:2")
+    assert settings.gateway.webhooks == ("a", "b")
     assert settings.listen == "127.0.0.1:9"
     assert settings.log.level == "debug"
     assert settings.security.users == str(tmp_path / "users.toml")  # relative to the file

@@ -80,7 +80,7 @@ class _NotForUs(Exception):
 
 
 def _packed(line: Line, span: Span) -> Iterator[bytes]:
-    about = {"upto": span.upto, "filter": span.filter, "dialect": span.dialect}
+    about: dict[str, Any] = {"upto": span.upto, "filter": span.filter, "dialect": span.dialect}
 
     def ask(after: int) -> Ask[Any]:
         return lambda bus: bus.inquire("log", after=after, **about)
