@@ -35,6 +35,12 @@ class EventError(InputError):
     code = "event"
 
 
+class TooLargeError(EventError):
+    """An event that no message could carry to every subscriber; the message names the limit."""
+
+    code = "too large"
+
+
 class FilterError(InputError):
     """A filter that cannot be used."""
 

@@ -22,6 +22,7 @@ _BY_CODE = {
     "closed": HTTPStatus.SERVICE_UNAVAILABLE,
     "slow": HTTPStatus.TOO_MANY_REQUESTS,
     "full": HTTPStatus.INSUFFICIENT_STORAGE,
+    "too large": HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
 }
 
 

@@ -29,13 +29,12 @@ from tidings.protocol import effects as fx
 from tidings.protocol import inputs as ins
 from tidings.protocol import messages as msg
 from tidings.protocol.advertising import Advertising
-from tidings.protocol.effects import Answer, Counted, Effect, Failed, Notify, Opened, Receipt, Record, Send
 from tidings.protocol.heard import Heard
 from tidings.protocol.limits import DEFAULT_LIMITS, ResourceLimits
 from tidings.protocol.lines import EMPTY, own
 from tidings.protocol.listening import Link, Listening, Phase, Taken
 from tidings.protocol.places import Places
-from tidings.protocol.publishing import Publishing
+from tidings.protocol.publishing import Publishing, stage_refusal
 from tidings.protocol.tokens import Tokens
 
 OVER = ("closed", "the subscription has ended")
@@ -53,11 +52,12 @@ class Client:
         self.incarnation = incarnation or f"{rng.getrandbits(48):012x}"
         self._rng = rng
         self._limits = limits
+        self._event_bytes = limits.event_bytes  # the largest event that our broker accepts
         self._recording = recording
         self._link = Link.DOWN
         self._log = ""  # of the broker, as its welcome says
         self._places = Places()
-        self._out: list[Effect] = []
+        self._out: list[fx.Effect] = []
         self._sequences: dict[str, int] = {}  # by source
         self._in_flight: dict[int, Publishing] = {}  # by call, in order
         self._line: deque[Publishing] = deque()
@@ -87,10 +87,7 @@ class Client:
             ins.ClientAdvertise: self._advertise,
             ins.ClientUnadvertise: self._unadvertise,
             ins.ClientAsk: self._ask,
-            msg.LogRead: self._answered,
-            msg.Staged: self._answered,
-            msg.Committed: self._answered,
-            msg.LogHeld: self._answered,
+            **dict.fromkeys((msg.LogRead, msg.Staged, msg.Committed, msg.LogHeld), self._answered),
             msg.Welcome: self._welcome,
             msg.Published: self._published,
             msg.PublishedAll: self._published_all,
@@ -109,7 +106,7 @@ class Client:
 
     # -- the door ------------------------------------------------------------------------
 
-    def handle(self, input: ins.Input, now: float) -> list[Effect]:
+    def handle(self, input: ins.Input, now: float) -> list[fx.Effect]:
         handler = self._handlers.get(type(input))
         if handler is None:
             raise SettingsError(f"a client takes no {type(input).__name__}", hint="hand it to a node")
@@ -142,21 +139,25 @@ class Client:
         self.broker = input.peer
         self._link = Link.GREETING
         self._known_again.link_up()
-        self._out.append(Send(self.broker, msg.Hello(self.name, self.incarnation)))
+        self._out.append(fx.Send(self.broker, msg.Hello(self.name, self.incarnation)))
 
     def _welcome(self, message: msg.Welcome, now: float) -> None:
         self._link = Link.UP
         if (came := self._places.arrive(message.log)) is not None:
             self._send(came)
         self._log = message.log
+        self._event_bytes = min(self._limits.event_bytes, message.event_bytes or self._limits.event_bytes)
+        self._line = deque(each for each in self._line if not self._is_too_large(each))
         for advertise in self._advertising.again():
             self._send(advertise)
-        self._out.extend(Answer(call) for call in self._advertising.waiting())
+        self._out.extend(fx.Answer(call) for call in self._advertising.waiting())
         for listening in self._listenings.values():
             if listening.phase is not Phase.ENDED:
                 self._open(listening)
         for publishing in list(self._in_flight.values()):
-            if publishing.log == message.log:
+            if self._is_too_large(publishing):
+                del self._in_flight[publishing.call]
+            elif publishing.log == message.log:
                 self._send(publishing.message)
             else:
                 self._give_up(publishing)
@@ -165,11 +166,10 @@ class Client:
         self._send_line()
 
     def _give_up(self, publishing: Publishing) -> None:
-        """Another broker cannot tell whether it was kept where it was sent; sent again it might be told
-        twice. It was recorded as unknown when the link broke."""
+        """Another broker cannot tell whether it was kept where it was sent; sent again it might be told twice."""
         del self._in_flight[publishing.call]
         reason = "the broker went before it answered; the event may be delivered or not, never twice"
-        self._out.append(Failed(publishing.call, "unknown", reason))
+        self._out.append(fx.Failed(publishing.call, "unknown", reason))
 
     def _link_down(self, input: ins.LinkDown, now: float) -> None:
         self._link = Link.DOWN
@@ -188,33 +188,33 @@ class Client:
 
     def _send(self, message: msg.Message) -> None:
         if self._link is Link.UP:
-            self._out.append(Send(self.broker, message))
+            self._out.append(fx.Send(self.broker, message))
 
-    # -- advertising ---------------------------------------------------------------------
+    # -- advertising and questions --------------------------------------------------------
 
     def _advertise(self, input: ins.ClientAdvertise, now: float) -> None:
         self._send(self._advertising.advertise(input))
 
     def _unadvertise(self, input: ins.ClientUnadvertise, now: float) -> None:
-        message = self._advertising.unadvertise(input, is_up=self._link is Link.UP)
-        if message is None:
-            self._out.append(Answer(input.call))
+        if (message := self._advertising.unadvertise(input, is_up=self._link is Link.UP)) is None:
+            self._out.append(fx.Answer(input.call))
         else:
             self._send(message)
 
     def _advertised(self, message: msg.Advertised, now: float) -> None:
         if self._advertising.is_answered(message.call):
-            self._out.append(Answer(message.call))
-
-    # -- questions -----------------------------------------------------------------------
+            self._out.append(fx.Answer(message.call))
 
     def _ask(self, input: ins.ClientAsk, now: float) -> None:
+        if (failed := stage_refusal(input, self._event_bytes)) is not None:
+            self._out.append(failed)
+            return
         self._asked[input.call] = input.message
         self._send(input.message)
 
     def _answered(self, message: msg.LogRead | msg.Staged | msg.Committed | msg.LogHeld, now: float) -> None:
         if self._asked.pop(message.call, None) is not None:
-            self._out.append(Answer(message.call, message))
+            self._out.append(fx.Answer(message.call, message))
 
     # -- publishing ----------------------------------------------------------------------
 
@@ -224,12 +224,21 @@ class Client:
         if input.number:
             event = msgspec.structs.replace(event, id=f"{self.incarnation}-{sequence}")
         publishing = Publishing(msg.Publish(input.call, event, sequence, input.mode), now)
+        if self._is_too_large(publishing):
+            return
         if input.mode is not msg.Mode.KEPT and self._advertising.is_quenched(event):
             self._record_publish(publishing, OK)
-            self._out.append(Answer(input.call, Receipt(event.source, event.id, unwanted=True)))
+            self._out.append(fx.Answer(input.call, fx.Receipt(event.source, event.id, unwanted=True)))
             return
         self._line.append(publishing)
         self._send_line()
+
+    def _is_too_large(self, publishing: Publishing) -> bool:
+        if (failed := publishing.refusal(self._event_bytes)) is None:
+            return False
+        self._record_publish(publishing, REFUSED)
+        self._out.append(failed)
+        return True
 
     def _send_line(self) -> None:
         most = self._limits.publishes_in_flight
@@ -237,7 +246,7 @@ class Client:
             publishing = self._line.popleft()
             publishing.log = self._log
             self._in_flight[publishing.call] = publishing
-            self._out.append(Send(self.broker, publishing.message))
+            self._out.append(fx.Send(self.broker, publishing.message))
 
     def _published(self, message: msg.Published, now: float) -> None:
         publishing = self._in_flight.pop(message.call, None)
@@ -247,7 +256,7 @@ class Client:
         if message.position is not None:
             self._places.note(event.source, message.position)
         self._record_publish(publishing, OK)
-        self._out.append(Answer(message.call, Receipt(event.source, event.id, message.position)))
+        self._out.append(fx.Answer(message.call, fx.Receipt(event.source, event.id, message.position)))
         self._send_line()
 
     def _published_all(self, message: msg.PublishedAll, now: float) -> None:
@@ -257,7 +266,7 @@ class Client:
 
     def _record_publish(self, publishing: Publishing, outcome: Outcome) -> None:
         if self._recording:
-            self._out.append(Record(publishing.row(self.name, self.broker, outcome)))
+            self._out.append(fx.Record(publishing.row(self.name, self.broker, outcome)))
 
     # -- subscribing ---------------------------------------------------------------------
 
@@ -322,14 +331,14 @@ class Client:
             self._record_subscribe(listening, now, OK)
         if listening.call is not None:
             call, listening.call = listening.call, None
-            self._out.append(Answer(call, Opened(listening.ref, listening.id, message.resumed)))
+            self._out.append(fx.Answer(call, fx.Opened(listening.ref, listening.id, message.resumed)))
         if listening.phase is Phase.OPEN:
             self._hand_over(listening, now)
 
     def _record_subscribe(self, listening: Listening, now: float, outcome: Outcome) -> None:
         if self._recording:
             row = sub_row(now, self.name, listening.id, listening.filter, outcome=outcome, broker=self.broker)
-            self._out.append(Record(row))
+            self._out.append(fx.Record(row))
 
     # -- hearing -------------------------------------------------------------------------
 
@@ -337,7 +346,7 @@ class Client:
         listening = self._listenings.get(input.ref)
         if listening is None or listening.phase in (Phase.LEAVING, Phase.ENDED):
             ending = listening.ending if listening is not None and listening.ending else OVER
-            self._out.append(Failed(input.call, *ending))
+            self._out.append(fx.Failed(input.call, *ending))
             return
         if input.commits:
             self._commit(listening, None)
@@ -396,7 +405,7 @@ class Client:
             listening.taken += (Taken(deliver, call),)
         self._known_again.note(listening, deliver)
         notification = listening.notification(deliver)
-        self._out.append(Notify(listening.ref, notification, deliver.tag, call))
+        self._out.append(fx.Notify(listening.ref, notification, deliver.tag, call))
         if self._recording:
             row = ntfy_row(
                 now,
@@ -407,7 +416,7 @@ class Client:
                 redelivery=deliver.again,
                 broker=self.broker,
             )
-            self._out.append(Record(row))
+            self._out.append(fx.Record(row))
         if commits:  # at once: it is taken by being handed over
             if deliver.position is not None:
                 listening.advance(deliver.position)
@@ -422,7 +431,7 @@ class Client:
 
     def _lost(self, message: msg.Lost, now: float) -> None:
         if message.ref in self._listenings:
-            self._out.append(Counted(message.ref, message.counts))
+            self._out.append(fx.Counted(message.ref, message.counts))
 
     def _cancel(self, input: ins.ClientCancel, now: float) -> None:
         if input.ref is None:
@@ -452,11 +461,11 @@ class Client:
         """The caller gave up: what was not sent yet is never sent. A publish says how it ends."""
         self._asked.pop(call, None)
         if call in self._in_flight:  # it is still sent again on the next link, so that order holds
-            self._out.append(Failed(call, "unanswered", "it was sent; it may be delivered or not"))
+            self._out.append(fx.Failed(call, "unanswered", "it was sent; it may be delivered or not"))
         for publishing in [each for each in self._line if each.call == call]:
             self._line.remove(publishing)
             self._record_publish(publishing, REFUSED)
-            self._out.append(Failed(call, "timeout", "it is not published"))
+            self._out.append(fx.Failed(call, "timeout", "it is not published"))
         for listening in list(self._listenings.values()):
             if listening.call == call:
                 listening.call = None
@@ -496,7 +505,7 @@ class Client:
         listening = self._listenings.get(input.ref)
         if listening is None or listening.phase is Phase.ENDED:
             self._listenings.pop(input.ref, None)
-            self._out.append(Answer(input.call))
+            self._out.append(fx.Answer(input.call))
             return
         if input.commit:
             self._commit(listening, None)
@@ -536,7 +545,7 @@ class Client:
         self._leaving.pop(listening.ref, None)
         self._held_back.pop(listening.ref, None)
         for call in listening.leaving_calls:
-            self._out.append(Answer(call))
+            self._out.append(fx.Answer(call))
         self._open_waiting(listening)
 
     def _closed(self, message: msg.Closed, now: float) -> None:
@@ -550,12 +559,12 @@ class Client:
 
     def _refused(self, message: msg.Refused, now: float) -> None:
         if self._asked.pop(message.call, None) is not None or self._advertising.is_refused(message.call):
-            self._out.append(Failed(message.call, message.code, message.reason))
+            self._out.append(fx.Failed(message.call, message.code, message.reason))
             return
         publishing = self._in_flight.pop(message.call, None)
         if publishing is not None:
             self._record_publish(publishing, REFUSED)
-            self._out.append(Failed(message.call, message.code, message.reason))
+            self._out.append(fx.Failed(message.call, message.code, message.reason))
             self._send_line()
             return
         for listening in list(self._listenings.values()):
@@ -567,7 +576,7 @@ class Client:
             elif listening.call == message.call:
                 self._record_subscribe(listening, now, REFUSED)
                 del self._listenings[listening.ref]
-                self._out.append(Failed(message.call, message.code, message.reason))
+                self._out.append(fx.Failed(message.call, message.code, message.reason))
             elif message.call == -listening.ref and listening.step("Refused"):
                 self._broken(listening, message.code, message.reason, now)
 
@@ -581,11 +590,11 @@ class Client:
 
     def _fail_waiting(self, listening: Listening, ending: tuple[str, str]) -> None:
         while listening.waiting:
-            self._out.append(Failed(listening.next_waiting(), *ending))
+            self._out.append(fx.Failed(listening.next_waiting(), *ending))
 
     def _record_leave(self, listening: Listening, now: float) -> None:
         was_on, listening.is_on = listening.is_on, False
         if self._recording and was_on:
             detach = listening.options.durable and not listening.must_end and listening.ending is None
             row: Row = usub_row(now, self.name, listening.id, detach=detach, broker=self.broker)
-            self._out.append(Record(row))
+            self._out.append(fx.Record(row))

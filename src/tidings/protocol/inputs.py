@@ -39,6 +39,13 @@ class Received(_Input, frozen=True):
     message: Message
 
 
+class Unsendable(_Input, frozen=True):
+    """A message that the machine sent is larger than a frame holds: the driver dropped it, and the link stands."""
+
+    to: str
+    message: Message
+
+
 class ReceivedAll(_Input, frozen=True):
     """Messages that came together on one link, in this order: the same as `Received` for each of them, and
     cheaper."""
@@ -244,6 +251,7 @@ Input: TypeAlias = (
     | FetchFailed
     | Probed
     | ViewChanged
+    | Unsendable
     | ClientPublish
     | ClientSubscribe
     | ClientTake

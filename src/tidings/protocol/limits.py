@@ -36,6 +36,12 @@ class ResourceLimits(msgspec.Struct, frozen=True, kw_only=True):
     # -- windows -------------------------------------------------------------------------------
     window_bytes: int = 8 << 20  # sent to a member of a group and not acknowledged; at most a link's buffer
     window_count: int = 4096  # entries of the same
+    window_tries: int = (
+        16  # pauses of `again_seconds` between two tries, at most; more finds a lost batch later
+    )
+    delivery_bytes: int = (
+        4 << 20
+    )  # sent to a subscriber and unacknowledged; at most half its connection's buffer
     publishes_in_flight: int = 1024  # of one client, unacknowledged; more costs memory
     notifications_ahead: int = 256  # sent before they are taken; the queue's policy misses them
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
-from typing import Any, Union
+from typing import Any, ClassVar, Union
 
 import msgspec
 
@@ -37,6 +37,15 @@ class Mode(StrEnum):
 
 class Message(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The base of every message; its tag is the name of its class unless the class gives one."""
+
+    cut_field: ClassVar[str] = (
+        ""  # the field that holds a sequence which may be sent in parts (see `batches.py`)
+    )
+    fills_frame: ClassVar[bool] = False  # it is sent in parts only when one frame would not hold it
+
+    def in_parts(self, slices: Iterable[Any]) -> Iterator[Message]:
+        """The same message in parts, for consecutive slices of its sequence, none of them empty."""
+        return (msgspec.structs.replace(self, **{self.cut_field: part}) for part in slices)
 
 
 class Envelope(msgspec.Struct, frozen=True, array_like=True):
@@ -232,6 +241,7 @@ class Welcome(Message, frozen=True):
     broker: str
     log: str  # the name that positions in this broker's log carry
     version: int = VERSION
+    event_bytes: int = 0  # the largest event that it accepts; 0: it does not say
 
 
 class Published(Message, frozen=True):
@@ -284,9 +294,17 @@ class Deliver(Message, frozen=True):
 class DeliverAll(Message, frozen=True):
     """`Deliver` for each of these events, one after the other, that no log holds and nobody had before."""
 
+    cut_field: ClassVar[str] = "events"
+
     ref: int
     tag: int  # of the first; those of the others follow
     events: tuple[Event, ...]
+
+    def in_parts(self, slices: Iterable[Any]) -> Iterator[Message]:
+        tag = self.tag
+        for events in slices:
+            yield DeliverAll(self.ref, tag, events)
+            tag += len(events)
 
     def one_by_one(self) -> Iterator[Deliver]:
         """The same in single messages."""

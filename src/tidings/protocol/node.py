@@ -15,6 +15,7 @@ from tidings.errors import SettingsError
 from tidings.model.event import Event
 from tidings.model.filter import Filter
 from tidings.model.subscription import Advertisement, Subscription, SubscriptionId
+from tidings.protocol.batches import Divider
 from tidings.protocol.disk import NodeDisk
 from tidings.protocol.effects import Channel, Effect, Send
 from tidings.protocol.inputs import (
@@ -32,6 +33,7 @@ from tidings.protocol.inputs import (
     ReceivedAll,
     Started,
     TimerFired,
+    Unsendable,
     ViewChanged,
 )
 from tidings.protocol.limits import DEFAULT_LIMITS, ResourceLimits
@@ -66,15 +68,18 @@ class Node:
         stable: bool = False,  # does what is persisted survive the process?
         recording: bool = False,  # emit rows of a history?
         limits: ResourceLimits = DEFAULT_LIMITS,
+        event_bytes: int | None = None,  # the largest event; None: the largest that fits a frame
     ) -> None:
         self.name = name
         self._out: list[Effect] = []
+        self._divider = Divider(limits)
         self._disk = NodeDisk(self._out.append, stable=stable, limits=limits)
         self.strange = 0  # messages that no strategy here understands
+        self.unsent = 0  # messages that were larger than a frame
         self.over_links = 0  # events that came from other brokers, each once: hops
         ports = self._ports = Ports()
         ports.name, ports.rng, ports.recording = name, rng, recording
-        ports.limits = limits
+        ports.limits, ports.event_bytes = limits, limits.event_bytes if event_bytes is None else event_bytes
         ports.emit, ports.send = self._out.append, self._send
         ports.disk, ports.events = self._disk, self
         ports.delivery = delivery
@@ -129,6 +134,7 @@ class Node:
             **ports.overlay.figures(),
             **ports.membership.figures(),
             "strange messages": self.strange,
+            "messages too large": self.unsent,
             "events over links": self.over_links,
             "neighbours": len(ports.overlay.peers()),
             "links untold": len(untold),  # the far end does not know yet all that is wanted here
@@ -216,14 +222,25 @@ class Node:
                 self._disk.persist_failed(input, now)
             case FetchFailed():
                 self._disk.fetch_failed(input, now)
+            case Unsendable():
+                self._unsendable(input, now)
             case Started() | LinkUp() | LinkDown() | Probed() | Joined() | Parted() | ViewChanged():
                 for strategy in self.slots.values():
                     strategy.on_input(input, now)
             case _:
                 raise SettingsError(f"a node takes no {type(input).__name__}", hint="hand it to a client")
 
+    def _unsendable(self, input: Unsendable, now: float) -> None:
+        self.unsent += 1
+        owner = self._owners.get(type(input.message))
+        if owner is not None:
+            owner.unsendable(input.to, input.message, now)
+
     def _send(self, to: str, message: Message, channel: Channel = Channel.LINK) -> None:
-        self._out.append(Send(to, message, channel))
+        if not message.cut_field:
+            self._out.append(Send(to, message, channel))
+            return
+        self._out.extend(Send(to, part, channel) for part in self._divider.divide(message))
 
     # -- the way of events and of subscriptions (port `Events`) -----------------------------
 

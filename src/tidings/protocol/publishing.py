@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from tidings.errors import TooLargeError
 from tidings.history.schema import Outcome, Row, pub_row
-from tidings.protocol.messages import Publish
+from tidings.protocol.batches import size_of, too_large
+from tidings.protocol.effects import Failed
+from tidings.protocol.inputs import ClientAsk
+from tidings.protocol.messages import Publish, Stage
 
 
 class Publishing:
@@ -19,8 +23,22 @@ class Publishing:
         self.issued = issued
         self.log = ""  # of the broker that it was sent to
 
+    def refusal(self, most: int) -> Failed | None:
+        """Why a broker that accepts events of so many bytes cannot accept it; None: it can. The application is told
+        at once: a frame that is too large ends the connection, and would be sent again on the next one."""
+        reason = too_large(self.event, most)
+        return None if reason is None else Failed(self.call, TooLargeError.code, reason)
+
     def row(self, client: str, broker: str, outcome: Outcome) -> Row:
         """As the history has it."""
         return pub_row(
             self.issued, client, self.event, sequence=self.sequence, outcome=outcome, broker=broker
         )
+
+
+def stage_refusal(asked: ClientAsk, most: int) -> Failed | None:
+    """Why a part of a batch cannot be staged in one message; None: it can, or it is another question."""
+    if type(asked.message) is not Stage or (size := size_of(asked.message)) <= most:
+        return None
+    reason = f"a part of {size} bytes; {most} at most: stage its events in several parts"
+    return Failed(asked.call, TooLargeError.code, reason)

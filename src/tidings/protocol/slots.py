@@ -3,21 +3,18 @@
 Rules
 - A node is a composition: one strategy in each slot (assignment, routing, overlay, recovery,
   membership, delivery). `node.py` alone knows them all; kinds never import one another.
-- Every strategy has one shape: `on_input, on_message, on_timer, next_deadline, check`.
-  Its base does nothing, so a strategy writes down only what it is for.
+- Every strategy has one shape: `on_input, on_message, on_timer, next_deadline, check`; its base does nothing.
 - Strategies meet through ports: `self.ports.routing`, `self.ports.delivery` and so on, typed by
   the classes below. What a kind offers to the others are its methods here beyond the shape.
-- Strategies act by `self.ports.send(...)` and `self.ports.emit(effect)`, and on the disk by
-  `self.ports.disk`. They never build a `Send`: a slot that holds one strategy per scope
-  (a topic, a service, a LAN) wraps what its strategies send.
+- Strategies act by `self.ports.send(...)`, `self.ports.emit(effect)` and `self.ports.disk`. They never build a
+  `Send`: a slot that holds one strategy per scope (a topic, a service, a LAN) wraps what its strategies send.
 - A strategy declares its messages and the envelope headers that it owns (`kind.name`).
 
 The way of an event through a node:
   a client's publish -> `delivery` accepts and keeps it -> `ports.events.accepted`
   from another broker -> the strategy that received it  -> `ports.events.arrived`
   both: `recovery.observe` -> `delivery.deliver` -> `routing.forward`.
-The way of a subscription: a client's subscribe -> `delivery` -> `ports.events.interested`
-  -> `assignment.assign` -> `routing.interest_added` -> `recovery.interested`; `uninterested` for its end.
+The way of a subscription: `delivery` -> `events.interested` -> `assignment` -> `routing` -> `recovery`.
 """
 
 from __future__ import annotations
@@ -25,8 +22,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
 from typing import Any, ClassVar, Protocol
-
-import msgspec
 
 from tidings.availability.records import Append, Put, Record
 from tidings.matching.matcher import Matcher
@@ -37,6 +32,7 @@ from tidings.protocol.effects import Channel, Effect
 from tidings.protocol.inputs import FetchFailed, Input, Parted, PersistFailed, ViewChanged
 from tidings.protocol.limits import ResourceLimits
 from tidings.protocol.messages import Envelope, Message
+from tidings.protocol.reading import Page, Wanted
 
 
 class Machine(Protocol):
@@ -89,8 +85,8 @@ class Events(Protocol):
         """An event came from another broker, for the first time."""
 
     def staying(self, events: Sequence[Event], now: float) -> Sequence[bool]:
-        """Clients published these, and no durable subscription is asked about. Which of them concern nobody
-        but this broker's own subscriptions? For those this stands for `accepted`, but for telling them here."""
+        """Which of these publishes concern this broker's own transient subscriptions alone? For them this
+        stands for `accepted`, but for telling them here."""
 
     def interested(self, subscription: Subscription, now: float) -> None:
         """A subscription of one of our clients began."""
@@ -117,25 +113,6 @@ class Sender(Protocol):
     def __call__(self, to: str, message: Message, channel: Channel = Channel.LINK) -> None: ...
 
 
-class Wanted(msgspec.Struct, frozen=True):
-    """What a subscription wants to read in the log of another broker."""
-
-    filter: Filter
-    after: int  # only what is beyond this offset
-    start: int | None  # it has a right to everything from here on; None: not known yet, see `since`
-    since: float  # to what was available then, or came later, it has a right too
-    limit: int  # events at once
-
-
-class Page(msgspec.Struct, frozen=True):
-    """What was read."""
-
-    envelopes: tuple[Envelope, ...] = ()
-    upto: int = 0  # everything up to here was read
-    is_last: bool = False  # `upto` was the log's end
-    is_gone: bool = False  # that log is no more
-
-
 class Ports:
     """What a strategy is given when the node is put together."""
 
@@ -144,6 +121,7 @@ class Ports:
     rng: Random
     recording: bool  # emit `Record` effects?
     limits: ResourceLimits
+    event_bytes: int  # the largest event that may be published here
     send: Sender
     emit: Callable[[Effect], None]
     disk: Disk
@@ -182,6 +160,10 @@ class Strategy:
         """Several of them arrived together, in this order."""
         for message in messages:
             self.on_message(sender, message, now)
+
+    def unsendable(self, to: str, message: Message, now: float) -> None:
+        """One of `messages` that we sent is larger than a frame: it did not leave, and will not when it is
+        sent again. No link ends for it."""
 
     def on_timer(self, now: float) -> None:
         """`next_deadline()` has come."""
@@ -562,6 +544,13 @@ class Delivery(Strategy):
 
     def skip_to(self, upto: int) -> None:
         """Our log holds nothing more up to there."""
+
+    def undeliverable(self, to: str, envelope: Envelope, now: float) -> None:
+        """No frame can carry this event to a neighbour: it becomes a dead letter here."""
+
+    def entering(self) -> int:
+        """Committed events of the group that are on their way to our disk."""
+        return 0
 
     def identities(self) -> tuple[Put, ...]:
         """What was published before, as far as we remember."""

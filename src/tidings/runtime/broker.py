@@ -10,6 +10,7 @@ from random import Random, SystemRandom
 from types import EllipsisType
 from typing import Any, Protocol
 
+from tidings.availability.records import Loaded
 from tidings.errors import ClosedError, RefusedError, TidingsError
 from tidings.history.recorder import FileRecorder, Recorder
 from tidings.history.schema import ntfy_row
@@ -17,9 +18,11 @@ from tidings.model.event import Event
 from tidings.model.subscription import Policy, Position, SubscriptionId
 from tidings.protocol.client import Client
 from tidings.protocol.compositions import intermediary
+from tidings.protocol.delivery import rows
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.inputs import Input, Started
 from tidings.protocol.limits import DEFAULT_LIMITS, ResourceLimits
+from tidings.protocol.naming import broker_of
 from tidings.protocol.node import Node
 from tidings.runtime.clock import Clock, RealClock
 from tidings.runtime.driver import Driver, Hear
@@ -206,6 +209,13 @@ async def open_store(path: str | os.PathLike[str] | None) -> Store:
     from tidings.store.rocks import RocksStore
 
     return await asyncio.to_thread(RocksStore, path)
+
+
+def owner_of(state: Loaded) -> str:
+    """The broker whose log the disk holds; empty: none has begun one."""
+    for row in rows.decoded(state.tables, rows.LOG, rows.LogRow):
+        return broker_of(row.name)
+    return ""
 
 
 def recorder_of(record: Recorder | Path | str | None) -> Recorder | None:

@@ -24,6 +24,7 @@ from tidings.runtime.words import Ping, Pong
 from tidings.wire.codec import Codec, FrameReader
 
 Receive = Callable[["Connection", list[Message]], None]
+Unsent = Callable[[Message, str], None]
 Lost = Callable[["Connection", str], None]
 
 
@@ -69,6 +70,7 @@ class Connection(asyncio.Protocol):
         "_encode", "_ending", "_gathering", "_holds", "_is_gathered", "_is_over", "_is_paused", "_loop", "_made",
         "_out", "_reader", "_waiting_bytes", "codec", "last_received", "last_sent", "lost", "most_bytes",
         "receive", "received_bytes", "transport",
+        "unsendable",
     )  # fmt: skip
 
     def __init__(
@@ -84,6 +86,9 @@ class Connection(asyncio.Protocol):
         self.receive = receive
         self.lost = lost
         self.most_bytes = most_bytes  # that may wait to be sent
+        self.unsendable: Unsent | None = (
+            None  # told of a message that no frame holds; None: it ends the connection
+        )
         self.received_bytes = 0
         self.last_received = 0.0  # of the loop's clock
         self.last_sent = 0.0
@@ -155,6 +160,8 @@ class Connection(asyncio.Protocol):
             if type(message) is DeliverAll:  # too large together
                 for deliver in message.one_by_one():
                     self.send(deliver)
+            elif self.unsendable is not None:
+                self.unsendable(message, str(error))
             else:
                 self.end(str(error))
             return

@@ -20,7 +20,7 @@ from typing import Any
 
 from tidings.errors import RefusedError, TidingsError, WireError
 from tidings.protocol.effects import Connect, Disconnect, Probe
-from tidings.protocol.inputs import Joined, Parted, Probed
+from tidings.protocol.inputs import Joined, Parted, Probed, Unsendable
 from tidings.protocol.messages import Message
 from tidings.runtime.connection import Connection, Gathering, NetworkSettings
 from tidings.runtime.dialling import Address, Dialled, Pauses, dial, parse_addresses
@@ -259,6 +259,7 @@ class Neighbours:
         self._links[link.name] = link
         link.is_used = True
         connection.receive = lambda _, messages: self._receive(link, messages)
+        connection.unsendable = lambda message, reason: self._unsendable(link.name, message, reason)
         self._driver.link_up(link.name, connection.send)
         early, link.early = link.early, []
         if early:
@@ -326,6 +327,10 @@ class Neighbours:
                 link.connection.end(str(WireError(f"a broker says no {type(message).__name__}")))
                 return
         self._driver.receive(link.name, heard)
+
+    def _unsendable(self, name: str, message: Message, reason: str) -> None:
+        log.warning("%s is not sent %s", name, reason)
+        self._driver.hand(self._driver.name, Unsendable(name, message))
 
     def _lost(self, connection: Connection, reason: str) -> None:
         for table in (self._joining, self._links):

@@ -113,7 +113,9 @@ class PeerBroker(EmbeddedBroker):
         site = Site(name="", options=self._options)
         slots = self._system.strategies(site)
         allowed = frozenset(m for slot in slots.values() for m in slot.messages) - own
-        datagrams = self.datagrams = PeerDatagrams("", Codec(tuple(allowed)), allowed, self._receive, dict)
+        datagrams = self.datagrams = PeerDatagrams(
+            "", Codec(tuple(allowed)), allowed, self._receive, dict, self._limits
+        )
         try:
             await datagrams.open(self._listen.host, self._listen.port)
         except OSError as error:
@@ -139,7 +141,13 @@ class PeerBroker(EmbeddedBroker):
     def _build(self, contacts: tuple[str, ...]) -> Node:
         self._recorder = recorder_of(self._record)
         options = {**self._options, "join": contacts, "topics": {self.name: self._topics}}
-        site = Site(name=self.name, options=options, recording=self._recorder is not None, stable=False)
+        site = Site(
+            name=self.name,
+            options=options,
+            recording=self._recorder is not None,
+            stable=False,
+            limits=self._limits,
+        )
         return self._system.build(site, self._rng)
 
     def _receive(self, sender: str, messages: list[Any]) -> None:

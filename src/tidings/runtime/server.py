@@ -17,6 +17,7 @@ import logging
 import os
 import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from random import Random, SystemRandom
 from typing import Any
@@ -24,19 +25,17 @@ from typing import Any
 import msgspec
 
 from tidings.availability.records import Loaded
-from tidings.errors import RefusedError, TidingsError, UnreachableError, WireError
+from tidings.errors import RefusedError, TidingsError, TooLargeError, UnreachableError, WireError
 from tidings.history.recorder import Recorder
 from tidings.language.limits import DEFAULT_LIMITS, Limits
-from tidings.protocol.delivery import rows
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.effects import Disconnect
-from tidings.protocol.inputs import Started
+from tidings.protocol.inputs import Started, Unsendable
 from tidings.protocol.limits import ResourceLimits
 from tidings.protocol.messages import BROKER_MESSAGES, CLIENT_MESSAGES, Message, Publish
-from tidings.protocol.naming import broker_of
 from tidings.protocol.node import Node
 from tidings.runtime.archives import ServedArchive
-from tidings.runtime.broker import open_store, recorder_of
+from tidings.runtime.broker import open_store, owner_of, recorder_of
 from tidings.runtime.clock import Clock, RealClock
 from tidings.runtime.connection import Connection, Gathering, NetworkSettings
 from tidings.runtime.datagrams import Datagrams
@@ -185,7 +184,7 @@ class Server:
         self._loop = asyncio.get_running_loop()
         store = self._store or await open_store(self._path)
         state = await asyncio.to_thread(store.load)
-        if (owner := _owner_of(state)) not in ("", self.name):
+        if (owner := owner_of(state)) not in ("", self.name):
             await asyncio.to_thread(store.close)
             raise RefusedError(
                 f"store {self._path or ''} is that of broker {owner}, and this is {self.name}",
@@ -315,6 +314,7 @@ class Server:
         client = self._clients[connection] = _Client(address, connection, gate, proved.principal)
         connection.most_bytes = self.network.client_buffer
         connection.receive, connection.lost = self._receive, self._lost
+        connection.unsendable = partial(self._unsendable, client)
         connection.use_codec(self._codec)
         connection.send(Opened(self.name, self._system.name, proved.farewell, self.address))
         self._driver.link_up(address, self._outlet(client))
@@ -423,6 +423,13 @@ class Server:
             client.connection.send(Informed(inquire.call, value))
         except TidingsError as error:
             client.connection.send(NotInformed(inquire.call, error.code, str(error)))
+
+    def _unsendable(self, client: _Client, message: Message, reason: str) -> None:
+        log.warning("%s is not sent %s", client.address, reason)
+        if isinstance(message, Informed):
+            client.connection.send(NotInformed(message.call, TooLargeError.code, reason))
+        else:
+            self._driver.hand(self.name, Unsendable(client.address, message))
 
     async def informed(self, principal: Any, what: str, about: dict[str, Any]) -> Any:
         """Answer what a principal asks about this broker. Raises."""
@@ -582,13 +589,6 @@ class Server:
             connection.end("the broker has stopped")
         if self._recorder is not None:
             self._recorder.close()
-
-
-def _owner_of(state: Loaded) -> str:
-    """The broker whose log the disk holds; empty: nobody's yet."""
-    for row in rows.decoded(state.tables, rows.LOG, rows.LogRow):
-        return broker_of(row.name)
-    return ""
 
 
 def _plain(error: OSError) -> str:

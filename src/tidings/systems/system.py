@@ -69,8 +69,15 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
                 raise SettingsError(f"{self.name} has no option {option!r}", hint=f"its options: {known}")
         slots = self.strategies(site)
         return Node(
-            site.name, rng=rng, recording=site.recording, stable=site.stable, limits=site.limits, **slots
-        )
+            site.name, rng=rng, recording=site.recording, stable=site.stable, limits=site.limits,
+            event_bytes=self.event_bytes(site), **slots,
+        )  # fmt: skip
+
+    def event_bytes(self, site: Site) -> int:
+        """The largest event that a broker of this system accepts: where events travel by datagram, one has to
+        hold it."""
+        by_datagram = self.datagrams or self.graph == PEERS or bool(site.options.get("datagrams"))
+        return site.limits.datagram_event_bytes if by_datagram else site.limits.event_bytes
 
     def check_overlay(self, brokers: Iterable[str], links: Iterable[tuple[str, str]]) -> None:
         count, wires = len(list(brokers)), len(list(links))

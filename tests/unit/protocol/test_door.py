@@ -30,6 +30,7 @@ from tidings.protocol.inputs import (
     Started,
     TimerFired,
 )
+from tidings.protocol.limits import DEFAULT_LIMITS
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.node import Node
 from tidings.protocol.slots import KINDS, Assignment, Delivery, Membership, Overlay, Recovery, Routing
@@ -45,7 +46,7 @@ def greeted(*, stable: bool = False) -> Node:
     assert node.handle(Started(Loaded.empty()), 0.0) == []
     for client in ("p", "s"):
         assert node.handle(LinkUp(client), 0.0) == []
-        welcome = [Send(client, msg.Welcome("b", "b"))]
+        welcome = [Send(client, msg.Welcome("b", "b", event_bytes=DEFAULT_LIMITS.event_bytes))]
         assert node.handle(Received(client, msg.Hello(client, "i")), 0.0) == welcome
     return node
 

@@ -25,11 +25,12 @@ from tidings.model.event import Event
 from tidings.pipeline.broker.columns import event_of
 from tidings.pipeline.broker.lines import Ask, Line, line_to
 from tidings.pipeline.broker.options import GO_ON, Writing
+from tidings.protocol.batches import event_size
 
 QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 WRITER, JOB = "writer:", "job:"  # before the names that the broker remembers
 PARTITION_BITS, ATTEMPT_BITS = 36, 20  # of a part's number: partition, attempt, chunk
-PART_BYTES = 4 << 20  # of payloads in one part, at most
+PART_BYTES = 4 << 20  # of events in one part, at most
 
 
 class Staged(WriterCommitMessage):  # type: ignore[misc]
@@ -89,9 +90,12 @@ def _parts(events: Iterator[Event], most: int) -> Iterator[list[Event]]:
     part: list[Event] = []
     size = 0
     for event in events:
+        if part and size + event_size(event) > PART_BYTES:
+            yield part
+            part, size = [], 0
         part.append(event)
-        size += len(event.payload or b"")
-        if len(part) >= most or size >= PART_BYTES:
+        size += event_size(event)
+        if len(part) >= most:
             yield part
             part, size = [], 0
     if part:

@@ -20,7 +20,8 @@ from tidings.history.schema import dead_row, drop_row
 from tidings.language.evaluate import accepts
 from tidings.model.event import Event
 from tidings.model.filter import Filter
-from tidings.model.subscription import Policy, Position
+from tidings.model.subscription import Policy, Position, SubscriptionId
+from tidings.protocol.batches import event_size
 from tidings.protocol.delivery.arrival import Arrival
 from tidings.protocol.delivery.bounds import Bounds
 from tidings.protocol.delivery.dead import DeadLetters, item_of
@@ -31,9 +32,10 @@ from tidings.protocol.delivery.moves import Moves
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.effects import Record
 from tidings.protocol.lines import EMPTY, NOTHING, own
-from tidings.protocol.messages import Deliver, DeliverAll, Lost
+from tidings.protocol.messages import Deliver, DeliverAll, Envelope, Lost, Message
 from tidings.protocol.slots import Ports
 
+LINK = "link"  # the subscription of a neighbour's dead letters
 OVERTAKEN = "overtaken by a move"  # a later stay of its publisher was told
 SLOW = "its queue was full and its policy is `disconnect`"
 
@@ -116,6 +118,7 @@ class Courier:
         in this one."""
         count, send, live, after = len(events), self._ports.send, Phase.LIVE, self._ledger.end
         items = [Item(event, None, now, None, 1, False, after) for event in events]
+        size = sum(map(event_size, events))
         for held in helds:
             members = held.members
             if (
@@ -130,6 +133,7 @@ class Courier:
                 if not unacked:
                     unacked = held.unacked = {}
                 member.credit -= count
+                self._count_open(member, size)
                 self.sent += count
                 if count == 1:
                     unacked[tag] = (items[0], member)
@@ -161,6 +165,7 @@ class Courier:
                 unacked = held.unacked = {}
             unacked[tag] = (Item(event, None, now, None, 1, False, self._ledger.end), member)
             member.credit -= 1
+            self._count_open(member, event_size(event))
             self.sent += 1
             self._ports.send(member.address, Deliver(member.ref, tag, event))
             if held.lanes and held.is_behind:
@@ -302,6 +307,7 @@ class Courier:
             held.unacked = {}
         held.unacked[held.last_tag] = (item, member)
         member.credit -= 1
+        self._count_open(member, event_size(item.event))
         self.sent += 1
         self._ports.send(
             member.address,
@@ -324,7 +330,25 @@ class Courier:
 
     # -- what members say --------------------------------------------------------------------
 
+    def _count_open(self, member: Member, size: int) -> None:
+        """So many bytes more are on their way to a member. At the bound its credit is withheld until it has
+        acknowledged some: so few large events wait in its connection as many small ones do."""
+        member.open_bytes += size
+        if member.open_bytes >= self._ports.limits.delivery_bytes and member.credit > 0:
+            member.withheld, member.credit = member.withheld + member.credit, 0
+
+    def _count_done(self, member: Member, item: Item) -> None:
+        member.open_bytes -= event_size(item.event)
+        if member.withheld and member.open_bytes < self._ports.limits.delivery_bytes:
+            member.withheld, member.credit = 0, member.credit + member.withheld
+
     def credit(self, member: Member, amount: int, now: float) -> None:
+        if amount < 0:
+            taken = min(member.withheld, -amount)
+            member.withheld, amount = member.withheld - taken, amount + taken
+        elif member.open_bytes >= self._ports.limits.delivery_bytes:
+            member.withheld += amount
+            return
         member.credit += amount
         if amount > 0:
             self.pump(member.held, now)
@@ -332,6 +356,7 @@ class Courier:
     def acknowledge(self, member: Member, tags: Sequence[int], now: float) -> None:
         held = member.held
         unacked = held.unacked
+        is_withheld = bool(member.withheld)
         if len(tags) > len(unacked):  # whatever a client says, it costs no more than it was sent
             tags = [tag for tag in unacked if tag in tags]
         for tag in tags:
@@ -339,10 +364,13 @@ class Courier:
             if found is not None and found[1] is member:
                 del unacked[tag]
                 item = found[0]
+                self._count_done(member, item)
                 if item.position is not None or item.letter is not None:
                     self.settle(held, item, now)
         if not unacked:
             held.unacked = NOTHING
+        if is_withheld and not member.withheld:
+            self.pump(held, now)
 
     def has_some(self, member: Member) -> bool:
         """Has it something that it did not acknowledge?"""
@@ -358,6 +386,7 @@ class Courier:
             if item is None or holder is not member:
                 continue
             del held.unacked[tag]
+            self._count_done(member, item)
             if counted and item.attempt >= held.options.max_deliveries:
                 self._bury(held, item, now)
                 continue
@@ -379,12 +408,35 @@ class Courier:
         if key is not None:
             self._keyed.setdefault(key, {})[held] = item
 
-    def _bury(self, held: Held, item: Item, now: float) -> None:
+    def undeliverable(self, members: dict[int, Member], message: Message, now: float) -> None:
+        """A message to one client did not leave, since no frame holds it. An event becomes a dead letter of its
+        subscription: still owed, and heard by those who subscribe to dead letters, but no longer in the way of what
+        comes behind it."""
+        member = members.get(message.ref) if isinstance(message, Deliver) else None
+        if member is None or not isinstance(message, Deliver):
+            return
+        held = member.held
+        item, holder = held.unacked.get(message.tag, (None, None))
+        if item is not None and holder is member:
+            del held.unacked[message.tag]
+            member.credit += 1
+            self._count_done(member, item)
+            self._bury(held, item, now, "larger than a frame")
+            self.pump(held, now)
+
+    def bury_for(self, to: str, envelope: Envelope, now: float) -> None:
+        """An event that no frame can carry to a neighbour: a dead letter of that link, at this broker."""
+        position = None if envelope.offset is None else Position(envelope.origin, envelope.offset)
+        _, records = self._dead.add(SubscriptionId(to, LINK), Item(envelope.event, position, now, None), now)
+        if self._ports.disk.stable and self._ports.disk.failed is None:
+            self._ports.disk.persist(records)
+
+    def _bury(self, held: Held, item: Item, now: float, reason: str = "") -> None:
         if item.letter is not None:
             return  # given back too often by who hears dead letters: it stays in its box
         letter, records = self._dead.add(held.id, item, now)
         if self._ports.recording:
-            reason = f"given back {item.attempt} times"
+            reason = reason or f"given back {item.attempt} times"
             self._ports.emit(Record(dead_row(now, self._ports.name, held.id, item.event, reason)))
         if self._ports.disk.stable and self._ports.disk.failed is None:
             self._ports.disk.persist(records)

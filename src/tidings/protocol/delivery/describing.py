@@ -61,7 +61,7 @@ def described(held: Held, known: Callable[[str], int]) -> dict[str, Any]:
         "durable": held.durable,
         "since": held.since,
         "listeners": len(held.members),
-        "credit": sum(member.credit for member in held.members),
+        "credit": sum(member.credit + member.withheld for member in held.members),
         "waiting": len(held.queue),
         "blocked": len(held.blocked),
         "unacknowledged": len(held.unacked),

@@ -145,8 +145,6 @@ class ExactlyOnce(Delivery):
         self._ledger.log = log_name(self.ports.name, now, self.ports.rng)
         self._persist([rows.put(rows.LOG, "name", rows.LogRow(self._ledger.log))], now)
 
-    # -- inputs and messages -------------------------------------------------------------------
-
     def on_input(self, input: Input, now: float) -> None:
         if isinstance(input, Started):
             self._name_log(input.state, now)
@@ -195,7 +193,7 @@ class ExactlyOnce(Delivery):
         self.ports.send(sender, self._welcome())
 
     def _welcome(self) -> Welcome:
-        return Welcome(self.ports.name, self._ledger.log)
+        return Welcome(self.ports.name, self._ledger.log, event_bytes=self.ports.event_bytes)
 
     def _end_session(self, address: str, now: float) -> None:
         session = self._registry.sessions.pop(address, None)
@@ -208,7 +206,13 @@ class ExactlyOnce(Delivery):
             records += self._registry.leave(member, end=False, lingers=True, now=now)
         self._persist(records, now)
 
-    # -- publishing ----------------------------------------------------------------------------
+    def unsendable(self, to: str, message: Message, now: float) -> None:
+        session = self._registry.sessions.get(to)
+        if session is not None:
+            self._courier.undeliverable(session.members, message, now)
+
+    def undeliverable(self, to: str, envelope: Envelope, now: float) -> None:
+        self._courier.bury_for(to, envelope, now)
 
     def _on_publish(self, session: Session, message: Publish, now: float) -> None:
         self._intake.publish(session, message, now)
@@ -346,7 +350,7 @@ class ExactlyOnce(Delivery):
         member = session.members.get(message.ref)
         if member is not None and message.takes_rest and self._courier.has_some(member):
             # What was sent counts as heard only when it was: the link may have broken since.
-            member.last_word, member.credit = message, 0
+            member.last_word, member.credit, member.withheld = message, 0, 0
             return
         self._leave(session, member, message, now)
 

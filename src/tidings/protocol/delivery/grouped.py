@@ -19,7 +19,9 @@ import msgspec
 
 from tidings.availability.identity import Identities, Seen
 from tidings.availability.records import Append, Put, Record
+from tidings.errors import TooLargeError
 from tidings.model.subscription import Position, SubscriptionId
+from tidings.protocol.batches import too_large
 from tidings.protocol.delivery.arrival import Arrival
 from tidings.protocol.delivery.asking import ASK_SECONDS, Asking, HeldAnswer, HeldAsk
 from tidings.protocol.delivery.held import Member
@@ -49,6 +51,8 @@ NO_STORE = "modes 'kept' and 'replicated' need a store at every member of the gr
 
 class TakenOver(Message, frozen=True):
     """These durable subscriptions are at the sender now, since then (by age: clocks need not agree)."""
+
+    cut_field: ClassVar[str] = "ids"
 
     ids: tuple[tuple[str, str, float], ...]
 
@@ -99,6 +103,9 @@ class Grouped(Serving):
     def _is_answered(self, session: Session, message: Publish, now: float) -> bool:
         """Refused, known, or on its way already."""
         address, identity, disk = session.address, message.event.identity, self.ports.disk
+        if (reason := too_large(message.event, self.ports.event_bytes)) is not None:
+            self.ports.send(address, Refused(message.call, TooLargeError.code, reason))
+            return True
         if disk.failed is not None:
             self.ports.send(
                 address, Refused(message.call, "store", f"the broker's disk has failed: {disk.failed.reason}")
@@ -188,6 +195,9 @@ class Grouped(Serving):
         if arrival is not None:
             arrival.offset = self._ledger.offset_of(identity)
             self._intake._answer(arrival)
+
+    def entering(self) -> int:
+        return len(self._entering)
 
     def identities(self) -> tuple[Put, ...]:
         return tuple(self._intake.identities.rows())

@@ -50,12 +50,14 @@ TRANSITIONS: dict[tuple[Phase, str], Phase] = {
 class Member:
     """Who listens: a subscriber, or one of a group."""
 
-    __slots__ = ("address", "credit", "held", "is_open", "last_word", "ref")
+    __slots__ = ("address", "credit", "held", "is_open", "last_word", "open_bytes", "ref", "withheld")
 
     def __init__(self, address: str, ref: int, credit: int, held: Held) -> None:
         self.address = address
         self.ref = ref
         self.credit = credit  # notifications that it can take; below 0 after a race
+        self.open_bytes = 0  # of events that it was sent and has not acknowledged ...
+        self.withheld = 0  # ... and credit that counts again when there are fewer
         self.held = held
         self.is_open = False  # True: it was answered, and can be sent to
         self.last_word: Unsubscribe | None = None  # it leaves when it has acknowledged what it was sent

@@ -20,9 +20,11 @@ from itertools import islice
 from tidings.availability.identity import Bounds, Identities, Seen
 from tidings.availability.records import Append, Loaded, Put
 from tidings.availability.records import Record as DiskRecord
+from tidings.errors import TooLargeError
 from tidings.history.schema import avail_row
 from tidings.model.event import Event
 from tidings.model.subscription import Position
+from tidings.protocol.batches import event_size, too_large
 from tidings.protocol.delivery.arrival import Arrival
 from tidings.protocol.delivery.ledger import Ledger
 from tidings.protocol.delivery.moved import HEADER, STAYED
@@ -107,6 +109,7 @@ class Intake:
             return []
         under_way, kept, replicated, shift = self._under_way, Mode.KEPT, Mode.REPLICATED, last + 1 - call
         found: list[Publish] = []
+        most_bytes = self._ports.event_bytes
         for message in islice(messages, at, at + self._ports.limits.publishes_together):
             if type(message) is not Publish:
                 break
@@ -123,6 +126,7 @@ class Intake:
                 or event.key is not None
                 or event.expires is not None
                 or (under_way and (source, event.id) in under_way)
+                or event_size(event) > most_bytes
             ):
                 break
             call += 1
@@ -157,6 +161,8 @@ class Intake:
         """Is it the next one of a client's own, nothing known of it and no refusal due? Then it is taken."""
         number = message.sequence
         if identity in self._under_way or not _is_own(session, identity[1], number):
+            return False
+        if event_size(message.event) > self._ports.event_bytes:
             return False
         disk = self._ports.disk
         if disk.failed is not None or (message.mode is Mode.KEPT and not disk.stable):
@@ -195,6 +201,8 @@ class Intake:
 
     def _refusal(self, message: Publish) -> tuple[str, str] | None:
         disk = self._ports.disk
+        if (reason := too_large(message.event, self._ports.event_bytes)) is not None:
+            return (TooLargeError.code, reason)
         if disk.failed is not None:
             return ("store", f"the broker's disk has failed: {disk.failed.reason}")
         if message.mode is Mode.KEPT and not disk.stable:

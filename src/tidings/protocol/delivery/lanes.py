@@ -25,7 +25,8 @@ from tidings.protocol.delivery.moved import moved_of
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.lines import EMPTY, NOTHING, own, own_table
 from tidings.protocol.messages import Envelope
-from tidings.protocol.slots import Page, Ports, Wanted
+from tidings.protocol.reading import Page, Wanted
+from tidings.protocol.slots import Ports
 
 
 class Lanes:

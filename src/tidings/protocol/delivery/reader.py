@@ -19,6 +19,7 @@ from tidings.availability.lifetime import expired
 from tidings.availability.records import Append
 from tidings.language.evaluate import accepts
 from tidings.model.subscription import Position
+from tidings.protocol.batches import read_upto
 from tidings.protocol.delivery.courier import Courier
 from tidings.protocol.delivery.held import Held, Phase
 from tidings.protocol.delivery.item import Item
@@ -137,7 +138,7 @@ class Reader:
             if record.offset < held.at:
                 continue  # it was given up while it was read
             self._read_one(held, record, now)
-        if not records or records[-1].offset >= end:
+        if read_upto(records, end) >= end:
             self._move_to(held, end, now)
         if not self._ledger.may_hold(held.at, end):
             self._catch_up(held, now)

@@ -3,7 +3,7 @@
 Rules
 - What may be told and has not ended is read, in the order of the log; nothing else is remembered of the
   reader. It says where to go on.
-- A page ends when it is full or when the log does. `begin` says where the log begins now: a reader that
+- A page ends when it is full, by count or by bytes, or when the log does. `begin` says where the log begins now: a reader that
   stands before it has missed what was forgotten, and is told so rather than served a gap.
 """
 
@@ -15,6 +15,7 @@ from functools import partial
 from tidings.availability.lifetime import expired
 from tidings.availability.records import Append
 from tidings.language.evaluate import accepts
+from tidings.protocol.batches import Page, read_upto
 from tidings.protocol.delivery.ledger import Ledger
 from tidings.protocol.inputs import FetchFailed
 from tidings.protocol.messages import LogEntry, LogRead, ReadLog, Refused
@@ -33,13 +34,15 @@ class Scanning:
             )
             self._ports.send(address, Refused(asked.call, "refused", reason))
             return
-        self._walk(address, asked, max(0, asked.after), [])
+        limits = self._ports.limits
+        page = Page[LogEntry](limits, min(asked.limit, limits.log_page_count))
+        self._walk(address, asked, max(0, asked.after), page)
 
-    def _walk(self, address: str, asked: ReadLog, after: int, found: list[LogEntry]) -> None:
+    def _walk(self, address: str, asked: ReadLog, after: int, page: Page[LogEntry]) -> None:
         self._ports.disk.fetch(
             after + 1,
             self._ports.limits.page_count,
-            partial(self._on_records, address, asked, after, found),
+            partial(self._on_records, address, asked, after, page),
             partial(self._on_failed, address, asked),
         )
 
@@ -53,25 +56,25 @@ class Scanning:
         address: str,
         asked: ReadLog,
         after: int,
-        found: list[LogEntry],
+        page: Page[LogEntry],
         records: Sequence[Append],
         now: float,
     ) -> None:
         last = self._ledger.end - 1
-        limit = min(max(1, asked.limit), self._ports.limits.log_page_count)
         read = after
         for record in records:
-            if record.offset > last or len(found) >= limit:
+            if record.offset > last or page.is_full:
+                break
+            is_found = self._is_told(record, now) and accepts(asked.filter, record.event)
+            if is_found and not page.add(LogEntry(record.offset, record.event, record.accepted)):
                 break
             read = record.offset
-            if self._is_told(record, now) and accepts(asked.filter, record.event):
-                found.append(LogEntry(record.offset, record.event, record.accepted))
-        if len(found) >= limit:
-            self._answer(address, asked, found, read)
-        elif not records or records[-1].offset >= last:
-            self._answer(address, asked, found, max(last, after))
+        if page.is_full:
+            self._answer(address, asked, page.items, read)
+        elif read_upto(records, last) >= last:
+            self._answer(address, asked, page.items, max(last, after))
         else:
-            self._walk(address, asked, read, found)
+            self._walk(address, asked, read, page)
 
     def _is_told(self, record: Append, now: float) -> bool:
         return record.offset in self._ledger.entries and not expired(record, now)

@@ -46,7 +46,7 @@ class Serving(ExactlyOnce):
             super().on_message(sender, message, now)
 
     def _welcome(self) -> Welcome:
-        return Welcome(self.ports.name, self._group)
+        return Welcome(self.ports.name, self._group, event_bytes=self.ports.event_bytes)
 
     def subscribers(self) -> int:
         """How many subscriptions this distributor serves: its own subscribers alone."""

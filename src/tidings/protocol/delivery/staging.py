@@ -20,7 +20,9 @@ from functools import partial
 import msgspec
 
 from tidings.availability.records import Delete, Loaded, Put, Record
+from tidings.errors import TooLargeError
 from tidings.model.event import Event
+from tidings.protocol.batches import too_large
 from tidings.protocol.delivery.sessions import Session
 from tidings.protocol.inputs import PersistFailed
 from tidings.protocol.messages import (
@@ -99,12 +101,19 @@ class Staging:
         if refusal is not None:
             self._ports.send(address, Refused(call, "refused", refusal))
             return
+        if (reason := self._too_large(message.events)) is not None:
+            self._ports.send(address, Refused(call, TooLargeError.code, reason))
+            return
         self._sizes[key] = len(value)
         self._ports.disk.persist(
             [Put(STAGED, key, value)],
             partial(self._staged, address, call, row),
             partial(self._not_staged, address, call, key),
         )
+
+    def _too_large(self, events: Sequence[Event]) -> str | None:
+        most = self._ports.event_bytes
+        return next((reason for event in events if (reason := too_large(event, most)) is not None), None)
 
     def _staged(self, address: str, call: int, row: PartRow, now: float) -> None:
         self._parts.setdefault((row.query, row.batch), {})[row.part] = row

@@ -27,9 +27,11 @@ from math import inf
 import msgspec
 
 from tidings.model.event import Event
+from tidings.protocol.batches import event_size
 from tidings.protocol.inputs import Input, LinkDown, LinkUp, Parted
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.naming import broker_of
+from tidings.protocol.reading import Page, Wanted
 from tidings.protocol.recovery.logs import ORPHAN, LogView, Trail
 from tidings.protocol.recovery.relay import Relay
 from tidings.protocol.recovery.resend import Resend
@@ -47,7 +49,7 @@ from tidings.protocol.recovery.words import (
     ReplayPart,
     Unheard,
 )
-from tidings.protocol.slots import Page, Ports, Recovery, Wanted
+from tidings.protocol.slots import Ports, Recovery
 
 
 class AcknowledgedSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,6 +82,7 @@ class Acknowledged(Recovery):
         self._pauses: dict[str, float] = {}  # by link: until it is told again
         self._to_confirm: dict[str, None] = {}  # logs with something new to say toward them
         self.resend: Resend | None = None
+        self._passed_over: set[tuple[str, int | None]] = set()  # by link and offset: what no frame can carry
         self._gone: dict[str, None] = {}  # logs that their brokers said are no more
         self._inquired: dict[str, float] = {}  # by log: when its broker was last asked about it
 
@@ -210,6 +213,8 @@ class Acknowledged(Recovery):
     def outgoing(self, envelope: Envelope, link: str, now: float) -> Envelope | None:
         if envelope.offset is None:
             return None  # when it was taken in, nobody wanted it
+        if self.is_too_large(link, envelope, now):
+            return None
         trail = self.views[envelope.origin].trail(link)
         trail.due = max(trail.due, envelope.offset)
         if link not in self._up:
@@ -221,6 +226,16 @@ class Acknowledged(Recovery):
         if self.resend is not None:
             self.resend.note(link, leaving, now)
         return leaving
+
+    def is_too_large(self, link: str, envelope: Envelope, now: float) -> bool:
+        """Is this an event that no frame can carry (one that an earlier version accepted)? Then it is passed over on
+        this link, once and for all, and kept as a dead letter: sent, it would end the link again and again."""
+        if event_size(envelope.event) <= self.ports.limits.event_bytes:
+            return False
+        if broker_of(envelope.origin) == self.ports.name and (link, envelope.offset) not in self._passed_over:
+            self._passed_over.add((link, envelope.offset))
+            self.ports.delivery.undeliverable(link, envelope, now)
+        return True
 
     def admit(self, envelope: Envelope, came_from: str, now: float) -> bool:
         view = self.views.get(envelope.origin)

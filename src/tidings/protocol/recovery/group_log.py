@@ -8,6 +8,10 @@ Rules
   those the longest (every committed event is in it), gets from its owner what it lacks, and hands the tail to all.
   Until that is kept at a majority nothing new is committed. Words of another epoch are not heard.
 - A member that was away, or has an empty disk, copies what was committed before it takes the tail.
+- Logs and tails pass from member to member in pages that the receiver asks for (`group_copy.py`), live entries and
+  proposals within a window (`window.py`): no message is larger than a batch, and no link is filled.
+- A log counts as that of an epoch when all of its tail is here. A part of a tail counts for nothing: else a shorter
+  log of a later epoch would win over a longer one that holds what was committed.
 - What a member proposes it proposes again to each new coordinator, in order, until it is committed; whoever
   publishes again elsewhere is recognised by the publisher's number. So nothing is told twice.
 - Nothing is forgotten while a durable subscription at any member needs it (each says one number, not who), nor
@@ -16,18 +20,21 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 import msgspec
 
-from tidings.availability.records import Append, Delete, Put, Record
-from tidings.protocol.inputs import FetchFailed, Input, LinkUp, Started, ViewChanged
+from tidings.availability.records import Delete, Put, Record
+from tidings.protocol.batches import Page
+from tidings.protocol.inputs import Input, LinkUp, Started, ViewChanged
 from tidings.protocol.messages import Message
 from tidings.protocol.proposals import Placed, Proposal
+from tidings.protocol.recovery.group_copy import Copying, Pieces
 from tidings.protocol.recovery.group_words import (
     MESSAGES,
     Adopt,
+    AdoptPages,
     Copy,
     CopyAsk,
     LogAsk,
@@ -36,8 +43,11 @@ from tidings.protocol.recovery.group_words import (
     Replicate,
     Settled,
     Stored,
+    TailAsk,
+    TailPart,
 )
-from tidings.protocol.slots import Recovery
+from tidings.protocol.recovery.window import Window
+from tidings.protocol.slots import Ports, Recovery
 
 TABLE = "recovery.tail"  # rows: by offset what is not committed; `epoch`
 EPOCH = "epoch"
@@ -64,22 +74,29 @@ class GroupLog(Recovery):
         self._own: dict[
             tuple[str, str], tuple[int, Proposal, float]
         ] = {}  # ours: number in this epoch, since when
+        self._line: dict[int, Proposal] = {}  # by number: ours, from the first that is not committed on
         self._proposed = 0
         self._again_at: float | None = None
         self._members: tuple[str, ...] = ()
         self._epoch = 0
-        self._copying = False
-        self._wanted: Adopt | None = None  # the tail, until what lies before it is here
+        self._known_committed = 0  # that the group has committed, as far as we heard
+        self._wanted: Adopt | AdoptPages | None = None  # the tail, until what lies before it is here
         # of the coordinator
         self._states: dict[str, LogState] = {}
-        self._source: str | None = None  # whom we copy from
         self._acks: dict[str, int] = {}
+        self._windows: dict[str, Window] = {}  # by member that has taken the tail: what it was sent
         self._next_of: dict[str, int] = {}  # by member: the number of its next proposal
         self._placed: set[tuple[str, str]] = set()  # identities in the tail
         self._needs: dict[str, tuple[int, float]] = {}  # by voter: what it said, and when
         self._begun_at = 0.0
         self.floor = 0
         self._kept_from: list[tuple[float, int]] = []  # when, and the first offset of then
+
+    def bind(self, ports: Ports) -> None:
+        super().bind(ports)
+        self._window = Window(ports.limits)  # of our proposals
+        self._copying = Copying(ports, self)
+        self._pieces = Pieces(ports)  # of a tail that comes in parts
 
     # -- what is on the disk ---------------------------------------------------------------------
 
@@ -89,7 +106,12 @@ class GroupLog(Recovery):
         elif isinstance(input, ViewChanged):
             self._view_changed(input, now)
         elif isinstance(input, LinkUp) and input.peer == self._coordinator:
-            self._say_again(now)
+            self._window.restart(self._window.acked)
+            self._pump_own(now)
+        elif isinstance(input, LinkUp) and input.peer in self._windows:
+            window = self._windows[input.peer]
+            window.restart(window.acked)
+            self._pump(input.peer)
 
     def _load(self, started: Started, now: float) -> None:
         self.committed = started.state.next_offset - 1
@@ -126,9 +148,11 @@ class GroupLog(Recovery):
         if change.number == self._epoch:
             return  # it only began or ceased to serve
         self._epoch, self._begun_at = change.number, now
-        self._is_active = self._copying = False
-        self._wanted, self._source = None, None
-        self._states, self._acks, self._next_of = {}, {}, {}
+        self._is_active = False
+        self._copying.stop()
+        self._wanted = None
+        self._pieces.clear()
+        self._states, self._acks, self._next_of, self._windows = {}, {}, {}, {}
         self._number_anew(now)
         if self._leads and self.ports.name in change.members:
             self._ask(now)
@@ -137,7 +161,9 @@ class GroupLog(Recovery):
     def _number_anew(self, now: float) -> None:
         waiting = [(proposal, since) for _, proposal, since in self._own.values()]
         self._own = {p.identity: (place, p, since) for place, (p, since) in enumerate(waiting, start=1)}
+        self._line = {place: proposal for place, proposal, _ in self._own.values()}
         self._proposed = len(waiting)
+        self._window = Window(self.ports.limits)
 
     def _to_members(self, message: Message) -> None:
         for member in self._members:
@@ -148,7 +174,7 @@ class GroupLog(Recovery):
     def _ask(self, now: float) -> None:
         mine = LogState(self._epoch, self.log_epoch, self.committed, tuple(self._tail.values()), self._need())
         self._states[self.ports.name] = mine
-        self._to_members(LogAsk(self._epoch))
+        self._to_members(LogAsk(self._epoch, pages=True))
         self._try_take(now)
 
     def _on_state(self, sender: str, message: LogState, now: float) -> None:
@@ -160,34 +186,67 @@ class GroupLog(Recovery):
     def _try_take(self, now: float) -> None:
         """Take the best log, as soon as a majority has shown theirs."""
         counting = [name for name in self._states if self.ports.membership.counts(name)]
-        if len(counting) * 2 <= len(self.ports.membership.voters) or self._copying or self._is_active:
+        if len(counting) * 2 <= len(self.ports.membership.voters) or self._copying.is_on or self._is_active:
             return
         best = max(sorted(self._states), key=lambda name: self._worth(self._states[name]))
         state = self._states[best]
         if state.committed > self.committed:
-            self._copying, self._source = True, best
-            self.ports.send(best, CopyAsk(self._epoch, self.committed))
+            self._copying.begin(best)
             return
         committed = max(each.committed for each in self._states.values())
         assert committed <= self.committed or best == self.ports.name, (
             "the best log holds all that was committed"
         )
-        self._take_tail(tuple(placed for placed in state.tail if placed.offset > self.committed), now)
-        self._adopt_everywhere()
+        tail = self._pieces.tail(best, state.tail, self.committed, state.end, self._epoch)
+        if tail is not None:
+            self._take_tail(tail, now)
+            self._adopt_everywhere(now)
 
     def _worth(self, state: LogState) -> tuple[int, int]:
-        return (state.log_epoch, state.committed + len(state.tail))
+        return (state.log_epoch, state.end)
 
-    def _adopt_everywhere(self) -> None:
-        self._next_of = {}
+    def _adopt_everywhere(self, now: float) -> None:
+        self._next_of, self._windows = {}, {}
         self._placed = {placed.proposal.identity for placed in self._tail.values()}
         self._to_members(self._adoption())
-        before = self._last
-        self._place([proposal for _, proposal, _ in self._own.values()])
-        self._replicate(before)
+        self._pump_own(now)
 
-    def _adoption(self) -> Adopt:
-        return Adopt(self._epoch, self.committed, tuple(self._tail.values()))
+    def _adoption(self) -> Adopt | AdoptPages:
+        page = self._page(self._tail.values())
+        if len(page.items) == len(self._tail):
+            return Adopt(self._epoch, self.committed, tuple(page.items))
+        return AdoptPages(self._epoch, self.committed, self._last)
+
+    def _page(self, entries: Iterable[Placed]) -> Page[Placed]:
+        """As many of these as one message holds."""
+        page = Page[Placed](self.ports.limits)
+        for placed in entries:
+            if page.is_full or not page.add(placed):
+                break
+        return page
+
+    # -- a tail in parts ---------------------------------------------------------------------------
+
+    def _on_tail_ask(self, sender: str, message: TailAsk, now: float) -> None:
+        if self._leads and message.after < self.committed:
+            self.ports.send(sender, self._adoption())  # it was committed meanwhile, and is in our log
+            return
+        wanted = (placed for offset, placed in self._tail.items() if offset > message.after)
+        page = self._page(self._aged(placed, now) for placed in wanted)
+        self.ports.send(sender, TailPart(self._epoch, message.after, tuple(page.items)))
+
+    def _on_tail_part(self, sender: str, message: TailPart, now: float) -> None:
+        if self._pieces.add(sender, message.entries):
+            self._go_on(now)
+
+    def _go_on(self, now: float) -> None:
+        """With a log that is on its way here."""
+        if self._copying.is_on:
+            self._copying.ask_again()
+        elif self._leads and not self._is_active:
+            self._try_take(now)
+        elif self._wanted is not None:
+            self._on_adopt(self._wanted, now)
 
     def _take_tail(self, tail: tuple[Placed, ...], now: float) -> None:
         """From now on this is our log behind what is committed."""
@@ -205,25 +264,25 @@ class GroupLog(Recovery):
         if self._again_at is not None and self._again_at > now + self._settings.again_seconds:
             self._again_at = now  # our clock was set back
         if isinstance(message, Copy):
-            self._on_copy(sender, message, now)
+            self._copying.on_copy(sender, message, now)
         elif isinstance(message, CopyAsk):
-            self._on_copy_ask(sender, message, now)
+            self._copying.on_ask(sender, message)
         elif message.epoch != self._epoch:  # type: ignore[attr-defined]
             return  # of a coordinator that was taken over, or of a view that we do not know yet
         elif isinstance(message, LogAsk) and sender == self._coordinator:
-            aged = tuple(self._aged(placed, now) for placed in self._tail.values())
-            state = LogState(self._epoch, self.log_epoch, self.committed, aged, self._need())
-            self.ports.send(sender, state)
+            self.ports.send(sender, self._state(message, now))
         elif isinstance(message, LogState):
             self._on_state(sender, message, now)
-        elif isinstance(message, Adopt) and sender == self._coordinator:
+        elif isinstance(message, Adopt | AdoptPages) and sender == self._coordinator:
             self._on_adopt(message, now)
+        elif isinstance(message, TailAsk) and (self._is_active or sender == self._coordinator):
+            self._on_tail_ask(sender, message, now)
+        elif isinstance(message, TailPart):
+            self._on_tail_part(sender, message, now)
         elif isinstance(message, Replicate) and sender == self._coordinator:
             self._on_replicate(sender, message, now)
         elif isinstance(message, Settled) and sender == self._coordinator:
-            for identity in message.identities:
-                self._own.pop(identity, None)
-                self.ports.delivery.settle(identity)
+            self._settle(message.identities, now)
         elif isinstance(message, Stored) and self._leads:
             self._on_stored(sender, message, now)
         elif isinstance(message, Propose) and self._leads and self._is_active:
@@ -233,23 +292,36 @@ class GroupLog(Recovery):
         age = max(0.0, now - self._accepted.get(placed.offset, now))
         return Placed(placed.offset, msgspec.structs.replace(placed.proposal, age=age))
 
-    def _on_adopt(self, message: Adopt, now: float) -> None:
+    def _state(self, asked: LogAsk, now: float) -> LogState:
+        aged = (self._aged(placed, now) for placed in self._tail.values())
+        tail = self._page(aged).items if asked.pages else list(aged)
+        last = self._last if asked.pages else -1
+        return LogState(self._epoch, self.log_epoch, self.committed, tuple(tail), self._need(), last)
+
+    def _on_adopt(self, message: Adopt | AdoptPages, now: float) -> None:
+        self._known_committed = max(self._known_committed, message.committed)
         if self._is_active and message.committed <= self._last:
             self._commit(max(self.committed, message.committed), now)
             self._say_stored()
             return
         self._is_active = False  # we missed so much that the coordinator holds it in its log alone
+        self._wanted = message
+        assert self._coordinator is not None
         if message.committed > self.committed:
-            self._wanted = message
-            if not self._copying:
-                self._copying, self._source = True, self._coordinator
-                assert self._coordinator is not None
-                self.ports.send(self._coordinator, CopyAsk(self._epoch, self.committed))
+            self._copying.begin(self._coordinator)
             return
-        self._take_tail(tuple(placed for placed in message.tail if placed.offset > self.committed), now)
-        self._say_again(now)
+        if isinstance(message, Adopt):
+            tail: tuple[Placed, ...] | None = tuple(p for p in message.tail if p.offset > self.committed)
+        else:
+            end = max(message.last, self.committed)
+            tail = self._pieces.tail(self._coordinator, (), self.committed, end, self._epoch)
+        if tail is not None:
+            self._wanted = None
+            self._take_tail(tail, now)
+            self._pump_own(now)
 
     def _on_replicate(self, sender: str, message: Replicate, now: float) -> None:
+        self._known_committed = max(self._known_committed, message.committed)
         if not self._is_active:
             return  # the tail of this epoch did not come yet; it is sent again
         if message.after > self._last:
@@ -262,6 +334,8 @@ class GroupLog(Recovery):
         if new:
             epoch, last = self._epoch, self._last
             self._keep(new, (), lambda at: self._is_stored(epoch, last, at))
+        elif message.entries:
+            self._say_stored()  # it was sent again: what we said of it was lost
         self._set_floor(message.floor, now)
         self._commit(min(message.committed, self._last), now)
 
@@ -290,15 +364,13 @@ class GroupLog(Recovery):
         if message.first > due or not new:
             return  # an earlier one was lost: all are said again; or nothing is new
         self._next_of[sender] = message.first + len(message.proposals)
-        before = self._last
         known = self._place(new)
-        self._replicate(before)
         if known:
             self.ports.send(sender, Settled(self._epoch, tuple(known)))
 
     def _place(self, proposals: Sequence[Proposal]) -> list[tuple[str, str]]:
-        """Give them places; those that were committed before."""
-        known = []
+        """Give them places, and send them on; those that were committed before."""
+        known, before = [], self._last
         for proposal in proposals:
             if proposal.identity in self._placed:
                 continue
@@ -308,29 +380,43 @@ class GroupLog(Recovery):
             offset = self._last + 1
             self._placed.add(proposal.identity)
             self._tail[offset] = Placed(offset, proposal)
-        return known
-
-    def _replicate(self, before: int) -> None:
-        """Send and keep what stands behind `before`."""
         new = [self._tail[offset] for offset in range(before + 1, self._last + 1)]
         if new:
-            self._to_members(Replicate(self._epoch, before, tuple(new), self.committed, self.floor))
+            for member in self._windows:
+                self._pump(member)
             epoch, last = self._epoch, self._last
             self._keep(new, (), lambda at: self._is_stored(epoch, last, at))
+        return known
+
+    def _pump(self, member: str) -> None:
+        """Send a member what comes next, as far as its window has room."""
+        window = self._windows[member]
+        while self._is_active and window.has_room and self.committed <= window.sent < self._last:
+            page = self._page(self._tail[offset] for offset in range(window.sent + 1, self._last + 1))
+            entries = tuple(page.items)
+            self.ports.send(member, Replicate(self._epoch, window.sent, entries, self.committed, self.floor))
+            window.send(entries[-1].offset, page.size)
 
     def _on_stored(self, sender: str, message: Stored, now: float) -> None:
         self._needs[sender] = (message.needs, now)
-        self._acks[sender] = max(self._acks.get(sender, 0), message.upto)
+        if not message.lacks:  # else it says what it holds, which is not what is on its disk
+            self._acks[sender] = max(self._acks.get(sender, 0), message.upto)
+        window = self._windows.get(sender)
+        if window is None:
+            window = self._windows[sender] = Window(self.ports.limits, message.upto)
         if message.lacks:
-            self._send_from(sender, message.upto, now)
+            window.restart(message.upto)
+        else:
+            window.acknowledge(message.upto)
+        self._send_on(sender, window)
         self._count(now)
 
-    def _send_from(self, member: str, upto: int, now: float) -> None:
-        if upto < self.committed:
+    def _send_on(self, member: str, window: Window) -> None:
+        """What a member lacks: from the tail, or from the log when the group went on without it."""
+        if window.sent < self.committed and not window.is_waiting:
             self.ports.send(member, self._adoption())
-            return
-        entries = tuple(self._tail[offset] for offset in range(upto + 1, self._last + 1))
-        self.ports.send(member, Replicate(self._epoch, upto, entries, self.committed, self.floor))
+        else:
+            self._pump(member)
 
     def _count(self, now: float) -> None:
         """What a majority of the voters has is committed."""
@@ -340,7 +426,11 @@ class GroupLog(Recovery):
         needed = len(membership.voters) // 2
         if self._is_active and len(marks) > needed and marks[needed] > self.committed:
             self._commit(min(marks[needed], self._last), now)
-            self._to_members(Replicate(self._epoch, self._last, (), self.committed, self.floor))
+            for member, window in self._windows.items():
+                self._tell_committed(member, window)
+
+    def _tell_committed(self, member: str, window: Window) -> None:
+        self.ports.send(member, Replicate(self._epoch, window.sent, (), self.committed, self.floor))
 
     # -- committing --------------------------------------------------------------------------------
 
@@ -352,6 +442,7 @@ class GroupLog(Recovery):
             self._placed.discard(placed.proposal.identity)
             self._own.pop(placed.proposal.identity, None)
             self._enter(placed, accepted, [Delete(TABLE, str(offset))], now)
+        self._pump_own(now)
 
     def _enter(self, placed: Placed, accepted: float, records: list[Record], now: float) -> None:
         if not self._kept_from or now - self._kept_from[-1][0] >= 1.0:
@@ -362,50 +453,56 @@ class GroupLog(Recovery):
     # -- proposing ---------------------------------------------------------------------------------
 
     def propose(self, proposals: Sequence[Any], now: float) -> None:
-        first = self._proposed + 1
         for proposal in proposals:
             self._proposed += 1
             self._own[proposal.identity] = (self._proposed, proposal, now)
+            self._line[self._proposed] = proposal
         if self._again_at is None or self._again_at > now + self._settings.again_seconds:
             self._again_at = now + self._settings.again_seconds
-        if self._leads and self._is_active:
-            before = self._last
-            self._place(proposals)
-            self._replicate(before)
-        elif self._is_active and self._coordinator is not None:
-            self._send_proposals(list(proposals), first)
+        self._pump_own(now)
 
-    def _send_proposals(self, proposals: list[Proposal], first: int) -> None:
-        size, to = self.ports.limits.batch_count, self._coordinator
-        assert to is not None
-        for at in range(0, len(proposals), size):
-            self.ports.send(to, Propose(self._epoch, first + at, tuple(proposals[at : at + size])))
+    def _settle(self, identities: Iterable[tuple[str, str]], now: float) -> None:
+        """These of ours were committed long ago."""
+        for identity in identities:
+            self._own.pop(identity, None)
+            self.ports.delivery.settle(identity)
+        self._pump_own(now)
 
-    def _say_again(self, now: float) -> None:
-        """To the coordinator, in order: what it has not committed of ours."""
-        if self._own and self._is_active and not self._leads and self._coordinator is not None:
-            waiting = list(self._own.values())
-            self._send_proposals([proposal for _, proposal, _ in waiting], waiting[0][0])
+    def _pump_own(self, now: float) -> None:
+        """Propose what comes next of ours, in order, as far as the window has room. A number whose event is
+        committed already is proposed all the same: the coordinator expects the numbers without a hole."""
+        window, line = self._window, self._line
+        while line and self._is_done(first := next(iter(line))):
+            del line[first]
+            window.acknowledge(first)
+        while self._is_active and self._coordinator is not None and window.has_room:
+            page = Page[Proposal](self.ports.limits)
+            for number in range(window.sent + 1, self._proposed + 1):
+                if page.is_full or not page.add(line[number]):
+                    break
+            if not page.items:
+                return
+            proposals, first = tuple(page.items), window.sent + 1
+            window.send(window.sent + len(proposals), page.size)
+            if not self._leads:
+                self.ports.send(self._coordinator, Propose(self._epoch, first, proposals))
+            elif known := self._place(proposals):
+                self._settle(known, now)
 
-    # -- copying -----------------------------------------------------------------------------------
+    def _is_done(self, number: int) -> bool:
+        """Is this one of ours committed?"""
+        own = self._own.get(self._line[number].identity)
+        return own is None or own[0] != number
 
-    def _on_copy_ask(self, sender: str, message: CopyAsk, now: float) -> None:
-        limit, end, epoch = self.ports.limits.page_count, self.committed, message.epoch
+    # -- what was copied ---------------------------------------------------------------------------
 
-        def read(found: Sequence[Append], at: float) -> None:
-            placed = tuple(self.ports.delivery.placed(append, at) for append in found if append.offset <= end)
-            upto = found[-1].offset if len(found) >= limit else end
-            rows = self.ports.delivery.identities() if upto >= end else ()
-            self.ports.send(sender, Copy(epoch, message.after, min(upto, end), placed, end, rows))
+    @property
+    def epoch(self) -> int:
+        return self._epoch
 
-        def failed(failure: FetchFailed, at: float) -> None:
-            """It asks again, or asks somebody else in the next view."""
-
-        self.ports.disk.fetch(message.after + 1, limit, read, failed)
-
-    def _on_copy(self, sender: str, message: Copy, now: float) -> None:
-        if not self._copying or message.after != self.committed or message.epoch != self._epoch:
-            return
+    def copied(self, message: Copy, now: float) -> None:
+        """A page of another member's log: committed, so it goes into ours."""
+        self._known_committed = max(self._known_committed, message.end)
         for placed in message.entries:
             self._tail.pop(placed.offset, None)
             self._enter(placed, now - placed.proposal.age, [Delete(TABLE, str(placed.offset))], now)
@@ -413,20 +510,20 @@ class GroupLog(Recovery):
             del self._tail[offset]
         self.committed = message.upto
         self.ports.delivery.skip_to(message.upto)
-        if message.upto < message.end:
-            self.ports.send(sender, CopyAsk(self._epoch, self.committed))
-            return
-        self._copying = False
-        self.ports.delivery.adopt_identities(message.identities)
-        wanted, self._wanted = self._wanted, None
+
+    def all_copied(self, now: float) -> None:
         if self._leads:
             mine = self._states[self.ports.name]
             self._states[self.ports.name] = msgspec.structs.replace(
                 mine, committed=self.committed, tail=tuple(p for p in mine.tail if p.offset > self.committed)
             )
-            self._try_take(now)
-        elif wanted is not None:
-            self._on_adopt(wanted, now)
+        self._go_on(now)
+
+    @property
+    def has_caught_up(self) -> bool:
+        """Does this member's log hold, on its disk, all that the group has committed as far as is known here?"""
+        is_here = self.committed >= self._known_committed and not self.ports.delivery.entering()
+        return self._is_active and is_here
 
     # -- what is kept ------------------------------------------------------------------------------
 
@@ -462,32 +559,32 @@ class GroupLog(Recovery):
         self._again_at = None
         if not self._epoch or not self._members:
             return
+        if self._window.tick() or self._is_active:
+            self._pump_own(now)
+        self._pieces.tick()
         if self._leads:
             self._push_on(now)
         else:
-            self._say_again(now)
-            if self._copying and self._source is not None:
-                self.ports.send(self._source, CopyAsk(self._epoch, self.committed))
+            self._go_on(now)
         self._again_at = now + self._settings.again_seconds
 
     def _push_on(self, now: float) -> None:
         if not self._is_active:
-            if self._copying and self._source is not None:
-                self.ports.send(self._source, CopyAsk(self._epoch, self.committed))
+            self._go_on(now)
             for member in self._members:
                 if member not in self._states:
-                    self.ports.send(member, LogAsk(self._epoch))
+                    self.ports.send(member, LogAsk(self._epoch, pages=True))
             return
         before = self.floor
         self._raise_floor(now)
         for member in self._members:
-            acked = self._acks.get(member)
-            if acked is None:
+            window = self._windows.get(member)
+            if window is None:
                 self.ports.send(member, self._adoption())
-            elif acked < self._last:
-                self._send_from(member, acked, now)
+            elif window.tick() or window.sent < self._last:
+                self._send_on(member, window)
             elif self.floor != before:
-                self.ports.send(member, Replicate(self._epoch, self._last, (), self.committed, self.floor))
+                self._tell_committed(member, window)
 
     def figures(self) -> dict[str, Any]:
         return {
@@ -495,6 +592,7 @@ class GroupLog(Recovery):
             "group tail": len(self._tail),
             "group proposals waiting": len(self._own),
             "group epoch": self._epoch,
+            "group caught up": int(self.has_caught_up),
         }
 
     def check(self) -> None:

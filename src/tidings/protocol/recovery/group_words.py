@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from tidings.availability.records import Put
 from tidings.protocol.messages import Message
 from tidings.protocol.proposals import Placed, Proposal
@@ -19,6 +21,8 @@ class Settled(Message, frozen=True):
     """To a member: these that it proposed were committed long ago."""
 
     epoch: int
+    cut_field: ClassVar[str] = "identities"
+
     identities: tuple[tuple[str, str], ...]
 
 
@@ -33,7 +37,7 @@ class Replicate(Message, frozen=True):
 
 
 class Stored(Message, frozen=True):
-    """To the coordinator: all of this epoch up to here is on our disk."""
+    """To the coordinator: all of this epoch up to here is on our disk; with `lacks`: is here, on disk or not."""
 
     epoch: int
     upto: int
@@ -45,14 +49,20 @@ class LogAsk(Message, frozen=True):
     """A new coordinator: how far is your log?"""
 
     epoch: int
+    pages: bool = False  # True: the tail may be given in part, the rest is asked for (`TailAsk`)
 
 
 class LogState(Message, frozen=True):
     epoch: int
     log_epoch: int  # the epoch in which this log was last agreed on
     committed: int
-    tail: tuple[Placed, ...]
+    tail: tuple[Placed, ...]  # all of it, or as much as one message holds
     needs: int
+    last: int = -1  # where the tail ends; -1: with what is given here
+
+    @property
+    def end(self) -> int:
+        return self.committed + len(self.tail) if self.last < 0 else self.last
 
 
 class Adopt(Message, frozen=True):
@@ -63,15 +73,40 @@ class Adopt(Message, frozen=True):
     tail: tuple[Placed, ...]
 
 
-class CopyAsk(Message, frozen=True):
-    """State transfer: what was committed after this offset?"""
+class AdoptPages(Message, frozen=True):
+    """As `Adopt`, of a tail that one message does not hold: the member asks for it (`TailAsk`)."""
+
+    epoch: int
+    committed: int
+    last: int  # where the tail ends
+
+
+class TailAsk(Message, frozen=True):
+    """What stands in your tail after this offset?"""
 
     epoch: int
     after: int
 
 
+class TailPart(Message, frozen=True):
+    """As much of the tail after this offset as one message holds; ask again behind the last entry."""
+
+    epoch: int
+    after: int
+    entries: tuple[Placed, ...]
+
+
+class CopyAsk(Message, frozen=True):
+    """State transfer: what was committed after this offset?"""
+
+    epoch: int
+    after: int
+    pages: bool = False  # True: identities may be given in part
+    rows_after: str | None = None  # the log is here: only identities behind this place are asked for
+
+
 class Copy(Message, frozen=True):
-    """All of it up to `upto` that was not forgotten."""
+    """All of it up to `upto` that was not forgotten. The log goes on behind it when `upto` is below `end`."""
 
     epoch: int
     after: int
@@ -81,8 +116,9 @@ class Copy(Message, frozen=True):
     identities: tuple[
         Put, ...
     ] = ()  # with the last part: what was published before, as far as anybody remembers
+    more: str = ""  # not empty: further identities follow behind this place
 
 
 MESSAGES: tuple[type[Message], ...] = (
-    Propose, Settled, Replicate, Stored, LogAsk, LogState, Adopt, CopyAsk, Copy,
+    Propose, Settled, Replicate, Stored, LogAsk, LogState, Adopt, CopyAsk, Copy, AdoptPages, TailAsk, TailPart,
 )  # fmt: skip

@@ -22,11 +22,13 @@ from typing import TYPE_CHECKING
 from tidings.availability.lifetime import expired, remaining
 from tidings.availability.records import Append
 from tidings.language.evaluate import accepts
+from tidings.protocol import batches
 from tidings.protocol.inputs import FetchFailed
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.naming import broker_of
+from tidings.protocol.reading import Page, Wanted
 from tidings.protocol.recovery.words import Ask, Fill, ReplayAsk, ReplayAsks, ReplayPart
-from tidings.protocol.slots import Page, Ports, Wanted
+from tidings.protocol.slots import Ports
 
 if TYPE_CHECKING:
     from tidings.protocol.recovery.acknowledged import Acknowledged
@@ -50,16 +52,21 @@ class _Reading:
 class _Scan:
     """A walk over our log for somebody."""
 
-    __slots__ = ("found", "is_wanted", "limit", "then", "upto")
+    __slots__ = ("is_wanted", "link", "page", "then", "upto")
 
     def __init__(
-        self, upto: int | None, limit: int, is_wanted: Callable[[Append, float], bool], then: Scanned
+        self,
+        link: str,
+        upto: int | None,
+        page: batches.Page[Envelope],
+        is_wanted: Callable[[Append, float], bool],
+        then: Scanned,
     ) -> None:
+        self.link = link  # that the answer goes to
         self.upto = upto  # None: to the end of the log
-        self.limit = limit
+        self.page = page
         self.is_wanted = is_wanted
         self.then = then
-        self.found: list[Envelope] = []
 
 
 class Relay:
@@ -245,7 +252,8 @@ class Relay:
         if is_gone:
             fill((), ask.upto, True)
         else:
-            self._walk(_Scan(ask.upto, self._ports.limits.batch_count, is_wanted, fill), ask.after)
+            page = batches.Page[Envelope](self._ports.limits)
+            self._walk(_Scan(link, ask.upto, page, is_wanted, fill), ask.after)
 
     def _answer_replay(self, link: str, ask: ReplayAsk, is_gone: bool) -> None:
         def part(found: tuple[Envelope, ...], upto: int, is_last: bool) -> None:
@@ -254,7 +262,9 @@ class Relay:
         if is_gone:
             part((), ask.after, True)
         else:
-            self._walk(_Scan(None, max(1, ask.limit), partial(_has_right, ask), part), ask.after)
+            limits = self._ports.limits
+            page = batches.Page[Envelope](limits, min(ask.limit, limits.batch_count))
+            self._walk(_Scan(link, None, page, partial(_has_right, ask), part), ask.after)
 
     def _walk(self, scan: _Scan, after: int) -> None:
         """Read on in our log; what is found goes to `scan.then` when there is enough of it."""
@@ -270,15 +280,20 @@ class Relay:
         upto = end if scan.upto is None else min(scan.upto, end)
         read = after
         for record in records:
-            if record.offset > upto or len(scan.found) >= scan.limit:
+            if record.offset > upto or scan.page.is_full:
+                break
+            is_found = self._is_told(record, now) and scan.is_wanted(record, now)
+            envelope = self._envelope(record, now) if is_found else None
+            if envelope is not None and self._recovery.is_too_large(scan.link, envelope, now):
+                envelope = None
+            if envelope is not None and not scan.page.add(envelope):
                 break
             read = record.offset
-            if self._is_told(record, now) and scan.is_wanted(record, now):
-                scan.found.append(self._envelope(record, now))
-        if len(scan.found) >= scan.limit:
-            scan.then(tuple(scan.found), read, read >= upto)
-        elif not records or records[-1].offset >= upto:
-            scan.then(tuple(scan.found), max(upto, after), True)
+        found = tuple(scan.page.items)
+        if scan.page.is_full:
+            scan.then(found, read, read >= upto)
+        elif batches.read_upto(records, upto) >= upto:
+            scan.then(found, max(upto, after), True)
         else:
             self._walk(scan, read)
 

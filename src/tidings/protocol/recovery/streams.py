@@ -10,6 +10,8 @@ Rules
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import msgspec
 
 from tidings.protocol.messages import Envelope, Message
@@ -20,12 +22,16 @@ Marks = dict[str, int]  # by stream: everything up to this number
 class Highest(Message, frozen=True):
     """What the sender has of these streams: exchanged until all is stable."""
 
+    cut_field: ClassVar[str] = "marks"
+
     marks: Marks
     asks: bool = False  # say yours
 
 
 class Again(Message, frozen=True):
     """Events that the receiver lacks, in order."""
+
+    cut_field: ClassVar[str] = "envelopes"
 
     envelopes: tuple[Envelope, ...]
 

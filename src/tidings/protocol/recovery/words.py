@@ -8,6 +8,9 @@ the answer goes back along it, so that nobody in between has to remember anythin
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from typing import Any, ClassVar
+
 import msgspec
 
 from tidings.model.filter import Filter
@@ -28,11 +31,15 @@ class News(msgspec.Struct, frozen=True, array_like=True):
 class Known(Message, frozen=True):
     """Knowledge and silence; repeated until the far end says that it has it."""
 
+    cut_field: ClassVar[str] = "news"
+
     news: tuple[News, ...]
 
 
 class Unheard(Message, frozen=True):
     """The sender hears these logs no more: whoever had them from it has to look elsewhere."""
+
+    cut_field: ClassVar[str] = "logs"
 
     logs: tuple[str, ...]
 
@@ -46,6 +53,8 @@ class Had(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Have(Message, frozen=True):
+    cut_field: ClassVar[str] = "had"
+
     had: tuple[Had, ...]
 
 
@@ -61,12 +70,22 @@ class Ask(Message, frozen=True):
 class Fill(Message, frozen=True):
     """All that the receiver wants between these offsets; it may be a part of what was asked for."""
 
+    cut_field: ClassVar[str] = "envelopes"
+
     log: str
     after: int
     upto: int
     envelopes: tuple[Envelope, ...]
     path: tuple[str, ...]
     is_gone: bool = False  # there is no such log any more
+
+    def in_parts(self, slices: Iterable[Any]) -> Iterator[Message]:
+        """Each part begins where the one before it ends."""
+        after, parts = self.after, list(slices)
+        for place, envelopes in enumerate(parts):
+            upto = self.upto if place == len(parts) - 1 else envelopes[-1].offset or after
+            yield Fill(self.log, after, upto, envelopes, self.path, self.is_gone)
+            after = upto
 
 
 class ReplayAsk(Message, frozen=True):
@@ -84,6 +103,8 @@ class ReplayAsk(Message, frozen=True):
 
 class ReplayAsks(Message, frozen=True):
     """Several of them that go the same way: a new subscription asks every log."""
+
+    cut_field: ClassVar[str] = "asks"
 
     asks: tuple[ReplayAsk, ...]
 

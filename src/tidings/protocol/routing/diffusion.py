@@ -15,7 +15,10 @@ that was never heard whole wants everything (`is_unknown`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, ClassVar
+
+import msgspec
 
 from tidings.model.filter import Filter
 from tidings.model.packed import pack, unpack
@@ -30,6 +33,9 @@ OURS_ALONE = (LOCAL,)
 class Interest(Message, frozen=True):
     """What the sender wants over this link, or what may be published behind it."""
 
+    cut_field: ClassVar[str] = "add"
+    fills_frame: ClassVar[bool] = True  # the previous version joins no parts
+
     what: str  # subscriptions | advertisements
     add: tuple[Filter, ...]
     remove: tuple[str, ...]  # digests
@@ -37,6 +43,13 @@ class Interest(Message, frozen=True):
     session: str = ""
     number: int = 0  # 0: nobody counts
     whole: bool = True  # False: the sender may want more than it knows of
+    part: int = 0  # of a message that one frame would not hold: which part, from 0 ...
+    of: int = 1  # ... of how many; the receiver joins them before it handles any
+
+    def in_parts(self, slices: Iterable[Any]) -> Iterator[Message]:
+        cut = list(slices)
+        for place, add in enumerate(cut):
+            yield msgspec.structs.replace(self, add=add, part=place, of=len(cut))
 
 
 class InterestSeen(Message, frozen=True):
@@ -56,6 +69,19 @@ class _Talk:
         self.heard_number = 0
         self.whole = False  # the far end was told, in this session, all that there is
         self.told_at: dict[str, int] = {}  # digest -> the number under which it was told in this session
+        self.parts: dict[int, Interest] = {}  # of one message that is not complete
+
+    def joined(self, part: Interest) -> Interest | None:
+        """The whole message, when this was the last part of it that was missing."""
+        first = next(iter(self.parts.values()), part)
+        if (first.session, first.number, first.of) != (part.session, part.number, part.of):
+            self.parts.clear()
+        self.parts[part.part] = part
+        if len(self.parts) < part.of:
+            return None
+        add = tuple(f for place in sorted(self.parts) for f in self.parts[place].add)
+        self.parts.clear()
+        return msgspec.structs.replace(part, add=add, part=0, of=1)
 
 
 class Diffusion:
@@ -256,6 +282,11 @@ class Diffusion:
 
     def hear(self, link: str, message: Interest, send: Sender) -> None:
         """Take in what the far end of a link told."""
+        if message.of > 1:
+            joined = self._talks.setdefault(link, _Talk()).joined(message)
+            if joined is None:
+                return
+            message = joined
         if self.acknowledged:
             talk = self._talks.setdefault(link, _Talk())
             if not self._is_next(talk, message):

@@ -1,0 +1,127 @@
+"""Batches: sequences cut into messages that are bounded by encoded bytes and by count. The one mechanism for it.
+
+Rules
+- A batch holds at most `batch_count` items of at most `batch_bytes` together, and always its first item: a single
+  event is bounded when it is published (`ResourceLimits.event_bytes`), so every message fits a frame.
+- A message that carries a sequence names the field (`Message.cut_field`); the node cuts it when it is sent
+  (`Divider`). `Message.in_parts` says how the parts follow one another.
+- An answer to a request is one bounded page that says how far it goes (`Page`). A short page is never the end: the
+  end is said, and `read_upto` derives it from a read of the disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from tidings.availability.records import Append
+from tidings.model.event import Event
+from tidings.protocol.limits import ResourceLimits
+from tidings.protocol.messages import Message
+
+T = TypeVar("T")
+UNCOUNTED = 1 << 62  # of a batch that is bounded by its bytes alone
+Slice = tuple[tuple[Any, ...], int]  # consecutive items, and their encoded size
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def event_size(event: Event) -> int:
+    """The bytes that an event takes in a message; measured once for each event."""
+    size: int | None = event.__dict__.get("_size")
+    if size is None:
+        size = event.__dict__["_size"] = len(_encode(event))
+    return size
+
+
+def too_large(event: Event, most: int) -> str | None:
+    """Why an event cannot be published where events have at most so many bytes; None: it can."""
+    size = event_size(event)
+    if size <= most:
+        return None
+    return f"an event of {size} bytes; {most} at most, so that it can be delivered on every path"
+
+
+def size_of(item: Any) -> int:
+    """The bytes that an item takes in a message."""
+    return len(_encode(item))
+
+
+def cut(items: Sequence[T], limits: ResourceLimits, sizes: Sequence[int] | None = None) -> list[Slice]:
+    """The items in consecutive batches, each with its size. `sizes`: of the items, where they are known."""
+    if len(items) <= limits.batch_count:
+        total = size_of(items) if sizes is None else sum(sizes)
+        if total <= limits.batch_bytes or len(items) <= 1:
+            return [(tuple(items), total)] if items else []
+    slices: list[Slice] = []
+    begin, held = 0, 0
+    for place, item in enumerate(items):
+        size = size_of(item) if sizes is None else sizes[place]
+        is_over = held + size > limits.batch_bytes or place - begin >= limits.batch_count
+        if place > begin and is_over:
+            slices.append((tuple(items[begin:place]), held))
+            begin, held = place, 0
+        held += size
+    slices.append((tuple(items[begin:]), held))
+    return slices
+
+
+class Page(Generic[T]):
+    """A page that is being filled: bounded by a count and by `batch_bytes`; it always takes one item."""
+
+    __slots__ = ("_bytes", "_left", "is_full", "items", "size")
+
+    def __init__(self, limits: ResourceLimits, count: int | None = None) -> None:
+        self._left = limits.batch_count if count is None else max(1, count)
+        self._bytes = limits.batch_bytes
+        self.items: list[T] = []
+        self.size = 0
+        self.is_full = False
+
+    def add(self, item: T) -> bool:
+        """Take the item; False: the page is full, and the item belongs to the next one."""
+        size = size_of(item)
+        if self.items and (self.is_full or self.size + size > self._bytes):
+            self.is_full = True
+            return False
+        self.items.append(item)
+        self.size += size
+        self._left -= 1
+        self.is_full = self._left <= 0 or self.size >= self._bytes
+        return True
+
+
+def read_upto(records: Sequence[Append], end: int) -> int:
+    """Up to which offset a read of the disk has seen everything, in a log that ends there. A read stops at its count
+    or at its bytes, so a short one says nothing of the end: only an empty one, or one that reaches it, does."""
+    return min(records[-1].offset, end) if records else end
+
+
+class Divider:
+    """Cuts the messages of one node that carry a sequence. Many subscribers are sent the same events, so the last
+    sequence is measured once."""
+
+    def __init__(self, limits: ResourceLimits) -> None:
+        self._limits = limits
+        self._frame = msgspec.structs.replace(limits, batch_bytes=limits.event_bytes, batch_count=UNCOUNTED)
+        self._last: Any = None
+        self._slices: list[Any] = []
+
+    def divide(self, message: Message) -> Iterator[Message]:
+        """The message itself when it is small enough, or the parts that say the same."""
+        items = getattr(message, message.cut_field)
+        if len(items) <= 1:
+            return iter((message,))
+        if items is not self._last:
+            limits = self._frame if message.fills_frame else self._limits
+            self._last, self._slices = items, self._cut(items, limits)
+        if len(self._slices) <= 1:
+            return iter((message,))
+        return message.in_parts(self._slices)
+
+    def _cut(self, items: Any, limits: ResourceLimits) -> list[Any]:
+        if isinstance(items, dict):
+            return [dict(part) for part, _ in cut(list(items.items()), limits)]
+        return [part for part, _ in cut(items, limits)]

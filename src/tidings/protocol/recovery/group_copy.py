@@ -1,0 +1,167 @@
+"""State transfer in a group: a member that lacks committed events copies them from another one, page by page.
+
+Rules
+- The receiver asks for each page, and says behind which offset it goes on. A page says how far it goes (`upto`) and
+  how far the sender's log is committed (`end`). A page that ends at its bytes or at its count is no end: the log is
+  here when `upto` reaches `end`.
+- With the last page come the identities of what was published before, in pages too (`more`).
+- Whatever is lost on the way is asked for again by the receiver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tidings.availability.records import Append, Put
+from tidings.protocol.batches import Page, read_upto
+from tidings.protocol.inputs import FetchFailed
+from tidings.protocol.proposals import Placed
+from tidings.protocol.recovery.group_words import Copy, CopyAsk, TailAsk
+from tidings.protocol.slots import Ports
+
+if TYPE_CHECKING:
+    from tidings.protocol.recovery.group_log import GroupLog
+
+
+class Copying:
+    """Both ends of a copy, at one member."""
+
+    def __init__(self, ports: Ports, log: GroupLog) -> None:
+        self._ports = ports
+        self._log = log
+        self._source: str | None = None  # that we copy from
+        self._rows_after: str | None = None  # not None: the log is here, and identities are not
+        self._has_moved = False  # did a page come since the last look?
+
+    @property
+    def is_on(self) -> bool:
+        return self._source is not None
+
+    def stop(self) -> None:
+        self._source = self._rows_after = None
+
+    def begin(self, source: str) -> None:
+        if self._source is None:
+            self._source, self._rows_after = source, None
+            self.ask()
+
+    def ask(self) -> None:
+        """For the next page."""
+        if self._source is not None:
+            log = self._log
+            ask = CopyAsk(log.epoch, log.committed, pages=True, rows_after=self._rows_after)
+            self._ports.send(self._source, ask)
+
+    def ask_again(self) -> None:
+        """A moment passed: ask again when nothing came in it."""
+        if not self._has_moved:
+            self.ask()
+        self._has_moved = False
+
+    # -- the sender ------------------------------------------------------------------------------
+
+    def on_ask(self, sender: str, message: CopyAsk) -> None:
+        end, epoch = self._log.committed, message.epoch
+        if message.rows_after is not None:
+            rows, more = self._identities(message.rows_after, in_pages=True)
+            self._ports.send(sender, Copy(epoch, message.after, message.after, (), message.after, rows, more))
+            return
+
+        def read(found: Sequence[Append], at: float) -> None:
+            page, upto, more = Page[Placed](self._ports.limits), read_upto(found, end), ""
+            for append in found:
+                if append.offset <= end and not page.add(self._ports.delivery.placed(append, at)):
+                    upto = append.offset - 1
+                    break
+            rows: tuple[Put, ...] = ()
+            if upto >= end:
+                rows, more = self._identities("", in_pages=message.pages)
+            copy = Copy(epoch, message.after, upto, tuple(page.items), end, rows, more)
+            self._ports.send(sender, copy)
+
+        def failed(failure: FetchFailed, at: float) -> None:
+            """It asks again, or asks another member in the next view."""
+
+        self._ports.disk.fetch(message.after + 1, self._ports.limits.page_count, read, failed)
+
+    def _identities(self, after: str, *, in_pages: bool) -> tuple[tuple[Put, ...], str]:
+        """What was published before, behind that place; and the place behind which more follows."""
+        rows = self._ports.delivery.identities()
+        if not in_pages:
+            return rows, ""
+        page = Page[Put](self._ports.limits, len(rows))
+        for place, row in sorted((_place(row), row) for row in rows):
+            if place > after and not page.add(row):
+                return tuple(page.items), _place(page.items[-1])
+        return tuple(page.items), ""
+
+    # -- the receiver ----------------------------------------------------------------------------
+
+    def on_copy(self, sender: str, message: Copy, now: float) -> None:
+        log = self._log
+        if sender != self._source or message.after != log.committed or message.epoch != log.epoch:
+            return
+        self._has_moved = True
+        if self._rows_after is None:
+            log.copied(message, now)
+            if message.upto < message.end:
+                self.ask()
+                return
+        self._ports.delivery.adopt_identities(message.identities)
+        if message.more:
+            self._rows_after = message.more
+            self.ask()
+            return
+        self.stop()
+        log.all_copied(now)
+
+
+class Pieces:
+    """The tail of another member that comes in parts. At one offset the tails of two members may differ, so parts of
+    one are never joined with parts of another."""
+
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
+        self._source = ""  # whose tail it is
+        self._entries: dict[int, Placed] = {}
+        self._is_asked = False  # is a part on its way, as it seems?
+
+    def clear(self) -> None:
+        self._source, self._entries, self._is_asked = "", {}, False
+
+    def add(self, source: str, entries: Sequence[Placed]) -> bool:
+        """A part came; is anything in it new?"""
+        if source != self._source or not any(placed.offset not in self._entries for placed in entries):
+            return False
+        self._entries.update((placed.offset, placed) for placed in entries)
+        self._is_asked = False
+        return True
+
+    def tick(self) -> None:
+        """A moment passed: what was asked for may be lost."""
+        self._is_asked = False
+
+    def tail(
+        self, source: str, given: Sequence[Placed], committed: int, end: int, epoch: int
+    ) -> tuple[Placed, ...] | None:
+        """The tail of `source` behind what is committed here; None: the next part of it is asked for."""
+        if source != self._source:
+            self.clear()
+            self._source = source
+        self._entries.update((placed.offset, placed) for placed in given)
+        after = committed
+        while after + 1 in self._entries:
+            after += 1
+        if after < end:
+            if not self._is_asked:
+                self._is_asked = True
+                self._ports.send(source, TailAsk(epoch, after))
+            return None
+        tail = tuple(self._entries[offset] for offset in range(committed + 1, end + 1))
+        self.clear()
+        return tail
+
+
+def _place(row: Put) -> str:
+    return f"{row.table}\0{row.key}"
