@@ -23,7 +23,7 @@ from tidings.console import pages
 from tidings.console.asking import Asking
 from tidings.console.bodies import read_object
 from tidings.console.sessions import Sessions, Visitor
-from tidings.console.watch import Watches
+from tidings.console.watch import Viewer, Watches
 from tidings.gateway.problems import Problem, answering
 from tidings.gateway.proving import Prover
 from tidings.gateway.serving import Serving
@@ -42,7 +42,6 @@ HEADERS = [
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"permissions-policy", b"camera=(), microphone=(), geolocation=()"),
 ]
-PROVED_AGAIN = 30  # ticks of a stream between two proofs of who reads it
 
 Message = MutableMapping[str, Any]
 Send = Callable[[Message], Awaitable[None]]
@@ -126,25 +125,19 @@ class Console:
         visitor = await self._sessions.visitor(request)
         self._guard.observe(visitor.principal, "console")
         watch = await self._watches.of(visitor)
+        viewer = Viewer()
+        session = self._service.server.sessions.open(visitor.principal, lambda reason: viewer.end())
 
         async def told() -> AsyncIterator[bytes]:
-            count = 0
-            async for part in watch.stream():
-                yield part
-                count += 1
-                if count % PROVED_AGAIN == 0 and not await self._is_still(visitor, request):
-                    return
+            try:
+                async for part in watch.stream(viewer):
+                    yield part
+            finally:
+                session.close()
 
         return StreamingResponse(
             told(), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
         )
-
-    async def _is_still(self, visitor: Visitor, request: Request) -> bool:
-        """Is whoever reads the stream still let in as who he was?"""
-        try:
-            return await self._sessions.visitor(request) == visitor
-        except Problem:
-            return False
 
     def end_streams(self) -> None:
         self._watches.end_streams()

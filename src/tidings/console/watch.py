@@ -34,13 +34,32 @@ MOST_WORDS = 500  # names and topics that are remembered for completion
 RECENT = 12  # events that a look names of each broker
 
 
+class Viewer:
+    """One browser that reads a watch."""
+
+    def __init__(self) -> None:
+        self._queue: asyncio.Queue[bytes | None] = asyncio.Queue(maxsize=2)
+
+    def show(self, part: bytes | None) -> None:
+        """The newest part in the place of the oldest, if the browser reads slowly; None ends the stream."""
+        if self._queue.full():
+            self._queue.get_nowait()
+        self._queue.put_nowait(part)
+
+    def end(self) -> None:
+        self.show(None)
+
+    async def next(self) -> bytes | None:
+        return await self._queue.get()
+
+
 class Watch:
     def __init__(self, service: Service, visitor: Visitor) -> None:
         self.network = Network(service, visitor)
         self.visitor = visitor
         self._now = service.server.clock.now
         self._every = max(service.settings.console.look_seconds, 0.1)
-        self._viewers: set[asyncio.Queue[bytes | None]] = set()
+        self._viewers: set[Viewer] = set()
         self._task: asyncio.Task[None] | None = None
         self._looking = asyncio.Lock()
         self._before: Answers = {}
@@ -59,19 +78,18 @@ class Watch:
 
     # -- watching ---------------------------------------------------------------------------------
 
-    async def stream(self) -> AsyncIterator[bytes]:
+    async def stream(self, viewer: Viewer) -> AsyncIterator[bytes]:
         """Server-sent events, from now on; first what was seen so far."""
-        queue: asyncio.Queue[bytes | None] = asyncio.Queue(maxsize=2)
-        self._viewers.add(queue)
+        self._viewers.add(viewer)
         self._begin()
         try:
             yield sse("past", {"totals": list(self.totals), "changes": list(self.changes)})
             if self.last:
                 yield sse("tick", self.last)
-            while (told := await queue.get()) is not None:
+            while (told := await viewer.next()) is not None:
                 yield told
         finally:
-            self._viewers.discard(queue)
+            self._viewers.discard(viewer)
             self._left_at = self._now()
 
     @property
@@ -96,10 +114,8 @@ class Watch:
         await self.network.close()  # whoever looks again is linked again
 
     def _tell(self, told: bytes | None) -> None:
-        for queue in self._viewers:
-            if queue.full():
-                queue.get_nowait()
-            queue.put_nowait(told)
+        for viewer in self._viewers:
+            viewer.show(told)
 
     def end_streams(self) -> None:
         self._tell(None)

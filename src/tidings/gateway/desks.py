@@ -45,7 +45,7 @@ class Desks:
         async with self._opening:
             await self._tidy()
             desk = self._desks.get(principal)
-            if desk is None:
+            if desk is None or desk.bus.state == "refused":  # its session has ended; who uses it closes it
                 desk = Desk(self._host, principal)
                 await desk.bus.open()
                 self._desks[principal] = desk
@@ -55,6 +55,8 @@ class Desks:
         finally:
             desk.users -= 1
             desk.idle_since = self._host.clock.now()
+            if not desk.users and self._desks.get(principal) is not desk:
+                await desk.bus.close()
 
     async def _tidy(self) -> None:
         now = self._host.clock.now()

@@ -31,7 +31,12 @@ class Gateways:
         self._service = service
         self._open: list[tuple[str, Gateway]] = []
         guard = service.secured.guard
-        self.prover = Prover(service.secured.authenticator, service.server.clock.now, lambda: guard.version)
+        self.prover = Prover(
+            service.secured.authenticator,
+            service.server.clock.now,
+            lambda: guard.version,
+            service.secured.refreshed,
+        )
 
     async def start(self) -> None:
         try:

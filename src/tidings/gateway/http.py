@@ -184,7 +184,7 @@ class HttpDoor:
         allowed: tuple[str, ...],
         tls: ssl.SSLContext | None,
     ) -> None:
-        self._subscriptions = Subscriptions(host, folder, allowed)
+        self._subscriptions = Subscriptions(host, folder, allowed, prover.refreshed)
         self._gateway = HttpGateway(host, prover, self._subscriptions)
         self._serving = Serving(self._gateway.app, listen, tls)
 

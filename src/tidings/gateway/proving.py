@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from tidings.errors import RefusedError
+from tidings.runtime.sessions import until_of
 from tidings.security.credentials import PasswordCredentials, TokenCredentials
 from tidings.security.doors import CLIENT, Asked, Authenticator, Credentials, NoCredentials, Proved
 
@@ -36,9 +37,14 @@ class Prover:
     """Proves principals to gateways. `version` is that of the rules: when it grows, all is asked anew."""
 
     def __init__(
-        self, authenticator: Authenticator, clock: Callable[[], float], version: Callable[[], int]
+        self,
+        authenticator: Authenticator,
+        clock: Callable[[], float],
+        version: Callable[[], int],
+        refreshed: Callable[[Any], Any] = lambda principal: principal,
     ) -> None:
         self._authenticator = authenticator
+        self.refreshed = refreshed  # a principal that was proved earlier, as it stands now; raises
         self._clock = clock
         self._version = version
         self._key = secrets.token_bytes(32)
@@ -60,12 +66,15 @@ class Prover:
         digest = hmac.digest(self._key, said.encode(errors="surrogatepass"), hashlib.sha256)
         known = self._known.get(digest)
         now = self._clock()
-        if known is not None and known[1] > now and known[2] == self._version():
+        version = self._version()
+        if known is not None and known[1] > now and known[2] == version:
             return known[0]
         principal = await asyncio.to_thread(self._converse, credentials, name, where)
         if len(self._known) >= MOST_REMEMBERED:
             self._known.clear()
-        self._known[digest] = (principal, now + REMEMBERED_SECONDS, self._version())
+        until = until_of(principal)
+        ends_at = now + REMEMBERED_SECONDS if until is None else min(until, now + REMEMBERED_SECONDS)
+        self._known[digest] = (principal, ends_at, version)  # of before: a reload meanwhile counts
         return principal
 
     def _converse(self, credentials: Credentials, name: str, where: Where) -> Any:

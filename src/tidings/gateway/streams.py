@@ -25,7 +25,7 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from tidings.errors import ClosedError, InputError, TidingsError
+from tidings.errors import InputError, RefusedError, TidingsError
 from tidings.gateway.desks import Desk
 from tidings.gateway.problems import Problem, told
 from tidings.model.cloudevents import from_mapping, to_structured
@@ -91,8 +91,8 @@ async def _told(
             except TimeoutError:
                 yield b": nothing new\n\n"
                 continue
-            except ClosedError:
-                return
+            except TidingsError:
+                return  # the subscription is over, or the session of its principal
             name = position_text(event.position)
             lines = [f"id: {name}\n".encode()] if name else []
             yield b"".join([*lines, b"data: ", to_structured(event), b"\n\n"])
@@ -166,7 +166,16 @@ class _Talk:
         }
 
     async def run(self) -> None:
+        """Until the client leaves, or the session of its principal ends: then `RefusedError`."""
         await self._bus.open()
+        running = asyncio.current_task()
+        assert running is not None
+
+        def watch(state: str) -> None:
+            if state == "refused":
+                running.cancel()
+
+        self._bus.watch(watch)
         try:
             while True:
                 text = await self._socket.receive_text()
@@ -174,6 +183,11 @@ class _Talk:
                 await self._hear(text)
         except WebSocketDisconnect:
             return
+        except asyncio.CancelledError:
+            if self._bus.state != "refused":
+                raise
+            running.uncancel()
+            raise RefusedError("the session of this principal has ended", hint="connect again") from None
         finally:
             for task in self._tasks.values():
                 task.cancel()

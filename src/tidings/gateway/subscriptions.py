@@ -2,7 +2,9 @@
 
 Rules
 - A subscription is durable: the broker keeps its events until the sink has taken them.
-- It belongs to the principal that made it; nobody else sees, changes or deletes it.
+- It belongs to the principal that made it (by tenant and name); nobody else sees, changes or deletes it.
+- It sends as long as that principal stands: not while the user is disabled or gone, and with a token until that
+  expires. Then its events are kept; a PUT with another token renews it.
 - A sink's host has to be allowed by the operator (`gateway.webhooks`): a broker does not send to
   whatever address a user names.
 - What was made is on disk (a JSON file in the store's directory) before the answer; secrets are never shown.
@@ -13,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
+from collections.abc import Callable
 from fnmatch import fnmatchcase
 from http import HTTPStatus
 from pathlib import Path
@@ -65,8 +68,15 @@ class Kept(msgspec.Struct, kw_only=True, omit_defaults=True):
 class Subscriptions:
     """All of them, with the workers that deliver."""
 
-    def __init__(self, host: Host, folder: Path | None, allowed: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        host: Host,
+        folder: Path | None,
+        allowed: tuple[str, ...],
+        refreshed: Callable[[Any], Any] = lambda principal: principal,  # as it stands now; raises
+    ) -> None:
         self._host = host
+        self._refreshed = refreshed
         self._file = None if folder is None else folder / FILE
         self._allowed = allowed
         self._kept: dict[str, Kept] = {}
@@ -85,7 +95,7 @@ class Subscriptions:
             ) from None
         for kept in listed:
             self._kept[kept.id] = kept
-            await self._begin(kept)
+            self._webhook(kept).begin()  # a principal that does not stand keeps no other one from beginning
 
     async def close(self) -> None:
         for webhook in self._webhooks.values():
@@ -94,7 +104,7 @@ class Subscriptions:
     # -- the four verbs ---------------------------------------------------------------------------
 
     async def create(self, principal: Any, asked: dict[str, Any]) -> dict[str, Any]:
-        if sum(kept.owner == principal for kept in self._kept.values()) >= MOST_OF_ONE:
+        if sum(_is_of(kept, principal) for kept in self._kept.values()) >= MOST_OF_ONE:
             raise RefusedError(f"{MOST_OF_ONE} subscriptions are yours already", hint="delete some first")
         if "id" in asked:
             raise InputError("the id is given by the broker", hint="leave it out")
@@ -105,7 +115,7 @@ class Subscriptions:
         return self._show(kept)
 
     def of(self, principal: Any) -> list[dict[str, Any]]:
-        return [self._show(kept) for kept in self._kept.values() if kept.owner == principal]
+        return [self._show(kept) for kept in self._kept.values() if _is_of(kept, principal)]
 
     def shown(self, principal: Any, id: str) -> dict[str, Any]:
         return self._show(self._find(principal, id))
@@ -134,7 +144,7 @@ class Subscriptions:
 
     def _find(self, principal: Any, id: str) -> Kept:
         kept = self._kept.get(id)
-        if kept is None or kept.owner != principal:
+        if kept is None or not _is_of(kept, principal):
             raise Problem(HTTPStatus.NOT_FOUND, f"no subscription of yours has the id {id!r}")
         return kept
 
@@ -191,6 +201,15 @@ class Subscriptions:
     # -- delivering, and the file -----------------------------------------------------------------
 
     async def _begin(self, kept: Kept) -> None:
+        webhook = self._webhook(kept)
+        try:
+            await webhook.start()
+        except TidingsError:
+            del self._webhooks[kept.id]
+            await webhook.close()
+            raise
+
+    def _webhook(self, kept: Kept) -> Webhook:
         settings = kept.protocolsettings
         sink = Sink(
             address=kept.sink,
@@ -199,14 +218,15 @@ class Subscriptions:
             headers=settings.get("headers", {}),
             credential=Credential.read(kept.sinkcredential),
         )
-        bus = Guests(self._host, kept.owner).bus(client_name(kept.owner, f"webhook/{kept.id}"))
-        webhook = Webhook(bus, filter_of(kept), sink, max_deliveries=settings.get("max_deliveries", 5))
-        try:
-            await webhook.start()
-        except TidingsError:
-            await webhook.close()
-            raise
-        self._webhooks[kept.id] = webhook
+        name = client_name(kept.owner, f"webhook/{kept.id}")
+        webhook = self._webhooks[kept.id] = Webhook(
+            name,
+            lambda: Guests(self._host, self._refreshed(kept.owner)).bus(name),
+            filter_of(kept),
+            sink,
+            max_deliveries=settings.get("max_deliveries", 5),
+        )
+        return webhook
 
     async def _write(self) -> None:
         if self._file is None:
@@ -214,6 +234,10 @@ class Subscriptions:
         async with self._writing:
             written = msgspec.json.encode(list(self._kept.values()))
             await asyncio.to_thread(replace_file, self._file, written)
+
+
+def _is_of(kept: Kept, principal: Any) -> bool:
+    return kept.owner.owner == principal.owner
 
 
 def filter_of(kept: Kept) -> Filter:

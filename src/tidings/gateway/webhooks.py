@@ -5,6 +5,8 @@ Rules
 - Another 4xx (but 408, 425 and 429) gives the event back: after `max_deliveries` it is a dead letter.
 - Anything else, no answer too, is tried again for ever, with pauses that double up to five minutes
   (or as long as `Retry-After` says). Later events wait behind it, so the order stays.
+- It sends as long as its principal stands. When that session ends (the user is disabled, its token has
+  expired) it stops at once, tries to open another one every second, and goes on where it was.
 - With a secret each request is signed: `Tidings-Signature: t=SECONDS,v1=HEX` where HEX is the
   HMAC-SHA256 of `SECONDS.` and the body. The id of the event tells a sink what it had before.
 """
@@ -17,11 +19,12 @@ import hmac
 import logging
 import random
 import time
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
-from tidings.errors import ClosedError, InputError
+from tidings.errors import InputError, TidingsError
 from tidings.model.cloudevents import STRUCTURED_TYPE, to_binary, to_structured
 from tidings.model.event import Event
 from tidings.model.filter import Filter
@@ -31,6 +34,7 @@ log = logging.getLogger("tidings.gateway")
 
 TIMEOUT_SECONDS = 30.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 300.0
+AGAIN_SECONDS = 1.0  # between two tries to open a session for a principal that does not stand
 PATIENT = frozenset({408, 425, 429})  # 4xx that mean: later
 USER_AGENT = "tidings-webhook/1"
 
@@ -88,38 +92,88 @@ def signature(secret: str, now: int, body: bytes) -> str:
 
 
 class Webhook:
-    """The worker of one subscription."""
+    """The worker of one subscription. `client` makes a bus for its principal, or raises."""
 
-    def __init__(self, bus: Bus, filter: Filter, sink: Sink, *, max_deliveries: int = 5) -> None:
-        self._bus = bus
+    def __init__(
+        self, name: str, client: Callable[[], Bus], filter: Filter, sink: Sink, *, max_deliveries: int = 5
+    ) -> None:
+        self._name = name
+        self._client = client
+        self._filter = filter
+        self._max_deliveries = max_deliveries
         self._sink = sink
-        self._listener = bus.subscribe(filter, name="webhook", durable=True, max_deliveries=max_deliveries)
+        self._bus: Bus | None = None
         self._task: asyncio.Task[None] | None = None
+        self._sending: asyncio.Task[bool] | None = None
         self._sent = 0
         self._refused = 0
         self._tries = 0  # of the event that waits
         self._problem = ""
 
     async def start(self) -> None:
-        await self._bus.open()
-        await self._listener.open()
-        self._task = asyncio.create_task(self._send_all(), name=f"webhook {self._bus.name}")
+        """Subscribe, and begin to send. Raises when the principal may not."""
+        await self._open()
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin to send as soon as the principal stands."""
+        self._task = asyncio.create_task(self._run(), name=f"webhook {self._name}")
 
     async def close(self) -> None:
         """Stop sending; what was not taken waits."""
         await self._stop()
-        await self._bus.close(commit=False)
+        await self._close_bus()
 
     async def end(self) -> None:
         """Stop, and want nothing any more."""
         await self._stop()
+        if self._bus is None:
+            await self._open()
         await self._listener.unsubscribe()
-        await self._bus.close()
+        await self._close_bus()
 
     async def _stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        for task in (self._task, self._sending):
+            if task is not None:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+
+    async def _open(self) -> None:
+        bus = await self._client().open()
+        try:
+            self._listener = await bus.subscribe(
+                self._filter, name="webhook", durable=True, max_deliveries=self._max_deliveries
+            )
+        except BaseException:
+            await bus.close()
+            raise
+        self._bus = bus
+        bus.watch(self._watch)
+
+    def _watch(self, state: str) -> None:
+        if state == "refused" and self._sending is not None:
+            self._sending.cancel()
+
+    async def _close_bus(self) -> None:
+        bus, self._bus = self._bus, None
+        if bus is not None:
+            await bus.close(commit=False)
+
+    async def _run(self) -> None:
+        """Send in one session after the other."""
+        while True:
+            try:
+                if self._bus is None:
+                    await self._open()
+                self._sending = asyncio.create_task(self._send_all(), name=f"webhook {self._name}")
+                (answer,) = await asyncio.gather(self._sending, return_exceptions=True)
+                if answer is False:
+                    return
+                self._problem = "the session of its principal has ended"
+            except TidingsError as error:
+                self._problem = str(error)
+            await self._close_bus()
+            await asyncio.sleep(AGAIN_SECONDS)
 
     def status(self) -> dict[str, Any]:
         """For people."""
@@ -130,20 +184,17 @@ class Webhook:
             **({"problem": self._problem} if self._problem else {}),
         }
 
-    async def _send_all(self) -> None:
+    async def _send_all(self) -> bool:
+        """False: the sink wants no more. Raises when the session has ended."""
         import httpx
 
         async with httpx.AsyncClient(
             timeout=TIMEOUT_SECONDS, follow_redirects=False, trust_env=False
         ) as http:
-            while True:
-                try:
-                    event = await self._listener.get()
-                except ClosedError as error:
-                    self._problem = str(error)
-                    return
-                if not await self._send(http, event):
-                    return
+            self._problem = ""
+            while await self._send(http, await self._listener.get()):
+                pass
+            return False
 
     async def _send(self, http: Any, event: Event) -> bool:
         """Until it is taken or given back. False: the sink is gone."""
@@ -159,7 +210,7 @@ class Webhook:
                 return True
             if status == 410:
                 self._problem = "the sink answered 410: it wants no more"
-                log.warning("webhook %s: %s", self._bus.name, self._problem)
+                log.warning("webhook %s: %s", self._name, self._problem)
                 return False
             if 400 <= status < 500 and status not in PATIENT:
                 self._refused += 1

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from tidings.errors import TidingsError
+from tidings.errors import RefusedError, TidingsError
 from tidings.model.event import Event
 from tidings.model.subscription import Policy, Position, SubscriptionId
 from tidings.protocol.client import Client
@@ -24,25 +24,29 @@ from tidings.runtime.bus import Bus
 from tidings.runtime.clock import Clock
 from tidings.runtime.driver import Driver, Hear
 from tidings.runtime.gate import Gate
+from tidings.runtime.sessions import Session, Sessions
 from tidings.security.doors import Guard
 
 AHEAD = 64  # notifications on their way to a guest at most: his queue is the broker's
 
 
 class Guest:
-    """The broker's end of a guest's link. `sent_away` is called when he has to come in anew."""
+    """The broker's end of a guest's link. `sent_away` is called when the guest has to come in anew."""
 
     def __init__(
         self,
         address: str,
-        principal: Any,
+        session: Session,
         driver: Driver,
         guard: Guard[Any] | None,
         sent_away: Callable[[], None],
+        ended: Callable[[str], None],
     ) -> None:
         self.address = address
         self.sent_away = sent_away
-        self._principal = principal
+        self._ended = ended
+        self._session = session
+        self._principal = session.principal
         self._driver = driver
         self._guard = guard
         self._gate: Gate | None = None
@@ -63,12 +67,18 @@ class Guest:
         """So many bytes came from him; seconds for which nothing more is to be taken from him."""
         return 0.0 if self._guard is None else self._guard.charge(self._principal, received_bytes)
 
+    def end(self, reason: str) -> None:
+        """The session of the principal has ended."""
+        self.close()
+        self._ended(reason)
+
     def close(self) -> None:
         """The guest is gone."""
         gate, self._gate = self._gate, None
         if gate is None:
             return
         self._all.discard(self)
+        self._session.close()
         gate.close()
         if self._guard is not None:
             self._guard.disconnected(self._principal)
@@ -83,10 +93,19 @@ class Host(Protocol):
     @property
     def clock(self) -> Clock: ...
 
+    @property
+    def sessions(self) -> Sessions: ...
+
     def admit_guest(
-        self, name: str, principal: Any, say: Callable[[Message], None], sent_away: Callable[[], None]
+        self,
+        name: str,
+        principal: Any,
+        say: Callable[[Message], None],
+        sent_away: Callable[[], None],
+        ended: Callable[[str], None],
     ) -> Guest:
-        """Let a guest in under a client's name. Raises `RefusedError` when it is not his to use."""
+        """Let a guest in under a client's name. Raises `RefusedError` when it is not his to use. `ended` is
+        called with the reason when the session of the principal ends for good."""
 
     async def informed(self, principal: Any, what: str, about: dict[str, Any]) -> Any:
         """Answer what a principal asks about the broker. Raises."""
@@ -118,7 +137,7 @@ class Guests:
         driver = Driver(client, machine, self._host.clock, record=_nothing, hear=hear)
 
         def come_in() -> None:
-            guest = self._host.admit_guest(client, self._principal, say, again)
+            guest = self._host.admit_guest(client, self._principal, say, again, ended)
             self._guests[address] = (driver, guest)
             driver.link_up(self._host.name, guest.hear)
 
@@ -131,6 +150,10 @@ class Guests:
                 come_in()
             except TidingsError as error:
                 watch(ConnectionState("refused", reason=str(error)), error)
+
+        def ended(reason: str) -> None:
+            driver.link_down(self._host.name)
+            watch("refused", RefusedError(reason, hint="connect again"))
 
         come_in()
         watch(ConnectionState("up", broker=self._host.name), None)

@@ -9,20 +9,24 @@ import logging
 import secrets
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from tidings.errors import SettingsError, TidingsError
+from tidings.errors import RefusedError, SettingsError, TidingsError
 from tidings.model.event import Event
 from tidings.runtime.settings import SecuritySettings, TlsSettings
 from tidings.security import audit as auditing
 from tidings.security.audit import Audit, Entry
 from tidings.security.authenticator import ByUsers
 from tidings.security.gate import Gate
+from tidings.security.principal import Means, Principal
 from tidings.security.quotas import UNBOUNDED
 from tidings.security.revocation import NONE_REVOKED, Revoked, parse_revoked
 from tidings.security.rules import ALL_ALLOWED
 from tidings.security.users import NOBODY, Users, parse_users
 
 log = logging.getLogger("tidings.audit")
+
+MOST_STANDINGS = 10_000  # remembered; then they are made anew
 
 
 def text_of(settings: SecuritySettings) -> str:
@@ -75,8 +79,8 @@ class Secured:
         tls: TlsSettings | None = None,
     ) -> None:
         self.revoked = load_revoked(tls or TlsSettings())
-        self.has_changed = False  # did the last reload bring other rules?
-        self._text = text_of(settings)
+        self._anonymous = settings.anonymous
+        self._standings: dict[Principal, Any] = {}
         self._file = _AuditFile(Path(settings.audit)) if settings.audit else None
         self.audit = Audit(self._write, clock)
         self.guard = Gate(load_users(settings), clock=clock, audit=self.audit, on_withheld=on_withheld)
@@ -98,11 +102,36 @@ class Secured:
         except TidingsError as error:
             self.audit.note("reload", auditing.REFUSED, "operator", reason=error.message)
             raise
-        self.has_changed = text_of(settings) != self._text
-        self._text = text_of(settings)
         self.guard.replace(users)
         self.revoked = revoked
+        self._standings.clear()
         self.audit.note("reload", auditing.OK, "operator", subject=settings.users)
+
+    def refreshed(self, principal: Principal) -> Principal:
+        """The principal with what the users file says of it now. Raises `RefusedError` when its proof is worth
+        nothing any more."""
+        if principal.is_anonymous:
+            if not self._anonymous:
+                raise RefusedError("this broker asks for a proof", hint="connect with credentials")
+            return principal
+        proof = principal.proof
+        if principal.means is Means.CERTIFICATE and self.revoked.holds_serial(proof.serial):
+            raise RefusedError("this certificate was revoked")
+        if principal.means is Means.TOKEN and proof.until is None:
+            raise RefusedError("it is not known until when the token counts", hint="prove it again")
+        return self.guard.users.refreshed(principal)
+
+    def standing(self, principal: Principal) -> Any:
+        """What the principal is and may do now, as a value to compare (see `runtime/sessions.py`). Raises
+        `RefusedError` when it is not, or no longer, the principal that the users file knows."""
+        found = self._standings.get(principal)
+        if found is None:
+            if self.refreshed(principal) != principal:
+                raise RefusedError(f"what is known of {principal.name} has changed", hint="connect again")
+            if len(self._standings) >= MOST_STANDINGS:
+                self._standings.clear()
+            found = self._standings[principal] = self.guard.users.standing(principal)
+        return found
 
     def figures(self) -> dict[str, int]:
         return {"refused by rule": self.guard.refused, "withheld": self.guard.withheld}

@@ -46,8 +46,10 @@ from tidings.runtime.guests import Guest
 from tidings.runtime.histogram import Histogram
 from tidings.runtime.kernels import prepare_in_background
 from tidings.runtime.neighbours import Neighbours
+from tidings.runtime.observing import answers_of
 from tidings.runtime.pages import LogPages
 from tidings.runtime.reception import Reception
+from tidings.runtime.sessions import Session, Sessions
 from tidings.runtime.words import (
     BESIDE,
     HANDSHAKE,
@@ -69,7 +71,6 @@ from tidings.security.doors import (
     NoCredentials,
     Proved,
 )
-from tidings.security.principal import Means
 from tidings.store.store import Store
 from tidings.systems import Site, find_system
 from tidings.wire.codec import Codec
@@ -85,13 +86,14 @@ PARTS = range(16, 257)  # steps of a round, few connections to many
 class _Client:
     """One client's connection."""
 
-    __slots__ = ("address", "asked", "asked_at", "connection", "gate", "principal")
+    __slots__ = ("address", "asked", "asked_at", "connection", "gate", "principal", "session")
 
-    def __init__(self, address: str, connection: Connection, gate: Gate, principal: Any) -> None:
+    def __init__(self, address: str, connection: Connection, gate: Gate, session: Session) -> None:
         self.address = address
         self.connection = connection
         self.gate = gate
-        self.principal = principal
+        self.session = session
+        self.principal = session.principal
         self.asked = 0  # a publish whose answer is timed; 0: none
         self.asked_at = 0.0
 
@@ -133,6 +135,7 @@ class Server:
         advertise: str = "",  # where others reach it, when that is not where it listens
         on_loaded: Callable[[Loaded], None] | None = None,  # looks at what the disk holds, at the start
         is_revoked: Callable[[Any], bool] = lambda certificate: False,
+        standing: Callable[[Any], Any] | None = None,  # of a principal (see `sessions.py`)
     ) -> None:
         if not name or "#" in name:
             raise RefusedError(f"{name!r} is no name for a broker", hint="use letters, digits and -")
@@ -140,10 +143,7 @@ class Server:
         self.network = network or NetworkSettings()
         self.resources = (resources or ResourceLimits()).fitted(self.network.max_frame)
         self.addresses: list[Address] = []  # where it listens, once it has started
-        self.inquiries: dict[str, Inquiry] = {
-            "figures": lambda about, principal: self.figures(),
-            "subscriptions": lambda about, principal: self.node.describe(self._limit(about)),
-        }
+        self.inquiries: dict[str, Inquiry] = answers_of(self)
         self.own_checks = {"log"}  # inquiries that ask the guard themselves, by the right to subscribe
         self._listen = [listen] if isinstance(listen, str) else list(listen)
         self._join = [address for text in join for address in parse_addresses(text)]
@@ -163,6 +163,7 @@ class Server:
         self._advertise = advertise
         self._on_loaded = on_loaded
         self._is_revoked = is_revoked
+        self.sessions = Sessions(standing, self._clock)
         self._begin()
 
     def _begin(self) -> None:
@@ -297,8 +298,7 @@ class Server:
             raise UnreachableError(
                 f"this broker has {len(self._clients)} clients already", hint="connect to another one"
             )
-        if self._guard is not None:
-            self._guard.connected(proved.principal, open.name)
+        session = self._opened(proved.principal, open.name, connection.finish)
         self._last_client += 1
         address = f"{open.name}#{self._last_client}"
         gate = Gate(
@@ -311,13 +311,24 @@ class Server:
             held=self.node.subscription,
             limits=self._limits,
         )
-        client = self._clients[connection] = _Client(address, connection, gate, proved.principal)
+        client = self._clients[connection] = _Client(address, connection, gate, session)
         connection.most_bytes = self.network.client_buffer
         connection.receive, connection.lost = self._receive, self._lost
         connection.unsendable = partial(self._unsendable, client)
         connection.use_codec(self._codec)
         connection.send(Opened(self.name, self._system.name, proved.farewell, self.address))
         self._driver.link_up(address, self._outlet(client))
+
+    def _opened(self, principal: Any, name: str, end: Callable[[str], None]) -> Session:
+        """A session under a client's name. Raises `RefusedError`."""
+        session = self.sessions.open(principal, end)
+        try:
+            if self._guard is not None:
+                self._guard.connected(principal, name)
+        except TidingsError:
+            session.close()
+            raise
+        return session
 
     def _outlet(self, client: _Client) -> Callable[[Message], None]:
         unanswered, connection = client.gate.unanswered, client.connection
@@ -349,15 +360,19 @@ class Server:
         return self._clock
 
     def admit_guest(
-        self, name: str, principal: Any, say: Callable[[Message], None], sent_away: Callable[[], None]
+        self,
+        name: str,
+        principal: Any,
+        say: Callable[[Message], None],
+        sent_away: Callable[[], None],
+        ended: Callable[[str], None],
     ) -> Guest:
         """Let in a client that a gateway brings (see `guests.py`)."""
         if self._is_draining:
             raise UnreachableError("this broker is about to stop", hint="connect to another one")
-        if self._guard is not None:
-            self._guard.connected(principal, name)
+        session = self._opened(principal, name, lambda reason: guest.end(reason))
         self._last_client += 1
-        guest = Guest(f"{name}#{self._last_client}", principal, self._driver, self._guard, sent_away)
+        guest = Guest(f"{name}#{self._last_client}", session, self._driver, self._guard, sent_away, ended)
         gate = Gate(
             name,
             principal,
@@ -402,6 +417,7 @@ class Server:
         if client is None:
             return
         log.debug("client %s is gone: %s", client.address, reason)
+        client.session.close()
         client.gate.close()
         if self._guard is not None:
             self._guard.disconnected(client.principal)
@@ -440,12 +456,6 @@ class Server:
             self._guard.observe(principal, what)
         value = inquiry(about, principal)
         return await value if isinstance(value, Awaitable) else value
-
-    def _limit(self, about: dict[str, Any]) -> int:
-        limit = about.get("limit", most := self.resources.described_subscriptions)
-        if type(limit) is not int or not 0 < limit <= most:
-            raise RefusedError(f"a limit is a whole number from 1 to {most}")
-        return limit
 
     # -- looking after it -----------------------------------------------------------------------
 
@@ -517,23 +527,12 @@ class Server:
     def disk_problem(self) -> str | None:
         return self.node.disk_problem
 
-    def send_away(self, reason: str) -> None:
-        """End the connections of all clients. They come back, and are asked anew what they may do."""
-        for connection in list(self._clients):
-            connection.finish(reason)
-        for guest in list(self._guests):
-            guest.close()
-            guest.sent_away()
-
-    def leave_certified(self, is_revoked: Callable[[Any], bool], reason: str) -> None:
-        """End the connections that were let in by certificates which are no longer accepted."""
-        for connection, client in list(self._clients.items()):
-            by_certificate = getattr(client.principal, "means", None) == Means.CERTIFICATE
-            if by_certificate and is_revoked(connection.info("peercert")):
-                connection.finish(reason)
+    def review(self) -> None:
+        """The rules, or the revoked certificates, may be others: end the sessions and links that they end."""
+        self.sessions.review()
         for name in self._neighbours.up:
-            if is_revoked(self._neighbours.certificate(name)):
-                self._neighbours.leave(name, reason)
+            if self._is_revoked(self._neighbours.certificate(name)):
+                self._neighbours.leave(name, "its certificate was revoked")
 
     def part(self, neighbour: str) -> None:
         """A neighbour is gone for good: keep nothing for it any more."""
@@ -574,6 +573,7 @@ class Server:
         """Stop at once; what was acknowledged is kept."""
         if self._looking is not None:
             self._looking.cancel()
+        self.sessions.close()
         for listener in self._listeners:
             listener.close()
         self._reception.close()

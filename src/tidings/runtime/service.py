@@ -99,6 +99,7 @@ class Service:
             resources=settings.resources,
             on_loaded=self._count_stored,
             is_revoked=lambda certificate: self.secured.revoked.holds(certificate),
+            standing=self.secured.standing,
             system=GROUP_SYSTEM if settings.group.name else settings.system,
             datagrams=settings.datagrams,
             peers=peers_of(settings),
@@ -201,9 +202,7 @@ class Service:
             log.error("the settings were not reloaded, the old ones stay: %s", error)
             return False
         differs = changed(self.settings, new)
-        if self.secured.has_changed:
-            self.server.send_away("the rules have changed")  # they come back, and are narrowed anew
-        self.server.leave_certified(self.secured.revoked.holds, "its certificate was revoked")
+        self.server.review()
         logs.set_up(new.log, self.server.name)
         waiting = [name for name in differs if name not in LIVE and not name.startswith("log.")]
         self.settings = new

@@ -45,12 +45,18 @@ class ByUsers:
         self._revoked = revoked  # asked each time, too
 
     def begin(self, asked: Asked) -> Conversation:
+        users = self._users()
         try:
             conversation = self._begin(asked)
         except RefusedError as error:
             self._note(asked, asked.name, REFUSED, error.message)
             raise
-        return _Audited(conversation, lambda name, outcome, why: self._note(asked, name, outcome, why), asked)
+        return _Audited(
+            conversation,
+            lambda name, outcome, why: self._note(asked, name, outcome, why),
+            asked,
+            lambda: self._users() is users,
+        )
 
     def _begin(self, asked: Asked) -> Conversation:
         if asked.role == BROKER and not (asked.mechanism == Means.ANONYMOUS and self._allow_anonymous):
@@ -84,10 +90,17 @@ class ByUsers:
 
 
 class _Audited:
-    """Writes down how the conversation ends."""
+    """Writes down how the conversation ends. A reload meanwhile makes it worth nothing."""
 
-    def __init__(self, inner: Conversation, note: Callable[[str, str, str], None], asked: Asked) -> None:
+    def __init__(
+        self,
+        inner: Conversation,
+        note: Callable[[str, str, str], None],
+        asked: Asked,
+        is_current: Callable[[], bool],
+    ) -> None:
         self._inner = inner
+        self._is_current = is_current
         self._note = note
         self._asked = asked
 
@@ -96,6 +109,8 @@ class _Audited:
             if len(data) > LONGEST_STEP:
                 raise RefusedError(f"a step of {len(data)} bytes is too long")
             answer = self._inner.step(data)
+            if isinstance(answer, Proved) and not self._is_current():
+                raise RefusedError("the users file was read again meanwhile", hint="connect again")
         except RefusedError as error:
             self._note(self._asked.name, REFUSED, error.message)
             raise

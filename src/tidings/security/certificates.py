@@ -7,10 +7,11 @@ organisational unit (`tidings-broker`), which the authority gives to brokers alo
 from __future__ import annotations
 
 from collections.abc import Mapping
+from ssl import cert_time_to_seconds
 from typing import Any
 
 from tidings.errors import RefusedError
-from tidings.security.principal import Means, Principal, checked_name
+from tidings.security.principal import Means, Principal, Proof, checked_name
 
 BROKER_UNIT = "tidings-broker"
 
@@ -23,7 +24,18 @@ def principal_of(certificate: Mapping[str, Any]) -> Principal:
             f"the certificate has {len(names)} common names", hint="a client's certificate has one: its name"
         )
     is_broker = BROKER_UNIT in _subject(certificate, "organizationalUnitName")
-    return Principal(checked_name(names[0], "a certificate's name"), Means.CERTIFICATE, is_broker=is_broker)
+    return Principal(
+        checked_name(names[0], "a certificate's name"),
+        Means.CERTIFICATE,
+        is_broker=is_broker,
+        proof=Proof(until=_end_of(certificate), serial=str(certificate.get("serialNumber", ""))),
+    )
+
+
+def _end_of(certificate: Mapping[str, Any]) -> float | None:
+    """When it ends, as `ssl` writes it: `Jan  5 09:34:43 2030 GMT`."""
+    text = certificate.get("notAfter")
+    return None if text is None else float(cert_time_to_seconds(text))
 
 
 def _subject(certificate: Mapping[str, Any], kind: str) -> list[str]:

@@ -31,6 +31,19 @@ class Means(StrEnum):
     EMBEDDED = "embedded"  # in the broker's own process
 
 
+class Proof(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The part of a proof that can lose its force while a session is open."""
+
+    until: float | None = None  # seconds since the epoch at which a token or a certificate ends
+    issuer: str = ""  # of the token
+    tenant: str = ""  # that the token gives
+    groups: tuple[str, ...] = ()  # that the token gives
+    serial: str = ""  # of the certificate, in hexadecimal
+
+
+NO_PROOF = Proof()
+
+
 class Principal(msgspec.Struct, frozen=True, cache_hash=True):
     """Who it is. Rules are looked up by `name` and `groups`."""
 
@@ -40,6 +53,12 @@ class Principal(msgspec.Struct, frozen=True, cache_hash=True):
     groups: tuple[str, ...] = ()
     names: tuple[str, ...] = ()  # further names that it may use for its clients and sources; * is a wildcard
     is_broker: bool = False  # its certificate is that of a broker: it may speak for clients
+    proof: Proof = NO_PROOF
+
+    @property
+    def owner(self) -> tuple[str, str]:
+        """What makes it the same principal after another proof, or with other groups: tenant and name."""
+        return self.tenant, self.name
 
     @property
     def is_anonymous(self) -> bool:

@@ -26,8 +26,11 @@ class Revoked(msgspec.Struct, frozen=True):
         """Was this certificate, as `ssl` gives it, taken back?"""
         if not self.serials or not certificate:
             return False
-        serial = certificate.get("serialNumber")
-        return serial is None or int(serial, 16) in self.serials  # one that cannot be told is not trusted
+        return self.holds_serial(certificate.get("serialNumber") or "")
+
+    def holds_serial(self, serial: str) -> bool:
+        """The same of a serial number in hexadecimal; one that cannot be told is not trusted."""
+        return bool(self.serials) and (not serial or int(serial, 16) in self.serials)
 
 
 NONE_REVOKED = Revoked()

@@ -114,6 +114,10 @@ class Permissions:
         """Is this consumer group common to the principal and to others? Else the name is its own."""
         return any(rule.shares(group) for rule in self.rules if rule.speaks_of(principal))
 
+    def shared_by(self, principal: Principal) -> tuple[str, ...]:
+        """The patterns of consumer groups that the principal shares with others."""
+        return tuple(group for rule in self.rules if rule.speaks_of(principal) for group in rule.groups)
+
     def is_shared(self, group: str) -> bool:
         """Does some rule let principals share this consumer group?"""
         return any(rule.shares(group) for rule in self.rules)

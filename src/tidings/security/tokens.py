@@ -14,14 +14,15 @@ from typing import Any
 import msgspec
 
 from tidings.errors import MissingDependencyError, RefusedError, SettingsError, TidingsError
-from tidings.security.principal import Means, Principal, checked_name
+from tidings.security.principal import Means, Principal, Proof, checked_name
 
 REQUIRED = ["sub", "exp", "iss", "aud"]
-LEEWAY = 30.0  # seconds by which clocks may differ
+LEEWAY = 30.0  # seconds by which an issuer's clock may be ahead
 SHORTEST_SECRET = 32  # bytes
 LONGEST_TOKEN = 8_192  # characters
 REFUSED = "the token is not valid here"
 MOST_GROUPS = 100
+LAST_MOMENT = 1e15  # seconds
 
 
 class Issuer(msgspec.Struct, frozen=True):
@@ -90,7 +91,7 @@ class Verifier:
         """Who the token speaks of; `RefusedError` says no more than that it is not valid."""
         claims = self._claims(token)
         for name, least, most in (
-            ("exp", now - LEEWAY, None),
+            ("exp", now, None),  # sessions end at that moment too: there is no time left to come back in
             ("nbf", None, now + LEEWAY),
             ("iat", None, now + LEEWAY),
         ):
@@ -106,7 +107,13 @@ class Verifier:
             raise RefusedError(REFUSED)
         if tenant:
             checked_name(tenant, "a tenant's name")
-        return Principal(checked_name(name), Means.TOKEN, tenant, tuple(groups[:MOST_GROUPS]))
+        given = tuple(groups[:MOST_GROUPS])
+        proof = Proof(float(claims["exp"]), claims["iss"], tenant, given)
+        return Principal(checked_name(name), Means.TOKEN, tenant, given, proof=proof)
+
+    def issuer(self, name: str) -> Issuer | None:
+        """The trusted issuer of this name."""
+        return self._issuers.get(name)
 
     def _claims(self, token: str) -> dict[str, Any]:
         jwt = _jwt()
@@ -137,8 +144,8 @@ def _check_time(claims: dict[str, Any], name: str, least: float | None, most: fl
     value = claims.get(name)
     if value is None:
         return
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise RefusedError(REFUSED)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < LAST_MOMENT:
+        raise RefusedError(REFUSED)  # what is no number is not less than one either
     if least is not None and value < least:
         raise RefusedError(f"{REFUSED}: it has ended", hint="get a new one")
     if most is not None and value > most:

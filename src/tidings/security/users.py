@@ -106,6 +106,29 @@ class Users(msgspec.Struct, frozen=True):
             names=(*principal.names, *user.names),
         )
 
+    def refreshed(self, principal: Principal) -> Principal:
+        """The principal as this file has it, by the proof that it once came with. Raises when that proof
+        is worth nothing here."""
+        name, means, proof = principal.name, principal.means, principal.proof
+        if means is Means.SCRAM and name not in self.keys:
+            raise RefusedError(f"{name} has no password here")
+        if means is Means.TOKEN and self.verifier.issuer(proof.issuer) is None:
+            raise RefusedError(f"the issuer of the token of {name} is not trusted here")
+        base = Principal(name, means, proof.tenant, proof.groups, is_broker=principal.is_broker, proof=proof)
+        return self.complete(base)
+
+    def standing(self, principal: Principal) -> Any:
+        """What this file says of a principal and lets it do, as a value to compare. Raises as `refreshed`."""
+        refreshed = principal if principal.is_anonymous else self.refreshed(principal)
+        rights = [self.permissions.right(refreshed, action).filter for action in Action]
+        return (
+            refreshed,
+            self.keys.get(principal.name) if principal.means is Means.SCRAM else None,
+            self.verifier.issuer(principal.proof.issuer),
+            tuple((right.dialect, right.text) for right in rights),
+            self.permissions.shared_by(refreshed),
+        )
+
     def lists(self, principal: Principal) -> bool:
         """Does the file hold this very principal? Then no other one has its name."""
         user = self.users.get(principal.name)

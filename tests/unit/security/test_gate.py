@@ -294,6 +294,17 @@ def test_what_the_disk_holds_counts_for_its_owner() -> None:
     gate.subscribe(ANN, "ann/desk", "s", parse_filter("change < -2"), durable=True)  # one that is there
 
 
+def test_a_proof_that_began_before_a_reload_proves_nothing() -> None:
+    house = House()
+    shown = PasswordCredentials("ann", "pencil")
+    conversation = house.door.begin(Asked(CLIENT, "ann", shown.mechanism, is_loopback=True))
+    challenge = conversation.step(shown.first())
+    assert isinstance(challenge, bytes)
+    house.gate.replace(users(FILE))
+    with pytest.raises(RefusedError, match="read again meanwhile"):
+        conversation.step(shown.answer(challenge))
+
+
 def test_groups_of_tenants_and_queries_of_principals_do_not_meet() -> None:
     gate = House().gate
     dave = Principal("dave", Means.TOKEN, "acme")

@@ -150,6 +150,9 @@ class MqttDoor:
             await other.over.wait()
         self._links[key] = link
         before, known = self._sessions.pop(key, None), self._known.get(key)
+        if before is not None and (before.owner != principal or before.bus.state != "up"):
+            await before.close()  # its rights are those of the principal that it was opened for
+            before = None
         if connect.clean:
             if before is None and known is not None:
                 before = await self._open(
@@ -160,10 +163,7 @@ class MqttDoor:
             self._known.pop(key, None)
             before = known = None
         expiry = link.expiry(connect)
-        if before is not None and before.owner != principal:
-            await before.close()  # its rights are those of the principal that it was opened for
-            before = None
-        if before is not None and before.durable and before.bus.state == "up":
+        if before is not None and before.durable:
             session = before
         else:
             kept = known.subscriptions if known is not None else None
@@ -363,6 +363,7 @@ class Link:
             return
         key = key_of(principal, connect.client_id)
         self._session, self._will = session, connect.will
+        session.on_refused = lambda: self.end(Reason.NOT_AUTHORISED)
         self._largest = connect.properties.get("maximum_packet", 0)
         self._most_told = min(connect.properties.get("topic_alias_maximum", 0), ALIASES)
         try:

@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from tidings.errors import ClosedError, RefusedError, TidingsError
+from tidings.errors import RefusedError, TidingsError
 from tidings.gateway.mqtt.events import attributes_of, options_of, publish_of, qos_of, wanted
 from tidings.gateway.mqtt.packets import Ack, Kind, Malformed, Packet, Publish, Reason, Subscribe, Will, Wish
 from tidings.gateway.mqtt.writing import write
@@ -105,6 +105,8 @@ class Session:
         self._version = 4
         self._largest = 0
         self._has_aliases = False
+        self.on_refused: Callable[[], None] = lambda: None  # called when the session of the principal ends
+        bus.watch(lambda state: self.on_refused() if state == "refused" else None)
         self._room = asyncio.Semaphore(0)
         self._drained: Callable[[], Any] | None = None
 
@@ -261,8 +263,8 @@ class Session:
         while True:
             try:
                 notification, tag = await listener.take()
-            except ClosedError:
-                return
+            except TidingsError:
+                return  # the subscription is over, or the session of its principal
             event = notification.event
             if wish.no_local and event.source == self.bus.name:
                 listener.settle(tag)
