@@ -9,30 +9,36 @@ from random import Random
 
 import msgspec
 import pytest
+from tests.simulation._wide import run
 
 from tidings.availability.records import Append, Forget, Put
 from tidings.language import parse_filter
 from tidings.model.event import FOREVER, Event
 from tidings.protocol.proposals import Placed, Proposal
 from tidings.protocol.recovery.group_log import TABLE
+from tidings.runtime.gate import Gate
+from tidings.security.users import NOBODY, parse_users
 from tidings.simulation.topology import line, mesh
 from tidings.simulation.wide.drawing import GROUP, TIDINGS, Publishing, draw, draw_limits, draw_size
+from tidings.simulation.wide.guarded import GuardedNode, Rules
+from tidings.simulation.wide.hostile import KINDS, Hostile
 from tidings.simulation.wide.meeting import Meter
 from tidings.simulation.wide.observer import Observer, Violation
-from tidings.simulation.wide.running import run_seed, sized_event
+from tidings.simulation.wide.running import events_in, sized_event
 from tidings.simulation.world import World
+from tidings.wire.codec import Codec
 
-PRINT = "from tidings.simulation.wide.running import run_seed; print(run_seed(3).fingerprint, run_seed(17).fingerprint)"
+PRINT = "from tests.simulation._wide import run; print(run(4).fingerprint, run(18).fingerprint)"
 
 
 def test_a_seed_replays_byte_for_byte() -> None:
     """In this process, and in others that hash texts differently."""
-    here = f"{run_seed(3).fingerprint} {run_seed(17).fingerprint}"
+    here = f"{run(4).fingerprint} {run(18).fingerprint}"
     for hash_seed in ("1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
         there = subprocess.run([sys.executable, "-c", PRINT], env=environment, capture_output=True, text=True, check=True)  # fmt: skip
         assert there.stdout.strip() == here
-    assert run_seed(3).fingerprint != run_seed(4).fingerprint
+    assert run(3).fingerprint != run(4).fingerprint
 
 
 def test_seeds_draw_both_systems_in_their_shares() -> None:
@@ -149,3 +155,53 @@ def test_one_offset_of_a_group_is_one_event() -> None:
     watch.committed("b0", [Append(1, published(watch, 1), 0.0)])
     with pytest.raises(Violation, match="elsewhere"):
         watch.committed("b1", [Append(1, published(watch, 2), 0.0)])
+
+
+# -- hostile clients and rights ----------------------------------------------------------------------
+
+
+def test_a_hostile_client_builds_every_message_and_most_are_well_formed() -> None:
+    hostile = Hostile("mallory", "b0", rng=Random(1), names=("d0", "jobs"), seen=lambda event: None)
+    codec = Codec()
+    built = [hostile._message() for _ in range(400)]
+    assert {type(message) for message in built} == set(KINDS)
+    assert [codec.decode(codec.encode(message)) for message in built if "nan" not in repr(message)]
+
+
+def test_a_client_is_sent_what_its_principal_may_read_and_no_more() -> None:
+    sent: list[tuple[str, int]] = []
+    users = parse_users(
+        """
+        [users.p]
+        [users.few]
+        [[allow]]
+        who = "p"
+        action = "publish"
+        [[allow]]
+        who = "few"
+        action = "subscribe"
+        filter = "k = 0"
+        """,
+        read=lambda name: b"",
+    )
+    rules = Rules(users, ("b0", "b1"), Gate)
+    rules.sent = lambda principal, message: sent.extend(
+        (principal.name, e.attributes["k"]) for e in events_in(message)
+    )
+    world = World(TIDINGS, line(2), wrap=lambda node: GuardedNode(node, rules))
+    world.add_client("p", "b0")
+    world.add_client("few", "b1")
+    world.run(1.0)
+    world.subscribe("few", "n", "EXISTS k", durable=True)
+    world.subscribe("p", "n", "EXISTS k")
+    world.run(2.0)
+    for k in (0, 1, 0):
+        world.publish("p", {"k": k})
+    world.run(3.0)
+    assert sent == [("few", 0), ("few", 0)]
+    assert [failed.code for failed in world.applications["p"].failures] == ["refused"]
+    rules.replace(NOBODY)
+    world.publish("p", {"k": 0})
+    world.run(4.0)
+    assert len(sent) == 2
+    assert len(world.applications["p"].failures) == 2

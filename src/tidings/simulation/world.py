@@ -21,6 +21,7 @@ from tidings.protocol import effects as fx
 from tidings.protocol import inputs as ins
 from tidings.protocol.client import Client
 from tidings.protocol.limits import DEFAULT_LIMITS, ResourceLimits
+from tidings.protocol.node import Node
 from tidings.simulation.parts import Machine
 from tidings.simulation.roamers import Lives, roamer
 from tidings.simulation.simulator import Simulation, SimulationSettings
@@ -66,6 +67,7 @@ class World:
         record: bool = True,
         on_row: Callable[[Row], None] | None = None,
         limits: ResourceLimits = DEFAULT_LIMITS,
+        wrap: Callable[[Node], Machine] | None = None,
     ) -> None:
         self.system = find_system(system)
         self.overlay = overlay
@@ -75,6 +77,7 @@ class World:
         self._calls = 0
         self._options = options or {}
         self.limits = limits
+        self._wrap = wrap  # puts something before each node, in each of its lives
         self._record = record
         self._sources: dict[str, int] = {}
         if record:
@@ -110,7 +113,8 @@ class World:
         lives = iter(range(1_000_000))
 
         def build() -> Machine:
-            return self.system.build(site, self.simulation.rng(f"{site.name}/{next(lives)}"))
+            node = self.system.build(site, self.simulation.rng(f"{site.name}/{next(lives)}"))
+            return node if self._wrap is None else self._wrap(node)
 
         return build
 

@@ -1,8 +1,8 @@
 """Everything that a seed decides about a run in the wide world.
 
 Rules
-- Two systems promise that nothing acknowledged is lost: `tidings` and `tidings-group`. Of twenty seeds
-  thirteen are the first and seven the second.
+- Two systems promise that nothing acknowledged is lost: `tidings` and `tidings-group`. Of three seeds two are
+  the first and one is the second.
 - Limits are shrunk until a short run of small events meets them: a page holds a few entries, a batch a few
   events, and one event in twenty-five is exactly as large as an event may be.
 - At least ten faults act in each run. Disks of a group are replaced one at a time (see `running.py`).
@@ -24,6 +24,7 @@ SYSTEMS = TIDINGS, GROUP = "tidings", "tidings-group"
 SETTLE = 3.0  # seconds until the first event: subscriptions are known everywhere then
 TROUBLE = 8.0  # seconds in which things go wrong
 LEAST = 10  # faults in a run
+HOSTILE, LEAVER, JOBS = "mallory", "leaver", "jobs"
 KINDS = (
     *fault.RATES, fault.CRASH, fault.DISK_LOSS, fault.STOP, fault.PARTITION_HALVES, fault.PARTITION_RING,
     fault.PARTITION_ONE_WAY, fault.ISOLATE_ONE, fault.SLOW_LINK, *fault.WIDER,
@@ -51,6 +52,8 @@ class Subscribing(msgspec.Struct, frozen=True):
     window: int
     at: float
     away: tuple[float, float] | None = None  # when its listener leaves and comes back
+    right: str = ""  # what its principal may read; empty: everything
+    group: str | None = None  # a consumer of this group
 
 
 class Drawn(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,6 +69,8 @@ class Drawn(msgspec.Struct, frozen=True, kw_only=True):
     events: tuple[Publishing, ...]
     faults: FaultPlan
     replacements: tuple[Incident, ...]  # of disks of a group, one after the other
+    hostile: dict[str, str]  # client -> broker
+    revoked_at: float | None  # when the rights of `LEAVER` end
 
     @property
     def trouble_over(self) -> float:
@@ -75,12 +80,13 @@ class Drawn(msgspec.Struct, frozen=True, kw_only=True):
 def draw(seed: int, *, system: str | None = None) -> Drawn:
     """Draw the run of a seed. The same seed gives the same run."""
     rng = Random(f"wide/{seed}")
-    system = system or (TIDINGS if seed % 20 < 13 else GROUP)
+    system = system or (TIDINGS if seed % 3 else GROUP)
     if system == GROUP:
         overlay = mesh(5 if rng.random() < 0.15 else 3)
     else:
         overlay = random_tree(rng.choice((2, 3, 3, 4)), rng, fan_out=3)
     limits = draw_limits(rng)
+    clients = Random(f"clients/{seed}")  # so that principals change nothing else
     publishers = {f"p{number}": rng.choice(overlay.brokers) for number in range(rng.choice((1, 2, 2, 3)))}
     faults, replacements = _faults(overlay, system, rng)
     return Drawn(
@@ -90,10 +96,12 @@ def draw(seed: int, *, system: str | None = None) -> Drawn:
         limits=limits,
         disk_seconds=rng.choice((0.002, 0.002, 0.02, 0.15)),
         publishers=publishers,
-        subscriptions=_subscriptions(overlay, rng),
+        subscriptions=(*_subscriptions(overlay, rng), *_with_rights(overlay, system, clients)),
         events=_events(tuple(publishers), limits, rng),
         faults=faults,
         replacements=replacements,
+        hostile={HOSTILE: clients.choice(overlay.brokers)} if clients.random() < 0.5 else {},
+        revoked_at=SETTLE + clients.uniform(0.5, TROUBLE) if clients.random() < 0.5 else None,
     )
 
 
@@ -136,6 +144,20 @@ def _subscriptions(overlay: Overlay, rng: Random) -> tuple[Subscribing, ...]:
             _subscribing("late", overlay, rng, durable=True, at=rng.uniform(SETTLE, SETTLE + TROUBLE))
         )
     return tuple(found)
+
+
+def _with_rights(overlay: Overlay, system: str, rng: Random) -> list[Subscribing]:
+    """Subscribers whose principals may read a part only, or lose their rights, and a consumer of a group."""
+    found = []
+    if rng.random() < 0.6:
+        few = _subscribing("few", overlay, rng, durable=rng.random() < 0.7, at=rng.uniform(0.6, 1.2))
+        found.append(msgspec.structs.replace(few, right="k = 0"))
+    if rng.random() < 0.4:
+        found.append(_subscribing(LEAVER, overlay, rng, durable=True, at=rng.uniform(0.6, 1.2)))
+    if rng.random() < 0.4 and system != GROUP:
+        worker = _subscribing("worker", overlay, rng, durable=True, at=rng.uniform(0.6, 1.2))
+        found.append(msgspec.structs.replace(worker, group=JOBS))
+    return found
 
 
 def _subscribing(

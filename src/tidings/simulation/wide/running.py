@@ -8,6 +8,7 @@ of before and of now, is delivered within `progress_seconds`. Both bounds are co
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
 from hashlib import blake2b
 from typing import Any
@@ -25,9 +26,23 @@ from tidings.protocol.membership.agreed import GroupSettings
 from tidings.protocol.recovery.acknowledged import AcknowledgedSettings
 from tidings.protocol.recovery.group_log import GroupLogSettings
 from tidings.protocol.roaming import RoamingSettings
+from tidings.security.principal import Principal
+from tidings.security.users import Users, parse_users
 from tidings.simulation.faults import Incident
 from tidings.simulation.simulator import SimulationSettings
-from tidings.simulation.wide.drawing import GROUP, SETTLE, Drawn, Publishing, Subscribing, calm_events, draw
+from tidings.simulation.wide.drawing import (
+    GROUP,
+    JOBS,
+    LEAVER,
+    SETTLE,
+    Drawn,
+    Publishing,
+    Subscribing,
+    calm_events,
+    draw,
+)
+from tidings.simulation.wide.guarded import Gate, GuardedNode, Rules
+from tidings.simulation.wide.hostile import Hostile
 from tidings.simulation.wide.meeting import Meter, MeteredCodec
 from tidings.simulation.wide.observer import Observer, Violation
 from tidings.simulation.world import World
@@ -54,20 +69,23 @@ class WideOutcome(msgspec.Struct, kw_only=True):
     seconds: float = 0.0
 
 
-def run_seed(seed: int, *, system: str | None = None) -> WideOutcome:
-    """Run a seed of the wide world."""
-    return WideRun(draw(seed, system=system)).run()
+def run_seed(seed: int, gate: Callable[..., Gate], *, system: str | None = None) -> WideOutcome:
+    """Run a seed of the wide world. `gate` is that of the runtime: drivers do not import one another."""
+    return WideRun(draw(seed, system=system), gate).run()
 
 
 class WideRun:
     """One run."""
 
-    def __init__(self, drawn: Drawn) -> None:
+    def __init__(self, drawn: Drawn, gate: Callable[..., Gate]) -> None:
         self.drawn = drawn
         settings = SimulationSettings(check=True, disk_seconds=drawn.disk_seconds)
+        self.rules = Rules(users_of(drawn), drawn.overlay.brokers, gate)
+        self.rules.hostile, self.rules.sent = frozenset(drawn.hostile), self._sent
         self.world = World(
-            drawn.system, drawn.overlay, seed=drawn.seed, settings=settings, limits=drawn.limits
-        )
+            drawn.system, drawn.overlay, seed=drawn.seed, settings=settings, limits=drawn.limits,
+            wrap=lambda node: GuardedNode(node, self.rules),
+        )  # fmt: skip
         self.meter = Meter(drawn.limits)
         declared = {
             m: None for _, node in self.world.nodes() for s in node.slots.values() for m in s.messages
@@ -82,6 +100,7 @@ class WideRun:
         self._digest = blake2b(digest_size=12)
         self._read: dict[str, set[int]] = {}  # by reader of a log: offsets that it has read
         self._calls: dict[int, str] = {}  # of readers
+        self._is_revoked = False
         self.refused = 0
 
     # -- the run ---------------------------------------------------------------------------------
@@ -90,8 +109,8 @@ class WideRun:
         broken = ""
         try:
             self._run()
-        except (Violation, AssertionError) as error:
-            broken = str(error) or repr(error)
+        except Exception as error:  # a machine that raises breaks a promise too
+            broken = str(error) if isinstance(error, Violation) else f"{type(error).__name__}: {error}"
         return self._outcome(broken)
 
     def _run(self) -> None:
@@ -100,6 +119,8 @@ class WideRun:
         self.world.run(0.5)
         for client, broker in drawn.publishers.items():
             self.world.add_client(client, broker)
+        for client, broker in drawn.hostile.items():
+            self._add_hostile(client, broker)
         for each in drawn.subscriptions:
             self.world.add_client(each.client, each.broker)
             simulation.call_at(each.at, partial(self._subscribe, each))
@@ -108,8 +129,10 @@ class WideRun:
                 simulation.call_at(each.away[1], partial(self._attach, each))
         self.world.run(SETTLE)
         for each in drawn.subscriptions:
-            if each.durable and each.at < SETTLE:
+            if each.durable and each.at < SETTLE and each.client != LEAVER:
                 self._stand(each)
+        if drawn.revoked_at is not None:
+            simulation.call_at(drawn.revoked_at, self._revoke)
         for event in drawn.events:
             simulation.call_at(event.at, partial(self._publish, event))
         simulation.plan(drawn.faults)
@@ -156,14 +179,16 @@ class WideRun:
 
     def _subscribe(self, each: Subscribing) -> None:
         self.world.subscribe(
-            each.client, NAME, each.filter, durable=each.durable, queue=each.queue, window=each.window
-        )
+            each.client, NAME, each.filter, durable=each.durable, queue=each.queue, window=each.window,
+            group=each.group,
+        )  # fmt: skip
 
     def _stand(self, each: Subscribing) -> None:
         assert NAME in self.world.applications[each.client].refs, (
             f"{each.client} is not subscribed after {SETTLE} s"
         )
-        self.observer.stands(f"{each.client}/{NAME}", parse_filter(each.filter), each.broker)
+        wanted = f"({each.filter}) AND ({each.right})" if each.right else each.filter
+        self.observer.stands(f"{each.client}/{NAME}", parse_filter(wanted), each.broker)
 
     def _detach(self, each: Subscribing) -> None:
         ref = self.world.applications[each.client].refs.pop(NAME, None)
@@ -183,6 +208,39 @@ class WideRun:
         self.observer.published[event.identity] = event
         call = self.world.next_call()
         self.simulation.input(each.client, ins.ClientPublish(call, event, number=True))
+
+    # -- principals ------------------------------------------------------------------------------------
+
+    def _add_hostile(self, client: str, broker: str) -> None:
+        names = (
+            *self.drawn.publishers,
+            *(each.client for each in self.drawn.subscriptions),
+            NAME,
+            JOBS,
+            broker,
+        )
+        rng = self.simulation.rng(client)
+        build = partial(Hostile, client, broker, rng=rng, names=names, seen=self._leaked)
+        self.simulation.add(client, build, broker=False)
+        self.simulation.connect(client, broker)
+
+    def _leaked(self, event: Event) -> None:
+        if event.source not in self.drawn.hostile:
+            raise Violation(f"a hostile client received {event.identity} without a right to it")
+
+    def _revoke(self) -> None:
+        self.rules.replace(users_of(self.drawn, without=LEAVER))
+        self._is_revoked = True
+
+    def _sent(self, principal: Principal, message: msg.Message) -> None:
+        """A message leaves a broker for a client: may its principal read the events in it, by the rules of now?"""
+        if principal.name == LEAVER and self._is_revoked:
+            for event in events_in(message):
+                raise Violation(f"{LEAVER} was sent {event.identity} after its rights had ended")
+        elif principal.name == "few":
+            for event in events_in(message):
+                if event.attributes.get("k") != 0:
+                    raise Violation(f"few was sent {event.identity} without a right to it")
 
     # -- disks of a group ------------------------------------------------------------------------------
 
@@ -239,6 +297,8 @@ class WideRun:
 
     def _notified(self, client: str, effect: fx.Notify) -> None:
         event = effect.notification.event
+        if event.source in self.drawn.hostile:
+            return  # it may publish a little
         id = f"{client}/{NAME}"
         self.observer.notified(id, event)
         number = int(event.id.rpartition("-")[2])
@@ -324,6 +384,32 @@ class WideRun:
             fingerprint=self._digest.hexdigest(),
             seconds=simulation.now,
         )
+
+
+def users_of(drawn: Drawn, *, without: str = "") -> Users:
+    """The users file of a run: publishers and subscribers may do everything, `LEAVER` by a rule of its own, others
+    a part. `without`: the rules of one principal are gone."""
+    subscribers = [each.client for each in drawn.subscriptions]
+    readers = [f"reader-{broker}" for broker in drawn.overlay.brokers]
+    rights = {each.client: each.right for each in drawn.subscriptions if each.right}
+    rights |= {LEAVER: "TRUE"} | dict.fromkeys(drawn.hostile, "k = 9")
+    staff = [name for name in (*drawn.publishers, *subscribers, *readers) if name not in rights]
+    lines = [f'[users.{name}]\ngroups = ["staff"]' for name in staff]
+    lines += [f"[users.{name}]" for name in rights]
+    lines.append('[[allow]]\nwho = "group:staff"\naction = ["publish", "subscribe"]')
+    for name, right in rights.items():
+        if name != without:
+            actions = '["publish", "subscribe"]' if name in drawn.hostile else '"subscribe"'
+            lines.append(f'[[allow]]\nwho = "{name}"\naction = {actions}\nfilter = "{right}"')
+    return parse_users("\n".join(lines), read=lambda name: b"")
+
+
+def events_in(message: msg.Message) -> list[Event]:
+    if isinstance(message, msg.Deliver):
+        return [message.event]
+    if isinstance(message, msg.DeliverAll):
+        return list(message.events)
+    return [entry.event for entry in message.entries] if isinstance(message, msg.LogRead) else []
 
 
 def recovery_seconds(drawn: Drawn) -> float:

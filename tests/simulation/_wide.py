@@ -1,0 +1,10 @@
+"""Seeds of the wide world, with the gate of the runtime before every broker."""
+
+from __future__ import annotations
+
+from tidings.runtime.gate import Gate
+from tidings.simulation.wide.running import WideOutcome, run_seed
+
+
+def run(seed: int, *, system: str | None = None) -> WideOutcome:
+    return run_seed(seed, Gate, system=system)
