@@ -14,7 +14,7 @@ import tidings
 from tidings.runtime.cluster import Cluster
 
 T = TypeVar("T")
-PATIENCE = 60.0
+PATIENCE = 180.0  # seconds for anything to happen, on a busy machine
 PROGRAM = "tidings.console.doors"
 
 
@@ -83,14 +83,17 @@ class Network:
             await bus.close()
         await self.cluster.stop()
 
-    def subscribe(self, broker: int, filter: str, *, taken: bool = True, **options: Any) -> None:
-        """A subscription at a broker; `taken`: whatever comes is taken at once."""
+    def subscribe(
+        self, broker: int, filter: str, *, taken: bool = True, a_second: float = 0.0, **options: Any
+    ) -> None:
+        """A subscription at a broker; `taken`: whatever comes is taken at once, or so many `a_second`."""
 
         async def work() -> None:
             listener = await self.buses[broker].subscribe(filter, **options)
             self.listeners.append(listener)
             if taken:
-                task = asyncio.create_task(_taking(listener))
+                work = paced(lambda _: listener.get(), a_second) if a_second else _taking(listener)
+                task = asyncio.create_task(work)
                 self.stage._tasks.add(task)
 
         self.stage.run(work())

@@ -60,8 +60,8 @@ def test_who_is_not_known_signs_in(secured: str, watched: Any) -> None:
     page.wait_for_selector("dialog[open]")
     opened.picture("sign-in-light")
     sign_in(page, "ann", "bob's")
+    opened.refused = ("401",)
     page.wait_for_selector("dialog .note.bad")
-    opened.wrong.clear()  # the browser tells of the refusal too
     sign_in(page, "ann", "ann's")
     page.wait_for_selector('main[data-page="overlay"]')
     page.wait_for_selector(".overlay .node")
@@ -87,7 +87,7 @@ def test_who_may_observe_alone_publishes_nothing(secured: str, watched: Any) -> 
         headers: {'x-tidings-console': '1'}}).then(answer => answer.status)"""
     )
     assert status == 403
-    opened.wrong.clear()
+    opened.refused = ("403",)
 
 
 def test_who_may_not_observe_sees_nothing(secured: str, watched: Any) -> None:
@@ -99,4 +99,4 @@ def test_who_may_not_observe_sees_nothing(secured: str, watched: Any) -> None:
     for path in ("live", "subscriptions", "words", "verdict", "flows", "studies", "quality"):
         status = page.evaluate(f"() => fetch('/api/{path}').then(answer => answer.status)")
         assert status == 403, path
-    opened.wrong.clear()
+    opened.refused = ("403",)

@@ -78,8 +78,14 @@ class Asking:
         watch = await self._watches.of(visitor)
         await self._know_brokers(visitor)
         answers = await watch.network.ask("subscriptions", lambda name: {"limit": MOST_SUBSCRIPTIONS})
+        paces = watch.paces()
         rows = [
-            row | {"broker": name, "rate": watch.told_rates.get(row["subscription"], 0.0)}
+            row
+            | {
+                "broker": name,
+                "rate": watch.told_rates.get(row["subscription"], 0.0),
+                "pace": paces.get(row["subscription"], 0.0),
+            }
             for name, one in answers.items()
             for row in one.get("value", ())
         ]

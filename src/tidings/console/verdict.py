@@ -19,6 +19,7 @@ from tidings.console.sessions import Visitor
 from tidings.console.watch import Watches
 from tidings.history.check import check
 from tidings.history.jsonlines import from_lines
+from tidings.history.properties import PROPERTIES
 from tidings.history.schema import PUB, Row
 from tidings.history.window import Window, judged
 from tidings.runtime.service import Service
@@ -88,7 +89,14 @@ class Verdicts:
         chosen = judged(rows, since, behind)
         report = check(chosen.rows, t_sub=T_SUB, t_diff=T_DIFF, contract=self._contract, until=now)
         properties = {
-            name: {"holds": one.holds, "violations": one.violations, "reason": one.reason, "story": one.story}
+            name: {
+                "says": PROPERTIES[name].says,
+                "seed": PROPERTIES[name].seed,
+                "holds": one.holds,
+                "violations": one.violations,
+                "reason": one.reason,
+                "story": one.story,
+            }
             for name, one in report.verdicts.items()
         }
         first = min((row.time for row in chosen.rows if row.op == PUB), default=now)

@@ -32,6 +32,7 @@ KEPT_CHANGES = 200
 LINGER_SECONDS = 60.0
 MOST_WORDS = 500  # names and topics that are remembered for completion
 RECENT = 12  # events that a look names of each broker
+RATE_SECONDS = 180.0  # over which the pace of a slow consumer is averaged: credit comes back in batches
 
 
 class Viewer:
@@ -69,6 +70,7 @@ class Watch:
         self._left_at = self._now()
         self.told: Counter[str] = Counter()  # by subscription: notifications since the watch began
         self.told_rates: dict[str, float] = {}
+        self._deliveries: deque[tuple[float, float, dict[str, int]]] = deque()  # time, span, by subscription
         self.ways: dict[str, Counter[str]] = {}  # by broker: how events came, since the watch began
         self.totals: deque[dict[str, Any]] = deque(maxlen=KEPT_TICKS)
         self.changes: deque[figures.Change] = deque(maxlen=KEPT_CHANGES)
@@ -199,11 +201,25 @@ class Watch:
 
     def _rate(self, activities: Answers, spans: dict[str, float]) -> None:
         rates: dict[str, float] = {}
+        counts: Counter[str] = Counter()
         for name, one in activities.items():
-            self.told.update(one["told"])
+            counts.update(one["told"])
             for id, count in one["told"].items():
                 rates[id] = rates.get(id, 0.0) + round(count / max(spans[name], 1e-3), 2)
+        self.told.update(counts)
         self.told_rates = rates
+        now = self._now()
+        self._deliveries.append((now, max(spans.values(), default=0.0), dict(counts)))
+        while self._deliveries[0][0] < now - RATE_SECONDS:
+            self._deliveries.popleft()
+
+    def paces(self) -> dict[str, float]:
+        """Deliveries a second to each subscription, over the last minutes of this watch."""
+        seconds = sum(span for _, span, _ in self._deliveries)
+        counts: Counter[str] = Counter()
+        for _, _, some in self._deliveries:
+            counts.update(some)
+        return {id: round(count / max(seconds, 1e-3), 2) for id, count in counts.items()}
 
 
 def _recent(activities: Answers) -> list[dict[str, Any]]:

@@ -18,12 +18,14 @@ const status = h("span", { class: "status", role: "status" }, h("i"), h("span", 
 const who = h("span", { class: "who" });
 const themer = h("button", { class: "icon", type: "button", onclick: turn });
 const leave = h("button", { class: "icon", type: "button", "aria-label": "Sign out", title: "Sign out", onclick: signOut, hidden: true }, icon("out"));
+const here = h("span");
+const menu = h("button", { class: "menu", type: "button", "aria-expanded": "false", "aria-controls": "pages", onclick: () => showPages(menu.getAttribute("aria-expanded") !== "true") }, icon("menu"), here);
 let session = null;
 let page = null;
 let turnNumber = 0;
 
 function frame() {
-  const nav = h("ul", { class: "nav" }, PAGES.flatMap(([group, pages]) => [
+  const nav = h("ul", { class: "nav", id: "pages" }, PAGES.flatMap(([group, pages]) => [
     group && h("li", { class: "group", "aria-hidden": "true" }, group),
     ...pages.map(([name, title]) => h("li", null, h("a", { href: `#/${name}`, "data-page": name }, icon(name), h("span", null, title)))),
   ]));
@@ -31,10 +33,16 @@ function frame() {
     h("a", { class: "skip", href: "#main", onclick: (event) => { event.preventDefault(); main.focus(); } }, "Skip to the page"),
     h("nav", { class: "side", "aria-label": "Pages" },
       h("div", { class: "brand" }, h("img", { src: "/icon.svg", alt: "" }), h("span", null, "Tidings")),
+      menu,
       nav,
       h("div", { class: "foot" }, who, h("span", { class: "row" }, themer, leave))),
     main,
   );
+}
+
+// On a narrow window the pages are behind one button, which names the page that is shown.
+function showPages(open) {
+  menu.setAttribute("aria-expanded", String(open));
 }
 
 function showTheme() {
@@ -57,6 +65,8 @@ async function route() {
   const asked = location.hash.replace(/^#\//, "").split("?")[0] || "overlay";
   const [name, title] = KNOWN.find(([each]) => each === asked) || KNOWN[0];
   const number = ++turnNumber;
+  say(here, title);
+  showPages(false);
   for (const link of document.querySelectorAll(".nav a")) {
     if (link.dataset.page === name) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
@@ -136,6 +146,8 @@ function ask() {
 
 async function signOut() {
   live.close();
+  if (page && page.destroy) page.destroy();
+  page = null;
   await remove("/api/session").catch(() => null);
   location.reload();
 }
@@ -143,6 +155,7 @@ async function signOut() {
 frame();
 showTheme();
 addEventListener("hashchange", route);
+addEventListener("keydown", (event) => { if (event.key === "Escape") showPages(false); });
 live.addEventListener("tick", draw);
 live.addEventListener("past", draw);
 live.addEventListener("state", async () => {

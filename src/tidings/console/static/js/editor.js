@@ -9,8 +9,8 @@ const WAIT = 180; // milliseconds without a key, after which the filter is looke
 const MOST = 40;
 
 export class Editor {
-  constructor({ label, value, words, onchecked }) {
-    Object.assign(this, { words, onchecked, problem: null, offered: [], at: 0, timer: 0, number: 0 });
+  constructor({ label, value, words, onchecked, ontyped }) {
+    Object.assign(this, { words, onchecked, ontyped, problem: null, offered: [], at: 0, timer: 0, number: 0 });
     this.under = h("div", { class: "under", "aria-hidden": "true" });
     this.list = h("ul", { id: "words", role: "listbox", "aria-label": "Words that could stand here", hidden: true });
     this.says = h("p", { id: "filter-says", class: "small", role: "status" });
@@ -37,6 +37,7 @@ export class Editor {
 
   #typed() {
     this.problem = null;
+    if (this.ontyped) this.ontyped();
     this.#draw();
     this.#offer();
     clearTimeout(this.timer);

@@ -60,7 +60,7 @@ export class Graph {
     this.#wake();
   }
 
-  // brokers: [{name, heat (0–1), size (0–1), own, gone, says}]; links: [{a, b, ab, ba}] with events a second.
+  // brokers: [{name, heat (0–1, by `heat`), size (0–1), own, gone, says}]; links: [{a, b, ab, ba}] with events a second.
   update(brokers, links, now) {
     const names = brokers.map((each) => each.name);
     const shape = links.map((each) => `${each.a} ${each.b}`).sort().join("|") + "/" + [...names].sort().join("|");
@@ -122,7 +122,7 @@ export class Graph {
     node.disc.setAttribute("r", r.toFixed(1));
     node.ring.setAttribute("r", (r + 4).toFixed(1));
     node.text.setAttribute("y", (r + 17).toFixed(1));
-    const step = Math.min(4, Math.floor((each.heat || 0) * 5));
+    const step = Math.round((each.heat || 0) * HEAT_STEPS.length);
     node.disc.setAttribute("class", `disc heat-${step}`);
     const quiet = many > LABELS && !each.own && step < 3 && !each.gone;
     const classes = ["node", each.own && "own", each.gone && "gone", quiet && "quiet", node.name === this.chosen && "chosen"];
@@ -313,14 +313,21 @@ function line(context, a, b) {
   context.stroke();
 }
 
+// Upper ends of the steps of heat, in events a second: an absolute scale, so that a quiet network is never red.
+export const HEAT_STEPS = [10, 100, 1000, 10000];
+
+export function heat(load) {
+  const step = HEAT_STEPS.findIndex((end) => load < end);
+  return (step < 0 ? HEAT_STEPS.length : step) / HEAT_STEPS.length;
+}
+
 // A tick's brokers and links as the graph takes them.
 export function pictured(tick) {
   const load = (each) => (each.rates ? each.rates.published + each.rates["events over links"] + each.rates.delivered : 0);
-  const most = Math.max(20, ...tick.brokers.map(load));
   const held = (each) => (each.levels ? each.levels.subscriptions || 0 : 0);
   const mostHeld = Math.max(1, ...tick.brokers.map(held));
   const brokers = tick.brokers.map((each) => ({
-    name: each.name, own: each.name === tick.own, gone: Boolean(each.problem), heat: load(each) / most,
+    name: each.name, own: each.name === tick.own, gone: Boolean(each.problem), heat: heat(load(each)),
     size: held(each) / mostHeld,
     says: each.problem ? `${each.name}: ${each.problem}`
       : `${each.name}: ${plural(Math.round(load(each)), "event")} a second, ${plural(each.links.length, "link")}, ${plural(held(each), "subscription")}, ${count(each.levels.waiting || 0)} waiting`,

@@ -6,15 +6,24 @@ import { clock, count } from "./words.js";
 const GAP_SECONDS = 12;
 const PAD = { left: 52, right: 12, top: 10, bottom: 22 };
 
-function nice(top) {
-  const size = 10 ** Math.floor(Math.log10(top));
-  return [1, 2, 2.5, 5, 10].map((each) => each * size).find((each) => each >= top) || top;
+const MARKS = 4; // at most, above zero
+
+// The step between marks of an axis: 1, 2 or 5 times a power of ten, so that every mark is a round number.
+export function stepFor(top, whole = false) {
+  const size = 10 ** Math.floor(Math.log10(top / MARKS));
+  const step = [1, 2, 5, 10].map((each) => each * size).find((each) => each * MARKS >= top);
+  return whole ? Math.max(1, step) : step;
+}
+
+export function marksFor(top, whole = false) {
+  const step = stepFor(top, whole);
+  return Array.from({ length: Math.ceil(top / step) + 1 }, (_, number) => Number((number * step).toPrecision(12)));
 }
 
 export class Plot {
   // series: [{name, colour: "--accent", of: (total) => number | null}]
-  constructor({ label, series, height = 210, unit = count, log = false, area = false, gap = GAP_SECONDS, end = "now" }) {
-    Object.assign(this, { label, series, height, unit, log, area, gap, end, data: [], at: null });
+  constructor({ label, series, height = 210, unit = count, log = false, area = false, whole = false, gap = GAP_SECONDS, end = "now" }) {
+    Object.assign(this, { label, series, height, unit, log, area, whole, gap, end, data: [], at: null });
     this.canvas = h("canvas", { role: "img", "aria-label": label });
     this.tip = h("div", { class: "tip", "aria-hidden": "true" });
     this.legend = h("div", { class: "legend" }, series.map((each) => {
@@ -63,22 +72,23 @@ export class Plot {
 
   #scales(width) {
     const values = this.data.flatMap((each) => this.series.map((line) => line.of(each))).filter((each) => each !== null && each !== undefined);
-    const top = this.log ? Math.max(10, nice(Math.max(...values, 1))) : nice(Math.max(...values, 1) * 1.02);
+    const most = Math.max(...values, 1);
+    const marks = this.log ? [1, 10, 100, 1000, 10000].filter((each) => each <= 10 || each < 10 * most) : marksFor(most * 1.02, this.whole);
+    const top = marks.at(-1);
     const bottom = this.log ? 0.25 : 0;
     const end = this.data.length ? this.data.at(-1).time : 0;
     const span = Math.max(60, this.data.length ? end - this.data[0].time : 60);
     const x = (time) => PAD.left + ((time - end + span) / span) * (width - PAD.left - PAD.right);
     const room = this.height - PAD.top - PAD.bottom;
     const part = this.log ? (value) => Math.log(Math.max(value, bottom) / bottom) / Math.log(top / bottom) : (value) => value / top;
-    return { x, y: (value) => PAD.top + room * (1 - part(value)), top, bottom, end, span };
+    return { x, y: (value) => PAD.top + room * (1 - part(value)), top, bottom, end, span, marks };
   }
 
   #axes(context, width, scales, colour) {
     context.font = "12px system-ui, sans-serif";
     context.textBaseline = "middle";
     context.textAlign = "right";
-    const marks = this.log ? [1, 10, 100, 1000, 10000].filter((each) => each <= scales.top) : [0, 0.25, 0.5, 0.75, 1].map((each) => each * scales.top);
-    for (const mark of marks) {
+    for (const mark of scales.marks) {
       const y = Math.round(scales.y(mark)) + 0.5;
       context.strokeStyle = colour("--line");
       context.lineWidth = 1;

@@ -1,4 +1,6 @@
 // A table whose rows can be ordered by any column. Rows are kept by key, so that a new figure changes one cell.
+// On a phone each row is a card: the style sheet shows `data-label` before each value, and the heads as buttons to sort by.
+// Roles are stated because a table that is not displayed as one would lose them.
 
 import { fill, h } from "./dom.js";
 import { natural } from "./words.js";
@@ -7,14 +9,14 @@ export class Table {
   // columns: [{name, of: row => value, cell: row => node or text, right, class}]
   constructor({ label, columns, key, order, most = 200 }) {
     Object.assign(this, { columns, key, most, rows: [], order: order || { column: 0, down: false } });
-    this.heads = columns.map((column, number) => h("th", { scope: "col", class: column.right ? "r" : "" },
+    this.heads = columns.map((column, number) => h("th", { scope: "col", role: "columnheader", class: column.right ? "r" : "" },
       h("button", { type: "button", onclick: () => this.#sort(number) }, column.name)));
-    this.body = h("tbody");
+    this.body = h("tbody", { role: "rowgroup" });
     this.more = h("caption", { class: "sr" }, label);
     this.note = h("p", { class: "muted small" });
     this.note.style.padding = "8px 16px";
     this.element = h("div", null, h("div", { class: "tablebox", tabindex: "0", role: "region", "aria-label": label },
-      h("table", null, this.more, h("thead", null, h("tr", null, this.heads)), this.body)), this.note);
+      h("table", { role: "table" }, this.more, h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, this.heads)), this.body)), this.note);
     this.shown = new Map();
   }
 
@@ -39,7 +41,7 @@ export class Table {
     const seen = new Map();
     const elements = ordered.slice(0, this.most).map((row) => {
       const key = this.key(row);
-      const line = this.shown.get(key) || h("tr", null, this.columns.map((column) => h("td", { class: column.class || (column.right ? "r" : "") })));
+      const line = this.shown.get(key) || h("tr", { role: "row" }, this.columns.map((column) => h("td", { role: "cell", "data-label": column.name, class: column.class || (column.right ? "r" : "") })));
       this.columns.forEach((column, number) => {
         const cell = column.cell(row);
         const place = line.children[number];

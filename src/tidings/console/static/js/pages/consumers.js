@@ -1,4 +1,5 @@
-// Who does not keep up, and what that means for them.
+// Subscriptions whose consumers do not keep up, and what that means for them.
+// Credit says what a consumer has room for now, never how fast it is: its pace is what was delivered to it.
 
 import { get } from "../api.js";
 import { card, chip, fill, h, nothing } from "../dom.js";
@@ -10,9 +11,9 @@ import { count } from "../words.js";
 const MUCH = 100; // notifications that wait, from which on somebody counts as slow
 
 function state(row) {
-  if (!row.listeners) return chip("nobody listens", row.durable ? "warn" : "");
-  if (row.lost) return chip("loses by policy", "bad");
-  if (row.waiting && !row.credit) return chip("takes nothing", "warn");
+  if (!row.listeners) return chip("no consumer", row.durable ? "warn" : "");
+  if (row.lost) return chip("drops by policy", "bad");
+  if (row.waiting && !row.credit) return chip(row.pace ? "slow consumer" : "no credit", "warn");
   if (row.phase !== "live" && row.phase !== "Phase.LIVE") return chip(`${row.phase}`.toLowerCase(), "accent");
   return row.waiting > MUCH ? chip("behind", "warn") : chip("keeps up", "good");
 }
@@ -26,8 +27,9 @@ export default function consumers({ live }) {
       { name: "Subscription", of: (r) => r.subscription, cell: (r) => h("div", null, h("div", { class: "name" }, r.subscription), h("div", { class: "muted small" }, r.broker)) },
       { name: "State", of: (r) => state(r).textContent, cell: state },
       { name: "Waiting", right: true, of: (r) => r.waiting, cell: (r) => h("div", null, count(r.waiting), bar(r.waiting)) },
-      { name: "Handed over, not taken", right: true, of: (r) => r.unacknowledged, cell: (r) => count(r.unacknowledged) },
-      { name: "Takes now", right: true, of: (r) => r.credit, cell: (r) => count(r.credit) },
+      { name: "Delivered / s", right: true, of: (r) => r.pace, cell: (r) => (r.pace && r.pace < 0.1 ? "< 0.1" : count(r.pace)) },
+      { name: "Unacknowledged", right: true, of: (r) => r.unacknowledged, cell: (r) => count(r.unacknowledged) },
+      { name: "Credit", right: true, of: (r) => r.credit, cell: (r) => count(r.credit) },
       { name: "Behind in logs", right: true, of: (r) => r.lag, cell: (r) => count(r.lag) },
       { name: "Lost", right: true, of: (r) => r.lost, cell: (r) => count(r.lost) },
     ],
@@ -49,7 +51,7 @@ export default function consumers({ live }) {
   }, (problem) => fill(place, h("div", { class: "body" }, trouble(problem))));
 
   return {
-    lead: "Nobody waits for a slow subscriber: what it does not take waits at its broker, up to its queue; then its policy decides what is lost. A durable one is kept for in the log.",
+    lead: "A slow consumer holds up no other: its notifications wait at its broker, up to its queue; then the queue policy decides which are dropped. For a durable subscription they stay in the log. Delivered / s is the mean of the last three minutes; credit is what the consumer has room for now.",
     element: h("div", null, top.element, card("For whom something waits", h("div", { class: "flush" }, place))),
     update: () => top.update(live.totals),
     destroy: poll.stop,

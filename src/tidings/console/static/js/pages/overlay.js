@@ -1,7 +1,7 @@
 // The brokers and their links as they are now; hot ones glow, swaps happen before your eyes.
 
 import { card, fill, h, say } from "../dom.js";
-import { Graph, pictured } from "../graph.js";
+import { Graph, HEAT_STEPS, pictured } from "../graph.js";
 import { tiles } from "../tiles.js";
 import { clock, count, millis, plural } from "../words.js";
 
@@ -15,7 +15,7 @@ export default function overlay({ live }) {
   const shape = h("span", { class: "muted small" });
   let shown = 0, pulsed = live.last ? live.last.time : 0;
 
-  const scale = h("span", { class: "scale", "aria-hidden": "true" }, "quiet ", h("b", null, [0, 1, 2, 3, 4].map((step) => h("i", { class: `heat-${step}` }))), " hot");
+  const scale = h("ol", { class: "scale", "aria-label": "Colours by events a second" }, [0, ...HEAT_STEPS].map((from, step) => h("li", null, h("i", { class: `heat-${step}` }), step ? `${from < 1000 ? from : `${from / 1000}k`}+` : `< ${HEAT_STEPS[0]}`)), h("li", null, "/ s"));
   const element = h("div", null, top.element,
     h("div", { class: "grid wide-narrow" },
       h("section", { class: "card" }, h("div", { class: "title" }, h("h2", null, "Overlay"), shape, scale), graph.element),

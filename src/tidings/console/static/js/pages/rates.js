@@ -31,11 +31,11 @@ export default function rates({ live }) {
       ],
     }),
     waiting: new Plot({
-      label: "Notifications that wait for their subscribers", area: true, height: 170,
+      label: "Notifications that wait for their subscribers", area: true, whole: true, height: 170,
       series: [{ name: "waiting", colour: "--accent", of: (t) => t.levels.waiting }],
     }),
     log: new Plot({
-      label: "Events in the logs", area: true, height: 170, unit: count,
+      label: "Events in the logs", area: true, whole: true, height: 170, unit: count,
       series: [{ name: "in the logs", colour: "--accent-2", of: (t) => t.levels.entries }],
     }),
   };

@@ -41,7 +41,7 @@ export default function store({ live }) {
   });
   const place = h("div", null, h("div", { class: "body muted" }, "Reading the log…"));
   const range = h("span", { class: "muted small", role: "status" });
-  const filter = h("input", { class: "search mono", placeholder: "change < -3", "aria-label": "Only events that this filter accepts", oninput: () => { clearTimeout(wait); wait = setTimeout(() => poll.again(), 350); } });
+  const filter = h("input", { class: "search mono", placeholder: "e.g. change < -3", "aria-label": "Only events that this filter accepts", oninput: () => { clearTimeout(wait); wait = setTimeout(() => poll.again(), 350); } });
   let most = 1, wait = 0;
 
   function bar(value) {
@@ -63,7 +63,7 @@ export default function store({ live }) {
   return {
     lead: "An event with a lifetime rests in the log of the broker where it was published, until the lifetime is over and nobody is owed it any more.",
     element: h("div", { class: "stack" }, top.element, card("Logs", h("div", { class: "flush" }, brokers.element)),
-      card("The newest at this broker", h("div", { class: "flush" }, place), range, filter)),
+      card("The newest at this broker", h("div", { class: "flush" }, place), range, h("label", { class: "inline" }, h("span", null, "Filter"), filter))),
     update(tick) {
       top.update(live.totals);
       const answered = tick.brokers.filter((each) => !each.problem);

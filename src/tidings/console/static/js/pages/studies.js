@@ -11,13 +11,14 @@ function text(value) {
 
 function one(study) {
   const fine = study.claims.filter((claim) => claim.reproduced).length;
-  const rows = study.claims.map((claim) => h("tr", null,
-    h("td", null, h("div", { class: "name" }, text(claim.id)), h("div", { class: "muted small" }, claim.paper === null || claim.paper === undefined ? "" : `paper: ${text(claim.paper)}`)),
-    h("td", null, text(claim.claim), claim.erratum && h("div", { class: "small muted" }, `Erratum: ${text(claim.erratum)}`)),
-    h("td", null, text(claim.expected)), h("td", null, text(claim.ours)),
-    h("td", null, claim.reproduced ? chip("reproduced", "good") : chip("not reproduced", "bad"))));
-  const table = h("div", { class: "tablebox", tabindex: "0", role: "region", "aria-label": `Claims of ${study.study}` }, h("table", { class: "claims" },
-    h("thead", null, h("tr", null, ["Claim", "Says", "Expected", "Ours", "Verdict"].map((name) => h("th", { scope: "col" }, name)))), h("tbody", null, rows)));
+  const cell = (label, ...content) => h("td", { role: "cell", "data-label": label }, h("div", null, ...content));
+  const rows = study.claims.map((claim) => h("tr", { role: "row" },
+    cell("Claim", h("div", { class: "name" }, text(claim.id)), h("div", { class: "muted small" }, claim.paper === null || claim.paper === undefined ? "" : `paper: ${text(claim.paper)}`)),
+    cell("Says", text(claim.claim), claim.erratum && h("div", { class: "small muted" }, `Erratum: ${text(claim.erratum)}`)),
+    cell("Expected", text(claim.expected)), cell("Ours", text(claim.ours)),
+    cell("Verdict", claim.reproduced ? chip("reproduced", "good") : chip("not reproduced", "bad"))));
+  const table = h("div", { class: "tablebox", tabindex: "0", role: "region", "aria-label": `Claims of ${study.study}` }, h("table", { class: "claims", role: "table" },
+    h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, ["Claim", "Says", "Expected", "Ours", "Verdict"].map((name) => h("th", { scope: "col", role: "columnheader" }, name)))), h("tbody", { role: "rowgroup" }, rows)));
   const pictures = study.pictures.length && h("div", { class: "body" }, h("div", { class: "pictures" }, study.pictures.map((name) =>
     h("a", { href: `/api/pictures/${encodeURIComponent(name)}`, target: "_blank", rel: "noopener" }, h("img", { src: `/api/pictures/${encodeURIComponent(name)}`, alt: `Plot ${name.replace(/\.\w+$/, "").replaceAll("-", " ")}`, loading: "lazy" })))));
   const element = card(study.study, h("div", { class: "flush" }, table, pictures), chip(`${fine} of ${plural(study.claims.length, "claim")} reproduced`, fine === study.claims.length ? "good" : "warn"));

@@ -13,19 +13,27 @@ const EVERY = 350; // milliseconds between two
 export default function tryIt({ live, session, asking }) {
   const may = session.may.publish;
   const words = { keywords: ["AND", "OR", "NOT", "LIKE", "IN", "BETWEEN", "EXISTS", "IS", "NULL", "TRUE", "FALSE", "XOR", "REGEXP", "MATCHES"], functions: [], attributes: [] };
-  const editor = new Editor({ label: "Filter", value: "StockName = 'IBM' AND change < -3", words });
+  const editor = new Editor({ label: "Filter", value: "StockName = 'IBM' AND change < -3", words, ontyped: forget, onchecked: (checked) => { test.disabled = !checked.ok; } });
   get("/api/words").then((answer) => Object.assign(words, answer)).catch(() => null);
 
   // -- the event
-  const attributes = h("textarea", { id: "attributes", rows: 4, spellcheck: "false", "aria-describedby": "attributes-say" });
+  const attributes = h("textarea", { id: "attributes", rows: 4, spellcheck: "false", "aria-describedby": "attributes-say", oninput: forget });
   attributes.value = '{"StockName": "IBM", "change": -4.5, "volume": 1200}';
   const attributesSay = h("p", { id: "attributes-say", class: "small", role: "status" });
-  const topic = h("input", { id: "topic", placeholder: "quotes/eu/IBM" });
-  const type = h("input", { id: "type", placeholder: "Quote" });
+  const topic = h("input", { id: "topic", placeholder: "e.g. quotes/eu/IBM", oninput: forget });
+  const type = h("input", { id: "type", placeholder: "e.g. Quote", oninput: forget });
   const lifetime = h("select", { id: "lifetime" }, [["0", "0: now or never"], ["60", "60 seconds"], ["600", "10 minutes"], ["forever", "forever"]].map(([value, text]) => h("option", { value }, text)));
   const publish = h("button", { class: "act", type: "button", disabled: !may, onclick: send }, "Publish and watch");
   const test = h("button", { class: "plain", type: "button", onclick: explain }, "Does the filter accept it?");
   const answer = h("div", { "aria-live": "polite" });
+  const accepted = h("div", { "aria-live": "polite", "data-accepted": "" });
+  let asked = 0;
+
+  // An answer about another filter or event is no answer any more.
+  function forget() {
+    asked += 1;
+    fill(accepted);
+  }
 
   function read() {
     try {
@@ -48,15 +56,18 @@ export default function tryIt({ live, session, asking }) {
   }
 
   async function explain() {
+    forget();
+    const number = asked;
     const event = draft();
     if (!event) return;
     try {
       const told = await post("/api/explain", { ...event, filter: editor.value || "TRUE" });
+      if (number !== asked) return;
       const ways = told.conjunctions.map((way) => h("li", null, [...way.constraints, ...way.residuals].map((part) =>
         h("div", { class: "row" }, chip(part.held ? "holds" : "fails", part.held ? "good" : "bad"), h("code", null, part.wanted), part.reason && h("span", { class: "muted small" }, part.reason)))));
-      fill(answer, h("p", { class: `note ${told.accepted ? "good" : "warn"}` }, told.accepted ? "The filter accepts this event." : "The filter does not accept this event."), h("ul", { class: "ways" }, ways));
+      fill(accepted, h("p", { class: `note ${told.accepted ? "good" : "warn"}` }, told.accepted ? "The filter accepts this event." : "The filter does not accept this event."), h("ul", { class: "ways" }, ways));
     } catch (problem) {
-      fill(answer, trouble(problem));
+      if (number === asked) fill(accepted, trouble(problem));
     }
   }
 
@@ -124,13 +135,13 @@ export default function tryIt({ live, session, asking }) {
   function draw() {
     if (!live.last || !travel.isConnected) return;
     const { brokers, links } = pictured(live.last);
-    graph.update(brokers.map((each) => ({ ...each, heat: seen.has(each.name) ? 0.3 : 0, size: seen.has(each.name) ? 0.5 : 0.1, own: each.own })), links.map((each) => ({ ...each, ab: 0, ba: 0 })));
+    graph.update(brokers.map((each) => ({ ...each, heat: seen.has(each.name) ? 0.25 : 0, size: seen.has(each.name) ? 0.5 : 0.1, own: each.own })), links.map((each) => ({ ...each, ab: 0, ba: 0 })));
   }
 
   // -- why not
   const eventId = h("input", { id: "event-id", class: "mono" });
   const eventSource = h("input", { id: "event-source", class: "mono", placeholder: "any" });
-  const subscription = h("input", { id: "subscription", class: "mono", list: "subscriptions", placeholder: "ann/alerts" });
+  const subscription = h("input", { id: "subscription", class: "mono", list: "subscriptions", placeholder: "e.g. ann/alerts" });
   const known = h("datalist", { id: "subscriptions" });
   const why = h("div", { "aria-live": "polite" });
   const learn = () => get("/api/subscriptions").then(({ subscriptions }) => fill(known, subscriptions.slice(0, 200).map((row) => h("option", { value: row.subscription })))).catch(() => null);
@@ -169,13 +180,13 @@ export default function tryIt({ live, session, asking }) {
     h("div", { class: "stack" },
       card("Write a filter", h("div", { class: "body" }, editor.element), h("span", { class: "muted small" }, "Ctrl+Space: words that could stand here")),
       card("Publish an event", h("div", { class: "body stack" }, field("attributes", "Attributes, as JSON", attributes), attributesSay,
-        h("div", { class: "grid cols-3" }, field("topic", "Topic", topic), field("type", "Type", type), field("lifetime", "Lifetime", lifetime)),
-        h("div", { class: "row" }, publish, test, !may && h("span", { class: "muted small" }, `${session.name} may not publish here.`)), answer)),
+        h("div", { class: "fields" }, field("topic", "Topic", topic), field("type", "Type", type), field("lifetime", "Lifetime", lifetime)),
+        h("div", { class: "row" }, publish, test, !may && h("span", { class: "muted small" }, `${session.name} may not publish here.`)), accepted, answer)),
       card("Or follow one that just came", h("div", { class: "body" }, newest))),
     h("div", { class: "stack" },
       card("Watch it travel", h("div", { class: "body" }, way)),
       card("Why did somebody not hear it?", h("div", { class: "body stack" },
-        h("div", { class: "grid cols-2" }, field("event-id", "Event", eventId), field("event-source", "Source", eventSource)),
+        h("div", { class: "fields" }, field("event-id", "Event", eventId), field("event-source", "Source", eventSource)),
         field("subscription", "Subscription", subscription), known, h("div", { class: "row" }, h("button", { class: "act", type: "button", onclick: askWhy }, "Why?")), why))));
 
   const traced = asking.get("trace");

@@ -5,27 +5,20 @@ import { chip, fill, h, nothing } from "../dom.js";
 import { polling, trouble } from "../poll.js";
 import { clock, plural } from "../words.js";
 
-const SAYS = {
-  legality: "Whoever was told of an event had asked for it, and was subscribed then.",
-  validity: "Every event that was told had been published.",
-  liveness: "Every event that is owed is told in time.",
-  completeness: "Everybody who was owed an event heard it.",
-  minimality: "Nobody was told of an event twice.",
-  fifo: "Events of one publisher came in its order.",
-  gap_freedom: "Nothing in between was left out.",
-  lp1: "A broker tells its own subscribers of what it has.",
-  lp2: "A broker passes on what others want.",
-  lp3: "A broker passes on nothing that nobody wants.",
-  lp4: "A broker delivers only what is available.",
-  view_agreement: "Members of a group agree on who is in it.",
-  no_parasites: "Nobody carries events that it did not ask for.",
+const TITLES = {
+  lp1: "Unsubscribe after subscribe", lp2: "Subscriptions end", lp3: "One subscription at a time", lp4: "Notified only while subscribed",
+  fifo: "Order per publisher", gap_freedom: "No gaps", view_agreement: "Agreement on views", no_parasites: "No parasites",
 };
+
+function title(name) {
+  return TITLES[name] || name[0].toUpperCase() + name.slice(1).replaceAll("_", " ");
+}
 
 function one([name, verdict]) {
   const kind = verdict.holds === null ? "" : verdict.holds ? "holds" : "broken";
   const mark = verdict.holds === null ? chip("not judged") : verdict.holds ? chip("holds", "good") : chip(`broken ${plural(verdict.violations, "time")}`, "bad");
-  return h("article", { class: `verdict ${kind}`, "data-property": name }, h("div", { class: "row between" }, h("h2", null, name.replaceAll("_", " ")), mark),
-    h("p", null, SAYS[name] || ""), verdict.holds === null && h("p", { class: "muted" }, verdict.reason), verdict.holds === false && h("p", { class: "note bad" }, verdict.story));
+  return h("article", { class: `verdict ${kind}`, "data-property": name }, h("div", { class: "row between" }, h("h2", null, title(name)), mark),
+    h("p", null, verdict.says), h("p", { class: "muted small" }, h("code", null, name), ` · ${verdict.seed}`), verdict.holds === null && h("p", { class: "muted" }, verdict.reason), verdict.holds === false && h("p", { class: "note bad" }, verdict.story));
 }
 
 export default function verdict() {
