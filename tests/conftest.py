@@ -52,7 +52,7 @@ def pytest_report_header() -> str:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.get_closest_marker("spark"):
+        if item.get_closest_marker("spark") and not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group("spark"))  # one session, started once
 
 
@@ -87,6 +87,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     )
     parts += [f"{count} skipped ({reason})" for reason, count in skipped.items()]
     terminalreporter.write_line("left out: " + ("; ".join(parts) if parts else "nothing"))
+
+
+@pytest.fixture
+def seed() -> int:
+    """A seed for a test that draws by itself: the same in every run, or that of `TEST_SEED`."""
+    return int(SEED or 4711)
 
 
 @pytest.fixture

@@ -33,6 +33,7 @@ from tidings.runtime.connection import NetworkSettings
 LINKS = (("b1", "b0"), ("b2", "b1"), ("b3", "b2"), ("b4", "b2"))  # who joins whom
 SOURCE = Path(tidings.__file__).parents[1]
 SAY_SECONDS = 30.0  # between two words of a long run
+AIMING = 20.0  # seconds at most, until a publish is on its way to the victim
 QUICK = NetworkSettings(retry_seconds=0.05, slow_retry_seconds=0.5)
 
 
@@ -224,12 +225,14 @@ class Rig:
 
     # -- faults --------------------------------------------------------------------------------
 
-    async def trouble(self, until: float, acknowledged: int = 0) -> None:
-        """One fault after another, each by name, until that time of the monotonic clock, and until so much
-        was acknowledged."""
+    async def trouble(self, until: float, acknowledged: int = 0, faults: int = 0) -> None:
+        """One fault after another, each by name: so many, until that time of the monotonic clock, and until so
+        much was acknowledged."""
         kinds = [self._kill, self._roughen, self._cut, self._stop]
         first = self.rng.sample([*kinds, self._kill], 5)  # each at least once
-        while first or time.monotonic() < until or self.acknowledged < acknowledged:
+        done = 0
+        while first or done < faults or time.monotonic() < until or self.acknowledged < acknowledged:
+            done += 1
             await (first.pop() if first else self.rng.choice([*kinds, self._kill]))()
             await lasts(self.rng.uniform(0.1, 0.6))
             self._say_sometimes()
@@ -243,7 +246,7 @@ class Rig:
 
     async def _kill(self) -> None:
         victims = self.rng.sample(list(self.brokers.values()), self.rng.choice([1, 1, 1, 2]))
-        aimed_until = time.monotonic() + (1.0 if self.rng.random() < 0.7 else 0.0)
+        aimed_until = time.monotonic() + (AIMING if self.rng.random() < 0.7 else 0.0)
         while not self._in_flight[victims[0].name] and time.monotonic() < aimed_until:
             await asyncio.sleep(0)  # most kills wait for a publish that is on its way there
         for victim in victims:
@@ -292,7 +295,7 @@ class Rig:
     async def settle(self) -> None:
         """Wait until every broker knows what is wanted, and every subscription is in the present."""
         for broker in self.brokers.values():
-            async with asyncio.timeout(60), self.connect("judge", broker.name) as bus:
+            async with asyncio.timeout(120), self.connect("judge", broker.name) as bus:
                 while not _is_settled(await bus.inquire("figures"), await bus.inquire("subscriptions")):
                     await asyncio.sleep(0)
 

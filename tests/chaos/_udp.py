@@ -163,29 +163,41 @@ class Network:
         """Until every broker is linked, and has told its neighbours what is wanted."""
         for name in NAMES:
             degree = sum(name in pair for pair in LINKS.items())
-            async with asyncio.timeout(60), self.connect("judge", name) as bus:
+            async with asyncio.timeout(120), self.connect("judge", name) as bus:
                 while True:
                     figures = await bus.inquire("figures")
                     if len(figures["links"]) == degree and not figures["links untold"]:
                         break
                     await asyncio.sleep(0)
 
-    async def run(self, events: int, at_once: int, calm: float, most: float = 0.0) -> None:
-        """Publish at two brokers, listen at all five, until nothing new is heard for `calm` seconds. `most` is how
-        many events a second; 0: as many as go."""
+    async def run(
+        self, events: int, at_once: int, calm: float, most: float = 0.0, enough: float = 2.0
+    ) -> None:
+        """Publish at two brokers, listen at all five, until so large a share was delivered (`enough`), or nothing new
+        for `calm` seconds. `most` is how many events a second; 0: as many as go."""
         readies = [asyncio.Event() for _ in NAMES]
         listening = [
             asyncio.create_task(self._listen(name, ready, calm))
             for name, ready in zip(NAMES, readies, strict=True)
         ]
         for ready in readies:
-            await asyncio.wait_for(ready.wait(), 60)
+            await asyncio.wait_for(ready.wait(), 120)
         await self.settle()
         begin = monotonic()
         await asyncio.gather(*(self._publish(name, events // 2, at_once, most / 2) for name in PUBLISHERS))
         self.rate = events / (monotonic() - begin)
         self._is_publishing = False
-        await asyncio.gather(*listening)
+        everyone, reached = asyncio.gather(*listening), asyncio.create_task(self._delivered(events, enough))
+        await asyncio.wait([everyone, reached], return_when=asyncio.FIRST_COMPLETED)
+        if everyone.done():
+            everyone.result()
+        everyone.cancel()
+        reached.cancel()
+        await asyncio.gather(everyone, reached, return_exceptions=True)
+
+    async def _delivered(self, events: int, share: float) -> None:
+        while self.delivery(events) < share:
+            await lasts(0.1)
 
     _is_publishing = True
     rate = 0.0  # events a second, of all publishers

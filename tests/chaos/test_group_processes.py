@@ -19,7 +19,7 @@ import pytest
 from tests.chaos._group_rig import Group
 from tests.chaos._proxy import lasts
 
-SECONDS = 60.0  # at most for anything; conditions are waited for
+SECONDS = 180.0  # at most for anything; conditions are waited for
 
 
 async def under_load(group: Group, trouble: Callable[[Group], Awaitable[None]], acks: int) -> None:
@@ -110,13 +110,11 @@ async def run(folder: Path, trouble: Callable[[Group], Awaitable[None]], acks: i
         await under_load(group, trouble, acks)
 
 
-@pytest.mark.timeout(240)
 def test_the_coordinator_is_killed_under_load(tmp_path: Path) -> None:
     asyncio.run(run(tmp_path, kill_the_coordinator))
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize(
     "trouble", [half_partition, one_way, stop_and_resume, flapping], ids=lambda each: each.__name__
 )

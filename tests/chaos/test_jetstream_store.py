@@ -26,7 +26,6 @@ from tidings.store import jetstream
 from tidings.store.jetstream import JetStreamStore
 
 pytestmark = [
-    pytest.mark.timeout(180),
     pytest.mark.skipif(shutil.which("nats-server") is None, reason="nats-server is not installed"),
 ]
 SYNCS_SINCE = (2, 10)
@@ -166,7 +165,7 @@ async def _move(cluster: Cluster) -> None:
         tidings.connect(second.address, name="p", timeout=30) as bus,
         bus.subscribe("EXISTS x", name="all", durable=True) as news,
     ):
-        heard = [(await news.get(timeout=30)).attributes["x"] for _ in range(20)]
+        heard = [(await news.get(timeout=120)).attributes["x"] for _ in range(20)]
     await second.drain(10)
     assert heard == list(range(20))
     cluster.start(0)

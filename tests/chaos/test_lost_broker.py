@@ -11,7 +11,7 @@ import pytest
 from tests.chaos._proxy import lasts
 from tests.chaos._rig import Rig
 
-PATIENCE = 60.0
+PATIENCE = 180.0
 HEAL = 1.5
 LOST = "b2"  # between b1, b3 and b4; b0 hangs on b1
 
@@ -38,7 +38,7 @@ async def run(folder: Path, lost: tuple[str, ...]) -> Rig:
             for (name, brokers), ready in zip(wanting.items(), readies, strict=True)
         ]
         for ready in readies:
-            await asyncio.wait_for(ready.wait(), 30)
+            await asyncio.wait_for(ready.wait(), 120)
         await rig.settle()
         publishing = [
             asyncio.create_task(rig.publish(f"p{name[1:]}", name, 2))
@@ -63,13 +63,11 @@ async def run(folder: Path, lost: tuple[str, ...]) -> Rig:
     return rig
 
 
-@pytest.mark.timeout(170)
 def test_the_network_heals_when_its_middle_is_lost_for_good(tmp_path: Path) -> None:
     judge(asyncio.run(run(tmp_path, (LOST,))))
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(170)
 def test_the_network_heals_when_two_adjacent_brokers_are_lost_for_good(tmp_path: Path) -> None:
     judge(asyncio.run(run(tmp_path, ("b1", LOST))))
 

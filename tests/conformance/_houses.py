@@ -168,7 +168,7 @@ class FiveBrokers:
     async def _settle(self) -> None:
         """Wait until each broker, from the subscriber's to the publisher's, has told what it wants."""
         for number in reversed(range(5)):
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(120):
                 while not self._keepers[number].ask(agreed=f"b{number}")["agreed"]:
                     await asyncio.sleep(0)
 
@@ -214,7 +214,7 @@ def played(play: Play) -> Callable[[House], None]:
 
     def test(house: House) -> None:
         async def run() -> None:
-            async with asyncio.timeout(60), house.connect("local") as bus:
+            async with asyncio.timeout(120), house.connect("local") as bus:
                 await play(bus)
 
         asyncio.run(run())

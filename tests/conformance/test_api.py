@@ -47,7 +47,7 @@ async def test_each_matching_event_once_and_in_order(bus: Bus) -> None:
 async def test_a_receipt_says_who_and_where(bus: Bus) -> None:
     volatile = await bus.publish({"n": 1})
     assert volatile.source == "local"
-    async with asyncio.timeout(20):  # a network keeps the first ones until it knows that nobody wants them
+    async with asyncio.timeout(120):  # a network keeps the first ones until it knows that nobody wants them
         while volatile.position is not None:
             volatile = await bus.publish({"n": 1})
     kept = await bus.publish({"n": 1}, lifetime=60)
@@ -104,7 +104,7 @@ async def test_everything_that_an_event_carries_arrives(bus: Bus) -> None:
             key="k",
             expires=100,
         )
-        event = await news.get(timeout=5)
+        event = await news.get(timeout=120)
     assert event["when"] == moment
     assert (event.topic, event.type, event.time) == ("t/u", ("Child", "Parent"), moment)
     assert (event.payload, event.content_type) == (b"\x00\xff", "application/octet-stream")
@@ -117,7 +117,7 @@ async def test_an_event_that_was_heard_can_be_published_as_it_is(bus: Bus) -> No
         event = tidings.make_event({"n": 1}, source="elsewhere", id="7")
         receipt = await bus.publish(event, lifetime=60)
         assert (receipt.source, receipt.id) == ("elsewhere", "7")
-        assert (await news.get(timeout=5)).identity == ("elsewhere", "7")
+        assert (await news.get(timeout=120)).identity == ("elsewhere", "7")
     with pytest.raises(tidings.EventError, match="its own topic"):
         await bus.publish(event, topic="t")
 
@@ -162,8 +162,8 @@ async def test_structs_and_models_are_types_too(bus: Bus) -> None:
     async with bus.subscribe(Reading, "celsius > 30") as readings, bus.subscribe(Order) as orders:
         await bus.publish(Reading("roof", 35.0))
         await bus.publish(Order(name="IBM", pieces=3))
-        assert await readings.get(timeout=5) == Reading("roof", 35.0)
-        assert await orders.get(timeout=5) == Order(name="IBM", pieces=3)
+        assert await readings.get(timeout=120) == Reading("roof", 35.0)
+        assert await orders.get(timeout=120) == Order(name="IBM", pieces=3)
 
 
 # -- names, durability, committing -----------------------------------------------------------------
@@ -234,11 +234,11 @@ async def test_giving_back_and_dead_letters(bus: Bus) -> None:
         await bus.publish({"n": 1})
         await bus.publish({"n": 2})
         for attempt in (1, 2):
-            assert (await jobs.get(timeout=5))["n"] == 1
+            assert (await jobs.get(timeout=120))["n"] == 1
             assert jobs.last is not None
             assert jobs.last.attempt == attempt
             await jobs.nack()
-        assert (await jobs.get(timeout=5))["n"] == 2
+        assert (await jobs.get(timeout=120))["n"] == 2
         await jobs.ack()
         async with bus.subscribe(dead_letters_of="jobs") as dead:
             assert numbers(await collect(dead, 1)) == [1]
@@ -341,7 +341,7 @@ async def test_callbacks_are_called_one_after_another(bus: Bus) -> None:
     async with bus.on("n > 0", slowly):
         for n in range(4):
             await bus.publish({"n": n})
-        await asyncio.wait_for(done.wait(), 5)
+        await asyncio.wait_for(done.wait(), 120)
     assert heard == [1, 2, 3]
 
 
@@ -362,7 +362,7 @@ async def test_a_callback_that_fails_gives_its_event_back(bus: Bus) -> None:
     async with bus.on("n > 0", fail, name="jobs", max_deliveries=3) as calling:
         await bus.publish({"n": 1})
         await bus.publish({"n": 2})
-        await asyncio.wait_for(done.wait(), 5)
+        await asyncio.wait_for(done.wait(), 120)
         assert isinstance(calling.error, ValueError)
     assert calls == [1, 1, 1, 2]
     assert len(failures) == 3
@@ -488,11 +488,11 @@ def test_a_broker_without_a_store_refuses_to_promise(house: House) -> None:
 async def test_an_event_says_where_it_stands_in_the_log(bus: Bus) -> None:
     async with bus.subscribe("n > 0", name="n", durable=True) as news:
         receipt = await bus.publish({"n": 1})
-        event = await news.get(timeout=10)
+        event = await news.get(timeout=120)
         assert event.position == receipt.position == news.position
     async with bus.subscribe("n > 0") as transient:
         await bus.publish({"n": 2}, mode="best effort")
-        assert (await transient.get(timeout=10))["n"] == 2
+        assert (await transient.get(timeout=120))["n"] == 2
 
 
 @played
@@ -504,4 +504,4 @@ async def test_what_is_advertised_and_what_is_not_are_heard(bus: Bus) -> None:
         await bus.unadvertise("mine")
         await bus.unadvertise("mine")
         await bus.publish({"x": 4})
-        assert [(await news.get(timeout=20))["x"] for _ in range(3)] == [3, 7, 4]
+        assert [(await news.get(timeout=120))["x"] for _ in range(3)] == [3, 7, 4]

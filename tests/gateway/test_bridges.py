@@ -60,7 +60,7 @@ async def until_open(port: int) -> None:
 
 def run(test: Callable[[], Awaitable[None]]) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(90):
+        async with asyncio.timeout(120):
             await test()
 
     asyncio.run(bounded())

@@ -14,12 +14,14 @@ from tests.gateway.conftest import broker
 from tests.gateway.test_mqtt import client, heard, run
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-# `.ci/run` brings it there; it is not ours, so it is not among our files
+# `make setup` brings it there, by npm; it is not ours, so it is not among our files
 LIBRARY = Path(os.environ.get("TIDINGS_MQTT_JS", Path(sys.prefix) / "mqtt.min.js"))
 
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed"),
-    pytest.mark.skipif(not LIBRARY.exists(), reason="MQTT.js is not there (TIDINGS_MQTT_JS says where)"),
+    pytest.mark.skipif(
+        not LIBRARY.exists(), reason="MQTT.js is not there: apt-get install npm, then make setup"
+    ),
 ]
 
 # what a page does: subscribe with a content filter, publish, collect what it hears

@@ -31,13 +31,13 @@ async def at(folder: Path | None = None, **options: Any) -> AsyncIterator[tuple[
     async with broker(folder, http="127.0.0.1:0", **options) as service:
         assert service.doors is not None
         address = service.doors.addresses["http"]
-        async with httpx.AsyncClient(base_url=address, trust_env=False, timeout=20) as http:
+        async with httpx.AsyncClient(base_url=address, trust_env=False, timeout=120) as http:
             yield http, service
 
 
 def run(test: Callable[[], Awaitable[None]]) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             await test()
 
     asyncio.run(bounded())

@@ -51,7 +51,7 @@ def checked(address: str, examples: int) -> None:
             suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate],
         )  # fmt: skip
         def judge(case: schemathesis.Case) -> None:
-            case.call_and_validate(timeout=20, excluded_checks=[positive_data_acceptance])
+            case.call_and_validate(timeout=120, excluded_checks=[positive_data_acceptance])
 
         given(case=operation.as_strategy())(judge)()
     assert tried >= 10

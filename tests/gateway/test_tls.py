@@ -59,7 +59,7 @@ def mqtt(address: str, name: str, certs: Path, **options: Any) -> aiomqtt.Client
     where = urlsplit(address)
     assert where.port is not None
     return aiomqtt.Client(
-        "127.0.0.1", where.port, identifier=name, username="market", password="m", timeout=15,
+        "127.0.0.1", where.port, identifier=name, username="market", password="m", timeout=120,
         tls_context=trusting(certs), **options,
     )  # fmt: skip
 

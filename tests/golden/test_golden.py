@@ -31,7 +31,7 @@ def test_a_store_of_then_serves_a_broker_of_now(file: Path, tmp_path: Path) -> N
     ]  # one supersedes the other
 
     async def test() -> None:
-        async with asyncio.timeout(30), tidings.connect(path=tmp_path / "store", name="press") as bus:
+        async with asyncio.timeout(120), tidings.connect(path=tmp_path / "store", name="press") as bus:
             newcomer = await bus.subscribe("EXISTS change", name="all")
             heard = [await newcomer.get() for _ in kept]
             assert [dict(event.attributes) for event in heard] == [attributes for attributes, _ in kept]

@@ -36,7 +36,7 @@ def archived(path: Path) -> list[int]:
 
 
 def take(listener: Any, count: int) -> list[int]:
-    return [listener.get(timeout=20)["n"] for _ in range(count)]
+    return [listener.get(timeout=120)["n"] for _ in range(count)]
 
 
 def wait_for_release(two: Brokers) -> None:
@@ -145,4 +145,4 @@ def test_a_damaged_archive_is_told_to_the_subscriber(two: Brokers, tmp_path: Pat
     file.write_bytes(file.read_bytes()[:-1])
     late = two.bus(0, "late").subscribe("n > 0", since="forever")
     with late as news, pytest.raises(CorruptionError, match="it is torn or was changed"):
-        news.get(timeout=5)
+        news.get(timeout=120)

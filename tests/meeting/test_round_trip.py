@@ -22,7 +22,9 @@ def test_the_ends_say_what_was_sent_and_what_came_back_in_time(tmp_path: Path) -
             End("mouth", address, 200, 0.5) as mouth,
         ):
             said = mouth.answer()
-            assert [going.get(timeout=30).topic for _ in range(int(said["sent"]))] == [GO] * int(said["sent"])
+            assert [going.get(timeout=120).topic for _ in range(int(said["sent"]))] == [GO] * int(
+                said["sent"]
+            )
             assert 0 < said["sent"] <= 100
             assert said["seconds"] >= 0.5
         with End("ear", address, DURABLE, 0.5) as ear:

@@ -27,7 +27,7 @@ from tidings.model.filter import EVERYTHING
 from tidings.runtime.cluster import Cluster
 
 CHILD = Path(__file__).with_name("_archive_child.py")
-SETTLE = 120.0  # seconds in which everything must arrive after the last fault, on a busy machine
+SETTLE = 240.0  # seconds in which everything must arrive after the last fault, on a busy machine
 EACH = 40  # events that are published between two faults
 
 
@@ -154,7 +154,6 @@ def check(run: Run) -> None:
     assert {"completeness", "minimality"} <= {name for name, v in verdicts.items() if v["holds"] is True}
 
 
-@pytest.mark.timeout(280)
 def test_late_subscribers_hear_everything_once_while_brokers_and_archiver_are_killed(tmp_path: Path) -> None:
     run = Run(tmp_path, seed=1)
     asyncio.run(run.go(3))

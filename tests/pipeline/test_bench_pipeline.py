@@ -22,7 +22,9 @@ TINY = pipeline.Sizes(
 COLUMNS = ["work", "size", "engine", "figure", "unit", "ratio_to_best_peer"]
 
 
-def test_all_engines_find_the_same_boxes(spark: Any, tmp_path: Path) -> None:
+def test_all_engines_find_the_same_boxes(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    measured = pipeline.best_of
+    monkeypatch.setattr(pipeline, "best_of", lambda work, rounds: measured(work, 1))  # no time is judged here
     rows = list(pipeline.boxes(spark, TINY, tmp_path))
     assert all(list(row) == COLUMNS for row in rows)
     engines = {row["engine"] for row in rows if row["unit"] == "s"}

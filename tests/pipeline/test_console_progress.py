@@ -22,7 +22,7 @@ from tidings.pipeline.flows import read_flow
 from tidings.pipeline.quality.factory import Factory
 
 __all__ = ["browser", "stage", "watched"]
-pytestmark = [pytest.mark.spark, pytest.mark.browser, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.browser]
 
 PATIENCE = 240_000  # milliseconds: Spark on a loaded machine
 

@@ -10,8 +10,6 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from tests.pipeline.test_spark_sql import DDL, SCHEMA, WIDEST, Maker, event_of, rows
 
 from tidings.errors import FilterError
@@ -97,8 +95,6 @@ def check(spark: Any, rng: random.Random, *, count: int) -> None:
     )
 
 
-@settings(max_examples=2, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-@given(seed=st.integers(0, 2**32))
 def test_the_embedded_matcher_and_spark_sql_say_the_same(interpreted: Any, seed: int) -> None:
     check(interpreted, random.Random(seed), count=30)
 

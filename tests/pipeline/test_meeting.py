@@ -91,14 +91,14 @@ def test_a_view_of_brokers_answers_sql_and_events_go_round_once(
     run(start)
     ann.publish({"n": 20, "price": 10.0}, topic="in")
     run(start)
-    got = [heard.get(timeout=30) for _ in range(21)]
+    got = [heard.get(timeout=120) for _ in range(21)]
     assert sorted((event["n"], event["twice"]) for event in got) == [(n, float(n)) for n in range(21)]
     with pytest.raises(TimeoutError):
         heard.get(timeout=0.5)
 
     written = spark.createDataFrame([(1, "a")], "n int, word string").write.format("tidings")
     written.options(broker=two.addresses[1], topic="out", job="j").mode("append").save()
-    assert heard.get(timeout=30)["word"] == "a"
+    assert heard.get(timeout=120)["word"] == "a"
 
 
 def test_a_wrong_option_is_told_in_a_sentence(spark: Any) -> None:
@@ -181,7 +181,7 @@ def test_alerts_that_users_state_at_brokers_are_matched_on_spark_and_delivered_b
             if again:
                 break  # run a second time it finds nothing new
     with two.bus(1, "judge").subscribe("topic = 'alerts/#'") as alerts:
-        got = [alerts.get(timeout=30) for _ in range(len(expected))]
+        got = [alerts.get(timeout=120) for _ in range(len(expected))]
         with pytest.raises(TimeoutError):
             alerts.get(timeout=0.5)
     assert {(str(event.topic).removeprefix("alerts/"), event["event"]) for event in got} == expected

@@ -63,7 +63,6 @@ def means(objects: tuple[tuple[Copy, ...], ...]) -> dict[str, float]:
 
 @pytest.mark.soak  # the act of `tidings demo` asks three organisations too, and is always tested
 @pytest.mark.spark
-@pytest.mark.timeout(900)
 def test_vir5_4_three_organisations_are_asked_and_become_better(spark: Any, tmp_path: Path) -> None:
     people = population(150, 7)
     plans = []

@@ -20,7 +20,7 @@ from tidings.quality.service import Service
 from tidings.quality.settings import OrganisationSettings, Peer
 
 NAMES = ("INPS", "INAIL", "CoC")
-PATIENCE = 30.0
+PATIENCE = 120.0
 
 
 def with_capability(schema: Schema, **capability: int) -> Schema:

@@ -73,11 +73,11 @@ def test_vir4_7_concurrent_swaps_leave_a_tree_and_lose_nothing() -> None:
 
 
 def test_vir4_7_a_crash_at_any_step_leaves_a_tree_and_no_lock() -> None:
-    counts = rough(range(140), 6)
-    assert counts["begun"] == 840
-    assert counts["crashes"] >= 140
-    assert counts["done"] > 200
-    assert counts["given up"] > 20  # swaps that met a crash have ended in both ways
+    counts = rough(range(70), 6)  # each of seven steps ten times
+    assert counts["begun"] == 420
+    assert counts["crashes"] >= 70
+    assert counts["done"] > 100
+    assert counts["given up"] > 10  # swaps that met a crash have ended in both ways
 
 
 def test_vir4_7_without_locks_the_judge_finds_broken_trees() -> None:

@@ -12,7 +12,8 @@ from tests.simulation._trial import Trial, drawn_event, drawn_filter, everybody_
 from tests.simulation.test_tidings_faults import KINDS, trouble
 
 from tidings.algebra import overlaps
-from tidings.protocol.routing.covering import MOST_LINGERING, SubscriptionRouting
+from tidings.protocol.routing import covering
+from tidings.protocol.routing.covering import SubscriptionRouting
 from tidings.protocol.routing.settled import FilterSet, Settled
 from tidings.simulation.simulator import SimulationSettings
 from tidings.simulation.topology import Overlay, line, star
@@ -122,14 +123,16 @@ def test_an_advertiser_cannot_suppress_others() -> None:
     assert heard(world, "c2") == [13]
 
 
-def test_advertisements_that_come_and_go_hold_no_memory() -> None:
+def test_advertisements_that_come_and_go_hold_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    most = 60
+    monkeypatch.setattr(covering, "MOST_LINGERING", most)
     world = world_of(line(2))
-    for number in range(MOST_LINGERING + 500):
+    for number in range(most + 40):
         advertise(world, "c0", f"x = {number}")
     world.run(2.0)
     routing = world.simulation.places["b0"].machine.slots["routing"]
-    assert len(routing._leaving) == MOST_LINGERING
-    assert len(routing._own_counts) == MOST_LINGERING + 1
+    assert len(routing._leaving) == most
+    assert len(routing._own_counts) == most + 1
     world.run(60.0)
     assert len(routing._own_counts) == 1
 

@@ -38,7 +38,7 @@ def test_code_runs_as_written(page: Path, tmp_path: Path) -> None:
 def run_page(page: Path, folder: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-W", "error", str(RUNNER), str(page)]
     return subprocess.run(
-        command, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, timeout=100, check=False
+        command, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, timeout=600, check=False
     )
 
 
@@ -96,7 +96,7 @@ def test_commands_print_what_is_shown(page: Path, block: str, tmp_path: Path) ->
             continue
         script = f'tidings() {{ "$TIDINGS_PYTHON" -m tidings "$@"; }}\n{command}'
         done = subprocess.run(
-            ["bash", "-c", script], cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, timeout=100
+            ["bash", "-c", script], cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, timeout=600
         )
         printed = done.stdout + done.stderr
         assert same(shown, printed), f"{name_of(page)}: $ {command}\nshown:\n{shown}\nprinted:\n{printed}"

@@ -65,6 +65,38 @@ def _sleeps(call: ast.Call) -> bool:
     return not (call.args and isinstance(call.args[0], ast.Constant) and call.args[0].value == 0)
 
 
+LEAST_CAP = 60  # seconds; on a busy machine a wait for something that does come takes many
+WAITS = {"get", "wait_for", "timeout", "collect"}
+
+
+def test_waits_have_caps_that_a_busy_machine_never_reaches() -> None:
+    """A wait for something that comes may take a minute and more. A wait below a second is for something that
+    must not come, and fails on no machine."""
+    short = [
+        f"{name_of(path)}:{node.lineno} {ast.unparse(node)[:80]}"
+        for path in python_files("tests")
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Call) and _is_short(node)
+    ]
+    assert not short, f"give these at least {LEAST_CAP} seconds:\n" + "\n".join(short)
+
+
+def _is_short(call: ast.Call) -> bool:
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    whole = ast.unparse(call.func)
+    if (name == "timeout" and whole != "asyncio.timeout") or name not in WAITS:
+        return False
+    given = [word.value for word in call.keywords if word.arg == "timeout"]
+    if whole == "asyncio.timeout":
+        given = call.args[:1]
+    elif whole == "asyncio.wait_for":
+        given = [*given, *call.args[1:2]]
+    return any(
+        isinstance(cap, ast.Constant) and isinstance(cap.value, int | float) and 1 <= cap.value < LEAST_CAP
+        for cap in given
+    )
+
+
 def test_no_error_is_swallowed() -> None:
     swallowed = [
         f"{name_of(path)}:{node.lineno}"

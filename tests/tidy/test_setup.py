@@ -72,6 +72,25 @@ def test_a_java_that_does_not_run_counts_for_nothing(tmp_path: Path) -> None:
     assert script("setup").java_version(str(tmp_path / "nowhere")) == 0
 
 
+def test_mqtt_js_comes_by_npm_and_its_absence_stops_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs, venv, package = tmp_path / "programs", tmp_path / "venv", tmp_path / "package" / "dist"
+    for folder in (programs, venv, package):
+        folder.mkdir(parents=True)
+    (package / "mqtt.min.js").write_text("a client")
+    monkeypatch.setenv("PATH", str(programs))
+    setup = script("setup").Setup(venv)
+    assert "apt-get install npm" in setup.bring_mqtt_js()
+    fake(programs, "npm", "echo no network >&2; exit 1")
+    assert setup.bring_mqtt_js().endswith("failed: no network")
+    tar = shutil.which("tar", path="/usr/bin:/bin")
+    fake(programs, "npm", f'exec {tar} cf "$PWD/mqtt.tgz" -C {tmp_path} package')
+    assert setup.bring_mqtt_js() == f"{script('setup').MQTT_JS} by npm"
+    assert (venv / "mqtt.min.js").read_text() == "a client"
+    assert setup.bring_mqtt_js() == "kept"
+
+
 @pytest.mark.parametrize(
     ("made_for", "intact"), [(None, True), ("here", True), ("elsewhere", False)], ids=["new", "same", "moved"]
 )

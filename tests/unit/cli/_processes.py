@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-PATIENCE = 60.0  # seconds; a loaded machine takes its time to start Python
+PATIENCE = 180.0  # seconds; a loaded machine takes its time to start Python
 
 
 class Process:

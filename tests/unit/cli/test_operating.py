@@ -42,7 +42,7 @@ def test_a_broker_runs_reloads_and_drains(home: Path, tidings: Run, monkeypatch:
         monkeypatch.setenv("TIDINGS_PASSWORD_FILE", str(home / "password"))
         monkeypatch.setenv("TIDINGS_BROKER", ready["address"])
         assert tidings("pub", "n=1", "--lifetime", "60").code == 0
-        with urllib.request.urlopen(ready["http"] + "/healthz", timeout=10) as answer:
+        with urllib.request.urlopen(ready["http"] + "/healthz", timeout=120) as answer:
             assert json.load(answer)["ok"]
         users = (home / "users.toml").read_text()
         (home / "users.toml").write_text("[users.ann\n")

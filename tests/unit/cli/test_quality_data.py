@@ -81,7 +81,6 @@ def test_rate_needs_one_or_the_other(tidings: Run) -> None:
 
 @pytest.mark.soak
 @pytest.mark.spark
-@pytest.mark.timeout(900)
 def test_the_whole_demonstration_proves_its_claims(tidings: Run, tmp_path: Path) -> None:
     ran = tidings("quality", "demo", "--people", "300", "--keep", str(tmp_path / "kept"), "--json")
     assert ran.code == 0, ran.out + ran.err

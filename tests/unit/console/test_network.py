@@ -31,7 +31,7 @@ action = "observe"
 
 async def tick(client: httpx.AsyncClient, wanted: Any) -> dict[str, Any]:
     """The first picture of the network for which this holds."""
-    async with asyncio.timeout(30), client.stream("GET", "/api/live") as stream:
+    async with asyncio.timeout(120), client.stream("GET", "/api/live") as stream:
         assert stream.status_code == 200
         async for line in stream.aiter_lines():
             if line.startswith('data: {"time"'):

@@ -108,14 +108,9 @@ def test_exactly_these_complain(mutation: str, history: Play, complain: set[str]
     for name in complain:
         assert report[name].counterexample is not None
         assert report[name].violations >= 1
-
-
-@pytest.mark.parametrize(("mutation", "history", "complain"), TABLE, ids=[row[0] for row in TABLE])
-def test_the_order_of_the_rows_says_nothing(mutation: str, history: Play, complain: set[str]) -> None:
-    whole = history.check(**TIMES)
     rows = list(history.rows)
     random.Random(mutation).shuffle(rows)
-    assert history._changed(rows).check(**TIMES) == whole
+    assert history._changed(rows).check(**TIMES) == report  # the order of the rows says nothing
 
 
 def test_without_the_times_liveness_is_null_and_completeness_still_judges() -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import time
+import sys
 import tracemalloc
+from types import FrameType
 
 import pytest
 
@@ -79,10 +80,8 @@ def test_an_exploding_filter_costs_neither_time_nor_memory() -> None:
         " OR ".join("(" + " OR ".join(f"a{i}{j}" for j in range(9)) + ") AND b" for i in range(20)),
     ]
     tracemalloc.start()
-    began = time.process_time()
-    outcomes = [is_refused(text) for text in worst]
+    outcomes = [is_refused(text) for text in worst]  # without the limits this would not end
     assert outcomes == [True, True, False, False, False]
-    assert time.process_time() - began < 5  # milliseconds each; without the check, for ever
     assert tracemalloc.get_traced_memory()[1] < 50_000_000
     tracemalloc.stop()
 
@@ -114,14 +113,27 @@ def test_expressions_made_by_code_are_measured_too() -> None:
 
 
 def test_reading_is_linear_in_the_text() -> None:
-    """A text of sixteen times the length takes about sixteen times as long; squared would be 256."""
+    """A text of sixteen times the length takes about sixteen times as many steps; squared would be 256."""
     shapes = ["a IN ({})", "CONCAT({})", "a = '{}'"]
     limits = Limits(text=1 << 30)
     for shape in shapes:
-        spent = []
-        for count in (2_000, 32_000):
-            text = shape.format(", ".join(["1"] * count))
-            began = time.process_time()
-            parse(text, limits=limits)
-            spent.append(time.process_time() - began)
-        assert spent[1] < 100 * max(spent[0], 1e-4)
+        short, long = (steps(shape.format(", ".join(["1"] * count)), limits) for count in (500, 8_000))
+        assert long < 20 * short
+
+
+def steps(text: str, limits: Limits) -> int:
+    """Lines that run while a text is parsed: a measure of work that no other load on the machine changes."""
+    counted = 0
+
+    def count(frame: FrameType, event: str, argument: object) -> object:
+        nonlocal counted
+        counted += 1
+        return count
+
+    before = sys.gettrace()
+    sys.settrace(count)
+    try:
+        parse(text, limits=limits)
+    finally:
+        sys.settrace(before)
+    return counted

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -82,9 +80,8 @@ def test_what_re2_refuses_is_a_filter_error(pattern: str) -> None:
 
 
 def test_hostile_patterns_take_linear_time() -> None:
+    """By backtracking none of them would end."""
     text = "a" * 20_000
-    begun = time.process_time()
     assert not regexp_matches("(a+)+$b", text)
     assert not regexp_matches("(a|a)*c", text)
     assert not like_matches("%a" * 50 + "%b", text)
-    assert time.process_time() - begun < 2

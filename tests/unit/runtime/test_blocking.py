@@ -18,7 +18,7 @@ def test_a_script() -> None:
             for n in range(4):
                 receipt = bus.publish({"n": n}, lifetime=60)
             assert receipt.position is not None
-            assert news.get(timeout=5)["n"] == 2
+            assert news.get(timeout=120)["n"] == 2
             assert news.last is not None
             assert news.position == news.last.position
             assert news.counters == {"taken": 1}
@@ -61,7 +61,7 @@ def test_it_works_inside_a_running_loop() -> None:
     async def notebook() -> int:
         with tidings.open() as bus, bus.subscribe("n = 1") as news:
             bus.publish({"n": 1})
-            value = news.get(timeout=5)["n"]
+            value = news.get(timeout=120)["n"]
             assert isinstance(value, int)
             return value
 
@@ -89,7 +89,7 @@ def test_two_clients_of_one_broker() -> None:
     with tidings.open(name="one") as one:
         with one.client("two") as two, two.subscribe() as news:
             one.publish({"n": 1})
-            assert news.get(timeout=5).source == "one"
+            assert news.get(timeout=120).source == "one"
         assert not one.is_closed
         one.publish({"n": 2})
 

@@ -99,9 +99,10 @@ def test_a_loop_that_publishes_starves_nobody() -> None:
 
 
 def test_the_clock_is_the_wall_clock_and_never_runs_backwards() -> None:
+    before = time.time()
     clock = RealClock()
     first = clock.now()
-    assert abs(first - time.time()) < 1
+    assert before - 1 < first < time.time() + 1
     assert clock.now() >= first
 
 
@@ -145,7 +146,7 @@ def test_a_disk_with_threads_reports_on_the_loop() -> None:
         drive = Threaded(Broken(), reports.append, asyncio.get_running_loop())
         drive.persist(Persist(1, ()))
         drive.fetch(Fetch(1, 1, 10, 100))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(120):
             while len(reports) < 2:
                 await asyncio.sleep(0)
         await drive.close()

@@ -51,7 +51,6 @@ def test_a_broker_in_no_group_refuses_replicated() -> None:
     asyncio.run(run())
 
 
-@pytest.mark.timeout(120)
 def test_three_services_have_one_log(tmp_path: Path) -> None:
     asyncio.run(_three(tmp_path))
 
@@ -75,7 +74,7 @@ async def _three(folder: Path) -> None:
             receipt = await bus.publish({"x": 1}, mode="replicated")
             assert receipt.position is not None
             assert (receipt.position.log, receipt.position.offset) == ("news", 1)
-            event = await news.get(timeout=30)
+            event = await news.get(timeout=120)
             assert event.attributes["x"] == 1
             assert event.position == receipt.position, "one log, whichever member"
         figures = services[1].figures()

@@ -77,7 +77,7 @@ class Networks:
 
 async def numbers(listener: Any, count: int) -> list[int]:
     """Of the next events that are heard, in order."""
-    return sorted([(await listener.get(timeout=20)).attributes["n"] for _ in range(count)])
+    return sorted([(await listener.get(timeout=120)).attributes["n"] for _ in range(count)])
 
 
 @played

@@ -119,15 +119,15 @@ def test_dead_letters_of_a_group_are_its_owner_s(tmp_path: Path) -> None:
             group(ann, max_deliveries=1) as own,
         ):
             await orders(service, 1)
-            await own.get(timeout=10)
+            await own.get(timeout=120)
             await own.nack()
             async with ann.subscribe(dead_letters_of="orders") as dead:
-                assert (await dead.get(timeout=10))["n"] == 1
+                assert (await dead.get(timeout=120))["n"] == 1
                 await dead.nack()
             async with carl.subscribe(dead_letters_of="orders") as dead:
                 assert await heard(dead, 0) == []
             async with ann.subscribe(dead_letters_of="orders") as dead:
-                assert (await dead.get(timeout=10))["n"] == 1
+                assert (await dead.get(timeout=120))["n"] == 1
 
     play(story())
 
@@ -143,7 +143,10 @@ def test_a_rule_lets_principals_share_a_group(tmp_path: Path) -> None:
             ):
                 assert two.resumed
                 await orders(service, 1, 2)
-                assert sorted([(await one.get(timeout=10))["n"], (await two.get(timeout=10))["n"]]) == [1, 2]
+                assert sorted([(await one.get(timeout=120))["n"], (await two.get(timeout=120))["n"]]) == [
+                    1,
+                    2,
+                ]
             await orders(service, 3)
             async with connect(service, "bob", "p") as bob:
                 for filter in ("public = TRUE", "kind = 'order'"):

@@ -33,10 +33,10 @@ async def test_peers_find_one_another_and_an_event_goes_up() -> None:
         ]
         await until(lambda: all(_is_settled(b, t) for b, t in zip(brokers, topics, strict=True)))
         await buses[8].publish({"x": 1}, topic="a/b")
-        heard = [await listener.get(timeout=20) for listener in listeners]
+        heard = [await listener.get(timeout=120) for listener in listeners]
         assert [event.attributes["x"] for event in heard] == [1] * 9
         await buses[2].publish({"x": 2}, topic="a")
-        assert [(await listener.get(timeout=20)).attributes["x"] for listener in listeners[:5]] == [2] * 5
+        assert [(await listener.get(timeout=120)).attributes["x"] for listener in listeners[:5]] == [2] * 5
         assert sum(broker.figures()["parasites"] for broker in brokers) == 0
         assert brokers[8].figures()["delivered"] == 1
         for bus in buses[1:]:
@@ -105,7 +105,7 @@ async def test_what_is_wrong_is_said() -> None:
 
 @pytest.mark.parametrize("system", ["gossip-broadcast", "subscriber-groups", "hierarchical-gossip"])
 def test_dam_8_rivals_run_on_sockets_too(system: str) -> None:
-    asyncio.run(asyncio.wait_for(five_hear(system), 60))
+    asyncio.run(asyncio.wait_for(five_hear(system), 120))
 
 
 async def five_hear(system: str) -> None:
@@ -123,7 +123,7 @@ async def five_hear(system: str) -> None:
             above = others[3].figures
             await until(lambda: all(above()["contacts above"].values()))
         await buses[4].publish({"x": 1}, topic="a/b")
-        assert [(await listener.get(timeout=20)).attributes["x"] for listener in listeners] == [1] * 5
+        assert [(await listener.get(timeout=120)).attributes["x"] for listener in listeners] == [1] * 5
         assert sum(broker.figures()["parasites"] for broker in (first, *others)) == 0
         for bus in buses[1:]:
             await bus.close()
@@ -148,7 +148,6 @@ async def test_some_peers_in_three_processes_through_a_network_that_loses() -> N
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(600)
 def test_a_hundred_peers_in_three_processes_through_a_network_that_loses() -> None:
     outcome = asyncio.run(outcome_of({"/": 5, "a": 25, "a/b": 70}, loss=0.15, period=0.5, events=20))
     judged(outcome, 0.99)

@@ -223,7 +223,7 @@ async def test_a_broker_that_drains_answers_what_it_took_and_sends_its_clients_o
         async with connect(one, two, name="p") as bus:
             tasks = [asyncio.create_task(bus.publish({"n": n})) for n in range(50)]
             await asyncio.sleep(0)
-            assert await one.drain(5)
+            assert await one.drain(120)
             results = await asyncio.gather(*tasks, return_exceptions=True)
             assert all(isinstance(r, tidings.Receipt | UnknownOutcomeError) for r in results)
             await until(lambda: bus.figures()["connected to"] == ["b2"])
@@ -239,6 +239,6 @@ async def test_the_blocking_bus_works_with_a_broker_elsewhere() -> None:
                 for n in range(4):
                     bus.publish({"n": n})
                 assert bus.inquire()["broker"] == "b1"
-                return [news.get(timeout=5)["n"], news.get(timeout=5)["n"]]
+                return [news.get(timeout=120)["n"], news.get(timeout=120)["n"]]
 
         assert await asyncio.to_thread(script) == [2, 3]

@@ -102,14 +102,14 @@ def connect(service: Service, name: str, password: str | None = None, **options:
 
 def play(coroutine: Any) -> None:
     async def run() -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             await coroutine
 
     asyncio.run(run())
 
 
 async def heard(listener: Any, count: int) -> list[Any]:
-    found = [(await listener.get(timeout=10))["n"] for _ in range(count)]
+    found = [(await listener.get(timeout=120))["n"] for _ in range(count)]
     with pytest.raises(TimeoutError):
         await listener.get(timeout=0.1)
     return found
@@ -280,7 +280,7 @@ def test_no_secret_is_in_any_log_audit_or_answer(home: Path, capfd: pytest.Captu
 
 def get(address: str) -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(address, timeout=10) as answer:
+        with urllib.request.urlopen(address, timeout=120) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()

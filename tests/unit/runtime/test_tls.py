@@ -50,7 +50,7 @@ def shake(certs: Path, client: ssl.SSLContext, host: str = "127.0.0.1") -> dict[
 
         server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls.listening(of_broker(certs)))
         port = server.sockets[0].getsockname()[1]
-        async with server, asyncio.timeout(20):
+        async with server, asyncio.timeout(120):
             reader, writer = await asyncio.open_connection(
                 "127.0.0.1", port, ssl=client, server_hostname=host
             )

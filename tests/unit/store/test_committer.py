@@ -35,7 +35,7 @@ class Heard:
 
     def wait(self, condition: Callable[[], bool]) -> None:
         with self._changed:
-            assert self._changed.wait_for(condition, timeout=20)
+            assert self._changed.wait_for(condition, timeout=120)
 
     def hear_full(self, token: int, error: StoreFullError) -> None:
         self.hearing(self.full)(token)

@@ -251,7 +251,6 @@ def test_a_scan_that_outlives_the_store_says_closed(tmp_path: Path) -> None:
         engine.read(b"a")
 
 
-@pytest.mark.timeout(30)
 def test_what_was_forgotten_makes_room_again_by_itself(tmp_path: Path) -> None:
     def size() -> int:
         return sum(table.stat().st_size for table in tmp_path.glob("db/*.sst"))
