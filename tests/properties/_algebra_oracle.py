@@ -32,13 +32,17 @@ from tidings.model.constraint import (
 )
 from tidings.model.event import LINEAGE
 from tidings.model.filter import Conjunction, Filter
+from tidings.model.value import INT_MAX, INT_MIN
 
 Choice = dict[str, Any]
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 TICK = timedelta(microseconds=1)
-NUMBERS = [-1, 0, 1, 1.0, 1.5, 2, 2**53, 2**53 + 1, math.inf, -math.inf]
-STRINGS = ["", "a", "ab", "b", "a\0", "a/b", "/"]
+NUMBERS = [
+    -1, 0, 1, 1.0, 1.5, 2, 2**53, 2**53 + 1, 2.0**53 + 2, -0.0, 5e-324, math.nextafter(1, 2), math.nextafter(1, 0),
+    2**63 - 1, 2.0**63, -(2**63), 1.7976931348623157e308, math.inf, -math.inf,
+]  # fmt: skip
+STRINGS = ["", "a", "ab", "b", "a\0", "a/b", "/", "\U0001f600", "\U0010ffff"]
 TIMES = [T0, T0 + TICK, T0 + 2 * TICK, T0 + timedelta(days=1)]
 KINDS: list[list[Any]] = [NUMBERS, STRINGS, TIMES]
 LIKES = st.text("ab%_/", max_size=4)
@@ -121,8 +125,9 @@ def values_for(constraints: Iterable[Constraint], more: Iterable[Any] = ()) -> l
 def _around(numbers: list[Any]) -> list[Any]:
     result = [-math.inf, *numbers, math.inf]
     for low, high in pairwise(result):
-        for between in (low + 1, high - 1, low / 2 + high / 2):
-            if low < between < high:
+        beside = (math.nextafter(low, math.inf), math.nextafter(high, -math.inf))
+        for between in (low + 1, high - 1, low / 2 + high / 2, *beside):
+            if low < between < high and (type(between) is float or INT_MIN <= between <= INT_MAX):
                 result = [*result, between]
     return [value for value in result if value == value]
 
@@ -132,7 +137,9 @@ def _neighbours(texts: set[str]) -> set[str]:
     for text in texts:
         found |= {text + "\0", text + "\0\0", text + "a", text + "\U0010ffff"}
         if text:
-            found |= {text[:-1] + chr(ord(text[-1]) + 1), text[:-1], text[:-1] + "\U0010ffff"}
+            found |= {text[:-1], text[:-1] + "\U0010ffff"}
+        if text and text[-1] != "\U0010ffff":
+            found.add(text[:-1] + chr(ord(text[-1]) + 1))
     return found
 
 

@@ -1,4 +1,8 @@
-"""Random events, expressions and filters over a small world, so that things meet often."""
+"""Random events, expressions and filters over a small world, so that things meet often.
+
+Half of the values are drawn from this world, half from `_edges` (of those again half are edges), so a
+quarter of the values and half of the shapes of dotted names are edges.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from hypothesis import strategies as st
+from tests.properties import _edges
 
 from tidings.model import constraint as c
 from tidings.model import expression as e
@@ -23,7 +28,10 @@ TOPIC_PATTERNS = ("a/+", "#", "a/#", "+/b", "+", "a", "+/#")
 LIKES = ("a%", "%b", "a_c", "%", "ab", "a\\%b", "_", "%b%", "")
 REGEXPS = ("a", "^a", "b$", "^$", "a.b", "[0-9]")
 
-values = st.one_of(st.booleans(), st.sampled_from(NUMBERS), st.sampled_from(TEXTS), st.sampled_from(TIMES))
+_small_world = st.one_of(
+    st.booleans(), st.sampled_from(NUMBERS), st.sampled_from(TEXTS), st.sampled_from(TIMES)
+)
+values = _edges.weighed(_edges.values, _small_world)
 names = st.sampled_from(NAMES)
 
 
@@ -33,8 +41,7 @@ def events(draw: st.DrawFn) -> Event:
     for name in NAMES:
         if draw(st.booleans()):
             value = draw(st.one_of(values, st.sampled_from((float("inf"), float("nan"), None))))
-            outer, _, inner = name.partition(".")
-            held[outer] = {inner: value} if inner else value
+            _edges.placed(held, name, value, draw(_edges.shapes))
     return make_event(
         held,
         source="s",

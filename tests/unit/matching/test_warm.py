@@ -33,3 +33,12 @@ def test_after_warming_no_walk_compiles_anything() -> None:
 def test_without_numba_there_is_nothing_to_warm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(KERNELS, "numpy")
     assert not warm()
+
+
+def test_a_cached_kernel_goes_by_the_text_of_all_kernels() -> None:
+    """Kernels of one file are compiled into those of another, and Numba looks at the latter's file alone."""
+    from tidings.matching.columnar.delta_kernels import insert
+    from tidings.matching.columnar.grid_kernels import span
+    from tidings.matching.columnar.jit import sources
+
+    assert insert._cache._cache_file._source_stamp == span._cache._cache_file._source_stamp == sources()

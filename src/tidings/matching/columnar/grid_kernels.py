@@ -22,6 +22,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from tidings.matching.columnar.jit import cached
 from tidings.matching.columnar.layout import EXACT_DOUBLES
 
 NO_SECOND = 255  # access by one slot, by cell
@@ -32,7 +33,7 @@ OPEN_LOW, OPEN_HIGH = 0, 4095
 FINE_SLOTS, FINE = 100, 150
 FINE_STEPS = 4088.0
 
-compiled = njit(cache=True, nogil=True, boundscheck=False)
+compiled = cached(njit(cache=True, nogil=True, boundscheck=False))
 
 
 @compiled
