@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
@@ -16,11 +17,15 @@ from tidings.cli._output import Exit, console, json_line, print_json, say, say_e
 from tidings.cli._usage import JSON_HELP, Dialect, examples
 from tidings.errors import FilterError, FilterSyntaxError, TidingsError
 
+if TYPE_CHECKING:
+    from tidings.language.doubts import Doubt
+
 Expression = Annotated[str, typer.Argument(metavar="FILTER", help="The filter's text.", show_default=False)]
 Meaning = Annotated[
     Dialect, typer.Option("--dialect", "-d", help="Which meaning the text has: tidings or cesql.")
 ]
 Json = Annotated[bool, typer.Option("--json", help=JSON_HELP)]
+Strict = Annotated[bool, typer.Option("--strict", help="Refuse what would only be warned of.")]
 STOCK = "\"StockName = 'IBM' AND change < -3\""
 
 
@@ -39,13 +44,25 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="filter", help="Check, evaluate, explain and compare filters.")
 
 
-def check(text: Expression, dialect: Meaning = Dialect.TIDINGS, as_json: Json = False) -> None:
+def check(
+    text: Expression,
+    dialect: Meaning = Dialect.TIDINGS,
+    strict: Strict = False,
+    event: Annotated[
+        str | None,
+        typer.Option("--event", metavar="FILE", help="An example: names that it lacks are doubtful."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
     """Check a filter and show its normal form.
 
-    Ends with 2 when it does not parse and with 1 when it parses but can never be true.
-    With --json a filter that does not parse is described on standard output too.
+    Warns of what can never be true or was surely not meant, such as time > '2026-01-01'.
+    Ends with 2 when it does not parse and with 1 when it parses but can never be true; with
+    --strict a warning ends with 1, too. With --json a filter that does not parse is described on
+    standard output too.
     """
     from tidings.language import parse_filter, print_filter
+    from tidings.language.doubts import doubts_of
 
     try:
         filter = parse_filter(text, dialect=dialect.value)
@@ -53,6 +70,7 @@ def check(text: Expression, dialect: Meaning = Dialect.TIDINGS, as_json: Json = 
         if as_json:
             print_json({"ok": False, "error": _described(error)})
         raise
+    doubts = doubts_of(filter, known=None if event is None else view_of(whole_object(event)).keys())
     constraints = sum(len(c.constraints) for c in filter.conjunctions)
     residuals = sum(len(c.residuals) for c in filter.conjunctions)
     if as_json:
@@ -67,6 +85,7 @@ def check(text: Expression, dialect: Meaning = Dialect.TIDINGS, as_json: Json = 
                 "never_true": filter.is_never_true,
                 "always_true": filter.is_always_true,
                 "digest": filter.digest,
+                "warnings": [_doubt(text, doubt) for doubt in doubts],
             }
         )
     else:
@@ -80,8 +99,25 @@ def check(text: Expression, dialect: Meaning = Dialect.TIDINGS, as_json: Json = 
         )
         count = f"{_count(len(filter.conjunctions), 'conjunction')}, {_count(constraints, 'constraint')}"
         say(f"{note or 'fine'}: {count}, {_count(residuals, 'residual')}")
-    if filter.is_never_true:
+        warn_of(doubts)
+    if filter.is_never_true or (strict and doubts):
         raise typer.Exit(Exit.NO)
+
+
+def warn_of(doubts: Iterable[Doubt]) -> None:
+    """Print doubts about a filter; one that it can never be true is said by the verdict."""
+    for doubt in doubts:
+        if doubt.code != "never":
+            where = "" if doubt.offset is None else f" at column {doubt.offset + 1}"
+            say(f"warning: {doubt.message}{where}; {doubt.hint}")
+
+
+def _doubt(text: str, doubt: Doubt) -> dict[str, Any]:
+    described: dict[str, Any] = {"code": doubt.code, "message": doubt.message, "hint": doubt.hint}
+    if doubt.offset is not None:
+        before = text[: doubt.offset]
+        described |= {"line": before.count("\n") + 1, "column": doubt.offset - (before.rfind("\n") + 1) + 1}
+    return described
 
 
 def _count(number: int, noun: str) -> str:

@@ -16,8 +16,10 @@ import tidings
 from tidings.cli import _remote
 from tidings.cli._output import Exit, json_line, say, timestamp
 from tidings.cli._usage import JSON_HELP, Dialect, examples
+from tidings.cli.filter import Strict, warn_of
 from tidings.errors import SettingsError
 from tidings.language import parse_filter
+from tidings.language.doubts import doubts_of, refuse_doubtful
 
 
 def register(app: typer.Typer) -> None:
@@ -61,6 +63,7 @@ def sub(
     dialect: Annotated[
         Dialect, typer.Option("--dialect", "-d", help="Which meaning the filter has: tidings or cesql.")
     ] = Dialect.TIDINGS,
+    strict: Strict = False,
     broker: _remote.Broker = _remote.HOME,
     name: _remote.Name = "",
     timeout: _remote.Timeout = 10.0,
@@ -77,8 +80,11 @@ def sub(
     options: dict[str, Any] = {"name": subscription, "topic": topic, "type": type, "group": group}
     options |= {"durable": durable or end or None, "replay": replay, "dialect": dialect.value}
     wanted = _any_of(where or [])
-    if wanted is not None:
-        parse_filter(wanted, dialect=dialect.value)  # what is wrong with it is told before anybody is dialled
+    if wanted is not None:  # what is wrong with it is told before anybody is dialled
+        made = parse_filter(wanted, dialect=dialect.value)
+        if strict:
+            refuse_doubtful(made)
+        warn_of(doubts_of(made))
     bus = _remote.bus(broker, name, timeout=timeout)
     shown = "cloudevents" if cloudevents else "json" if as_json else "text"
     listening = _Listening(options, wanted, count=count, wait=wait, shown=shown)

@@ -50,7 +50,9 @@ Pushed = Callable[[Notification], None]
 OnState = Callable[[ConnectionState], Awaitable[None] | None]
 
 _PUBLISH = ("topic", "type", "id", "source", "time", "payload", "content_type", "lifetime", "key", "expires")
-_SUBSCRIBE = ("name", "topic", "type", "since", "dialect", "timeout", *DeliveryOptions.__struct_fields__)
+_SUBSCRIBE = (
+    "name", "topic", "type", "since", "dialect", "strict", "timeout", *DeliveryOptions.__struct_fields__,
+)  # fmt: skip
 CLOSED = "the bus is closed"
 WAY_OUT = (
     "read it in another task or thread, or subscribe with a larger queue= or with policy='drop oldest'; "
@@ -237,7 +239,8 @@ class Bus:
         Options: name, topic (a pattern), type, durable, group, queue, policy, replay, since (a position, or
         "forever": begin with the broker's archive, if it has one),
         max_deliveries, keep_seconds, keep_events, dead_letters_of, dialect; timeout (seconds for the broker
-        to answer).
+        to answer); strict (refuse a filter that can never be true or was surely not meant so; without it, a
+        warning is logged).
         """
         refuse_unknown({name: 1 for name in options if name not in _SUBSCRIBE}, _SUBSCRIBE, "subscribe")
         filter, read = filter_from(
@@ -245,6 +248,7 @@ class Bus:
             topic_pattern=options.pop("topic", None),
             type_name=options.pop("type", None),
             dialect=options.pop("dialect", TIDINGS),
+            strict=options.pop("strict", False),
         )
         name, since = options.pop("name", None), options.pop("since", None)
         timeout = options.pop("timeout", ...)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from functools import partial, reduce
 from operator import and_
@@ -9,12 +10,14 @@ from typing import Any
 
 from tidings.errors import EventError, FilterError
 from tidings.language.build import Condition, as_filter, is_a, topic
+from tidings.language.doubts import doubts_of, refuse_doubtful
 from tidings.language.parser import parse
 from tidings.model.event import Event, checked_event, make_event
 from tidings.model.filter import EVERYTHING, TIDINGS, Filter
 from tidings.model.typed import build_instance, event_fields, is_event_class, is_typed, lineage_of
 from tidings.runtime.telemetry import carried
 
+log = logging.getLogger("tidings.filters")
 UNNUMBERED = "-"  # stands for the id that the client will give
 
 
@@ -54,6 +57,7 @@ def filter_from(
     topic_pattern: str | None = None,
     type_name: str | None = None,
     dialect: str = TIDINGS,
+    strict: bool = False,
 ) -> tuple[Filter, Callable[[Event], Any] | None]:
     """The filter that joins all that is wanted, and how events become what the subscriber wants to
     see (None: they stay events)."""
@@ -65,7 +69,18 @@ def filter_from(
     if topic_pattern is not None:
         conditions.append(topic(topic_pattern))
     made = [as_filter(_pattern(want), dialect=dialect) for want in others]
-    return _joined(made, conditions), _reading(classes)
+    filter = _joined(made, conditions)
+    if strict or topic_pattern is not None or not all(isinstance(want, Filter) for want in others):
+        _heed_doubts(filter, strict=strict)
+    return filter, _reading(classes)
+
+
+def _heed_doubts(filter: Filter, *, strict: bool) -> None:
+    """Warn of a filter that can never be true or was surely not meant so; `strict` refuses it."""
+    if strict:
+        refuse_doubtful(filter)
+    for doubt in doubts_of(filter):
+        log.warning("subscription %r: %s", filter.text, doubt)
 
 
 def _name_of(wanted: type) -> str:

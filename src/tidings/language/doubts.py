@@ -1,0 +1,244 @@
+"""Doubts about a filter: it parses, and it can never be true or was surely not meant so.
+
+Rules
+- A doubt is about the normal form, so it does not matter how the filter was made; its place is looked up
+  in the text, where there is one.
+- Kinds are judged where they are certain: of literals, of what is computed, and of the event's own `id`,
+  `source`, `type`, `topic` and `time`. An attribute may hold any kind.
+- Only the dialect `tidings` has doubts: CESQL casts where kinds differ.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from typing import Any
+
+import msgspec
+
+from tidings.errors import FilterError, ImpossibleFilterError
+from tidings.language.functions import BOOLEAN, FUNCTIONS, INTEGER, NUMBER, STRING, TIME
+from tidings.language.lexer import NAME, name_of, string_of, tokenise
+from tidings.language.lexer import STRING as STRING_TOKEN
+from tidings.language.measure import walk
+from tidings.language.printer import print_expression, print_value
+from tidings.model import constraint as c
+from tidings.model import expression as e
+from tidings.model.event import RESERVED
+from tidings.model.filter import TIDINGS, Filter
+from tidings.model.topic import is_pattern
+from tidings.model.value import Kind, kind_of
+
+_FOREIGN_WILDCARD = re.compile(r"(?:^|[./])(?:\*\*?|>)(?:$|[./])")
+_OWN = dict.fromkeys(("id", "source", "type", "topic"), Kind.STRING) | {"time": Kind.TIME}
+_RETURNS = {
+    STRING: Kind.STRING,
+    INTEGER: Kind.NUMBER,
+    NUMBER: Kind.NUMBER,
+    BOOLEAN: Kind.BOOL,
+    TIME: Kind.TIME,
+}
+_CONDITIONS = (
+    e.Not, e.And, e.Or, e.Xor, e.Compare, e.In, e.Between, e.LikeTest, e.RegexpTest, e.TopicTest, e.ExistsTest,
+    e.NullTest, e.TypeTest,
+)  # fmt: skip
+_ORDER = ("<", "<=", ">", ">=")
+_WORDS = {
+    Kind.BOOL: "a truth value",
+    Kind.NUMBER: "a number",
+    Kind.STRING: "a string",
+    Kind.TIME: "a timestamp",
+}
+
+
+class Doubt(msgspec.Struct, frozen=True):
+    """One doubt: what is doubtful, what to write instead, and where it stands in the text."""
+
+    code: str  # never | kinds | chain | name | attribute | wildcard
+    message: str
+    hint: str
+    offset: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.hint})"
+
+
+def doubts_of(filter: Filter, *, known: Collection[str] | None = None) -> list[Doubt]:
+    """The doubts about a filter; `known` are names of attributes that events are known to have."""
+    if filter.dialect != TIDINGS:
+        return []
+    if filter.is_never_true:
+        return [Doubt("never", "the filter can never be true", "look for conditions that exclude each other")]
+    found: dict[str, Doubt] = {}
+    for conjunction in filter.conjunctions:
+        for constraint in conjunction.constraints:
+            for doubt in _of_constraint(constraint):
+                found.setdefault(doubt.message, doubt)
+        for residual in conjunction.residuals:
+            for node in walk(residual):
+                for doubt in _of_node(node, known):
+                    found.setdefault(doubt.message, doubt)
+    places = _places(filter.text)
+    return [msgspec.structs.replace(doubt, offset=_find(doubt, places)) for doubt in found.values()]
+
+
+def refuse_doubtful(filter: Filter, *, known: Collection[str] | None = None) -> None:
+    """Raise an `ImpossibleFilterError` for the first doubt."""
+    for doubt in doubts_of(filter, known=known):
+        raise ImpossibleFilterError(doubt.message, hint=doubt.hint)
+
+
+# constraints: on one attribute
+
+
+def _of_constraint(constraint: c.Constraint) -> Iterator[Doubt]:
+    name = constraint.attribute
+    texts = [value for value in _values(constraint) if isinstance(value, str)]
+    if name == "topic":
+        yield from (doubt for text in texts for doubt in _of_topic(text))
+    patterns = [constraint.pattern] if isinstance(constraint, c.Like) else texts
+    if name == "topic" and not isinstance(constraint, c.TopicIs) and any(map(is_pattern, patterns)):
+        hint = f"write topic MATCHES {print_value(patterns[0])}"
+        yield Doubt("wildcard", "LIKE takes + and # of a topic as they are; its wildcards are % and _", hint)
+    own = _OWN.get(name)
+    wanted = _kind_wanted(constraint)
+    if own is not None and wanted is not None and wanted is not own:
+        yield _kinds(name, own, wanted, texts)
+
+
+def _of_topic(text: str) -> Iterator[Doubt]:
+    if _FOREIGN_WILDCARD.search(text):
+        levels = re.sub(r"\*\*$|>$", "#", text).replace("**", "+").replace("*", "+")
+        meant = levels if "/" in levels else levels.replace(".", "/")
+        yield Doubt(
+            "wildcard",
+            f"the topic {print_value(text)} has wildcards of another system",
+            f"+ stands for one level and a final # for all below: write topic MATCHES {print_value(meant)}",
+        )
+
+
+def _values(constraint: c.Constraint) -> tuple[Any, ...]:
+    if isinstance(constraint, c.Equals):
+        return (constraint.value,)
+    if isinstance(constraint, c.OneOf | c.NotOneOf):
+        return constraint.values
+    if isinstance(constraint, c.Range):
+        return tuple(bound for bound in (constraint.low, constraint.high) if bound is not None)
+    return (constraint.pattern,) if isinstance(constraint, c.TopicIs) else ()
+
+
+def _kind_wanted(constraint: c.Constraint) -> Kind | None:
+    """The one kind that a constraint accepts; None for several."""
+    if isinstance(constraint, c.Prefix | c.Like | c.Regexp | c.TopicIs):
+        return Kind.STRING
+    kinds = {kind_of(value) for value in _values(constraint)}
+    return kinds.pop() if len(kinds) == 1 else None
+
+
+# residuals: what is computed, and attributes against attributes
+
+
+def _kind(node: e.Expression) -> Kind | None:
+    """The kind of an expression's value, when it is certain."""
+    if isinstance(node, e.Literal):
+        return kind_of(node.value)
+    if isinstance(node, e.Attribute):
+        return _OWN.get(node.name)
+    if isinstance(node, e.Arithmetic | e.Negate):
+        return Kind.NUMBER
+    if isinstance(node, e.Call):
+        return _RETURNS.get(FUNCTIONS[node.function].returns) if node.function in FUNCTIONS else None
+    return Kind.BOOL if isinstance(node, _CONDITIONS) else None
+
+
+def _of_node(node: e.Expression, known: Collection[str] | None) -> Iterator[Doubt]:
+    if isinstance(node, e.Compare):
+        pairs = [(node.left, node.right)]
+    elif isinstance(node, e.In):
+        pairs = [(node.operand, item) for item in node.items]
+    elif isinstance(node, e.Between):
+        pairs = [(node.operand, node.low), (node.operand, node.high)]
+    elif isinstance(node, e.LikeTest | e.RegexpTest | e.TopicTest):
+        pairs = [(node.operand, e.Literal(node.pattern))]
+    else:
+        return
+    ordered = isinstance(node, e.Between) or (isinstance(node, e.Compare) and node.op in _ORDER)
+    for one, other in pairs:
+        yield from _of_pair(one, other, ordered)
+    if isinstance(node, e.Compare | e.In) and not ordered:
+        for one, other in pairs:
+            yield from _of_names(one, other, known)
+
+
+def _of_pair(one: e.Expression, other: e.Expression, ordered: bool) -> Iterator[Doubt]:
+    kinds = (_kind(one), _kind(other))
+    if ordered and Kind.BOOL in kinds:
+        inner = one if kinds[0] is Kind.BOOL else other
+        hint = "truth values have no order"
+        if isinstance(inner, e.Compare):
+            hint = "write both comparisons, with AND between them, or BETWEEN"
+        yield Doubt("chain", f"{print_expression(inner)} is a truth value, and it is compared by order", hint)
+    elif None not in kinds and kinds[0] is not kinds[1]:
+        texts = [
+            side.value for side in (one, other) if isinstance(side, e.Literal) and type(side.value) is str
+        ]
+        names = _hyphened(one) or _hyphened(other)
+        if names:
+            hint = f"a name with a hyphen stands in backquotes: `{names}`"
+            yield Doubt("name", f"{names} is read as a difference of two attributes", hint)
+        else:
+            yield _kinds(print_expression(one), kinds[0], kinds[1], texts)  # type: ignore[arg-type]
+
+
+def _hyphened(node: e.Expression) -> str | None:
+    if isinstance(node, e.Arithmetic) and node.op == "-" and isinstance(node.right, e.Attribute):
+        left = node.left.name if isinstance(node.left, e.Attribute) else _hyphened(node.left)
+        return None if left is None else f"{left}-{node.right.name}"
+    return None
+
+
+def _kinds(what: str, own: Kind, wanted: Kind, texts: list[str]) -> Doubt:
+    hint = "values of different kinds never compare"
+    if own is Kind.TIME and texts:
+        day = texts[0] if "T" in texts[0] else f"{texts[0]}T00:00:00Z"
+        hint = f"write TIMESTAMP {print_value(day)}"
+    elif Kind.TIME in (own, wanted) and Kind.STRING in (own, wanted):
+        hint = "TIMESTAMP(text) reads a time from its text"
+    return Doubt("kinds", f"{what} is {_WORDS[own]} and is compared with {_WORDS[wanted]}: never true", hint)
+
+
+def _of_names(one: e.Expression, other: e.Expression, known: Collection[str] | None) -> Iterator[Doubt]:
+    """A bare word where a text was meant: `StockName = IBM`."""
+    if not (isinstance(one, e.Attribute) and isinstance(other, e.Attribute)) or other.name in RESERVED:
+        return
+    if other.name not in known if known is not None else other.name.isupper():
+        hint = f"for the text write {print_value(other.name)}"
+        yield Doubt("attribute", f"{other.name} is read as the name of an attribute", hint)
+
+
+# places in the text
+
+
+def _places(text: str) -> list[tuple[str, int]]:
+    try:
+        tokens = tokenise(text)
+    except FilterError:
+        return []
+    read = {NAME: name_of, STRING_TOKEN: string_of}
+    return [
+        (read[kind](value), offset)
+        for kind, value, offset in zip(*tokens, strict=True)
+        if kind in read
+    ]  # fmt: skip
+
+
+def _find(doubt: Doubt, places: list[tuple[str, int]]) -> int | None:
+    """Where the first name or text of the text stands that the doubt speaks of."""
+    said = set(re.findall(r"[\w.]+|'[^']*'", doubt.message.replace("-", " ")))
+    for word, offset in places:
+        if word in said or print_value(word) in said:
+            return offset
+    return None
+
+
+__all__ = ["Doubt", "doubts_of", "refuse_doubtful"]
