@@ -18,8 +18,7 @@ import msgspec
 
 from tidings.errors import FilterError, ImpossibleFilterError
 from tidings.language.functions import BOOLEAN, FUNCTIONS, INTEGER, NUMBER, STRING, TIME
-from tidings.language.lexer import NAME, name_of, string_of, tokenise
-from tidings.language.lexer import STRING as STRING_TOKEN
+from tidings.language.lexer import NAME, name_of, tokenise
 from tidings.language.measure import walk
 from tidings.language.printer import print_expression, print_value
 from tidings.model import constraint as c
@@ -57,6 +56,7 @@ class Doubt(msgspec.Struct, frozen=True):
     code: str  # never | kinds | chain | name | attribute | wildcard
     message: str
     hint: str
+    about: tuple[str, ...] = ()  # the name or text that it speaks of
     offset: int | None = None
 
     def __str__(self) -> str:
@@ -99,11 +99,13 @@ def _of_constraint(constraint: c.Constraint) -> Iterator[Doubt]:
     patterns = [constraint.pattern] if isinstance(constraint, c.Like) else texts
     if name == "topic" and not isinstance(constraint, c.TopicIs) and any(map(is_pattern, patterns)):
         hint = f"write topic MATCHES {print_value(patterns[0])}"
-        yield Doubt("wildcard", "LIKE takes + and # of a topic as they are; its wildcards are % and _", hint)
+        yield Doubt(
+            "wildcard", "LIKE takes + and # of a topic as they are; its wildcards are % and _", hint, (name,)
+        )
     own = _OWN.get(name)
     wanted = _kind_wanted(constraint)
     if own is not None and wanted is not None and wanted is not own:
-        yield _kinds(name, own, wanted, texts)
+        yield _kinds(name, own, wanted, texts, (name,))
 
 
 def _of_topic(text: str) -> Iterator[Doubt]:
@@ -114,6 +116,7 @@ def _of_topic(text: str) -> Iterator[Doubt]:
             "wildcard",
             f"the topic {print_value(text)} has wildcards of another system",
             f"+ stands for one level and a final # for all below: write topic MATCHES {print_value(meant)}",
+            ("topic",),
         )
 
 
@@ -171,13 +174,15 @@ def _of_node(node: e.Expression, known: Collection[str] | None) -> Iterator[Doub
 
 
 def _of_pair(one: e.Expression, other: e.Expression, ordered: bool) -> Iterator[Doubt]:
-    kinds = (_kind(one), _kind(other))
+    kinds, about = (_kind(one), _kind(other)), _names(one, other)
     if ordered and Kind.BOOL in kinds:
         inner = one if kinds[0] is Kind.BOOL else other
         hint = "truth values have no order"
         if isinstance(inner, e.Compare):
             hint = "write both comparisons, with AND between them, or BETWEEN"
-        yield Doubt("chain", f"{print_expression(inner)} is a truth value, and it is compared by order", hint)
+        yield Doubt(
+            "chain", f"{print_expression(inner)} is a truth value, and it is compared by order", hint, about
+        )
     elif None not in kinds and kinds[0] is not kinds[1]:
         texts = [
             side.value for side in (one, other) if isinstance(side, e.Literal) and type(side.value) is str
@@ -185,9 +190,9 @@ def _of_pair(one: e.Expression, other: e.Expression, ordered: bool) -> Iterator[
         names = _hyphened(one) or _hyphened(other)
         if names:
             hint = f"a name with a hyphen stands in backquotes: `{names}`"
-            yield Doubt("name", f"{names} is read as a difference of two attributes", hint)
+            yield Doubt("name", f"{names} is read as a difference of two attributes", hint, about)
         else:
-            yield _kinds(print_expression(one), kinds[0], kinds[1], texts)  # type: ignore[arg-type]
+            yield _kinds(print_expression(one), kinds[0], kinds[1], texts, about)  # type: ignore[arg-type]
 
 
 def _hyphened(node: e.Expression) -> str | None:
@@ -197,14 +202,19 @@ def _hyphened(node: e.Expression) -> str | None:
     return None
 
 
-def _kinds(what: str, own: Kind, wanted: Kind, texts: list[str]) -> Doubt:
+def _names(*nodes: e.Expression) -> tuple[str, ...]:
+    return tuple(part.name for node in nodes for part in walk(node) if isinstance(part, e.Attribute))
+
+
+def _kinds(what: str, own: Kind, wanted: Kind, texts: list[str], about: tuple[str, ...]) -> Doubt:
     hint = "values of different kinds never compare"
     if own is Kind.TIME and texts:
         day = texts[0] if "T" in texts[0] else f"{texts[0]}T00:00:00Z"
         hint = f"write TIMESTAMP {print_value(day)}"
     elif Kind.TIME in (own, wanted) and Kind.STRING in (own, wanted):
         hint = "TIMESTAMP(text) reads a time from its text"
-    return Doubt("kinds", f"{what} is {_WORDS[own]} and is compared with {_WORDS[wanted]}: never true", hint)
+    message = f"{what} is {_WORDS[own]} and is compared with {_WORDS[wanted]}: never true"
+    return Doubt("kinds", message, hint, about)
 
 
 def _of_names(one: e.Expression, other: e.Expression, known: Collection[str] | None) -> Iterator[Doubt]:
@@ -213,32 +223,24 @@ def _of_names(one: e.Expression, other: e.Expression, known: Collection[str] | N
         return
     if other.name not in known if known is not None else other.name.isupper():
         hint = f"for the text write {print_value(other.name)}"
-        yield Doubt("attribute", f"{other.name} is read as the name of an attribute", hint)
+        yield Doubt("attribute", f"{other.name} is read as the name of an attribute", hint, (other.name,))
 
 
 # places in the text
 
 
 def _places(text: str) -> list[tuple[str, int]]:
+    """The names of a text, and where they stand."""
     try:
-        tokens = tokenise(text)
+        kinds, values, offsets = tokenise(text)
     except FilterError:
         return []
-    read = {NAME: name_of, STRING_TOKEN: string_of}
-    return [
-        (read[kind](value), offset)
-        for kind, value, offset in zip(*tokens, strict=True)
-        if kind in read
-    ]  # fmt: skip
+    named = zip(kinds, values, offsets, strict=True)
+    return [(name_of(value), offset) for kind, value, offset in named if kind == NAME]
 
 
 def _find(doubt: Doubt, places: list[tuple[str, int]]) -> int | None:
-    """Where the first name or text of the text stands that the doubt speaks of."""
-    said = set(re.findall(r"[\w.]+|'[^']*'", doubt.message.replace("-", " ")))
-    for word, offset in places:
-        if word in said or print_value(word) in said:
-            return offset
-    return None
+    return next((offset for name, offset in places if name in doubt.about), None)
 
 
 __all__ = ["Doubt", "doubts_of", "refuse_doubtful"]

@@ -156,3 +156,50 @@ class TestCovers:
 
     def test_a_wrong_filter_is_shown(self, tidings: Run) -> None:
         assert tidings("filter", "covers", "a >", "a > 1").code == 2
+
+
+class TestWarnings:
+    @pytest.mark.parametrize(
+        "text", ["5 < price < 10", "time > '2026-01-01'", "topic = 'a.b.>'", "StockName = IBM"]
+    )
+    def test_check_warns_and_refuses_when_it_is_strict(self, text: str, tidings: Run) -> None:
+        ran = tidings("filter", "check", text)
+        assert ran.code == 0
+        assert "warning: " in ran.err
+        assert tidings("filter", "check", text, "--strict").code == 1
+        (row,) = tidings("filter", "check", text, "--json").rows
+        assert row["ok"] is True
+        assert row["warnings"][0]["column"] >= 1
+
+    def test_an_example_says_which_names_are_attributes(self, tidings: Run, quote: str) -> None:
+        assert "warning" not in tidings("filter", "check", "StockName = change", "--event", quote).err
+        assert "Change is read" in tidings("filter", "check", "StockName = Change", "--event", quote).err
+
+
+class TestOneAnswer:
+    """`topic = '+5'` and unknown functions: eval, match and check say the same."""
+
+    def test_a_broken_pattern_is_refused_everywhere(self, tidings: Run) -> None:
+        (row,) = evaluated(tidings, {"expression": "topic = '+5'", "event": {"topic": "a"}})
+        assert row == {"value": None, "errors": ["parse"]}
+        assert "column 9" in tidings("filter", "check", "topic = '+5'").err
+        ran = tidings("match", "--where", "topic = '+5'", stdin='{"topic": "a"}\n')
+        assert ran.code == 2
+        assert "column 9" in ran.err
+
+    def test_an_unknown_function_is_named(self, tidings: Run) -> None:
+        rows = evaluated(
+            tidings, {"expression": "LENGHT(a) = 1", "event": {"a": "x"}}, {"expression": "LENGTH() = 1"}
+        )
+        assert [row["errors"] for row in rows] == [["missingFunction"], ["missingFunction"]]
+
+    def test_a_parse_error_of_cesql_has_a_value(self, tidings: Run) -> None:
+        cases = [
+            {"expression": text, "dialect": "cesql"} for text in ("x LIKE 123", "2147483648 + 1", "ABC(")
+        ]
+        rows = evaluated(tidings, *cases)
+        assert [(row["value"], row["errors"]) for row in rows] == [
+            (False, ["parse"]),
+            (0, ["parse"]),
+            (False, ["parse"]),
+        ]
