@@ -66,7 +66,9 @@ class Group:
         place = self.names.index(first)
         order = [*self.names[place:], *self.names[:place]]
         where = ",".join(f"127.0.0.1:{self.brokers[each].port}" for each in order)
-        bus = tidings.connect(f"tidings://{where}", name=name, network=QUICK, timeout=60, patience=0.3)
+        bus = tidings.connect(
+            f"tidings://{where}", name=name, network=QUICK, timeout=60, call_timeout=None, patience=0.3
+        )
         return await self._stack.enter_async_context(bus)
 
     async def publish(self, name: str, first: str) -> None:

@@ -154,6 +154,7 @@ class Rig:
             record=_Shared(self._recorder),
             network=QUICK,
             timeout=30,
+            call_timeout=None,  # brokers are down for as long as the faults say
             patience=0.3,
         )
 
