@@ -83,6 +83,7 @@ async def _with_a_word(main: Coroutine[Any, Any, T]) -> T:
     word = asyncio.get_running_loop().call_later(WORD_AFTER, _tell_who_waits)
     log, handler = logging.getLogger("tidings.client"), _Said()
     log.addHandler(handler)
+    log.setLevel(logging.INFO)  # that it is connected again is said too
     log.propagate = False
     try:
         return await main
@@ -90,6 +91,7 @@ async def _with_a_word(main: Coroutine[Any, Any, T]) -> T:
         word.cancel()
         _made.clear()
         log.removeHandler(handler)
+        log.setLevel(logging.NOTSET)
         log.propagate = True
 
 

@@ -84,6 +84,8 @@ class Bus:
         self._over: TidingsError | None = None  # the broker said no for good
         self._watchers: list[OnState] = []
         self._telling: set[asyncio.Future[None]] = set()  # watchers that await
+        self._held_up: dict[int, Reader | None] = {}  # by call: who publishes, and may wait for a full queue
+        self._checking: asyncio.TimerHandle | None = None  # the next look at them
         self._warned: set[str] = set()  # subscriptions whose missing reader was logged
 
     # -- beginning and ending ----------------------------------------------------------------
@@ -417,7 +419,11 @@ class Bus:
         seconds = self._seconds(timeout)
         timer = None if seconds is None else loop.call_later(seconds, self._expire, call, seconds)
         if blocks:
-            loop.call_later(CHECK_SECONDS, self._check_readers, call, current_reader())
+            self._held_up[call] = current_reader()
+            if self._checking is None:
+                self._checking = loop.call_later(
+                    CHECK_SECONDS, self._check_readers, frozenset(), CHECK_SECONDS
+                )
         try:
             return _opened(await future)
         except asyncio.CancelledError:
@@ -426,6 +432,7 @@ class Bus:
             raise
         finally:
             self._waiting.pop(call, None)
+            self._held_up.pop(call, None)
             if timer is not None:
                 timer.cancel()
 
@@ -452,27 +459,36 @@ class Bus:
             return kind(f"{answer.reason}: {message}", hint="timeout= gives it more time, None any time")
         return TimedOutError(message, hint="timeout= gives it more time, None any time")
 
-    def _check_readers(self, call: int, publisher: Reader | None) -> None:
-        """A publish waits for room in a queue: fail it when only the publisher itself could make room."""
-        future = self._waiting.get(call)
-        if future is None or future.done() or self._state != "open":
+    def _check_readers(self, before: frozenset[int], pause: float) -> None:
+        """Look at publishes that wait since the last look: fail those that only their own task could free."""
+        waiting = frozenset(self._held_up)
+        self._checking = None
+        if not waiting or self._state != "open":
             return
-        for full in self._broker.full_queues():
-            listeners = [
-                each for bus in self._family for each in bus._listeners.values() if str(each.id) == full
-            ]
-            if not listeners or may_be_read(listeners, publisher):
+        if waiting & before:
+            for full in self._broker.full_queues():
+                self._judge(full, waiting & before)
+            pause *= 2  # the longer it lasts, the less news there is
+        loop = asyncio.get_running_loop()
+        self._checking = loop.call_later(pause, self._check_readers, waiting, pause)
+
+    def _judge(self, full: str, calls: Iterable[int]) -> None:
+        """Find out whether anything reads a subscription whose full queue these publishes wait for."""
+        listeners = [each for bus in self._family for each in bus._listeners.values() if str(each.id) == full]
+        if not listeners:
+            return
+        what = f"publish waits for room in the full queue of subscription {full}, which no other task reads"
+        is_read = any(listener._taken for listener in listeners)
+        for call in calls:
+            publisher, future = self._held_up.get(call), self._waiting.get(call)
+            if future is None or future.done():
                 continue
-            what = (
-                f"publish waits for room in the full queue of subscription {full}, which no other task reads"
-            )
-            if not has_others(publisher):
+            is_own = not may_be_read(listeners, publisher)
+            if is_own and not has_others(publisher):
                 future.set_exception(DeadlockError(what, hint=WAY_OUT))
-                return
-            if full not in self._warned:
+            elif (is_own or not is_read) and full not in self._warned:
                 self._warned.add(full)
                 log.warning("%s (%s)", what, WAY_OUT)
-        asyncio.get_running_loop().call_later(CHECK_SECONDS, self._check_readers, call, publisher)
 
     def _note(self, subscription: SubscriptionId, event: Event, position: Position) -> None:
         """Record what came from an archive, as the client machine records what came from the broker."""

@@ -5,7 +5,8 @@ of such a queue is the task, or the thread, that publishes. Rules
 - A subscription is read by the task or thread that took from it last, or else by the one that opened it.
 - The deadlock is certain when that reader publishes, or has ended, and no other task or thread of the
   application is left that could read instead: then the publish fails. Otherwise a warning is logged, once
-  for each subscription, because another task may be about to read.
+  for each subscription, because another task may be about to read. So it is for a queue that was never
+  read, whichever task publishes: a task that gathers publishes before it reads waits for itself too.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Iterable
 from contextvars import ContextVar
 from typing import Any, Protocol
 
-CHECK_SECONDS = 0.5  # that a publish waits before its readers are looked at, and between two looks
+CHECK_SECONDS = 0.4  # between two looks at publishes that wait; one is judged when two looks have seen it
 _OWN = (
     "tidings",
     "asyncio_",

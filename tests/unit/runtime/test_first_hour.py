@@ -279,13 +279,13 @@ def test_no_alarm_while_another_task_reads_slowly(caplog: pytest.LogCaptureFixtu
     async def play() -> None:
         looked = asyncio.Event()
         async with tidings.connect() as bus, bus.subscribe(queue=QUEUE) as news:
-            checked = bus._check_readers
+            judged = bus._judge
 
-            def check(*args: Any) -> None:
-                checked(*args)
+            def judge(*args: Any) -> None:
+                judged(*args)
                 looked.set()
 
-            bus._check_readers = check  # type: ignore[method-assign]
+            bus._judge = judge  # type: ignore[method-assign]
 
             async def read() -> None:
                 await news.get()
@@ -318,6 +318,20 @@ def test_a_task_that_may_come_to_read_makes_it_a_warning(caplog: pytest.LogCaptu
             for n in range(2 * QUEUE):
                 await bus.publish({"n": n})
             await reading
+
+    asyncio.run(play())
+    assert ["waits for room" in record.getMessage() for record in caplog.records] == [True]
+
+
+@pytest.mark.usefixtures("_soon")
+def test_publishes_that_are_gathered_before_reading_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    async def play() -> None:
+        async with tidings.connect() as bus, bus.subscribe(queue=QUEUE) as news:
+            gathered = asyncio.gather(*(bus.publish({"n": n}) for n in range(2 * QUEUE)))
+            await until(lambda: caplog.records)
+            for _ in range(2 * QUEUE):
+                await news.get()
+            await gathered
 
     asyncio.run(play())
     assert ["waits for room" in record.getMessage() for record in caplog.records] == [True]
