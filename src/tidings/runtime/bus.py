@@ -10,6 +10,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, TypeVar, overload
 from weakref import WeakSet
@@ -122,7 +123,8 @@ class Bus:
             await calling.stop()
         if self._over is None:  # else there is nobody to tell
             for listener in list(self._listeners.values()):
-                await listener.close(commit=commit)
+                with suppress(TimedOutError):  # the end of the connection ends it at the broker too
+                    await listener.close(commit=commit)
         self._state = "closed"
         await self._broker.part(self._address)
         for future in self._waiting.values():

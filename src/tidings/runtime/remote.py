@@ -162,7 +162,7 @@ class RemoteClient:
             where = ", ".join(map(str, self._addresses))
             raise UnreachableError(
                 f"no broker answered at {where} within {self._settings.timeout:g} s{why}",
-                hint="is it running, and is this its address? `tidings cluster up 1` starts one for development",
+                hint="is it running, and is this its address? `tidings broker --dev` starts one for development",
             ) from None
         except BaseException:
             await self.close()
@@ -238,7 +238,7 @@ class RemoteClient:
 
     async def _dial_round(self, place: int) -> tuple[Dialled | None, int]:
         """Each address once, beginning with one."""
-        refusals = hopeless = 0
+        problems: list[TidingsError] = []
         count = len(self._addresses)
         first = place + 1 if self._moves_on else place
         for step in range(count):
@@ -246,11 +246,14 @@ class RemoteClient:
             dialled = await self._try(self._addresses[at])
             if dialled is not None:
                 return dialled, at
-            refusals += isinstance(self.problem, RefusedError)
-            hopeless += isinstance(self.problem, RefusedError | TlsError)
-        if refusals == count or (hopeless == count and self.state is State.CONNECTING):
+            assert self.problem is not None
+            problems.append(self.problem)
+        final = RefusedError | TlsError if self.state is State.CONNECTING else RefusedError
+        if all(isinstance(problem, final) for problem in problems):
             self._become(State.REFUSED)
         else:
+            if count > 1:
+                self.problem = UnreachableError("; ".join(map(str, problems)))
             self._report()
         return None, place
 

@@ -95,6 +95,14 @@ def test_the_reason_for_no_connection_is_in_the_state_the_log_and_the_callbacks(
 
 
 @played
+async def test_the_reason_names_every_address() -> None:
+    with pytest.raises(tidings.errors.UnreachableError) as told:
+        await tidings.connect("127.0.0.1:1,127.0.0.1:2", timeout=0.3, network=QUICK)
+    for port in (1, 2):
+        assert f"tidings://127.0.0.1:{port} cannot be reached: no broker listens there" in str(told.value)
+
+
+@played
 async def test_a_watcher_that_fails_is_reported_and_hurts_no_connection() -> None:
     reported: list[Any] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context["exception"]))
@@ -152,6 +160,17 @@ async def test_a_publish_that_was_sent_and_not_acknowledged_is_of_unknown_outcom
             disk.may.set()
         receipt = await bus.publish({"n": 2}, mode="kept")
         assert receipt.position is not None
+
+
+@played
+async def test_closing_a_bus_whose_broker_does_not_answer_ends_in_time() -> None:
+    async with serving("b1") as server:
+        bus = await tidings.connect(at(server), call_timeout=0.1)
+        await bus.subscribe("n > 0")
+        for client in server._clients.values():
+            client.connection.hold("a test")  # the broker reads no more
+        await bus.close()
+        assert bus.state == "closed"
 
 
 @pytest.mark.parametrize(
