@@ -51,6 +51,7 @@ from tidings.protocol.slots import Ports, Recovery
 
 TABLE = "recovery.tail"  # rows: by offset what is not committed; `epoch`
 EPOCH = "epoch"
+TELLINGS = 3  # of how far the log is committed, after the first: nothing confirms it, and one may be lost
 
 
 class GroupLogSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,6 +86,7 @@ class GroupLog(Recovery):
         self._states: dict[str, LogState] = {}
         self._acks: dict[str, int] = {}
         self._windows: dict[str, Window] = {}  # by member that has taken the tail: what it was sent
+        self._untold = 0  # times that the members are told again how far the log is committed
         self._next_of: dict[str, int] = {}  # by member: the number of its next proposal
         self._placed: set[tuple[str, str]] = set()  # identities in the tail
         self._needs: dict[str, tuple[int, float]] = {}  # by voter: what it said, and when
@@ -224,8 +226,6 @@ class GroupLog(Recovery):
             if page.is_full or not page.add(placed):
                 break
         return page
-
-    # -- a tail in parts ---------------------------------------------------------------------------
 
     def _on_tail_ask(self, sender: str, message: TailAsk, now: float) -> None:
         if self._leads and message.after < self.committed:
@@ -404,6 +404,7 @@ class GroupLog(Recovery):
         window = self._windows.get(sender)
         if window is None:
             window = self._windows[sender] = Window(self.ports.limits, message.upto)
+            self._tell_committed(sender, window)  # it was not told of what was committed before
         if message.lacks:
             window.restart(message.upto)
         else:
@@ -426,6 +427,7 @@ class GroupLog(Recovery):
         needed = len(membership.voters) // 2
         if self._is_active and len(marks) > needed and marks[needed] > self.committed:
             self._commit(min(marks[needed], self._last), now)
+            self._untold = TELLINGS
             for member, window in self._windows.items():
                 self._tell_committed(member, window)
 
@@ -493,8 +495,6 @@ class GroupLog(Recovery):
         """Is this one of ours committed?"""
         own = self._own.get(self._line[number].identity)
         return own is None or own[0] != number
-
-    # -- what was copied ---------------------------------------------------------------------------
 
     @property
     def epoch(self) -> int:
@@ -583,8 +583,9 @@ class GroupLog(Recovery):
                 self.ports.send(member, self._adoption())
             elif window.tick() or window.sent < self._last:
                 self._send_on(member, window)
-            elif self.floor != before:
+            elif self.floor != before or self._untold:
                 self._tell_committed(member, window)
+        self._untold = max(0, self._untold - 1)
 
     def figures(self) -> dict[str, Any]:
         return {
