@@ -1,7 +1,7 @@
 """Relations between filters: covers, overlaps, equivalent; and their intersection.
 
 Rules
-- `covers` never says yes wrongly. It is complete for conjunctions of simple constraints (=, !=, IN,
+- `covers` never says yes wrongly, and no only where an event shows it. It is complete for conjunctions of simple constraints (=, !=, IN,
   ranges, prefixes, LIKE, topics, EXISTS, IS NULL, booleans, types), and for unions of them within a
   budget of search steps.
 - `overlaps` never says no wrongly.
@@ -18,7 +18,9 @@ from tidings.algebra.express import conjunction_of, distinct
 from tidings.algebra.gaps import Search, grid_of
 from tidings.algebra.region import Region, region_of, regions_of
 from tidings.errors import FilterError, FilterLimitError
+from tidings.model.constraint import Constraint, Equals, Exists, Missing, NotOneOf, OneOf, TopicIs
 from tidings.model.filter import Conjunction, Filter
+from tidings.model.topic import is_topic
 
 MAX_CONJUNCTIONS = 4096  # of an intersection
 ALL_PAIRS = 256  # conjunctions up to which every pair is compared
@@ -33,13 +35,29 @@ def covers(wide: Filter, narrow: Filter) -> bool:
 def decide_covers(wide: Filter, narrow: Filter) -> bool | None:
     """Does `wide` accept every event that `narrow` accepts? None: not known."""
     larges = regions_of(wide)
-    unknown = False
+    unknown, topics_known = False, _knows_topics(wide) and _knows_topics(narrow)
     for small in regions_of(narrow):
         verdict = decide_within_union(small, larges)
-        if verdict is False:
+        if verdict is False and topics_known and decide_within_union(small.of_events, larges) is False:
             return False
-        unknown = unknown or verdict is None
+        unknown = unknown or not verdict
     return None if unknown else True
+
+
+def _knows_topics(filter: Filter) -> bool:
+    """Is what the filter says of the topic said in topics? Other texts between its bounds may be none."""
+    return not any(
+        constraint.attribute == "topic" and not _is_topical(constraint)
+        for conjunction in filter.conjunctions
+        for constraint in conjunction.constraints
+    )
+
+
+def _is_topical(constraint: Constraint) -> bool:
+    if isinstance(constraint, Equals | OneOf):
+        values = (constraint.value,) if isinstance(constraint, Equals) else constraint.values
+        return all(type(value) is not str or is_topic(value) for value in values)
+    return isinstance(constraint, TopicIs | NotOneOf | Exists | Missing)
 
 
 def decide_within_union(small: Region, larges: tuple[Region, ...]) -> bool | None:

@@ -70,6 +70,27 @@ class Region:
             unknown = unknown or empty is None
         return None if unknown else False
 
+    @cached_property
+    def of_events(self) -> Region:
+        """The same region, of events that a publisher can make: their own names have one kind each.
+
+        `id` and `source` are texts that are there and not empty; `topic` and `type` are texts, `time` is a
+        moment, or absent. Rows of a table may lack them, so this narrows no answer: it only keeps a
+        definite no from resting on an event that cannot be.
+        """
+        own = {name: dm.intersection(self.domain(name), domain) for name, domain in _OWN.items()}
+        return Region({**self.domains, **own}, self.lineage, self.residuals)
+
+
+def _own() -> dict[str, Domain]:
+    text = Domain(True, dm.STRINGS.kinds)
+    named = dm.of_strings(iv.complement((iv.point(""),)))
+    moment = Domain(True, dm.of_kind(Kind.TIME, iv.FULL).kinds)
+    return {"id": named, "source": named, "topic": text, TYPE: text, "time": moment}
+
+
+_OWN = _own()
+
 
 def _is_name(types: Domain) -> bool:
     """Can only a type's name, or no type at all, be in the domain?"""

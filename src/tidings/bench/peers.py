@@ -1,7 +1,8 @@
 """Installable peers of the matching engine, each given the same subscriptions and events.
 
 A peer is a function from events to the number of matches; a slow one gets fewer subscriptions
-or fewer events, and its figure says how many. Those that are not installed are left out.
+or fewer events, and its figure says how many. Those that are not installed are left out. A peer that
+takes many events at once gets them as arrays that are made before the clock runs, as our columns are.
 """
 
 from __future__ import annotations
@@ -20,11 +21,16 @@ from tidings.model.filter import Filter
 RULES = 200  # subscriptions that rule-engine gets; its cost is linear in them
 
 
+def _as_they_are(events: Sequence[Event]) -> Sequence[Any]:
+    return events
+
+
 class Peer(NamedTuple):
     name: str
-    match: Callable[[Sequence[Event]], int]
-    batch: bool  # takes all events at once
+    match: Callable[[Sequence[Any]], int]
+    batch: bool  # takes all events at once, as arrays, as our columns do
     subscriptions: int  # how many it was given
+    prepared: Callable[[Sequence[Event]], Sequence[Any]] = _as_they_are  # not measured
 
 
 def peers(population: Sequence[Filter], table: Any, *, boxes: bool) -> Iterator[Peer]:
@@ -32,8 +38,13 @@ def peers(population: Sequence[Filter], table: Any, *, boxes: bool) -> Iterator[
     yield brute_force(table, len(np.unique(table.rows.owners)))  # it has them all, whatever the population
     if boxes:
         low, high = corners(population)
+        if find_spec("shapely") is not None:
+            yield shapely_tree(low, high)
+        if find_spec("geoindex_rs") is not None:
+            yield geoindex(low, high)
         if find_spec("rtree") is not None:
             yield r_tree(low, high)
+            yield r_tree_bulk(low, high)
         if find_spec("duckdb") is not None:
             yield duckdb_join(low, high)
         if find_spec("polars") is not None:
@@ -79,11 +90,61 @@ def brute_force(table: Any, count: int) -> Peer:
     return Peer("brute force, NumPy", match, False, count)
 
 
-def r_tree(low: Any, high: Any) -> Peer:
+def shapely_tree(low: Any, high: Any) -> Peer:
+    """GEOS's STR-tree: all points in one call, pairs of numbers out."""
+    import shapely
+
+    tree = shapely.STRtree(shapely.box(low[:, 0], low[:, 1], high[:, 0], high[:, 1]))
+
+    def match(points: Sequence[Any]) -> int:
+        pairs: int = tree.query(shapely.points(points), predicate="intersects").shape[1]
+        return pairs
+
+    return Peer("shapely STRtree, bulk", match, True, len(low), _points)
+
+
+def geoindex(low: Any, high: Any) -> Peer:
+    """A static packed R-tree in Rust, one point at a time."""
+    from geoindex_rs import rtree
+
+    builder = rtree.RTreeBuilder(num_items=len(low))
+    builder.add(low[:, 0].copy(), low[:, 1].copy(), high[:, 0].copy(), high[:, 1].copy())
+    tree, search = builder.finish(), rtree.search
+
+    def match(events: Sequence[Event]) -> int:
+        found = 0
+        for event in events:
+            x, y = event["x"], event["y"]
+            found += len(search(tree, x, y, x, y))
+        return found
+
+    return Peer("geoindex-rs", match, False, len(low))
+
+
+def _points(events: Sequence[Event]) -> Any:
+    return np.array([(event["x"], event["y"]) for event in events])
+
+
+def r_tree_bulk(low: Any, high: Any) -> Peer:
+    """The call of rtree that takes many points at once."""
+    tree = _r_tree(low, high)
+
+    def match(points: Sequence[Any]) -> int:
+        ids, _ = tree.intersection_v(points, points)
+        return len(ids)
+
+    return Peer("rtree, bulk", match, True, len(low), _points)
+
+
+def _r_tree(low: Any, high: Any) -> Any:
     from rtree import index
 
     boxes = np.concatenate((low, high), axis=1).tolist()
-    tree = index.Index((number, tuple(box), None) for number, box in enumerate(boxes))
+    return index.Index((number, tuple(box), None) for number, box in enumerate(boxes))
+
+
+def r_tree(low: Any, high: Any) -> Peer:
+    tree = _r_tree(low, high)
 
     def match(events: Sequence[Event]) -> int:
         found = 0
@@ -109,11 +170,11 @@ def duckdb_join(low: Any, high: Any) -> Peer:
         "WHERE x BETWEEN x0 AND x1 AND y BETWEEN y0 AND y1"
     )  # fmt: skip
 
-    def match(events: Sequence[Event]) -> int:
-        connection.register("events", pa.table({n: [e[n] for e in events] for n in ("x", "y")}))
+    def match(points: Any) -> int:
+        connection.register("events", pa.table({"x": points[:, 0], "y": points[:, 1]}))
         return int(connection.execute(join).fetchall()[0][0])
 
-    return Peer("DuckDB, join", match, True, len(low))
+    return Peer("DuckDB, join", match, True, len(low), _points)
 
 
 def polars_filter(low: Any, high: Any) -> Peer:

@@ -19,6 +19,11 @@ def check_topic(topic: str) -> str:
     return topic
 
 
+def is_topic(text: str) -> bool:
+    """Can an event have this topic?"""
+    return _problem(text, wildcards=False) is None
+
+
 def check_pattern(pattern: str) -> str:
     """A topic pattern of a subscription, or a `FilterError`."""
     problem = _problem(pattern, wildcards=True)

@@ -143,3 +143,37 @@ def test_the_search_of_a_union_gives_up_at_its_budget(monkeypatch: pytest.Monkey
     monkeypatch.setattr(import_module("tidings.algebra.covers"), "UNION_BUDGET", 1)
     wide, narrow = parse_filter("x < 5 OR x > 3"), parse_filter("x BETWEEN 0 AND 9")
     assert decide_covers(wide, narrow) is None
+
+
+@pytest.mark.parametrize(
+    ("wide", "narrow"),
+    [
+        ("EXISTS id", "a = 1"),
+        ("source != ''", "a = 1"),
+        ("a = 1", "id = ''"),
+        ("a = 1", "source = 5"),
+        ("a = 1", "time > 'x'"),
+        ("topic LIKE '%'", "EXISTS topic"),
+        ("a = 1", "topic LIKE '%+%'"),
+        ("a = 1", "topic LIKE '#'"),
+        ("a = 1", "topic = 'a//b'"),
+        ("type IS NULL OR type LIKE '%'", "TRUE"),
+        ("id < 'b' OR id >= 'b'", "a = 1"),
+        ("a = 1", "a > 5 AND LENGTH(a) > 2"),
+    ],
+)
+def test_no_is_never_said_where_no_event_shows_it(wide: str, narrow: str) -> None:
+    """Each of these covers: what is left over is no event that a publisher can make."""
+    assert decide_covers(parse_filter(wide), parse_filter(narrow)) is not False
+
+
+@pytest.mark.parametrize(
+    ("wide", "narrow"),
+    [
+        ("price > 10", "price > 5"), ("EXISTS topic", "a = 1"), ("topic MATCHES 'a/+'", "topic MATCHES 'a/#'"),
+        ("id = 'a'", "EXISTS id"), ("time > TIMESTAMP '2026-01-01T00:00:00Z'", "EXISTS time"), ("type = 'A'", "type IS A B"),
+        ("topic = 'a'", "topic != 'b'"), ("x > 9007199254740992", "x >= 9007199254740992"),
+    ],
+)  # fmt: skip
+def test_no_is_said_where_an_event_shows_it(wide: str, narrow: str) -> None:
+    assert decide_covers(parse_filter(wide), parse_filter(narrow)) is False

@@ -43,7 +43,7 @@ def test_peers_find_what_we_find() -> None:
         matcher.load(population)
         expected = len(matcher.match_batch(probes).handles)
         for peer in peers(population, matcher.table, boxes=name == "W1"):
-            assert peer.match(probes) == expected, peer.name
+            assert peer.match(peer.prepared(probes)) == expected, peer.name
 
 
 def test_own_files_are_measured(tmp_path: Path) -> None:
@@ -134,3 +134,16 @@ def test_brute_force_is_not_scaled_when_it_has_all_filters() -> None:
     matcher = ColumnarMatcher()
     matcher.load(population)
     assert next(iter(peers(population[:10], matcher.table, boxes=False))).subscriptions == 50
+
+
+def test_the_strongest_peers_of_the_registries_are_among_them() -> None:
+    from tidings.bench.peers import peers
+    from tidings.matching.columnar.matcher import ColumnarMatcher
+
+    matcher = ColumnarMatcher()
+    population = list(workloads.filters(workloads.workload("W1"), 50))
+    matcher.load(population)
+    found = {peer.name: peer.batch for peer in peers(population, matcher.table, boxes=True)}
+    assert found["shapely STRtree, bulk"]
+    assert found["rtree, bulk"]
+    assert not found["geoindex-rs"]
