@@ -190,7 +190,7 @@ class StoreLockedError(StoreError):
 
 
 class StoreFullError(StoreError):
-    """No room is left on the disk; publishers wait, consumers go on."""
+    """No room is left on the disk; publishers are refused until there is, consumers go on."""
 
     code = "full"
 

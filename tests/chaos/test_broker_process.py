@@ -6,6 +6,7 @@ import asyncio
 import resource
 import socket
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -13,7 +14,8 @@ from tests.chaos._process import BrokerProcess
 from tests.unit.runtime._network import serving, until
 
 import tidings
-from tidings.errors import StoreFullError
+from tidings.errors import StoreFullError, UnknownOutcomeError
+from tidings.protocol.limits import ResourceLimits
 from tidings.runtime.connection import NetworkSettings
 from tidings.store.memory import MemoryStore
 from tidings.testing import collect
@@ -131,26 +133,81 @@ class SmallDisk(MemoryStore):
         super().commit(records)
 
 
-def test_a_full_disk_blocks_publishers_and_lets_consumers_run() -> None:
+def test_a_full_disk_refuses_publishers_and_lets_consumers_run() -> None:
     async def play() -> None:
         disk = SmallDisk()
         async with (
             serving(store=disk) as server,
             tidings.connect(server.address, name="p") as publisher,
+            tidings.connect(server.address, name="q") as other,
             tidings.connect(server.address, name="s") as subscriber,
             subscriber.subscribe("n >= 0", name="mine", durable=True) as news,
         ):
             for n in range(50):
                 await publisher.publish({"n": n})
             disk.is_full = True
-            blocked = [asyncio.create_task(publisher.publish({"n": n})) for n in range(50, 60)]
+            with pytest.raises(UnknownOutcomeError, match="no room is left"):
+                await publisher.publish({"n": 50})  # it was on its way to the disk
+            for client in (publisher, other):
+                with pytest.raises(StoreFullError, match="no room is left"):
+                    await client.publish({"n": 51})
+            with pytest.raises(StoreFullError):
+                await other.subscribe("n >= 0", name="another", durable=True)
+            await other.publish({"m": 1})  # it needs no disk
+            assert server.node.disk_full == "no room is left"
+            assert server.figures()["refused for room"] == 2
             assert numbers(await collect(news, 50)) == list(range(50))
-            with pytest.raises(TimeoutError):
-                await news.get(timeout=0.3)
-            assert not any(task.done() for task in blocked)
             disk.is_full = False
-            await asyncio.gather(*blocked)
-            assert numbers(await collect(news, 10)) == list(range(50, 60))
+            await until(lambda: server.node.disk_full is None)
+            await publisher.publish({"n": 52})
+            assert numbers(await collect(news, 2)) == [50, 52]
+
+    asyncio.run(play())
+
+
+def test_a_durable_subscription_goes_on_while_the_disk_is_full() -> None:
+    async def play() -> None:
+        disk = SmallDisk()
+        async with serving(store=disk) as server, tidings.connect(server.address, name="p") as publisher:
+            async with tidings.connect(server.address, name="s") as subscriber:
+                await subscriber.subscribe("n >= 0", name="mine", durable=True)
+            for n in range(5):
+                await publisher.publish({"n": n})
+            disk.is_full = True
+            with pytest.raises(UnknownOutcomeError):
+                await publisher.publish({"n": 5})
+            async with (
+                tidings.connect(server.address, name="s") as subscriber,
+                subscriber.subscribe("n >= 0", name="mine", durable=True) as news,
+            ):
+                assert numbers(await collect(news, 5)) == list(range(5))
+                disk.is_full = False
+                assert numbers(await collect(news, 1)) == [5]
+
+    asyncio.run(play())
+
+
+def test_a_store_at_its_limit_refuses_publishes_and_drops_nothing_that_is_owed(tmp_path: Path) -> None:
+    async def play() -> None:
+        async with (
+            serving(path=tmp_path / "b1", resources=ResourceLimits(store_bytes=400_000)) as server,
+            tidings.connect(server.address, name="p") as publisher,
+            tidings.connect(server.address, name="s") as subscriber,
+        ):
+            news = await subscriber.subscribe("n >= 0", name="mine", durable=True)
+            kept: list[int] = []
+
+            async def publish_all() -> None:
+                for n in range(100):
+                    await publisher.publish({"n": n, "pad": Random(n).randbytes(10_000).hex()})
+                    kept.append(n)
+
+            with pytest.raises(UnknownOutcomeError, match="limit of 400000 bytes"):
+                await publish_all()
+            with pytest.raises(StoreFullError, match="limit of 400000 bytes"):
+                await publish_all()
+            assert 5 < len(kept) < 90
+            assert numbers(await collect(news, len(kept))) == kept
 
     asyncio.run(play())
 

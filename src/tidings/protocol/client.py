@@ -22,7 +22,7 @@ from typing import Any
 
 import msgspec
 
-from tidings.errors import SettingsError
+from tidings.errors import SettingsError, UnknownOutcomeError
 from tidings.history.schema import OK, REFUSED, UNKNOWN, Outcome, Row, ntfy_row, sub_row, usub_row
 from tidings.model.subscription import SubscriptionId
 from tidings.protocol import effects as fx
@@ -169,7 +169,7 @@ class Client:
         """Another broker cannot tell whether it was kept where it was sent; sent again it might be told twice."""
         del self._in_flight[publishing.call]
         reason = "the broker went before it answered; the event may be delivered or not, never twice"
-        self._out.append(fx.Failed(publishing.call, "unknown", reason))
+        self._out.append(fx.Failed(publishing.call, UnknownOutcomeError.code, reason))
 
     def _link_down(self, input: ins.LinkDown, now: float) -> None:
         self._link = Link.DOWN
@@ -563,7 +563,7 @@ class Client:
             return
         publishing = self._in_flight.pop(message.call, None)
         if publishing is not None:
-            self._record_publish(publishing, REFUSED)
+            self._record_publish(publishing, UNKNOWN if message.code == UnknownOutcomeError.code else REFUSED)
             self._out.append(fx.Failed(message.call, message.code, message.reason))
             self._send_line()
             return

@@ -2,9 +2,10 @@
 
 Rules
 - Records are committed in the order in which they were handed in; so are their continuations run.
-- A full disk is not an error yet: what waits is handed in again, with new tokens, every
-  `RETRY_SECONDS`, and publishers wait that long. Reports on the old tokens are stale then.
-- Any other failure is final. Whoever waits is told; nobody may ask for more (see `failed`).
+- A full disk is not an error: the driver tries again by itself until there is room (`DiskFull`, then `Persisted`).
+  Meanwhile `full` says why: publishes that need the disk are refused. A batch that was handed in before may still be
+  kept, so its `stalled` is called once, to tell the client that the outcome is unknown.
+- A failure is final. `otherwise` of each batch that waits is called; nothing more may be handed in (see `failed`).
 """
 
 from __future__ import annotations
@@ -14,13 +15,12 @@ from collections.abc import Callable, Sequence
 
 from tidings.availability.records import Append, Record
 from tidings.protocol.effects import Effect, Fetch, Persist
-from tidings.protocol.inputs import Fetched, FetchFailed, Persisted, PersistFailed
+from tidings.protocol.inputs import DiskFull, Fetched, FetchFailed, Persisted, PersistFailed
 from tidings.protocol.limits import DEFAULT_LIMITS, ResourceLimits
-
-RETRY_SECONDS = 1.0  # how soon a full disk is tried again; sooner costs a failed write each time
 
 Done = Callable[[float], None]
 NotDone = Callable[[PersistFailed, float], None]
+Stalled = Callable[[str], None]  # why there is no room
 Read = Callable[[Sequence[Append], float], None]
 NotRead = Callable[[FetchFailed, float], None]
 
@@ -28,15 +28,15 @@ NotRead = Callable[[FetchFailed, float], None]
 class _Waiting:
     """Records that are not yet reported kept."""
 
-    __slots__ = ("otherwise", "records", "then", "token")
+    __slots__ = ("otherwise", "stalled", "then", "token")
 
     def __init__(
-        self, token: int, records: tuple[Record, ...], then: Done | None, otherwise: NotDone | None
+        self, token: int, then: Done | None, otherwise: NotDone | None, stalled: Stalled | None
     ) -> None:
         self.token = token
-        self.records = records
         self.then = then
         self.otherwise = otherwise
+        self.stalled = stalled
 
 
 class NodeDisk:
@@ -55,7 +55,7 @@ class NodeDisk:
         self._emit = emit
         self._token = 0
         self._waiting: deque[_Waiting] = deque()
-        self._retry_at: float | None = None  # not None: the disk is full
+        self.full: str | None = None  # why nothing can be kept at the moment
         self._request = 0
         self._reads: dict[int, tuple[Read, NotRead]] = {}
 
@@ -64,19 +64,20 @@ class NodeDisk:
         """How many batches are not yet reported kept."""
         return len(self._waiting)
 
-    @property
-    def full(self) -> bool:
-        return self._retry_at is not None
-
     def persist(
-        self, records: Sequence[Record], then: Done | None = None, otherwise: NotDone | None = None
+        self,
+        records: Sequence[Record],
+        then: Done | None = None,
+        otherwise: NotDone | None = None,
+        stalled: Stalled | None = None,
     ) -> None:
         assert self.failed is None, "whoever persists asks first whether the disk has failed"
         self._token += 1
-        waiting = _Waiting(self._token, tuple(records), then, otherwise)
-        self._waiting.append(waiting)
-        if self._retry_at is None:
-            self._emit(Persist(waiting.token, waiting.records))
+        is_full = self.full is not None
+        self._waiting.append(_Waiting(self._token, then, otherwise, None if is_full else stalled))
+        self._emit(Persist(self._token, tuple(records)))
+        if self.full is not None and stalled is not None:
+            stalled(self.full)
 
     def fetch(self, from_offset: int, limit: int, then: Read, otherwise: NotRead) -> None:
         self._request += 1
@@ -87,24 +88,25 @@ class NodeDisk:
     # -- what the driver reports ---------------------------------------------------------
 
     def persisted(self, input: Persisted, now: float) -> None:
-        if self._retry_at is not None:
-            return  # what waits will be handed in again, in order
+        self.full = None
         while self._waiting and self._waiting[0].token <= input.upto:
             waiting = self._waiting.popleft()
             if waiting.then is not None:
                 waiting.then(now)
 
     def persist_failed(self, input: PersistFailed, now: float) -> None:
-        if not self._waiting or input.token < self._waiting[0].token or self._retry_at is not None:
-            return  # about tokens that were handed in again since
-        if input.code == "full":
-            self._retry_at = now + RETRY_SECONDS
-            return
-        self.failed = input
+        self.failed, self.full = input, None
         failed, self._waiting = self._waiting, deque()
         for waiting in failed:
             if waiting.otherwise is not None:
                 waiting.otherwise(input, now)
+
+    def disk_full(self, input: DiskFull) -> None:
+        self.full = input.reason
+        for waiting in self._waiting:
+            stalled, waiting.stalled = waiting.stalled, None
+            if stalled is not None:
+                stalled(input.reason)
 
     def fetched(self, input: Fetched, now: float) -> None:
         then, _ = self._reads.pop(input.request)
@@ -113,18 +115,6 @@ class NodeDisk:
     def fetch_failed(self, input: FetchFailed, now: float) -> None:
         _, otherwise = self._reads.pop(input.request)
         otherwise(input, now)
-
-    def on_timer(self, now: float) -> None:
-        if self._retry_at is None or self._retry_at > now:
-            return
-        self._retry_at = None
-        for waiting in self._waiting:
-            self._token += 1
-            waiting.token = self._token
-            self._emit(Persist(waiting.token, waiting.records))
-
-    def next_deadline(self) -> float | None:
-        return self._retry_at
 
     def check(self) -> None:
         tokens = [waiting.token for waiting in self._waiting]

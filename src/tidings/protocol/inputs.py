@@ -100,11 +100,14 @@ class Persisted(_Input, frozen=True):
     upto: int
 
 
-class PersistFailed(_Input, frozen=True):
-    """Nothing of the `Persist` with this token, nor of a later one, was written.
+class DiskFull(_Input, frozen=True):
+    """The disk has no room for the next records. The driver tries again, in order; `Persisted` says that it could."""
 
-    `code` is that of the error: `full` may be tried again, anything else is final.
-    """
+    reason: str
+
+
+class PersistFailed(_Input, frozen=True):
+    """The disk has failed for good: nothing of the `Persist` with this token, nor of a later one, is kept."""
 
     token: int
     code: str
@@ -246,6 +249,7 @@ Input: TypeAlias = (
     | Joined
     | Parted
     | Persisted
+    | DiskFull
     | PersistFailed
     | Fetched
     | FetchFailed

@@ -52,6 +52,9 @@ class ResourceLimits(msgspec.Struct, frozen=True, kw_only=True):
     described_subscriptions: int = 1_000  # in one answer to `subscriptions`; more holds the loop longer
     listen_backlog: int = 1024  # connections that the system holds before they are accepted
 
+    # -- disk ----------------------------------------------------------------------------------
+    store_bytes: int = 1 << 50  # of a store's files; at it publishes are refused, and nothing owed is dropped
+
     # -- tables --------------------------------------------------------------------------------
     remembered_events: int = 1024  # that no log holds and a client recognises; more recognises older ones
 

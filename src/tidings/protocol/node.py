@@ -19,6 +19,7 @@ from tidings.protocol.batches import Divider
 from tidings.protocol.disk import NodeDisk
 from tidings.protocol.effects import Channel, Effect, Send
 from tidings.protocol.inputs import (
+    DiskFull,
     Fetched,
     FetchFailed,
     Input,
@@ -111,7 +112,7 @@ class Node:
         return effects
 
     def next_deadline(self) -> float | None:
-        earliest = self._disk.next_deadline()
+        earliest: float | None = None
         for strategy in self._timed:
             deadline = strategy.next_deadline()
             if deadline is not None and (earliest is None or deadline < earliest):
@@ -135,6 +136,7 @@ class Node:
             **ports.membership.figures(),
             "strange messages": self.strange,
             "messages too large": self.unsent,
+            "disk full": int(self._disk.full is not None),
             "events over links": self.over_links,
             "neighbours": len(ports.overlay.peers()),
             "links untold": len(untold),  # the far end does not know yet all that is wanted here
@@ -185,6 +187,11 @@ class Node:
         failed = self._disk.failed
         return None if failed is None else failed.reason
 
+    @property
+    def disk_full(self) -> str | None:
+        """For people: why the disk takes no more events at the moment."""
+        return self._disk.full
+
     def describe(self, limit: int) -> list[dict[str, Any]]:
         """Subscriptions that this broker holds, for people: those for which most waits, at most so many."""
         return self._ports.delivery.describe(limit)
@@ -206,7 +213,6 @@ class Node:
             self._receive(sender, message, now)
 
     def _on_timer(self, now: float) -> None:
-        self._disk.on_timer(now)
         for strategy in self._timed:
             deadline = strategy.next_deadline()
             if deadline is not None and deadline <= now:
@@ -218,6 +224,8 @@ class Node:
                 self._disk.persisted(input, now)
             case Fetched():
                 self._disk.fetched(input, now)
+            case DiskFull():
+                self._disk.disk_full(input)
             case PersistFailed():
                 self._disk.persist_failed(input, now)
             case FetchFailed():

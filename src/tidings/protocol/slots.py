@@ -56,22 +56,21 @@ class Disk(Protocol):
 
     stable: bool  # False: what is kept lives as long as the process
     failed: PersistFailed | None  # set when the disk has failed for good
+    full: str | None  # set while the disk has no room: why
 
     def persist(
         self,
         records: Sequence[Record],
         then: Callable[[float], None] | None = None,
         otherwise: Callable[[PersistFailed, float], None] | None = None,
+        stalled: Callable[[str], None] | None = None,
     ) -> None:
-        """Keep the records, after everything that was handed in before."""
+        """Keep the records after everything that was handed in before; `stalled`: not yet, the disk is full."""
 
     def fetch(
-        self,
-        from_offset: int,
-        limit: int,
-        then: Callable[[Sequence[Append], float], None],
+        self, from_offset: int, limit: int, then: Callable[[Sequence[Append], float], None],
         otherwise: Callable[[FetchFailed, float], None],
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Read log entries; none means that none follow."""
 
 
@@ -385,12 +384,10 @@ class Recovery(Strategy):
         """Nobody waits for this reading any more."""
 
     def hurry(self, log: str, offset: int, now: float) -> None:
-        """Somebody waits until this log is known up to there: ask for it, though nobody said that
-        something is missing. To be called again as long as it is so."""
+        """A subscription waits until this log is known up to there: ask for it; to be called again meanwhile."""
 
     def is_gone(self, log: str) -> bool:
-        """Did the broker of this log say that it has another log now?"""
-        return False
+        return False  # did the broker of this log say that it has another log now?
 
     def progressed(self, now: float) -> None:
         """Subscriptions here settled something of the logs of other brokers."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from random import Random, SystemRandom
 from types import EllipsisType
@@ -199,7 +200,7 @@ class EmbeddedBroker:
         driver.start(Started(state))
 
 
-async def open_store(path: str | os.PathLike[str] | None) -> Store:
+async def open_store(path: str | os.PathLike[str] | None, most_bytes: int | None = None) -> Store:
     if path is None:
         return MemoryStore()
     if str(path).startswith("nats://"):
@@ -208,7 +209,8 @@ async def open_store(path: str | os.PathLike[str] | None) -> Store:
         return await asyncio.to_thread(JetStreamStore, str(path))
     from tidings.store.rocks import RocksStore
 
-    return await asyncio.to_thread(RocksStore, path)
+    is_bounded = most_bytes is not None and most_bytes < DEFAULT_LIMITS.store_bytes
+    return await asyncio.to_thread(partial(RocksStore, path, most_bytes=most_bytes if is_bounded else None))
 
 
 def owner_of(state: Loaded) -> str:

@@ -7,18 +7,21 @@ others that read, so that a slow disk never stops the event loop.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 from tidings.availability.records import Append, Record
-from tidings.errors import TidingsError
+from tidings.errors import StoreFullError, TidingsError
 from tidings.protocol.effects import Fetch, Persist
-from tidings.protocol.inputs import Fetched, FetchFailed, Input, Persisted, PersistFailed
+from tidings.protocol.inputs import DiskFull, Fetched, FetchFailed, Input, Persisted, PersistFailed
 from tidings.store.committer import Committer
 from tidings.store.store import Store
 
 Report = Callable[[Input], None]
+log = logging.getLogger("tidings.store")
+
 READERS = 2  # threads that read; more helps only when many slow subscriptions replay at once
 
 
@@ -60,8 +63,11 @@ class Threaded:
         self._kept = 0
         self._gathered: list[tuple[int, Sequence[Record]]] = []
         self._is_closing = False
+        self._is_full = False
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="tidings-reader")
-        self._committer = Committer(store, on_kept=self._on_kept, on_failed=self._on_failed)
+        self._committer = Committer(
+            store, on_kept=self._on_kept, on_failed=self._on_failed, on_stalled=self._on_stalled
+        )
 
     def persist(self, effect: Persist) -> None:
         if self._is_closing:
@@ -77,7 +83,15 @@ class Threaded:
 
     def _on_kept(self, token: int) -> None:
         self._kept = token
+        if self._is_full:
+            self._is_full = False
+            log.warning("there is room on the disk again; publishes are accepted")
         self._loop.call_soon_threadsafe(self._report, Persisted(token))
+
+    def _on_stalled(self, error: StoreFullError) -> None:
+        self._is_full = True
+        log.error("the disk is full, publishes that need it are refused until there is room: %s", error)
+        self._loop.call_soon_threadsafe(self._report, DiskFull(error.message))
 
     def _on_failed(self, error: Exception) -> None:
         code = error.code if isinstance(error, TidingsError) else "store"

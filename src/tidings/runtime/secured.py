@@ -27,6 +27,7 @@ from tidings.security.users import NOBODY, Users, parse_users
 log = logging.getLogger("tidings.audit")
 
 MOST_STANDINGS = 10_000  # remembered; then they are made anew
+MOST_WAITING = 1 << 20  # bytes of entries that wait until they can be written
 
 
 def text_of(settings: SecuritySettings) -> str:
@@ -82,7 +83,7 @@ class Secured:
         self._anonymous = settings.anonymous
         self._standings: dict[Principal, Any] = {}
         self._file = _AuditFile(Path(settings.audit)) if settings.audit else None
-        self.audit = Audit(self._write, clock)
+        self.audit = Audit(self._write, clock, self._check_audit)
         self.guard = Gate(load_users(settings), clock=clock, audit=self.audit, on_withheld=on_withheld)
         self.authenticator = ByUsers(
             lambda: self.guard.users,
@@ -134,7 +135,21 @@ class Secured:
         return found
 
     def figures(self) -> dict[str, int]:
-        return {"refused by rule": self.guard.refused, "withheld": self.guard.withheld}
+        lost = 0 if self._file is None else self._file.lost
+        return {"refused by rule": self.guard.refused, "withheld": self.guard.withheld, "audit lost": lost}
+
+    @property
+    def audit_problem(self) -> str | None:
+        """For people: why the audit cannot be written at the moment."""
+        return None if self._file is None else self._file.flush()
+
+    def _check_audit(self) -> None:
+        problem = self.audit_problem
+        if problem is not None:
+            raise RefusedError(
+                f"{problem}; until it can, nobody is let in and no subscription begins",
+                hint="the operator has to make room where the audit is written",
+            )
 
     def _write(self, entry: Entry) -> None:
         if self._file is not None:
@@ -148,9 +163,13 @@ class Secured:
 
 
 class _AuditFile:
-    """Appended to, line by line; readable by its owner alone."""
+    """Appended to, line by line; readable by its owner alone. Lines that cannot be written wait, up to a bound."""
 
     def __init__(self, path: Path) -> None:
+        self._path = path
+        self._waiting = bytearray()
+        self._has_failed = False
+        self.lost = 0  # entries beyond the bound
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = path.open("ab", buffering=0)
@@ -159,7 +178,26 @@ class _AuditFile:
             raise SettingsError(f"the audit cannot be written to {path}: {error.strerror}") from None
 
     def write(self, entry: Entry) -> None:
-        self._file.write(auditing.line(entry))
+        line = auditing.line(entry)
+        if len(self._waiting) + len(line) > MOST_WAITING:
+            self.lost += 1
+        else:
+            self._waiting += line
+        self.flush()
+
+    def flush(self) -> str | None:
+        """Write what waits; why that was not possible, None when nothing waits any more."""
+        try:
+            while self._waiting:
+                del self._waiting[: self._file.write(self._waiting) or 0]
+        except OSError as error:
+            problem = f"the audit cannot be written to {self._path}: {error.strerror}"
+            if not self._has_failed:
+                log.error("%s", problem)
+            self._has_failed = True
+            return problem
+        self._has_failed = False
+        return None
 
     def close(self) -> None:
         self._file.close()

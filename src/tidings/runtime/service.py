@@ -277,14 +277,16 @@ class Service:
         return _page({"ok": problem is None, "broker": self.server.name, "problem": problem})
 
     def _readyz(self) -> Page:
-        """Ready: clients are let in, and every broker that was to be joined is linked."""
+        """Ready: clients are let in, publishes can be kept, and every broker that was to be joined is linked."""
         figures = self.server.figures()
         problems = list(figures["problems"].values())
         if self.settings.group.name:  # a member that is away is no problem of the others
             problems = (
                 [] if self.server.node.is_serving else ["this broker is not in the majority of its group"]
             )
-        ok = not problems and self.server.is_open and self.server.disk_problem is None
+        node = self.server.node
+        problems += filter(None, (node.disk_problem, node.disk_full, self.secured.audit_problem))
+        ok = not problems and self.server.is_open
         return _page({"ok": ok, "links": figures["links"], "problems": problems})
 
 

@@ -5,6 +5,8 @@ Rules
   an event's content.
 - Refusals of one kind by one principal that come in masses are counted, and the count is written
   with the next entry: a client that is refused cannot fill the disk.
+- An entry that cannot be written waits. Until it is written, whatever has to be audited before it is done (letting
+  somebody in, a subscription) is refused: `check` says why.
 """
 
 from __future__ import annotations
@@ -47,8 +49,14 @@ def line(entry: Entry) -> bytes:
 class Audit:
     """Turns what happened into entries; `write` takes them one by one."""
 
-    def __init__(self, write: Callable[[Entry], None], clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        write: Callable[[Entry], None],
+        clock: Callable[[], float],
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
         self._write = write
+        self.check = check  # raises `RefusedError` while entries cannot be written
         self._clock = clock
         self._buckets: dict[tuple[str, str, str], Bucket] = {}
         self._skipped: dict[tuple[str, str, str], int] = {}

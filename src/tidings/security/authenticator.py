@@ -76,6 +76,8 @@ class ByUsers:
         return _Scram(asked, self._users(), self._pepper)
 
     def _note(self, asked: Asked, principal: str, outcome: str, why: str) -> None:
+        if outcome == OK:
+            self._audit.check()
         unproved = "" if outcome == REFUSED else None  # who is refused can choose any name
         self._audit.note(
             "connect",

@@ -109,6 +109,7 @@ class Gate:
         whole: bool = False,
     ) -> Filter:
         with self._refusing(principal, "subscribe", name):
+            self._audit.check()
             allowed = self.right(principal, Action.SUBSCRIBE).narrowed(filter)
             if whole and allowed is not filter:
                 raise RefusedError(

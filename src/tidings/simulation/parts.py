@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -64,7 +64,7 @@ class Place:
 
     __slots__ = (
         "build", "busy_until", "clock", "disk", "epoch", "full", "held", "is_broker", "machine", "name", "routes",
-        "stopped", "sync_fails", "up", "waking", "writes",
+        "stopped", "sync_fails", "unsynced", "up", "waking",
     )  # fmt: skip
 
     def __init__(self, name: str, build: Callable[[], Machine], is_broker: bool, disk: Store | None) -> None:
@@ -79,7 +79,7 @@ class Place:
         self.held: list[Any] = []
         self.clock = Clock()
         self.full = 0  # how many incidents leave no room on its disk
-        self.writes = 0  # what was handed in before its machine learnt of a full disk is dropped
+        self.unsynced: deque[Any] = deque()  # what is handed to the disk and due, in order
         self.sync_fails = False  # the next sync is the disk's last in this life
         self.waking = NEVER  # the earliest wake-up that is scheduled
         self.busy_until = 0.0

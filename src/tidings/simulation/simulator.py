@@ -54,6 +54,7 @@ class SimulationSettings(msgspec.Struct, frozen=True, kw_only=True):
     link_seconds: float = 0.01  # latency of a link that has no latency of its own
     client_seconds: float = 0.0005  # latency between a client and its broker
     disk_seconds: float = 0.002  # one sync
+    full_seconds: float = 0.5  # until a full disk is tried again
     detect_seconds: float = 0.3  # until both ends notice that a link is cut or its peer is gone
     check: bool = False  # run every machine's invariants after each step
     processing: Callable[[Any], float] | None = None  # seconds a machine is busy with an input
@@ -395,21 +396,33 @@ class Simulation:
             self.on_client_effect(place.name, effect)
 
     def _persist(self, place: Place, effect: fx.Persist) -> None:
-        disk, epoch, writes = place.disk, place.epoch, place.writes
+        epoch = place.epoch
 
         def sync() -> None:
-            if place.epoch != epoch or place.writes != writes:
-                return  # crashed before the sync, or behind what did not fit: nothing was written
+            if place.epoch != epoch:
+                return  # crashed before the sync: nothing was written
+            place.unsynced.append(effect)
+            if len(place.unsynced) == 1:
+                self._sync(place, epoch)
+
+        self.call_at(self.now + self.settings.disk_seconds, sync)
+
+    def _sync(self, place: Place, epoch: int) -> None:
+        """Write in order what waits; what finds the disk full waits, and with it all behind it, as in every driver."""
+        while place.epoch == epoch and place.unsynced:
+            effect = place.unsynced[0]
             try:
-                if disk is not None:
-                    self._write(place, disk, effect.records)
+                if place.disk is not None:
+                    self._write(place, place.disk, effect.records)
+            except StoreFullError as error:
+                self._push(self.now, place, ins.DiskFull(str(error)))
+                self.call_at(self.now + self.settings.full_seconds, partial(self._sync, place, epoch))
+                return
             except StoreError as error:
-                place.writes += 1
                 self._push(self.now, place, ins.PersistFailed(effect.token, error.code, str(error)))
             else:
                 self._push(self.now, place, ins.Persisted(effect.token))
-
-        self.call_at(self.now + self.settings.disk_seconds, sync)
+            place.unsynced.popleft()
 
     def _write(self, place: Place, disk: Store, records: Sequence[Record]) -> None:
         if place.sync_fails:
@@ -519,6 +532,7 @@ class Simulation:
         place.up = False
         place.epoch += 1
         place.held.clear()
+        place.unsynced.clear()
         place.waking = NEVER
         return True
 

@@ -11,11 +11,9 @@ Rules
   come, the next groups do not wait.
 - `on_kept(token)`: everything up to this token is on stable storage. `on_failed(error)`: nothing after the
   last kept token is, and nothing more will be; said once.
-- A full disk is no failure. Either the committer waits it out (the default): the same group is tried again
-  every `retry_seconds`, `is_full` is True meanwhile, and what waits to be forgotten is forgotten ahead of its
-  turn, because that is what makes room; forgetting twice changes nothing. Or the driver takes it over by
-  giving `on_full(token, error)`: the batch with this token and all later ones were dropped, and so is
-  whatever is submitted until `resume()`; after that they are to be submitted again, under new tokens.
+- A full disk is no failure: `on_stalled(error)` says so once, and the committer waits it out. The same group is
+  tried again every `retry_seconds`, `is_full` is True meanwhile, and what waits to be forgotten is forgotten ahead
+  of its turn, because that is what makes room; forgetting twice changes nothing. The next `on_kept` ends it.
 - The callbacks run in the committer's thread; a driver hands them over to its own loop. `backlog` is the
   number of records that wait: a driver takes no more publishes while it is over its bound.
 """
@@ -42,10 +40,10 @@ SKIPS = 16  # groups that do not wait after one that waited in vain
 class _Group:
     """Batches that share one commit."""
 
-    __slots__ = ("batches", "bytes", "first_token", "last_token", "records")
+    __slots__ = ("batches", "bytes", "last_token", "records")
 
-    def __init__(self, first_token: int) -> None:
-        self.first_token = self.last_token = first_token
+    def __init__(self) -> None:
+        self.last_token = 0
         self.records: list[Record] = []
         self.batches = 0
         self.bytes = 0
@@ -77,7 +75,7 @@ class Committer:
         *,
         on_kept: Callable[[int], None],
         on_failed: Callable[[Exception], None],
-        on_full: Callable[[int, StoreFullError], None] | None = None,
+        on_stalled: Callable[[StoreFullError], None] | None = None,
         max_group_records: int = MAX_GROUP_RECORDS,
         max_group_bytes: int = MAX_GROUP_BYTES,
         retry_seconds: float = RETRY_SECONDS,
@@ -87,7 +85,7 @@ class Committer:
         self._store = store
         self._on_kept = on_kept
         self._on_failed = on_failed
-        self._on_full = on_full
+        self._on_stalled = on_stalled
         self._max_group_records = max_group_records
         self._max_group_bytes = max_group_bytes
         self._retry_seconds = retry_seconds
@@ -100,7 +98,6 @@ class Committer:
         self._last_token: int | None = None
         self._is_closing = False
         self._is_abandoned = False
-        self._is_dropping = False
         self.is_full = False
         self._changed = threading.Condition()
         self.commits = 0
@@ -125,15 +122,9 @@ class Committer:
                 if self._last_token is not None and token <= self._last_token:
                     raise ValueError(f"token {token} after token {self._last_token}: tokens ascend")
                 self._last_token = token
-                if not self._is_dropping:
-                    self._queue.append((token, records))
-                    self._backlog += len(records)
+                self._queue.append((token, records))
+                self._backlog += len(records)
             self._changed.notify()
-
-    def resume(self) -> None:
-        """Take batches again after `on_full`."""
-        with self._changed:
-            self._is_dropping = False
 
     def close(self, *, abandon: bool = False) -> None:
         """Commit what waits, then end; with `abandon` (and whenever the disk is full) leave it undone."""
@@ -181,7 +172,7 @@ class Committer:
             self._changed.wait_for(lambda: self._queue or self._is_closing)
             if not self._queue or self._is_abandoned:
                 return None
-            group = _Group(self._queue[0][0])
+            group = _Group()
             while self._queue and (not group.records or self._fits(group, self._queue[0][1])):
                 group.add(*self._queue.popleft())
             return group
@@ -193,17 +184,15 @@ class Committer:
         )
 
     def _commit(self, group: _Group) -> bool:
-        """Commit; False when a full disk kept the group out for good."""
+        """Commit; False when the committer ends on a full disk."""
         while True:
             began = self._clock()
             try:
                 self._store.commit(group.records)
             except StoreFullError as error:
+                if not self.is_full and self._on_stalled is not None:
+                    self._on_stalled(error)
                 self.is_full = True
-                if self._on_full is not None:
-                    self._drop()
-                    self._on_full(group.first_token, error)
-                    return False
                 if not self._wait_for_room(group.records):
                     return False
             else:
@@ -211,12 +200,6 @@ class Committer:
                 self.is_full = False
                 self.commits += 1
                 return True
-
-    def _drop(self) -> None:
-        with self._changed:
-            self._is_dropping = True
-            self._queue.clear()
-            self._backlog = 0
 
     def _wait_for_room(self, stalled: list[Record]) -> bool:
         """Forget ahead what may be forgotten, then wait a little; False when closing."""

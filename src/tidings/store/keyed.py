@@ -7,7 +7,8 @@ Rules
 - A failed write stops the store, except a full disk (see `store.py`). After a full disk the last batch is
   in doubt: the engine may have kept it. The account on disk tells, before anything else is written, and
   appends of that batch that are handed in again, alone or in other company, are not done twice.
-- A batch that adds events is refused while less than `reserve_bytes` are free; one that only forgets, puts
+- A batch that adds events is refused while less than `reserve_bytes` are free, and while the store has reached
+  `most_bytes`; one that only forgets, puts
   or deletes may still use the reserve, because that is how room is made.
 """
 
@@ -33,20 +34,30 @@ from tidings.store.guard import (
     opened,
 )
 
+MORE_ROOM = 10  # percent of the reserve, or of the limit, that must be free before events are taken again
 ARRAY, PAIR = b"\xdd", b"\x92\xcf"  # MessagePack: a long array; a pair that begins with 64 bits
 
 
 class KeyedStore:
     """A `Store` over an engine that was audited."""
 
-    def __init__(self, engine: Engine, found: tuple[Ledger, Loaded], *, reserve_bytes: int = 0) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        found: tuple[Ledger, Loaded],
+        *,
+        reserve_bytes: int = 0,
+        most_bytes: int | None = None,
+    ) -> None:
         self._engine = engine
         self._ledger: Ledger = found[0]
         self._loaded: Loaded | None = found[1]
         self._first = self._ledger.offsets.first()  # other threads read this, and never the ledger
         self._reserve_bytes = reserve_bytes
+        self._most_bytes = most_bytes  # of the engine's files; None: as many as the disk has room for
         self._doubt: tuple[Sequence[Record], Plan] | None = None  # a batch that a full disk refused
         self._kept_anyway: dict[int, Append] = {}  # refused and yet kept: handed in again, they are there
+        self._is_short = False  # of room: the last batch that adds events was refused
         self._failure: BaseException | None = None
         self._is_closed = False
         self._writing = threading.Lock()
@@ -193,13 +204,25 @@ class KeyedStore:
         return left
 
     def _check_room(self, plan: Plan) -> None:
-        room = self._engine.room() if self._reserve_bytes and plan.grows else None
-        if room is not None and room < self._reserve_bytes:
+        if not plan.grows:
+            return
+        # Compaction frees and takes room all the time; without a margin, publishers would be refused by turns.
+        more = MORE_ROOM if self._is_short else 0
+        self._is_short = True
+        most = self._most_bytes
+        if most is not None and self._engine.size() >= most - most * more // 100:
+            raise StoreFullError(
+                f"store {self._engine.name}: it has reached its limit of {self._most_bytes} bytes",
+                hint="raise resources.store_bytes, or let subscribers take what they are owed",
+            )
+        room = self._engine.room() if self._reserve_bytes else None
+        if room is not None and room < self._reserve_bytes + self._reserve_bytes * more // 100:
             raise StoreFullError(
                 f"store {self._engine.name}: {room} bytes are free, fewer than the reserve of "
                 f"{self._reserve_bytes}",
-                hint="make room on that disk; publishers wait, consumers go on",
+                hint="make room on that disk; publishers are refused until then, consumers go on",
             )
+        self._is_short = False
 
     def _check_open(self) -> None:
         if self._is_closed:

@@ -47,6 +47,7 @@ class RocksStore(KeyedStore):
         path: str | os.PathLike[str],
         *,
         reserve_bytes: int = RESERVE_BYTES,
+        most_bytes: int | None = None,
         watermark_seconds: float = SYNC_SECONDS,
     ) -> None:
         self.path = Path(path)
@@ -61,7 +62,7 @@ class RocksStore(KeyedStore):
         except BaseException:
             engine.close()
             raise
-        super().__init__(engine, found, reserve_bytes=reserve_bytes)
+        super().__init__(engine, found, reserve_bytes=reserve_bytes, most_bytes=most_bytes)
 
 
 class RocksEngine:
@@ -163,7 +164,7 @@ class RocksEngine:
         if self.room() < needed:
             raise StoreFullError(
                 f"store {self.name}: it needs {needed} free bytes to go on",
-                hint="make room on that disk; publishers wait, consumers go on",
+                hint="make room on that disk; publishers are refused until then, consumers go on",
             )
         self._swap(read_only=False)
         self._has_failed = self._is_stalled = False
@@ -268,7 +269,8 @@ class RocksEngine:
             return ClosedError(f"store {self.name} is closed")
         if any(sign in text for sign in _FULL):
             return StoreFullError(
-                f"store {self.name}: {text}", hint="make room on that disk; publishers wait, consumers go on"
+                f"store {self.name}: {text}",
+                hint="make room on that disk; publishers are refused until then, consumers go on",
             )
         if text.startswith("Corruption") or ("No such file" in text and not self._is_empty):
             return damaged(self.name, text)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tidings.availability.records import Forget
-from tidings.protocol.disk import RETRY_SECONDS, NodeDisk
+from tidings.protocol.disk import NodeDisk
 from tidings.protocol.effects import Effect, Persist
-from tidings.protocol.inputs import Fetched, FetchFailed, Persisted, PersistFailed
+from tidings.protocol.inputs import DiskFull, Fetched, FetchFailed, Persisted, PersistFailed
 
 
 class Bench:
@@ -19,6 +19,7 @@ class Bench:
             [Forget(1)],
             lambda now: self.done.append(name),
             lambda failure, now: self.done.append(f"not {name}"),
+            lambda reason: self.done.append(f"unsure {name}"),
         )
 
 
@@ -35,25 +36,23 @@ def test_persisted_up_to_a_token_runs_what_waited_in_order() -> None:
     bench.disk.check()
 
 
-def test_a_full_disk_is_tried_again_with_new_tokens() -> None:
+def test_a_full_disk_is_told_to_each_that_waits_once_until_there_is_room() -> None:
     bench = Bench()
     bench.persist("a")
     bench.persist("b")
-    bench.disk.persist_failed(PersistFailed(1, "full", "no room"), 1.0)
-    assert bench.disk.full
+    bench.disk.disk_full(DiskFull("no room"))
+    bench.disk.disk_full(DiskFull("no room"))
+    assert bench.disk.full == "no room"
+    assert bench.done == ["unsure a", "unsure b"]
     bench.persist("c")
-    assert len(bench.effects) == 2, "while it is full nothing is handed in"
+    assert bench.done == ["unsure a", "unsure b", "unsure c"]
+    assert [effect.token for effect in bench.effects] == [1, 2, 3], (
+        "the driver keeps the order and tries again"
+    )
     bench.disk.persisted(Persisted(2), 1.0)
-    assert bench.done == [], "a report about the first try is stale"
-    assert bench.disk.next_deadline() == 1.0 + RETRY_SECONDS
-    bench.disk.on_timer(1.5)
-    assert len(bench.effects) == 2
-    bench.disk.on_timer(2.0)
-    assert [effect.token for effect in bench.effects[2:]] == [4, 5, 6]
-    bench.disk.persist_failed(PersistFailed(2, "full", "no room"), 2.0)
-    assert not bench.disk.full, "a failure of the first try is stale too"
-    bench.disk.persisted(Persisted(6), 2.1)
-    assert bench.done == ["a", "b", "c"]
+    assert bench.disk.full is None
+    assert bench.done[3:] == ["a", "b"]
+    bench.disk.check()
 
 
 def test_any_other_failure_is_final() -> None:
@@ -63,7 +62,6 @@ def test_any_other_failure_is_final() -> None:
     bench.disk.persist_failed(PersistFailed(1, "store", "input/output error"), 1.0)
     assert bench.done == ["not a", "not b"]
     assert bench.disk.failed is not None
-    assert bench.disk.next_deadline() is None
     bench.disk.check()
 
 

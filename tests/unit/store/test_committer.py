@@ -10,7 +10,7 @@ import pytest
 from tests.unit.store._kit import append
 
 from tidings.availability.records import Append, Forget, Put, Record
-from tidings.errors import ClosedError, StoreError, StoreFullError
+from tidings.errors import ClosedError, StoreError
 from tidings.store.committer import SKIPS, Committer
 from tidings.store.faulty import DiskFault, Fault, FaultyDisk
 from tidings.store.memory import MemoryStore
@@ -22,7 +22,7 @@ class Heard:
     def __init__(self) -> None:
         self.kept: list[int] = []
         self.failed: list[Exception] = []
-        self.full: list[int] = []
+        self.full: list[Exception] = []
         self._changed = threading.Condition()
 
     def hearing(self, words: list[Any]) -> Callable[[Any], None]:
@@ -36,9 +36,6 @@ class Heard:
     def wait(self, condition: Callable[[], bool]) -> None:
         with self._changed:
             assert self._changed.wait_for(condition, timeout=120)
-
-    def hear_full(self, token: int, error: StoreFullError) -> None:
-        self.hearing(self.full)(token)
 
     def of(self, store: MemoryStore, **options: Any) -> Committer:
         return Committer(
@@ -192,23 +189,18 @@ def test_on_a_full_disk_what_is_forgotten_goes_first() -> None:
 
 
 @pytest.mark.parametrize("kind", [DiskFault.FULL, DiskFault.FULL_BUT_KEPT])
-def test_a_driver_may_take_a_full_disk_over(kind: DiskFault) -> None:
-    """Everything from the refused batch on is dropped until the driver submits it again, once kept."""
+def test_a_full_disk_is_told_once_and_what_it_kept_all_the_same_is_kept_once(kind: DiskFault) -> None:
     heard, disk = Heard(), FaultyDisk([Fault(2, kind)])
-    store = MemoryStore(disk)
-    committer = heard.of(store, on_full=heard.hear_full)
+    committer = heard.of(MemoryStore(disk), on_stalled=heard.hearing(heard.full), retry_seconds=0.01)
     committer.submit(1, [append(1)])
     heard.wait(lambda: heard.kept == [1])
     committer.submit(2, [append(2), Forget(2)])
-    heard.wait(lambda: heard.full == [2])
+    heard.wait(lambda: len(heard.full) == 1)
     committer.submit(3, [append(3)])
-    assert committer.backlog == 0, "dropped"
     disk.free()
-    committer.resume()
-    committer.submit(4, [append(2), Forget(2)])
-    committer.submit(5, [append(3)])
-    heard.wait(lambda: heard.kept[-1] == 5)
+    heard.wait(lambda: heard.kept[-1] == 3)
     committer.close()
+    assert len(heard.full) == 1
     assert [entry.offset for entry in MemoryStore(disk).load().entries] == [1, 3]
 
 

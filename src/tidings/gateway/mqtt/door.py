@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from tidings.errors import RefusedError, StoreError, TidingsError
+from tidings.errors import RefusedError, StoreError, StoreFullError, TidingsError
 from tidings.gateway.desks import client_name
 from tidings.gateway.mqtt import packets as mq
 from tidings.gateway.mqtt.packets import V5, V31, Kind, Malformed, Packet, Reason
@@ -113,7 +113,7 @@ class MqttDoor:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for session in list(self._sessions.values()):
             await session.close()
-        await self._write()
+        await self._is_written()
 
     # -- connections -------------------------------------------------------------------------------
 
@@ -172,7 +172,10 @@ class MqttDoor:
         self._sessions[key] = session
         if session.durable:
             self._known[key] = Written(principal, connect.client_id, expiry, None, session.kept)
-            await self._write()
+            if not await self._is_written() and known is None:  # one that the file holds can go on as it is
+                del self._known[key], self._sessions[key], self._links[key]
+                await session.end()
+                raise StoreFullError("this session cannot be kept at the moment")
         return session, known is not None
 
     async def _open(
@@ -197,7 +200,7 @@ class MqttDoor:
         elif key in self._known:
             known = self._known[key]
             known.expiry, known.left_at, known.subscriptions = session.expiry, session.left_at, session.kept
-        await self._write()
+        await self._is_written()
 
     def later(self, seconds: float, say: Callable[[], Awaitable[Any]]) -> None:
         """A will with a delay."""
@@ -240,16 +243,21 @@ class MqttDoor:
             written = last
         self._known[key] = written
 
-    async def changed(self) -> None:
-        """Subscriptions of a session changed."""
-        await self._write()
+    async def changed(self) -> bool:
+        """Subscriptions of a session changed; is that kept?"""
+        return await self._is_written()
 
-    async def _write(self) -> None:
+    async def _is_written(self) -> bool:
         if self._file is None:
-            return
+            return True
         async with self._writing:
             written = msgspec.json.encode(list(self._known.values()))
-            await asyncio.to_thread(replace_file, self._file, written)
+            try:
+                await asyncio.to_thread(replace_file, self._file, written)
+            except OSError as error:
+                log.error("mqtt: sessions cannot be written to %s: %s", self._file, error.strerror)
+                return False
+        return True
 
     async def _sweep(self) -> None:
         """End the sessions whose time has passed."""
@@ -266,7 +274,7 @@ class MqttDoor:
                         )
                         await session.end()
                     self._known.pop(key, None)
-                    await self._write()
+                    await self._is_written()
 
 
 class Link:
@@ -359,6 +367,11 @@ class Link:
         except RefusedError as error:
             log.info("mqtt %s: %s", connect.client_id, error)
             self._refuse(Reason.NOT_AUTHORISED if connect.password is None else Reason.PASSWORD)
+            self.over.set()
+            return
+        except StoreFullError as error:
+            log.info("mqtt %s: %s", connect.client_id, error)
+            self._refuse(Reason.UNAVAILABLE)
             self.over.set()
             return
         key = key_of(principal, connect.client_id)
@@ -513,6 +526,8 @@ class Link:
             reasons = await session.subscribe(packet)
         finally:
             self._later = None
+        if not await self._door.changed() and session.durable:
+            reasons = [Reason.QUOTA] * len(reasons)
         old = [reason if reason < 0x80 else 0x80 for reason in reasons]
         self.send(mq.Suback(packet.packet_id, reasons if self._version == V5 else old))
         for each in later:
@@ -520,7 +535,6 @@ class Link:
                 self.send_bytes(each)
             else:
                 self.send(each)
-        await self._door.changed()
 
     def _leave(self, session: Session, packet: mq.Disconnect) -> None:
         expiry = packet.properties.get("session_expiry")

@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from tidings.errors import RefusedError, TidingsError
+from tidings.errors import RefusedError, StoreFullError, TidingsError
 from tidings.gateway.mqtt.events import attributes_of, options_of, publish_of, qos_of, wanted
 from tidings.gateway.mqtt.packets import Ack, Kind, Malformed, Packet, Publish, Reason, Subscribe, Will, Wish
 from tidings.gateway.mqtt.writing import write
@@ -345,6 +345,9 @@ class Session:
             return Reason.NOT_AUTHORISED
         except Malformed as error:
             return error.reason
+        except StoreFullError as error:
+            log.info("mqtt %s: %s", self.client_id, error)
+            return Reason.QUOTA
         except TidingsError as error:
             log.warning("mqtt %s: %s", self.client_id, error)
             return Reason.IMPLEMENTATION

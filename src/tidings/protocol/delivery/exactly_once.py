@@ -32,9 +32,10 @@ from tidings.protocol.delivery.ledger import Ledger
 from tidings.protocol.delivery.moved import HEADER
 from tidings.protocol.delivery.moves import Stays
 from tidings.protocol.delivery.reader import Reader
+from tidings.protocol.delivery.refusals import disk_refusal, unsure
 from tidings.protocol.delivery.registry import Refusal, Registry
 from tidings.protocol.delivery.runs import Runs
-from tidings.protocol.delivery.sessions import Session, refusal
+from tidings.protocol.delivery.sessions import Session, identity, refusal
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.inputs import Input, LinkDown, LinkUp, PersistFailed, Started
 from tidings.protocol.messages import (
@@ -307,7 +308,9 @@ class ExactlyOnce(Delivery):
     # -- subscribing ---------------------------------------------------------------------------
 
     def _on_subscribe(self, session: Session, message: Subscribe, now: float) -> None:
-        refused = refusal(session, message, self._settings) or self._disk_refusal(message)
+        refused = refusal(session, message, self._settings)
+        if refused is None and message.options.durable:
+            refused = disk_refusal(self.ports.disk, self._registry.helds.get(identity(session, message)))
         if refused is not None:
             self.ports.send(session.address, Refused(message.call, *refused))
             return
@@ -319,13 +322,15 @@ class ExactlyOnce(Delivery):
         member, is_resumed, records = answer
         self._maintain_at = now
         opened = partial(self._opened, member, message.call, is_resumed)
-        self._persist(records, now, opened, partial(self._not_opened, session, message.call, member))
+        not_opened = partial(self._not_opened, session, message.call, member)
 
-    def _disk_refusal(self, message: Subscribe) -> tuple[str, str] | None:
-        failed = self.ports.disk.failed
-        if failed is None or not message.options.durable:
-            return None
-        return ("store", f"the broker's disk has failed: {failed.reason}")
+        def stalled(reason: str) -> None:  # one that is on the disk goes on; what is new about it can wait
+            if is_resumed:
+                opened(now)
+            else:
+                not_opened(PersistFailed(0, "full", reason), now)
+
+        self._persist(records, now, opened, not_opened, stalled)
 
     def _opened(self, member: Member, call: int, is_resumed: bool, now: float) -> None:
         held = member.held
@@ -343,8 +348,10 @@ class ExactlyOnce(Delivery):
     def _not_opened(
         self, session: Session, call: int, member: Member, failure: PersistFailed, now: float
     ) -> None:
-        self.ports.send(session.address, Refused(call, "store", f"not kept: {failure.reason}"))
-        self._registry.leave(member, end=True, lingers=False, now=now)
+        if member not in member.held.joining:
+            return  # it left, or was refused before
+        self.ports.send(session.address, Refused(call, failure.code, f"not kept: {failure.reason}"))
+        self._persist(self._registry.leave(member, end=True, lingers=False, now=now), now)
 
     def _on_unsubscribe(self, session: Session, message: Unsubscribe, now: float) -> None:
         member = session.members.get(message.ref)
@@ -362,8 +369,9 @@ class ExactlyOnce(Delivery):
             if held.is_guest and held.has_ended:
                 records += self._farewells.say(held.id, held.home, now)
             self._maintain_at = now
-        left = Unsubscribed(message.call, message.ref)
-        self._persist(records, now, lambda _: self.ports.send(session.address, left))
+        send, call = partial(self.ports.send, session.address), message.call
+        left = Unsubscribed(call, message.ref)
+        self._persist(records, now, lambda _: send(left), None, lambda why: send(Refused(call, *unsure(why))))
 
     def _on_credit(self, session: Session, message: Credit, now: float) -> None:
         member = session.members.get(message.ref)
@@ -439,20 +447,12 @@ class ExactlyOnce(Delivery):
     # -- the timer -------------------------------------------------------------------------------
 
     def next_deadline(self) -> float | None:
-        earliest = self._ledger.next_deadline()
-        for at in (
-            self._flush_at,
-            self._maintain_at,
-            self._age_at,
-            self._identities_at,
-            self._registry.guests_at,
-            self._farewells.next_at,
-            self._jobs.next_at,
-            self._registry.memory.next_deadline(),
-        ):
-            if at is not None and (earliest is None or at < earliest):
-                earliest = at
-        return earliest
+        registry = self._registry
+        times = (
+            self._ledger.next_deadline(), self._flush_at, self._maintain_at, self._age_at, self._identities_at,
+            registry.guests_at, self._farewells.next_at, self._jobs.next_at, registry.memory.next_deadline(),
+        )  # fmt: skip
+        return min((at for at in times if at is not None), default=None)
 
     def on_timer(self, now: float) -> None:
         records: list[Record] = [*self._ledger.collect(now), *self._registry.memory.expire(now)]
@@ -476,6 +476,9 @@ class ExactlyOnce(Delivery):
         """Persist progress, and tell members what they do not know yet."""
         self._flush_at = None
         self._release_barred(now)
+        if self.ports.disk.full is not None:  # one row for each subscription later, not one for each flush
+            self._flush_later(now)
+            return []
         touched, self._touched = self._touched, {}
         records: list[Record] = []
         for held in touched:
@@ -532,6 +535,7 @@ class ExactlyOnce(Delivery):
         now: float,
         then: Callable[[float], None] | None = None,
         otherwise: Callable[[PersistFailed, float], None] | None = None,
+        stalled: Callable[[str], None] | None = None,
     ) -> None:
         """Keep the records, if there is anything to keep; tables are kept only where they last."""
         disk = self.ports.disk
@@ -542,7 +546,7 @@ class ExactlyOnce(Delivery):
         if disk.failed is not None and records and otherwise is not None:
             otherwise(disk.failed, now)
         elif disk.failed is None and records:
-            disk.persist(records, then, otherwise)
+            disk.persist(records, then, otherwise, stalled)
         elif then is not None:
             then(now)
 

@@ -26,6 +26,7 @@ from tidings.protocol.delivery.arrival import Arrival
 from tidings.protocol.delivery.asking import ASK_SECONDS, Asking, HeldAnswer, HeldAsk
 from tidings.protocol.delivery.held import Member
 from tidings.protocol.delivery.intake import STALE
+from tidings.protocol.delivery.refusals import kept_out, unsure
 from tidings.protocol.delivery.serving import Serving
 from tidings.protocol.delivery.sessions import Session, identity
 from tidings.protocol.inputs import Input, LinkDown, ViewChanged
@@ -115,6 +116,9 @@ class Grouped(Serving):
             self.ports.send(address, Refused(message.call, "refused", NO_STORE))
             return True
         under_way = self._arrivals.get(identity)
+        if under_way is not None and disk.full is not None:
+            self.ports.send(address, Refused(message.call, *unsure(disk.full)))
+            return True
         if under_way is not None:
             under_way.waiters.append((address, message.call))
             return True
@@ -129,7 +133,10 @@ class Grouped(Serving):
         if seen is Seen.STALE:
             self.ports.send(address, Refused(message.call, "refused", STALE))
             return True
-        return False
+        if disk.full is not None:
+            self._intake.figures["refused for room"] += 1
+            self.ports.send(address, Refused(message.call, *kept_out(disk.full)))
+        return disk.full is not None
 
     def _wait_for(self, offset: int, address: str, call: int) -> bool:
         """It is committed, and on its way to our disk."""
@@ -177,7 +184,10 @@ class Grouped(Serving):
         self._intake.figures["kept"] += 1
         self._entering[offset] = arrival
         self.ports.disk.persist(
-            [*kept, *records], lambda at: self._entered(arrival, at), lambda failure, at: None
+            [*kept, *records],
+            lambda at: self._entered(arrival, at),
+            lambda failure, at: None,
+            lambda reason: self._intake._stalled(arrival, reason),
         )
 
     def _entered(self, arrival: Arrival, now: float) -> None:

@@ -22,6 +22,7 @@ from tidings.language.evaluate import accepts
 from tidings.model.event import Event
 from tidings.model.filter import Filter
 from tidings.protocol.delivery.ledger import Ledger
+from tidings.protocol.delivery.refusals import kept_out, unsure
 from tidings.protocol.delivery.sessions import Session
 from tidings.protocol.inputs import PersistFailed
 from tidings.protocol.messages import EndHold, HoldLog, LogHeld, Refused
@@ -94,6 +95,7 @@ class Holding:
             [Put(HOLDS, row.name, msgspec.msgpack.encode(row))],
             partial(self._held, session, message, before is None),
             partial(self._not_held, session, message),
+            lambda reason: self._ports.send(session.address, Refused(message.call, *unsure(reason))),
         )
 
     def _held(self, session: Session, message: HoldLog, is_new: bool, now: float) -> None:
@@ -115,6 +117,8 @@ class Holding:
             return ("refused", "holding a log needs a broker with a store")
         if disk.failed is not None:
             return ("store", f"the broker's disk has failed: {disk.failed.reason}")
+        if disk.full is not None:
+            return kept_out(disk.full)
         if message.log and message.log != self._ledger.log:
             return ("refused", f"this broker's log is {self._ledger.log}, not {message.log}")
         if message.name not in self._rows and len(self._rows) >= MOST_HOLDS:

@@ -8,6 +8,8 @@ Rules
   a publish that is tried again could tell it twice. Mode `best effort` is acknowledged at once.
 - An event that needs no disk follows the earlier ones of its source that do, so that the
   order of a source holds.
+- While the disk is full, a publish that needs the disk, or has to follow one that does, is refused at once (`full`).
+  One that was handed in before may still be kept: it is answered as `unknown`, and told when it is kept.
 - Publishing an identity again is answered with the same acknowledgement and changes nothing.
 """
 
@@ -29,6 +31,7 @@ from tidings.protocol.delivery.arrival import Arrival
 from tidings.protocol.delivery.ledger import Ledger
 from tidings.protocol.delivery.moved import HEADER, STAYED
 from tidings.protocol.delivery.moves import Stays
+from tidings.protocol.delivery.refusals import kept_out, unsure
 from tidings.protocol.delivery.sessions import Session
 from tidings.protocol.effects import Record
 from tidings.protocol.inputs import PersistFailed
@@ -61,7 +64,7 @@ class Intake:
         self._last_of: dict[str, Arrival] = {}  # by source: the last one that waits for the disk
         self.number = 0
         self.telling: Arrival | None = None  # the one that is being told right now
-        self.figures = {"published": 0, "published again": 0, "kept": 0}
+        self.figures = {"published": 0, "published again": 0, "kept": 0, "refused for room": 0}
 
     def load(self, state: Loaded) -> None:
         self.identities = Identities.restore(state.tables, self._bounds)
@@ -70,6 +73,8 @@ class Intake:
         event = message.event
         identity = (event.source, event.id)
         foreign: list[Put] = []
+        if self._ports.disk.full is not None and self._is_kept_out(session, message, now):
+            return
         if not self._is_next(session, message, identity, now):
             is_own = _is_own(session, event.id, message.sequence)
             if self._answer_again(session, message, identity, is_own, now):
@@ -105,7 +110,8 @@ class Intake:
         assert isinstance(first, Publish)
         source, incarnation, call = first.event.source, session.incarnation, first.call
         last = self.identities.last(source, incarnation)
-        if last is None or session.stay or self._ports.disk.failed is not None:
+        disk = self._ports.disk
+        if last is None or session.stay or disk.failed is not None or disk.full is not None:
             return []
         under_way, kept, replicated, shift = self._under_way, Mode.KEPT, Mode.REPLICATED, last + 1 - call
         found: list[Publish] = []
@@ -196,6 +202,34 @@ class Intake:
         self._ports.send(address, Published(message.call, position))
         return True
 
+    def _is_kept_out(self, session: Session, message: Publish, now: float) -> bool:
+        """Does the full disk keep it out? Then that was said. An identity that is known, and an event that needs no
+        disk, go their usual way."""
+        event, reason = message.event, self._ports.disk.full
+        arrival = self._under_way.get(event.identity)
+        if arrival is not None:
+            if not arrival.told:
+                self._ports.send(session.address, Refused(message.call, *unsure(reason)))
+            return not arrival.told
+        seen = self.identities.look_number(event.source, session.incarnation, message.sequence)
+        if seen is Seen.NEW and not _is_own(session, event.id, message.sequence):
+            seen = self.identities.look(event.source, event.id, None, now)
+        if seen is not Seen.NEW:
+            return False
+        needs_disk = event.lifetime > 0 or message.mode is Mode.KEPT or self._is_owed(event)
+        if needs_disk or event.source in self._last_of:
+            self.figures["refused for room"] += 1
+            self._ports.send(session.address, Refused(message.call, *kept_out(reason)))
+            return True
+        return False
+
+    def _stalled(self, arrival: Arrival, reason: str) -> None:
+        """The disk is full, and this one may be kept when there is room."""
+        for waiting in (arrival, *arrival.followers):
+            waiters, waiting.waiters = waiting.waiters, []
+            for address, call in waiters:
+                self._ports.send(address, Refused(call, *unsure(reason)))
+
     def _row(self, session: Session, event: Event) -> Put:
         return self.identities.row(event.source, session.incarnation)
 
@@ -225,7 +259,12 @@ class Intake:
         records += self._stays.keep(arrival.event.source, arrival.moved or STAYED, offset)
         if self._ports.disk.stable:
             records += rows
-        self._ports.disk.persist(records, partial(self._kept, arrival), partial(self._not_kept, arrival))
+        self._ports.disk.persist(
+            records,
+            partial(self._kept, arrival),
+            partial(self._not_kept, arrival),
+            partial(self._stalled, arrival),
+        )
         if mode is Mode.BEST_EFFORT:
             self._answer(arrival)
 
@@ -236,6 +275,7 @@ class Intake:
         records: list[DiskRecord],
         then: Callable[[float], None],
         otherwise: Callable[[PersistFailed, float], None],
+        stalled: Callable[[str], None],
         now: float,
     ) -> None:
         """Keep them all at once, with these records; then tell them in order. An identity that is known
@@ -269,7 +309,7 @@ class Intake:
                 self._not_kept(arrival, failure, at)
             otherwise(failure, at)
 
-        self._ports.disk.persist([*kept_first, *records], kept, not_kept)
+        self._ports.disk.persist([*kept_first, *records], kept, not_kept, stalled)
 
     def _is_known(self, source: str, id: str, now: float) -> bool:
         if (source, id) in self._under_way or self._ledger.offset_of((source, id)) is not None:

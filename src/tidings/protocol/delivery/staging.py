@@ -23,6 +23,7 @@ from tidings.availability.records import Delete, Loaded, Put, Record
 from tidings.errors import TooLargeError
 from tidings.model.event import Event
 from tidings.protocol.batches import too_large
+from tidings.protocol.delivery.refusals import kept_out, unsure
 from tidings.protocol.delivery.sessions import Session
 from tidings.protocol.inputs import PersistFailed
 from tidings.protocol.messages import (
@@ -41,7 +42,8 @@ DONE = "staged.done"  # table: one row for each query
 
 Done = Callable[[float], None]
 NotDone = Callable[[PersistFailed, float], None]
-Publish = Callable[[Session, list[Event], list[Record], Done, NotDone, float], None]
+Stalled = Callable[[str], None]
+Publish = Callable[[Session, list[Event], list[Record], Done, NotDone, Stalled, float], None]
 
 
 class PartRow(msgspec.Struct, array_like=True, frozen=True):
@@ -104,11 +106,15 @@ class Staging:
         if (reason := self._too_large(message.events)) is not None:
             self._ports.send(address, Refused(call, TooLargeError.code, reason))
             return
+        if self._ports.disk.full is not None:
+            self._ports.send(address, Refused(call, *kept_out(self._ports.disk.full)))
+            return
         self._sizes[key] = len(value)
         self._ports.disk.persist(
             [Put(STAGED, key, value)],
             partial(self._staged, address, call, row),
             partial(self._not_staged, address, call, key),
+            lambda reason: self._ports.send(address, Refused(call, *unsure(reason))),
         )
 
     def _too_large(self, events: Sequence[Event]) -> str | None:
@@ -143,6 +149,10 @@ class Staging:
             self._ports.send(address, Refused(call, "refused", refusal))
         elif message.batch <= self._done.get(message.query, -1):
             self._ports.send(address, Committed(call, message.query, message.batch, is_new=False))
+        elif self._ports.disk.full is not None:
+            full = self._ports.disk.full
+            answer = unsure(full) if name in self._committing else kept_out(full)
+            self._ports.send(address, Refused(call, *answer))
         elif name in self._committing:
             self._committing[name].append((address, call))
         else:
@@ -165,7 +175,7 @@ class Staging:
         records: list[Record] = [Put(DONE, query, msgspec.msgpack.encode(DoneRow(query, batch)))]
         records += [Delete(STAGED, _key(row)) for row in self._upto(name)]
         done, not_done = partial(self._committed, name), partial(self._not_committed, name)
-        self._publish(session, events, records, done, not_done, now)
+        self._publish(session, events, records, done, not_done, partial(self._stalled, name), now)
 
     def _upto(self, name: tuple[str, int]) -> list[PartRow]:
         """What is staged for this batch and for earlier ones of the query."""
@@ -187,6 +197,11 @@ class Staging:
     def _not_committed(self, name: tuple[str, int], failure: PersistFailed, now: float) -> None:
         for address, call in self._committing.pop(name):
             self._ports.send(address, Refused(call, "store", f"not committed: {failure.reason}"))
+
+    def _stalled(self, name: tuple[str, int], reason: str) -> None:
+        waiting, self._committing[name] = self._committing[name], []
+        for address, call in waiting:
+            self._ports.send(address, Refused(call, *unsure(reason)))
 
     def ask(self, session: Session, message: AskCommitted) -> None:
         batch = self._done.get(message.query, -1)

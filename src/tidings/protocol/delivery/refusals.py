@@ -1,0 +1,26 @@
+"""Answers to clients whose request the disk cannot keep: code and reason."""
+
+from __future__ import annotations
+
+from tidings.protocol.delivery.held import Held
+from tidings.protocol.slots import Disk
+
+
+def kept_out(reason: str | None) -> tuple[str, str]:
+    """The refusal of what a full disk does not take; it was not kept, and will not be."""
+    return (
+        "full",
+        f"not kept, since the broker's disk is full ({reason}); publish it again when there is room",
+    )
+
+
+def unsure(reason: str | None) -> tuple[str, str]:
+    """The answer to what was handed to the disk before the disk was full."""
+    return ("unknown", f"the broker's disk is full ({reason}); it is kept when there is room, or never")
+
+
+def disk_refusal(disk: Disk, held: Held | None) -> tuple[str, str] | None:
+    """The refusal of a durable subscription; `held` is the one that goes on, which is on the disk already."""
+    if disk.failed is not None:
+        return ("store", f"the broker's disk has failed: {disk.failed.reason}")
+    return None if disk.full is None or held is not None else kept_out(disk.full)

@@ -1,0 +1,98 @@
+"""Full disks in the simulator: publishers are answered at once, deliveries go on, and it ends by itself."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from tidings.history.check import check
+from tidings.protocol.node import Node
+from tidings.simulation.faults import DISK_FULL, Incident
+from tidings.simulation.simulator import SimulationSettings
+from tidings.simulation.topology import line, mesh
+from tidings.simulation.world import World
+
+
+def full(world: World, broker: str, at: float, until: float) -> None:
+    incident = Incident(kind=DISK_FULL, at=at, until=until, nodes=(broker,))
+    world.simulation.call_at(at, partial(world.simulation.begin, incident))
+    world.simulation.call_at(until, partial(world.simulation.end, incident))
+
+
+def publish_every(world: World, client: str, seconds: float, begin: float, end: float) -> None:
+    for number in range(int((end - begin) / seconds)):
+        world.simulation.call_at(
+            begin + number * seconds, partial(world.publish, client, {"x": number + 1}, lifetime=100.0)
+        )
+
+
+def node_at(world: World, broker: str) -> Node:
+    node = world.simulation.places[broker].machine
+    assert isinstance(node, Node)
+    return node
+
+
+def outcomes(world: World, client: str) -> tuple[set[str], dict[str, int]]:
+    """The ids that were acknowledged, and how many publishes failed, by the code of the answer."""
+    codes: dict[str, int] = {}
+    for failure in world.applications[client].failures:
+        codes[failure.code] = codes.get(failure.code, 0) + 1
+    return {receipt.id for receipt in world.applications[client].receipts}, codes
+
+
+@pytest.mark.parametrize("broker", ["b0", "b1"])
+def test_what_a_full_disk_acknowledged_arrives_and_what_it_refused_never_does(broker: str) -> None:
+    """p publishes at b0; the full disk is that of the publisher's broker, or of one on the way."""
+    world = World("tidings", line(3), seed=1, settings=SimulationSettings(check=True))
+    world.add_client("p", "b0")
+    world.add_client("s", "b2")
+    world.subscribe("s", "n", "x > 0", durable=True)
+    world.run(3.0)
+    full(world, broker, 4.0, 9.0)
+    publish_every(world, "p", 0.25, 3.0, 12.0)
+    world.run(8.9)
+    assert (node_at(world, broker).disk_full is not None) == (broker == "b0")
+    acknowledged, codes = outcomes(world, "p")
+    assert len(acknowledged) + sum(codes.values()) == 24, "each was answered though the disk is full"
+    world.run(40.0)
+    acknowledged, codes = outcomes(world, "p")
+    heard = {id for _, id in world.heard("s")}
+    assert acknowledged <= heard
+    assert len(heard - acknowledged) <= codes.get("unknown", 0), "a publish that was refused was told"
+    assert (codes.get("full", 0) > 10) == (broker == "b0")
+    assert node_at(world, broker).disk_full is None
+    assert len(world.heard("s")) == len(heard)
+    report = check(world.rows, t_sub=1.0, t_diff=15.0)
+    assert report.holds, report.story
+
+
+@pytest.mark.parametrize("broker", ["b0", "b1", "b2"])
+def test_a_group_goes_on_with_the_full_disk_of_one_member(broker: str) -> None:
+    world = World("tidings-group", mesh(3), seed=2, settings=SimulationSettings(check=True))
+    world.run(3.0)
+    for place in range(3):
+        world.add_client(f"s{place}", f"b{place}")
+    for place in range(3):
+        world.add_client(f"p{place}", f"b{place}")
+    world.run(4.0)
+    for place in range(3):
+        world.subscribe(f"s{place}", "all", "x > 0", durable=True)
+    world.run(6.0)
+    full(world, broker, 7.0, 14.0)
+    for place in range(3):
+        publish_every(world, f"p{place}", 0.5, 6.5 + place / 10, 18.0)
+    world.run(13.9)
+    for place in range(3):
+        acknowledged, codes = outcomes(world, f"p{place}")
+        assert len(acknowledged) + sum(codes.values()) >= 14, "each was answered though one disk is full"
+    world.run(60.0)
+    answers = [outcomes(world, f"p{place}") for place in range(3)]
+    acknowledged = set().union(*(acked for acked, _ in answers))
+    assert len(acknowledged) > 40
+    unsure = sum(codes.get("unknown", 0) for _, codes in answers)
+    for place in range(3):
+        heard = {id for _, id in world.heard(f"s{place}")}
+        assert acknowledged <= heard
+        assert len(heard - acknowledged) <= unsure
+        assert len(world.heard(f"s{place}")) == len(heard)
