@@ -1,17 +1,18 @@
 """Which published identities were seen before, so that a publish that is tried again changes nothing.
 
 Two kinds of publishers. Ours number their events: `<incarnation>-<sequence>`, from 1. For them a high-water
-mark per incarnation and the gaps below it are enough. Foreign ids say nothing by themselves; each one is
-remembered, for a window of seconds and up to a number of them.
+mark per incarnation and the gaps below it are enough. Foreign ids say nothing by themselves. As long as the log
+holds an event, the log knows its id; from then on each one is remembered for a window (`window.py`).
 
 Rules
 - A numbered event is NEW above the mark or in a gap, SEEN when it was taken, and STALE when it lies so far
   below the mark that its gap is no longer remembered: then nobody can tell, and it must be refused with a
   reason. Taking it for seen would lose it in silence; taking it for new could tell it twice.
 - A foreign id outside the window is NEW: the window is stated, and a gateway's clients are told of it.
-- Everything is bounded: gaps per incarnation, incarnations, foreign ids. At a bound the oldest goes, and
-  `given_up` counts it when it had not yet run out of time.
-- `remember` gives the row to persist, `collect` the rows to delete.
+- Everything is bounded: gaps per incarnation, incarnations, foreign ids. Beyond its bound the incarnation that was
+  silent for longest goes, and `given_up` counts it when it had not yet run out of time. Beyond theirs, foreign ids
+  are refused (`is_full`).
+- `remember` gives the rows to persist, `collect` those to delete.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from typing import TypeVar
 
 import msgspec
 
-from tidings.availability.records import Delete, Put
+from tidings.availability.records import Delete, Put, Record
+from tidings.availability.window import DedupWindow
 
 T = TypeVar("T")
 
 NUMBERED = "identity.numbered"  # table: one row per source and incarnation
-FOREIGN = "identity.foreign"  # table: one row per foreign id
 
 
 class Seen(StrEnum):
@@ -47,8 +48,8 @@ class Bounds(msgspec.Struct, frozen=True):
     gaps: int = 256  # runs of missing numbers per incarnation; past it, the oldest run becomes stale
     incarnations: int = 100_000  # more costs about 200 bytes each
     incarnation_seconds: float = 7 * 24 * 3600.0  # of silence, after which an incarnation is forgotten
-    foreign_ids: int = 200_000
-    foreign_seconds: float = 600.0  # the window in which a foreign publish may be tried again
+    foreign_ids: int = 10_000_000  # 8 bytes each, in memory and on the disk
+    foreign_seconds: float = 3600.0  # they are remembered so long after the log forgot the event
 
 
 DEFAULT_BOUNDS = Bounds()
@@ -94,31 +95,43 @@ class Identities:
     def __init__(self, bounds: Bounds = DEFAULT_BOUNDS) -> None:
         self._bounds = bounds
         self._numbered: OrderedDict[tuple[str, str], Numbers] = OrderedDict()  # silent for longest first
-        self._foreign: OrderedDict[tuple[str, str], float] = OrderedDict()  # oldest first
+        self._foreign = DedupWindow(bounds.foreign_seconds, bounds.foreign_ids)
         self.given_up = 0
 
     def look(self, source: str, id: str, sequence: int | None, now: float) -> Seen:
         """Was this published before? `sequence` is the publisher's own number, or None for a foreign id."""
         if sequence is not None:
             return self.look_number(source, _incarnation(id, sequence), sequence)
-        seen_at = self._foreign.get((source, id))
-        is_known = seen_at is not None and now < seen_at + self._bounds.foreign_seconds
-        return Seen.SEEN if is_known else Seen.NEW
+        return Seen.SEEN if self._foreign.has(_key(source, id), now) else Seen.NEW
 
     def look_number(self, source: str, incarnation: str, sequence: int) -> Seen:
         """The same by what the id of a numbered event is made of."""
         numbers = self._numbered.get((source, incarnation))
         return Seen.NEW if numbers is None else numbers.look(sequence)
 
-    def remember(self, source: str, id: str, sequence: int | None, now: float) -> Put:
-        """It was accepted now; the row to persist with it."""
+    def remember(self, source: str, id: str, sequence: int | None, now: float) -> list[Record]:
+        """It was accepted now, and no log holds it; the rows to persist."""
         if sequence is not None:
             incarnation = _incarnation(id, sequence)
             self.take(source, incarnation, sequence, now)
-            return self.row(source, incarnation)
-        self._foreign[source, id] = now
-        self._foreign.move_to_end((source, id))
-        return Put(FOREIGN, _key(source, id), msgspec.msgpack.encode(now))
+            return [self.row(source, incarnation)]
+        return self._foreign.add(_key(source, id), now)
+
+    def forgotten(self, source: str, id: str, now: float) -> list[Record]:
+        """The log forgets this event: a foreign id is remembered from now on. The rows to persist."""
+        incarnation, _, number = id.rpartition("-")
+        if number.isdecimal() and self.look_number(source, incarnation, int(number)) is not Seen.NEW:
+            return []
+        return self._foreign.add(_key(source, id), now)
+
+    @property
+    def is_full(self) -> bool:
+        """Are as many foreign ids remembered as may be?"""
+        return self._foreign.is_full
+
+    @property
+    def foreign(self) -> int:
+        return len(self._foreign)
 
     def take(self, source: str, incarnation: str, sequence: int, now: float) -> None:
         """A numbered event was accepted now; `row` gives what to persist, if anything is."""
@@ -152,23 +165,12 @@ class Identities:
 
     def rows(self) -> list[Put]:
         """All of it, for another broker that is to know the same."""
-        foreign = [
-            Put(FOREIGN, _key(*name), msgspec.msgpack.encode(at)) for name, at in self._foreign.items()
-        ]
-        return foreign + [self.row(*name) for name in self._numbered]
+        return self._foreign.rows() + [self.row(*name) for name in self._numbered]
 
-    def collect(self, now: float, budget: int) -> list[Delete]:
+    def collect(self, now: float, budget: int) -> list[Record]:
         """Forget at most `budget` identities that are out of time or over a bound; the rows to delete."""
         bounds = self._bounds
-        deletes: list[Delete] = []
-        while len(deletes) < budget and self._foreign:
-            name, seen_at = next(iter(self._foreign.items()))
-            if not self._is_due(
-                now, seen_at + bounds.foreign_seconds, len(self._foreign), bounds.foreign_ids
-            ):
-                break
-            del self._foreign[name]
-            deletes.append(Delete(FOREIGN, _key(*name)))
+        deletes = self._foreign.collect(now, budget)
         while len(deletes) < budget and self._numbered:
             name, numbers = next(iter(self._numbered.items()))
             over_at = numbers.last_at + bounds.incarnation_seconds
@@ -181,9 +183,9 @@ class Identities:
     def next_at(self, now: float) -> float | None:
         """When there will be something to collect; `now` when there is already."""
         bounds = self._bounds
-        if len(self._foreign) > bounds.foreign_ids or len(self._numbered) > bounds.incarnations:
+        if len(self._numbered) > bounds.incarnations:
             return now
-        ends = [seen_at + bounds.foreign_seconds for seen_at in _first(self._foreign)]
+        ends = [] if (end := self._foreign.next_at()) is None else [end]
         ends += [numbers.last_at + bounds.incarnation_seconds for numbers in _first(self._numbered)]
         return min(ends, default=None)
 
@@ -193,10 +195,7 @@ class Identities:
     ) -> Identities:
         """From the rows that `remember` gave, after a restart."""
         identities = cls(bounds)
-        foreign = {
-            _names(key): msgspec.msgpack.decode(row, type=float) for key, row in _rows(tables, FOREIGN)
-        }
-        identities._foreign.update(sorted(foreign.items(), key=lambda item: (item[1], item[0])))
+        identities._foreign.restore(tables)
         numbered = {
             _names(key): msgspec.msgpack.decode(row, type=Numbers) for key, row in _rows(tables, NUMBERED)
         }

@@ -67,7 +67,8 @@ class Client:
         self._last_ref = 0
         self._tokens = Tokens()
         remembered = limits.remembered_events if remembers is None else remembers
-        self._known_again = Heard(remembered)  # 0: our broker cannot crash without us
+        # 0: our broker cannot crash without us
+        self._known_again = Heard(remembered, limits.remembered_copies)
         self._homes: dict[str, str] = {}  # by name of a durable subscription: where it was opened first
         self._advertising = Advertising()
         self._asked: dict[int, msg.Message] = {}  # by call, in order: questions without an answer

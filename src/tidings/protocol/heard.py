@@ -5,6 +5,10 @@ found out.
 
 A publisher whose broker crashed before it answered publishes once more, under the same identity. Brokers know it again;
 one that crashed too does not, unless a log holds the event.
+
+An identity that was published at two brokers is in two logs. A client hands over the first copy that comes and passes
+over the other, as long as it remembers the first: so many ids of foreign publishers (`copies`). Ids that our clients
+made are in one log.
 """
 
 from __future__ import annotations
@@ -16,8 +20,11 @@ from tidings.protocol.messages import Deliver
 class Heard:
     """The last so many, of all subscriptions of a client."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, most: int, copies: int = 0) -> None:
+        self._most, self._most_copies = most, copies
+        self._copies: dict[
+            tuple[int, str, str], str
+        ] = {}  # by subscription and identity: the log it came from
         self._link = 0
         self._told: dict[tuple[int, str, str], int] = {}  # by subscription and identity: over which link
 
@@ -25,12 +32,20 @@ class Heard:
         self._link += 1
 
     def has(self, listening: Listening, deliver: Deliver) -> bool:
+        if deliver.position is not None:
+            log = self._copies.get(_key(deliver)) if self._copies else None
+            return log not in (None, deliver.position.log) and self._concerns(listening, deliver)
         if not self._told or not self._concerns(listening, deliver):
             return False
         return self._told.get(_key(deliver), self._link) != self._link
 
     def note(self, listening: Listening, deliver: Deliver) -> None:
-        if self._most and self._concerns(listening, deliver):
+        if deliver.position is not None:
+            if self._most_copies and not is_numbered(deliver.event.id) and self._concerns(listening, deliver):
+                self._copies[_key(deliver)] = deliver.position.log
+                if len(self._copies) > self._most_copies:
+                    del self._copies[next(iter(self._copies))]
+        elif self._most and self._concerns(listening, deliver):
             self._told[_key(deliver)] = self._link
             if len(self._told) > self._most:
                 del self._told[next(iter(self._told))]
@@ -40,8 +55,7 @@ class Heard:
         another member may have handled."""
         options = listening.options
         return (
-            deliver.position is None
-            and deliver.attempt == 1
+            deliver.attempt == 1
             and not deliver.again
             and options.group is None
             and options.dead_letters_of is None
@@ -50,3 +64,9 @@ class Heard:
 
 def _key(deliver: Deliver) -> tuple[int, str, str]:
     return (deliver.ref, deliver.event.source, deliver.event.id)
+
+
+def is_numbered(id: str) -> bool:
+    """Does it look like an id that one of our clients made, `<incarnation>-<sequence>`?"""
+    incarnation, _, number = id.rpartition("-")
+    return len(incarnation) == 12 and number.isdecimal() and incarnation.isalnum()

@@ -56,6 +56,9 @@ class ResourceLimits(msgspec.Struct, frozen=True, kw_only=True):
     store_bytes: int = 1 << 50  # of a store's files; at it publishes are refused, and nothing owed is dropped
 
     # -- tables --------------------------------------------------------------------------------
+    remembered_copies: int = (
+        1 << 16
+    )  # ids of foreign publishers that a client knows from another broker's log
     remembered_events: int = 1024  # that no log holds and a client recognises; more recognises older ones
 
     def __post_init__(self) -> None:

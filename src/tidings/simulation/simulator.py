@@ -204,8 +204,6 @@ class Simulation:
         clock = place.clock
         if type(item) is ins.Started:
             clock.not_before(item.state.latest, self.now)
-        if type(item) is ins.PersistFailed:
-            place.writes += 1  # whatever was handed in up to here waits to be handed in again
         effects = machine.handle(item, clock.local(self.now))
         self.handled += 1
         if self.on_handled is not None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidings.availability.identity import FOREIGN, NUMBERED, Bounds, Identities, Numbers, Seen
-from tidings.availability.records import Delete, Put
+from tidings.availability.identity import NUMBERED, Bounds, Identities, Numbers, Seen
+from tidings.availability.records import Delete, Put, Record
+from tidings.availability.window import RECENT, SEALED
 
 
 class Disk:
@@ -15,8 +16,9 @@ class Disk:
     def __init__(self) -> None:
         self.tables: dict[str, dict[str, bytes]] = {}
 
-    def do(self, *records: Put | Delete) -> None:
+    def do(self, *records: Record) -> None:
         for record in records:
+            assert isinstance(record, Put | Delete)
             rows = self.tables.setdefault(record.table, {})
             if isinstance(record, Put):
                 rows[record.key] = record.value
@@ -82,26 +84,63 @@ def test_identities_survive_restarts_and_tell_repeats(plan: list[tuple[str, str,
         is_known = at is not None and (sequence is not None or now < at + 5.0)
         assert identities.look(source, id, sequence, now) is (Seen.SEEN if is_known else Seen.NEW)
         if not is_known:
-            disk.do(identities.remember(source, id, sequence, now))
+            disk.do(*identities.remember(source, id, sequence, now))
             accepted[source, id] = now
         disk.do(*identities.collect(now, 100))
         identities = Identities.restore(disk.tables, bounds)
     assert identities.given_up == 0
 
 
-def test_at_a_bound_the_oldest_goes_and_is_counted() -> None:
-    identities, disk = Identities(Bounds(foreign_ids=3, incarnations=2)), Disk()
+def test_beyond_its_bound_the_oldest_incarnation_goes_and_is_counted() -> None:
+    identities, disk = Identities(Bounds(incarnations=2)), Disk()
     for number in range(5):
-        disk.do(identities.remember("s", f"f{number}", None, float(number)))
-        disk.do(identities.remember("s", f"i{number}-1", 1, float(number)))
+        disk.do(*identities.remember("s", f"i{number}-1", 1, float(number)))
     assert identities.next_at(4.0) == 4.0
-    deletes = identities.collect(4.0, 100)
-    disk.do(*deletes)
-    assert len(deletes) == 2 + 3
-    assert identities.given_up == 5
-    assert {table: len(rows) for table, rows in disk.tables.items()} == {FOREIGN: 3, NUMBERED: 2}
-    assert identities.look("s", "f1", None, 4.0) is Seen.NEW
-    assert identities.look("s", "f2", None, 4.0) is Seen.SEEN
+    disk.do(*identities.collect(4.0, 100))
+    assert identities.given_up == 3
+    assert len(disk.tables[NUMBERED]) == 2
+
+
+def test_foreign_ids_are_never_forgotten_within_their_window_and_their_bound_is_told() -> None:
+    identities, disk = Identities(Bounds(foreign_ids=3, foreign_seconds=10.0)), Disk()
+    for number in range(5):
+        disk.do(*identities.remember("s", f"f{number}", None, float(number)))
+    assert identities.is_full
+    disk.do(*identities.collect(9.0, 100))
+    assert all(identities.look("s", f"f{number}", None, 9.0) is Seen.SEEN for number in range(5))
+    disk.do(*identities.collect(13.0, 100))
+    assert not identities.is_full
+    assert {table: len(rows) for table, rows in disk.tables.items()} == {RECENT: 1}
+
+
+def test_many_foreign_ids_cost_few_rows_and_few_bytes_and_survive_a_restart() -> None:
+    bounds, disk = Bounds(foreign_seconds=1000.0), Disk()
+    identities = Identities(bounds)
+    for number in range(70_000):
+        disk.do(*identities.remember("s", f"payment {number}", None, number / 100))
+    rows = [row for table in (RECENT, SEALED) for row in disk.tables[table].values()]
+    assert len(rows) < 4200
+    assert sum(map(len, disk.tables[SEALED].values())) < 70_000 * 8.1
+    for known in (identities, Identities.restore(disk.tables, bounds)):
+        assert all(known.look("s", f"payment {n}", None, 700.0) is Seen.SEEN for n in range(0, 70_000, 997))
+        assert all(known.look("s", f"other {n}", None, 700.0) is Seen.NEW for n in range(1000))
+        assert known.foreign == 70_000
+    disk.do(*identities.collect(1000.0 + 655.36, 100_000))
+    assert identities.look("s", "payment 0", None, 1655.36) is Seen.NEW
+    assert identities.look("s", "payment 69999", None, 1655.36) is Seen.SEEN
+    disk.do(*identities.collect(1700.0, 100_000))
+    assert identities.foreign == 0
+    assert not disk.tables[RECENT]
+    assert not disk.tables[SEALED]
+
+
+def test_an_event_that_the_log_forgets_is_remembered_unless_its_number_is() -> None:
+    identities = Identities(Bounds(foreign_seconds=10.0))
+    identities.remember("s", "own-7", 7, 0.0)
+    assert identities.forgotten("s", "own-7", 5.0) == []
+    assert identities.forgotten("s", "payment-7", 5.0), "it only looks like a number of ours"
+    assert identities.look("s", "payment-7", None, 14.0) is Seen.SEEN
+    assert identities.look("s", "payment-7", None, 15.0) is Seen.NEW
 
 
 def test_collecting_keeps_to_its_budget_and_says_when_to_come_back() -> None:
@@ -111,7 +150,7 @@ def test_collecting_keeps_to_its_budget_and_says_when_to_come_back() -> None:
         identities.remember("s", f"f{number}", None, float(number))
     identities.remember("s", "i-1", 1, 0.0)
     assert identities.next_at(5.0) == 10.0
-    assert [delete.key for delete in identities.collect(100.0, 2)] == ["1:sf0", "1:sf1"]
+    assert identities.collect(100.0, 2) == [Delete(RECENT, "1:sf0"), Delete(RECENT, "1:sf1")]
     assert len(identities.collect(100.0, 100)) == 4
     assert identities.next_at(100.0) is None
     assert identities.given_up == 0
@@ -121,7 +160,7 @@ def test_names_with_separators_stay_apart() -> None:
     identities, disk = Identities(), Disk()
     pairs = [("a:b", "c"), ("a", ":bc"), ("1:a", ""), ("", "1:a")]
     for source, id in pairs:
-        disk.do(identities.remember(source, id, None, 1.0))
+        disk.do(*identities.remember(source, id, None, 1.0))
     again = Identities.restore(disk.tables)
     assert all(again.look(source, id, None, 2.0) is Seen.SEEN for source, id in pairs)
     assert again.look("a:", "bc", None, 2.0) is Seen.NEW

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.unit.protocol._stage import BROKER, Stage
 
+from tidings.availability.identity import Bounds
 from tidings.model.event import FOREVER
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.inputs import FetchFailed
@@ -119,9 +120,54 @@ def test_a_log_that_cannot_be_read_ends_the_listening_with_its_reason() -> None:
     assert stage.drain("s", ref) == [0, 1, 2], "nothing was skipped"
 
 
-def test_identities_and_memories_are_forgotten_in_time() -> None:
-    stage = stage_with(stable=True)
-    stage.published("p", {"n": 1}, id="foreign", lifetime=1)
-    assert stage.disk.tables["identity.foreign"]
-    stage.wait(700)
+def test_an_identity_is_one_event_as_long_as_it_can_be_heard_and_for_the_window_after_that() -> None:
+    stage = stage_with(stable=True, settings=DeliverySettings(dedup_seconds=600.0))
+
+    def pay() -> int:
+        stage.published("p", {"pay": 100}, id="payment-1", lifetime=86_400)
+        return len(stage.disk.log)
+
+    assert pay() == 1
+    stage.wait(606)
+    assert pay() == 1
+    assert "identity.foreign" not in stage.disk.tables, "the log knows it"
+    stage.wait(86_400 - 606)
+    assert stage.disk.log == {}
+    stage.wait(500)
+    assert pay() == 0, "nobody could hear it any more, and yet it was published"
+    stage.crash()
+    stage.link("p")
+    stage.wait(50)
+    assert pay() == 0
+    stage.wait(100)
     assert stage.disk.tables["identity.foreign"] == {}
+    assert pay() == 1, "the window is over"
+
+
+def test_an_identity_that_no_log_held_is_known_for_the_window_over_a_restart() -> None:
+    stage = stage_with(stable=True, settings=DeliverySettings(dedup_seconds=600.0))
+    ref = stage.subscribed("s")
+    stage.published("p", {"n": 1}, id="x")
+    assert stage.drain("s", ref) == [1]
+    stage.crash()
+    stage.link("p")
+    stage.link("s")
+    ref = stage.subscribed("s")
+    stage.published("p", {"n": 1}, id="x")
+    assert stage.drain("s", ref) == []
+    stage.wait(700)
+    stage.published("p", {"n": 2}, id="x")
+    assert stage.drain("s", ref) == [2]
+
+
+def test_as_many_foreign_ids_as_may_be_are_refused_by_name_and_ids_of_our_own_are_not() -> None:
+    bounds = Bounds(foreign_ids=3)
+    stage = stage_with(stable=True, settings=DeliverySettings(identities=bounds, dedup_seconds=600.0))
+    for number in range(3):
+        stage.published("p", {"n": number}, id=f"x{number}")
+    call = stage.publish("p", {"n": 3}, id="x3")
+    stage.settle()
+    assert stage.failures[call][0] == "limit"
+    stage.published("p", {"n": 4})
+    stage.wait(700)
+    stage.published("p", {"n": 3}, id="x3")

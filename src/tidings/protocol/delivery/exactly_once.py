@@ -101,7 +101,7 @@ class ExactlyOnce(Delivery):
         self._registry = Registry(
             ports, settings, self._ledger, self._courier, self._reader, self._lanes, self._dead, self._matcher
         )
-        self._intake = Intake(ports, settings.identities, self._ledger, self._stays, self._is_kept)
+        self._intake = Intake(ports, settings.remembered, self._ledger, self._stays, self._is_kept)
         self._farewells = Farewells(ports, settings.memory_seconds, self._registry.end_away)
         self._jobs = Jobs(ports, settings, self._ledger, self._intake.publish_all)
         self._holding = self._jobs.holding
@@ -222,8 +222,7 @@ class ExactlyOnce(Delivery):
 
     def _forget_identities_later(self, now: float) -> None:
         due = self._intake.identities.next_at(now)
-        if due is not None:
-            self._identities_at = max(due, now + self._settings.flush_seconds)
+        self._identities_at = None if due is None else max(due, now + self._settings.flush_seconds)
 
     def deliver(self, envelope: Envelope, now: float) -> None:
         event = envelope.event
@@ -461,8 +460,7 @@ class ExactlyOnce(Delivery):
         records += self._farewells.on_timer(now)
         if self._identities_at is not None and self._identities_at <= now:
             records += self._intake.identities.collect(now, self._settings.collect_budget)
-            self._identities_at = None
-            self._forget_identities_later(now)
+        self._forget_identities_later(now)
         if self._age_at is not None and self._age_at <= now:
             self._age_out(now)
         if self._flush_at is not None and self._flush_at <= now:
@@ -584,6 +582,7 @@ class ExactlyOnce(Delivery):
             "order given up": self._courier.moves.given_up,
             "forgotten": self._ledger.forgotten,
             "identities given up": self._intake.identities.given_up,
+            "identities remembered": self._intake.identities.foreign,
             "dead letters": len(self._dead),
             "dead letters dropped": self._dead.dropped,
             "remembered subscriptions": len(self._registry.memory),

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from tidings.availability.identity import Identities, Seen
+from tidings.availability.identity import Seen
 from tidings.availability.records import Append, Put, Record
 from tidings.errors import TooLargeError
 from tidings.model.subscription import Position, SubscriptionId
@@ -157,10 +157,11 @@ class Grouped(Serving):
         event = proposal.event
         if self._ledger.offset_of(event.identity) is not None:
             return True
-        return (
-            self._intake.identities.look_number(event.source, proposal.incarnation, proposal.sequence)
-            is not Seen.NEW
-        )
+        identities = self._intake.identities
+        if identities.look_number(event.source, proposal.incarnation, proposal.sequence) is not Seen.NEW:
+            return True
+        seen = identities.look(event.source, event.id, None, self._ledger.now)
+        return not proposal.is_own and seen is Seen.SEEN
 
     def needs(self) -> int:
         waiting = [held.progress.low_water for held in self._registry.durables.values()]
@@ -178,8 +179,6 @@ class Grouped(Serving):
         if proposal.incarnation:
             identities.take(event.source, proposal.incarnation, proposal.sequence, now)
             kept.append(identities.row(event.source, proposal.incarnation))
-        if not proposal.is_own:
-            kept.append(identities.remember(event.source, event.id, None, now))
         self._intake.figures["published"] += 1
         self._intake.figures["kept"] += 1
         self._entering[offset] = arrival
@@ -216,7 +215,7 @@ class Grouped(Serving):
         tables: dict[str, dict[str, bytes]] = {}
         for row in (*self._intake.identities.rows(), *rows):
             tables.setdefault(row.table, {})[row.key] = row.value
-        self._intake.identities = Identities.restore(tables, self._settings.identities)
+        self._intake.adopt(tables)
         if rows:
             self.ports.disk.persist(list(rows))
 

@@ -10,12 +10,13 @@ Rules
   order of a source holds.
 - While the disk is full, a publish that needs the disk, or has to follow one that does, is refused at once (`full`).
   One that was handed in before may still be kept: it is answered as `unknown`, and told when it is kept.
-- Publishing an identity again is answered with the same acknowledgement and changes nothing.
+- Publishing an identity again is answered with the same acknowledgement and changes nothing: as long as the log
+  holds the event, and for the deduplication window after that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import islice
 
@@ -42,6 +43,8 @@ NO_STORE = "mode 'kept' needs a broker with a store; this one keeps events only 
 
 NO_GROUP = "mode 'replicated' needs a broker in a group (tidings broker --group); here 'kept' is on this broker's disk"
 
+MANY_IDS = "as many ids of other publishers as may be are remembered here; leave the id out, or publish later"
+
 STALE = "this number was passed long ago; nobody can tell whether it was published"
 
 
@@ -59,6 +62,7 @@ class Intake:
         self._ledger = ledger
         self._stays = stays
         self.identities = Identities(bounds)
+        ledger.on_forgotten = self.identities.forgotten
         self._is_owed = is_owed  # does some durable subscription accept it?
         self._under_way: dict[tuple[str, str], Arrival] = {}  # by identity
         self._last_of: dict[str, Arrival] = {}  # by source: the last one that waits for the disk
@@ -67,25 +71,28 @@ class Intake:
         self.figures = {"published": 0, "published again": 0, "kept": 0, "refused for room": 0}
 
     def load(self, state: Loaded) -> None:
-        self.identities = Identities.restore(state.tables, self._bounds)
+        self.adopt(state.tables)
+
+    def adopt(self, tables: Mapping[str, Mapping[str, bytes]]) -> None:
+        """Know what these tables hold, and nothing else."""
+        self.identities = Identities.restore(tables, self._bounds)
+        self._ledger.on_forgotten = self.identities.forgotten
 
     def publish(self, session: Session, message: Publish, now: float) -> None:
         event = message.event
         identity = (event.source, event.id)
-        foreign: list[Put] = []
+        is_own = True
         if self._ports.disk.full is not None and self._is_kept_out(session, message, now):
             return
         if not self._is_next(session, message, identity, now):
             is_own = _is_own(session, event.id, message.sequence)
             if self._answer_again(session, message, identity, is_own, now):
                 return
-            refusal = self._refusal(message)
+            refusal = self._refusal(message, is_own)
             if refusal is not None:
                 self._ports.send(session.address, Refused(message.call, *refusal))
                 return
             self.identities.take(event.source, session.incarnation, message.sequence, now)
-            if not is_own:
-                foreign = [self.identities.remember(event.source, event.id, None, now)]
         self.number += 1
         self.figures["published"] += 1
         arrival = Arrival(event, self.number, message.sequence, now)
@@ -94,8 +101,11 @@ class Intake:
         arrival.waiters.append((session.address, message.call))
         if event.lifetime > 0 or message.mode is Mode.KEPT or self._is_owed(event):
             self._under_way[identity] = arrival
-            self._keep(arrival, message.mode, [self._row(session, event), *foreign], now)
-        elif (earlier := self._last_of.get(event.source)) is not None:
+            self._keep(arrival, message.mode, [self._row(session, event)], now)
+            return
+        if not is_own:
+            self._remember(event, now)
+        if (earlier := self._last_of.get(event.source)) is not None:
             self._under_way[identity] = arrival
             earlier.followers.append(arrival)
         else:
@@ -190,6 +200,8 @@ class Intake:
             self.figures["published again"] += 1
             return True
         seen = self.identities.look_number(source, session.incarnation, message.sequence)
+        if seen is Seen.NEW and self._ledger.offset_of(identity) is not None:
+            seen = Seen.SEEN
         if seen is Seen.NEW and not is_own:
             seen = self.identities.look(source, identity[1], None, now)
         if seen is Seen.NEW:
@@ -212,6 +224,8 @@ class Intake:
                 self._ports.send(session.address, Refused(message.call, *unsure(reason)))
             return not arrival.told
         seen = self.identities.look_number(event.source, session.incarnation, message.sequence)
+        if seen is Seen.NEW and self._ledger.offset_of(event.identity) is not None:
+            return False
         if seen is Seen.NEW and not _is_own(session, event.id, message.sequence):
             seen = self.identities.look(event.source, event.id, None, now)
         if seen is not Seen.NEW:
@@ -233,7 +247,13 @@ class Intake:
     def _row(self, session: Session, event: Event) -> Put:
         return self.identities.row(event.source, session.incarnation)
 
-    def _refusal(self, message: Publish) -> tuple[str, str] | None:
+    def _remember(self, event: Event, now: float) -> None:
+        """No log will hold it: its id is remembered from now on."""
+        disk, rows = self._ports.disk, self.identities.remember(event.source, event.id, None, now)
+        if disk.stable and disk.failed is None:
+            disk.persist(rows)
+
+    def _refusal(self, message: Publish, is_own: bool) -> tuple[str, str] | None:
         disk = self._ports.disk
         if (reason := too_large(message.event, self._ports.event_bytes)) is not None:
             return (TooLargeError.code, reason)
@@ -243,7 +263,7 @@ class Intake:
             return ("refused", NO_STORE)
         if message.mode is Mode.REPLICATED:
             return ("refused", NO_GROUP)
-        return None
+        return None if is_own or not self.identities.is_full else ("limit", MANY_IDS)
 
     def _position(self, offset: int | None) -> Position | None:
         return None if offset is None else Position(self._ledger.log, offset)

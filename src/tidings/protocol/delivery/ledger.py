@@ -4,6 +4,7 @@ Rules
 - An entry is forgotten when its lifetime is over and nobody has a right to it any more: no
   durable subscription is owed it, and no replay that began while it was available has still to
   read it. `expires_at` ends it for everybody; a newer event with its key does too.
+- Whoever remembers identities is told of each entry that is forgotten (`on_forgotten`), and its records go with it.
 - Forgetting goes in steps of a budget, on the node's timer, and is persisted in batches.
 - Offsets below `end` were told to the subscriptions that were live; those from `end` up to
   `next_offset` are on their way to the disk.
@@ -39,6 +40,8 @@ class Ledger:
         self._free: list[int] = []  # to be forgotten in the next step
         self._next_step = 0.0
         self.forgotten = 0
+        self.now = 0.0  # the latest time that was told
+        self.on_forgotten: Callable[[str, str, float], list[Record]] = lambda source, id, now: []
 
     def load(self, state: Loaded) -> None:
         """Begin with what the disk holds."""
@@ -62,6 +65,7 @@ class Ledger:
     def append(self, record: Append) -> list[Record]:
         """Take an entry in; the records to persist, among them the end of what it supersedes."""
         self.next_offset = record.offset + 1
+        self.now = max(self.now, record.accepted)
         old = self._index(entry_of(record))
         return [record] if old is None else [record, *self._forget(old)]
 
@@ -76,6 +80,7 @@ class Ledger:
 
     def told(self, offset: int, now: float) -> None:
         """It was told to everyone who is live: who is owed it is known, its lifetime may end."""
+        self.now = max(self.now, now)
         entry = self.entries.get(offset)
         if entry is None:
             return
@@ -157,6 +162,7 @@ class Ledger:
         """One step: the records that forget what is over, at most a budget of it."""
         if now < self._next_step:
             return []
+        self.now = max(self.now, now)
         self._next_step = now + STEP_SECONDS
         self._free += self._ends.collect(now, self._budget)
         for offset in self._lapses.collect(now, self._budget):
@@ -176,7 +182,7 @@ class Ledger:
         self._keys.forget(entry.key, offset)
         if self._offsets.get((entry.source, entry.id)) == offset:
             del self._offsets[entry.source, entry.id]
-        return [Forget(offset)]
+        return [Forget(offset), *self.on_forgotten(entry.source, entry.id, self.now)]
 
     def check(self) -> None:
         assert self.end <= self.next_offset

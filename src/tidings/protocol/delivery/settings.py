@@ -21,8 +21,14 @@ class DeliverySettings(msgspec.Struct, frozen=True, kw_only=True):
     staging_bytes: int = 64 << 20  # that may be staged; they are held in memory too
     dead_letters: int = 1_000  # kept for each subscription; then the oldest is dropped and counted
     identities: Bounds = Bounds()  # how much is remembered of what was published
+    dedup_seconds: float = 3600.0  # an id of another's making is known so long after its event; 8 bytes each
     names_log: bool = False  # a log has a name of its own: a new one when it begins on an empty disk
     allow_block: bool = True  # policy `block`; a network has none, there a slow subscriber hurts itself
     shared_log: bool = (
         False  # of a group: whoever shows a token in the log has a right to what comes after it
     )
+
+    @property
+    def remembered(self) -> Bounds:
+        """The bounds of what is remembered, with the window that was set."""
+        return msgspec.structs.replace(self.identities, foreign_seconds=self.dedup_seconds)
