@@ -96,3 +96,24 @@ def test_a_group_goes_on_with_the_full_disk_of_one_member(broker: str) -> None:
         assert acknowledged <= heard
         assert len(heard - acknowledged) <= unsure
         assert len(world.heard(f"s{place}")) == len(heard)
+
+
+def test_a_new_durable_subscription_that_was_on_its_way_to_a_full_disk_is_refused_and_leaves_nothing() -> (
+    None
+):
+    world = World("tidings", line(2), seed=3, settings=SimulationSettings(check=True, disk_seconds=0.5))
+    for client, broker in {"p": "b0", "s": "b0", "t": "b0"}.items():
+        world.add_client(client, broker)
+    world.subscribe("s", "n", "x > 0", durable=True)
+    world.run(3.0)
+    full(world, "b0", 3.0, 8.0)
+    world.simulation.call_at(3.1, partial(world.publish, "p", {"x": 1}))
+    world.simulation.call_at(3.2, partial(world.subscribe, "t", "m", "x > 0", durable=True))
+    world.run(6.0)
+    assert [failure.code for failure in world.applications["t"].failures] == ["full"]
+    world.run(12.0)
+    assert [str(id) for id, _ in node_at(world, "b0").durables()] == ["s/n"]
+    world.publish("p", {"x": 2})
+    world.run(20.0)
+    assert len(world.heard("s")) == 2
+    assert not world.heard("t")

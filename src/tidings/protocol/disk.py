@@ -5,7 +5,7 @@ Rules
 - A full disk is not an error: the driver tries again by itself until there is room (`DiskFull`, then `Persisted`).
   Meanwhile `full` says why: publishes that need the disk are refused. A batch that was handed in before may still be
   kept, so its `stalled` is called once, to tell the client that the outcome is unknown.
-- A failure is final. `otherwise` of each batch that waits is called; nothing more may be handed in (see `failed`).
+- A failure is final. `otherwise` of each batch that waits is called, and of each that is handed in later.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ class NodeDisk:
         self.stable = stable
         self._limits = limits
         self.failed: PersistFailed | None = None
+        self._failed_at = 0.0
         self._emit = emit
         self._token = 0
         self._waiting: deque[_Waiting] = deque()
@@ -71,7 +72,10 @@ class NodeDisk:
         otherwise: NotDone | None = None,
         stalled: Stalled | None = None,
     ) -> None:
-        assert self.failed is None, "whoever persists asks first whether the disk has failed"
+        if self.failed is not None:
+            if otherwise is not None:
+                otherwise(self.failed, self._failed_at)
+            return
         self._token += 1
         is_full = self.full is not None
         self._waiting.append(_Waiting(self._token, then, otherwise, None if is_full else stalled))
@@ -95,7 +99,7 @@ class NodeDisk:
                 waiting.then(now)
 
     def persist_failed(self, input: PersistFailed, now: float) -> None:
-        self.failed, self.full = input, None
+        self.failed, self.full, self._failed_at = input, None, now
         failed, self._waiting = self._waiting, deque()
         for waiting in failed:
             if waiting.otherwise is not None:
@@ -103,7 +107,7 @@ class NodeDisk:
 
     def disk_full(self, input: DiskFull) -> None:
         self.full = input.reason
-        for waiting in self._waiting:
+        for waiting in list(self._waiting):  # an answer may hand in more
             stalled, waiting.stalled = waiting.stalled, None
             if stalled is not None:
                 stalled(input.reason)

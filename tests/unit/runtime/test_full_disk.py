@@ -69,12 +69,12 @@ def test_a_full_disk_is_refused_shown_and_over_when_there_is_room(
                 figures = service.figures()
                 assert (figures["disk full"], figures["refused for room"]) == (1, 1)
                 async with bus.subscribe("n > 0") as news:
-                    assert (await news.get(timeout=20))["n"] == 1
+                    assert (await news.get(timeout=60))["n"] == 1
             await until(lambda: service.server.node.disk_full is None)
             assert readiness(service)[0] == 200
             await bus.publish({"n": 4}, lifetime=600)
             async with bus.subscribe("n > 0") as news:
-                assert [(await news.get(timeout=20))["n"] for _ in range(3)] == [1, 2, 4]
+                assert [(await news.get(timeout=60))["n"] for _ in range(3)] == [1, 2, 4]
 
     run(story())
     said = capfd.readouterr().err

@@ -184,8 +184,7 @@ class ExactlyOnce(Delivery):
                 place += 1
             else:
                 place = self._runs.publish(session, messages, place, now)
-                if self._identities_at is None:
-                    self._forget_identities_later(now)
+                self._forget_identities_later(now)
 
     def _greet(self, sender: str, message: Hello, now: float) -> None:
         if sender in self._registry.sessions:
@@ -217,10 +216,11 @@ class ExactlyOnce(Delivery):
 
     def _on_publish(self, session: Session, message: Publish, now: float) -> None:
         self._intake.publish(session, message, now)
-        if self._identities_at is None:
-            self._forget_identities_later(now)
+        self._forget_identities_later(now)
 
     def _forget_identities_later(self, now: float) -> None:
+        if self._identities_at is not None and self._identities_at > now:
+            return
         due = self._intake.identities.next_at(now)
         self._identities_at = None if due is None else max(due, now + self._settings.flush_seconds)
 
