@@ -163,6 +163,10 @@ class Identities:
         numbers = self._numbered[source, incarnation]
         return Put(NUMBERED, _key(source, incarnation), msgspec.msgpack.encode(numbers))
 
+    def figures(self) -> dict[str, int]:
+        """Counters for people."""
+        return {"identities given up": self.given_up, "identities remembered": len(self._foreign)}
+
     def rows(self) -> list[Put]:
         """All of it, for another broker that is to know the same."""
         return self._foreign.rows() + [self.row(*name) for name in self._numbered]

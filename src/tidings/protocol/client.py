@@ -66,9 +66,7 @@ class Client:
         self._held_back: dict[int, Listening] = {}  # ... and those that wait for one of their name
         self._last_ref = 0
         self._tokens = Tokens()
-        remembered = (
-            limits.remembered_events if remembers is None else remembers
-        )  # 0: it cannot crash without us
+        remembered = limits.remembered_events if remembers is None else remembers
         self._known_again = Heard(remembered, limits.remembered_copies)
         self._homes: dict[str, str] = {}  # by name of a durable subscription: where it was opened first
         self._advertising = Advertising()

@@ -566,8 +566,7 @@ class ExactlyOnce(Delivery):
         return None if held is None else (held.subscription, held.since)
 
     def wanting(self, event: Event) -> tuple[SubscriptionId, ...]:
-        registry = self._registry
-        return tuple(registry.by_handle[handle].id for handle in registry.match(event))
+        return tuple(self._registry.by_handle[handle].id for handle in self._registry.match(event))
 
     def figures(self) -> dict[str, Any]:
         waiting, reading = self._sweep.look(self._registry.helds)
@@ -581,8 +580,7 @@ class ExactlyOnce(Delivery):
             "entries": len(self._ledger.entries),
             "order given up": self._courier.moves.given_up,
             "forgotten": self._ledger.forgotten,
-            "identities given up": self._intake.identities.given_up,
-            "identities remembered": self._intake.identities.foreign,
+            **self._intake.identities.figures(),
             "dead letters": len(self._dead),
             "dead letters dropped": self._dead.dropped,
             "remembered subscriptions": len(self._registry.memory),
