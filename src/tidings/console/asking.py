@@ -19,7 +19,7 @@ from tidings.console.reports import Reports
 from tidings.console.sessions import Visitor
 from tidings.console.verdict import Verdicts
 from tidings.console.watch import Watches
-from tidings.errors import InputError
+from tidings.errors import InputError, RefusedError
 from tidings.gateway.desks import Desks
 from tidings.language import parse_filter
 from tidings.matching.explain import explain
@@ -53,20 +53,25 @@ class Asking:
             ("GET", "/api/trace", self._observed(self.trace)),
             ("GET", "/api/log", self.log),
             ("GET", "/api/verdict", self._observed(self._verdicts.answer)),
-            ("GET", "/api/flows", self._observed(self._reports.flows)),
-            ("GET", "/api/studies", self._observed(self._reports.studies)),
-            ("GET", "/api/pictures/{name:path}", self._observed(self._reports.picture)),
-            ("GET", "/api/quality", self._observed(self._reports.quality)),
+            ("GET", "/api/flows", self._observed(self._reports.flows, whole=True)),
+            ("GET", "/api/studies", self._observed(self._reports.studies, whole=True)),
+            ("GET", "/api/pictures/{name:path}", self._observed(self._reports.picture, whole=True)),
+            ("GET", "/api/quality", self._observed(self._reports.quality, whole=True)),
         ]
 
     async def close(self) -> None:
         await self._desks.close()
 
-    def _observed(self, ask: Ask) -> Ask:
-        """For those who may observe alone."""
+    def _observed(self, ask: Ask, *, whole: bool = False) -> Ask:
+        """For those who may observe alone; with `whole`, who may observe everything: what is not by tenant."""
 
         async def asked(request: Request, visitor: Visitor) -> Response:
             self._guard.observe(visitor.principal, request.url.path)
+            if whole and not self._guard.observes_all(visitor.principal):
+                raise RefusedError(
+                    f"{request.url.path} shows what is everybody's",
+                    hint="a rule for observe without a filter has to allow it",
+                )
             return await ask(request, visitor)
 
         return asked

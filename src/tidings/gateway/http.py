@@ -157,7 +157,10 @@ class HttpGateway:
         return await self._informed(request, "figures", {})
 
     async def trace(self, request: Request) -> Response:
-        return await self._informed(request, "trace", {"event": request.path_params["id"]})
+        """By the event's id; `source` and `subscription` in the query ask more closely."""
+        query = request.query_params
+        about = {name: query[name] for name in ("source", "subscription") if query.get(name)}
+        return await self._informed(request, "trace", {"id": request.path_params["id"], **about})
 
     async def _informed(self, request: Request, what: str, about: dict[str, Any]) -> Response:
         found = await self._host.informed(await self.principal(request), what, about)

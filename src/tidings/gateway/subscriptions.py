@@ -237,7 +237,7 @@ class Subscriptions:
 
 
 def _is_of(kept: Kept, principal: Any) -> bool:
-    return kept.owner.owner == principal.owner
+    return bool(kept.owner.owner == principal.owner)
 
 
 def filter_of(kept: Kept) -> Filter:

@@ -10,6 +10,7 @@ from tidings.model.event import Event
 from tidings.model.filter import Filter
 
 TENANT_MARK = "\x1f"  # after the tenant, in names that a broker scopes by tenant
+GROUPS = "*"  # stands for the subscriber in the identity of a consumer group
 OWNER_MARK = "\x1e"  # after the principal, in names that a broker scopes by principal
 
 
@@ -35,6 +36,11 @@ class SubscriptionId(msgspec.Struct, frozen=True, order=True):
 
     def __str__(self) -> str:
         return f"{self.subscriber}/{self.name}"
+
+    @property
+    def shown(self) -> str:
+        """As operators read it: with its scope, in signs that can be printed and typed."""
+        return str(self).replace(TENANT_MARK, ":").replace(OWNER_MARK, ":")
 
     @property
     def own(self) -> str:

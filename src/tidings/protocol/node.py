@@ -7,7 +7,7 @@ the strategy that declared it, and leads events and subscriptions from slot to s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Any
 
@@ -143,11 +143,12 @@ class Node:
             "logs": len(ports.recovery.logs()),
         }
 
-    def wanting(self, event: Event) -> dict[str, Any]:
-        """For people: the subscriptions here that accept an event, and the links over which it is wanted."""
+    def wanting(self, event: Event, sees: Callable[[SubscriptionId], bool]) -> dict[str, Any]:
+        """For people: the subscriptions here that accept an event, of those that may be seen, and the links over
+        which it is wanted."""
         ports = self._ports
         return {
-            "subscriptions": [str(id) for id in ports.delivery.wanting(event)],
+            "subscriptions": [id.shown for id in ports.delivery.wanting(event) if sees(id)],
             "links": {link: ports.routing.wants(link, event) for link in ports.overlay.links()},
         }
 
@@ -192,9 +193,12 @@ class Node:
         """For people: why the disk takes no more events at the moment."""
         return self._disk.full
 
-    def describe(self, limit: int) -> list[dict[str, Any]]:
-        """Subscriptions that this broker holds, for people: those for which most waits, at most so many."""
-        return self._ports.delivery.describe(limit)
+    def describe(
+        self, limit: int, sees: Callable[[SubscriptionId], bool] | None = None
+    ) -> list[dict[str, Any]]:
+        """Subscriptions that this broker holds, for people: those for which most waits, at most so many, of
+        those that may be seen."""
+        return self._ports.delivery.describe(limit, sees)
 
     def _receive(self, sender: str, message: Message, now: float) -> None:
         owner = self._owners.get(type(message))

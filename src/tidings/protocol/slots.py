@@ -580,8 +580,10 @@ class Delivery(Strategy):
         """Counters for people."""
         return {}
 
-    def describe(self, limit: int) -> list[dict[str, Any]]:
-        """Subscriptions, for people: those for which most waits, at most so many."""
+    def describe(
+        self, limit: int, sees: Callable[[SubscriptionId], bool] | None = None
+    ) -> list[dict[str, Any]]:
+        """Subscriptions, for people: those for which most waits, at most so many, of those that may be seen."""
         return []
 
 

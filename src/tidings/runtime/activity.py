@@ -1,7 +1,7 @@
 """What a broker did since somebody last looked, from its trace: the inquiry `activity`.
 
 Counts of events over each link and to each subscription, how they came (live, by replay, by recovery), and
-the last of the events that whoever asks may observe. A look costs as much as happened since the last one,
+the last events. Of each the observer's part alone: events and subscriptions that it may see. A look costs as much as happened since the last one,
 and nothing is counted while nobody looks.
 """
 
@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 from tidings.errors import InputError
 from tidings.model.event import Event
+from tidings.model.subscription import SubscriptionId
+from tidings.runtime.observing import View
 from tidings.runtime.trace import DELIVERED, PUBLISHED, RECEIVED, SENT, Ring
 
 LIVE = "live"
@@ -22,14 +25,12 @@ MOST_NAMES = 20  # attributes that are named of an event
 MOST_SUBSCRIPTIONS = 2_000  # that are counted one by one in one answer: those that were told most
 
 
-def activity(
-    ring: Ring | None, about: dict[str, Any], now: float, may_see: Callable[[Event], bool]
-) -> dict[str, Any]:
+def activity(ring: Ring | None, about: dict[str, Any], now: float, view: View) -> dict[str, Any]:
     """Since `about["after"]`, a time that an earlier answer gave as `now`."""
     after, wanted = _time(about), _count(about)
     sent: Counter[str] = Counter()
     received: Counter[str] = Counter()
-    told: Counter[str] = Counter()
+    told: Counter[SubscriptionId | None] = Counter()
     ways: Counter[str] = Counter()
     recent: list[dict[str, Any]] = []
     for moment in ring.since(after) if ring is not None else ():
@@ -37,47 +38,46 @@ def activity(
             if time <= after:
                 continue
             events = moment.events if some is None else some
+            if not view.is_whole:
+                events = tuple(event for event in events if view.event(event))
             if what == SENT:
                 sent[peer] += len(events)
             elif what == DELIVERED:
-                told[(names or {}).get(ref, "")] += len(events)
+                told[(names or {}).get(ref)] += len(events)
             elif what in (RECEIVED, PUBLISHED):
                 ways[PUBLISHED if what == PUBLISHED else how or LIVE] += len(events)
                 if what == RECEIVED:
                     received[peer] += len(events)
-                recent += _named(events, time, what, peer, wanted - len(recent), may_see)
-    told.pop("", None)
+                recent += _named(events, time, what, peer, wanted - len(recent))
+    seen = {id: count for id, count in told.most_common() if id is not None and view.subscription(id)}
     return {
         "now": now,
         "is_traced": ring is not None,
-        "sent": dict(sent),
-        "received": dict(received),
-        "told": dict(told.most_common(MOST_SUBSCRIPTIONS)),
-        "ways": dict(ways),
+        "sent": _positive(sent),
+        "received": _positive(received),
+        "told": {id.shown: count for id, count in islice(seen.items(), MOST_SUBSCRIPTIONS) if count},
+        "ways": _positive(ways),
         "recent": recent,
     }
 
 
-def _named(
-    events: Iterable[Event], time: float, what: str, peer: str, room: int, may_see: Callable[[Event], bool]
-) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-    for event in events:
-        if len(found) >= room:
-            break
-        if may_see(event):
-            found.append(
-                {
-                    "id": event.id,
-                    "source": event.source,
-                    "topic": event.topic or "",
-                    "names": sorted(event.attributes)[:MOST_NAMES],
-                    "time": time,
-                    "what": what,
-                    "peer": peer,
-                }
-            )
-    return found
+def _positive(counts: Counter[str]) -> dict[str, int]:
+    return {name: count for name, count in counts.items() if count}
+
+
+def _named(events: Sequence[Event], time: float, what: str, peer: str, room: int) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": event.id,
+            "source": event.source,
+            "topic": event.topic or "",
+            "names": sorted(event.attributes)[:MOST_NAMES],
+            "time": time,
+            "what": what,
+            "peer": peer,
+        }
+        for event in events[: max(room, 0)]
+    ]
 
 
 def _time(about: dict[str, Any]) -> float:

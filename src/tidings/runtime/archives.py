@@ -19,7 +19,7 @@ from tidings.archive.reading import Found, page
 from tidings.archive.state import Archive, State
 from tidings.errors import InputError
 from tidings.language import DEFAULT_LIMITS, Limits, parse_filter
-from tidings.model.filter import TIDINGS
+from tidings.model.filter import EVERYTHING, TIDINGS, Filter
 from tidings.security.doors import Guard
 
 MOST_EVENTS = 2_000  # in one page
@@ -47,12 +47,11 @@ class ServedArchive:
         except msgspec.ValidationError as error:
             raise InputError(f"the archive cannot be asked this: {error}") from None
         if asked.filter is None:
+            self._check(principal, EVERYTHING)
             state = await asyncio.to_thread(self._archive.state)
             return {"places": state.places, "policy": state.policy}
         filter = parse_filter(asked.filter, dialect=asked.dialect, limits=self._limits)
-        if self._guard is not None:
-            filter = self._guard.subscribe(principal, "", "archive", filter)
-            self._guard.unsubscribed(principal, "", "archive")
+        filter = self._check(principal, filter)
         state, found = await asyncio.to_thread(self._read, filter, asked)
         return {
             "places": state.places,
@@ -60,6 +59,13 @@ class ServedArchive:
             "after": found.after,
             "is_last": found.is_last,
         }
+
+    def _check(self, principal: Any, filter: Filter) -> Filter:
+        """What of the filter the principal may hear. Raises `RefusedError` when that is nothing."""
+        if self._guard is not None:
+            filter = self._guard.subscribe(principal, "", "archive", filter)
+            self._guard.unsubscribed(principal, "", "archive")
+        return filter
 
     def _read(self, filter: Any, asked: Asked) -> tuple[State, Any]:
         state = self._archive.state()

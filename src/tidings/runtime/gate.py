@@ -25,6 +25,7 @@ from tidings.language import DEFAULT_LIMITS, Limits, parse_filter
 from tidings.model.event import RESERVED, Event, checked_event
 from tidings.model.filter import Filter
 from tidings.model.subscription import (
+    GROUPS,
     OWNER_MARK,
     TENANT_MARK,
     DeliveryOptions,
@@ -35,7 +36,6 @@ from tidings.model.subscription import (
 from tidings.model.topic import check_topic
 from tidings.model.value import INT_MAX, INT_MIN
 from tidings.protocol import messages as msg
-from tidings.protocol.delivery.sessions import GROUPS
 from tidings.security.doors import Guard
 
 Say = Callable[[msg.Message], None]

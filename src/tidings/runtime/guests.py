@@ -153,7 +153,7 @@ class Guests:
 
         def ended(reason: str) -> None:
             driver.link_down(self._host.name)
-            watch("refused", RefusedError(reason, hint="connect again"))
+            watch(ConnectionState("refused", reason=reason), RefusedError(reason, hint="connect again"))
 
         come_in()
         watch(ConnectionState("up", broker=self._host.name), None)

@@ -1,24 +1,104 @@
-"""Answers to principals that observe a broker: each sees what its right to observe covers."""
+"""Answers to principals that observe a broker: each sees what its right to observe covers.
+
+Rules
+- A right to observe without a filter shows everything. With a filter, and to a tenant, it shows the events that
+  it allows; of subscriptions the principal's own, and to a tenant those of the tenant.
+- Counters over everybody are for those who see everything. Others get the broker's name, address and links,
+  and counts of what they see.
+- An answer never differs by what the principal may not see.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidings.errors import RefusedError
+from tidings.model.event import Event
+from tidings.model.subscription import OWNER_MARK, TENANT_MARK, Subscription, SubscriptionId
+from tidings.security.doors import Guard
 
 if TYPE_CHECKING:
+    from tidings.protocol.node import Node
     from tidings.runtime.server import Server
 
+COUNTED = 10_000  # subscriptions that are counted for one that does not see all
 
-def answers_of(server: Server) -> dict[str, Callable[[dict[str, Any], Any], Any]]:
+
+class View(NamedTuple):
+    """What one principal may see."""
+
+    is_whole: bool
+    event: Callable[[Event], bool]
+    subscription: Callable[[SubscriptionId], bool]
+
+
+WHOLE = View(True, lambda event: True, lambda id: True)
+
+
+def view_of(guard: Guard[Any] | None, principal: Any) -> View:
+    if guard is None or guard.observes_all(principal):
+        return WHOLE
+    return View(
+        False,
+        lambda event: guard.sees_event(principal, event),
+        lambda id: guard.sees_subscription(principal, id),
+    )
+
+
+def answers_of(server: Server, guard: Guard[Any] | None) -> dict[str, Callable[[dict[str, Any], Any], Any]]:
     """The inquiries that every broker answers."""
+
+    def subscriptions(about: dict[str, Any], principal: Any) -> list[dict[str, Any]]:
+        view = view_of(guard, principal)
+        limit = limit_of(about, server.resources.described_subscriptions)
+        return server.node.describe(limit, None if view.is_whole else view.subscription)
+
     return {
-        "figures": lambda about, principal: server.figures(),
-        "subscriptions": lambda about, principal: server.node.describe(
-            limit_of(about, server.resources.described_subscriptions)
-        ),
+        "figures": lambda about, principal: figures(server, server.figures, view_of(guard, principal)),
+        "subscriptions": subscriptions,
     }
+
+
+def figures(server: Server, everything: Callable[[], dict[str, Any]], view: View) -> dict[str, Any]:
+    """A broker's figures, as far as they are the observer's business."""
+    if view.is_whole:
+        return everything()
+    own = server.node.describe(COUNTED, view.subscription)
+    return {
+        "broker": server.name,
+        "address": server.address,
+        "links": server.links_at(),
+        "subscriptions": len(own),
+        "waiting": sum(row["waiting"] for row in own),
+        "delivered": sum(row["delivered"] for row in own),
+        "lost": sum(row["lost"] for row in own),
+    }
+
+
+def find_subscription(node: Node, name: str, view: View) -> tuple[Subscription, float] | None:
+    """The subscription of this name, as `subscriptions` shows it, if the observer may see it."""
+    subscriber, _, own = name.rpartition("/")
+    for text in (f"{subscriber}/{own}", *_scoped(subscriber, own)):
+        first, _, last = text.rpartition("/")
+        id = SubscriptionId(first, last)
+        held = node.subscription(id)
+        if held is not None and view.subscription(id):
+            return held
+    return None
+
+
+def _scoped(subscriber: str, own: str) -> list[str]:
+    """What a shown name may stand for: its colons can be the marks of a scope."""
+    marks = ((OWNER_MARK,), (TENANT_MARK,), (TENANT_MARK, OWNER_MARK))
+    found = []
+    for scope in marks:
+        for is_name in (True, False):
+            text = own if is_name else subscriber
+            for mark in scope:
+                text = text.replace(":", mark, 1)
+            found.append(f"{subscriber}/{text}" if is_name else f"{text}/{own}")
+    return found
 
 
 def limit_of(about: dict[str, Any], most: int) -> int:

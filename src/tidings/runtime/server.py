@@ -143,7 +143,7 @@ class Server:
         self.network = network or NetworkSettings()
         self.resources = (resources or ResourceLimits()).fitted(self.network.max_frame)
         self.addresses: list[Address] = []  # where it listens, once it has started
-        self.inquiries: dict[str, Inquiry] = answers_of(self)
+        self.inquiries: dict[str, Inquiry] = answers_of(self, guard)
         self.own_checks = {"log"}  # inquiries that ask the guard themselves, by the right to subscribe
         self._listen = [listen] if isinstance(listen, str) else list(listen)
         self._join = [address for text in join for address in parse_addresses(text)]

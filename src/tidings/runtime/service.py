@@ -23,8 +23,7 @@ import msgspec
 
 from tidings.availability.records import Loaded
 from tidings.errors import RefusedError, SettingsError, TidingsError, UnreachableError
-from tidings.model.subscription import OWNER_MARK, SubscriptionId, unscoped
-from tidings.protocol.delivery.sessions import GROUPS
+from tidings.model.subscription import GROUPS, OWNER_MARK, SubscriptionId, unscoped
 from tidings.runtime import logs, tls
 from tidings.runtime.activity import activity
 from tidings.runtime.clock import RealClock
@@ -32,6 +31,7 @@ from tidings.runtime.gate import HOLD
 from tidings.runtime.histogram import Histogram
 from tidings.runtime.http import Http, Page
 from tidings.runtime.metrics import CONTENT_TYPE, exposition
+from tidings.runtime.observing import figures, view_of
 from tidings.runtime.process import print_ready, serve
 from tidings.runtime.recent import RecentHistory, together
 from tidings.runtime.secured import Secured
@@ -41,7 +41,6 @@ from tidings.runtime.trace import Ring
 from tidings.security.credentials import CertificateCredentials
 from tidings.security.doors import NoCredentials
 from tidings.security.principal import Principal
-from tidings.security.rules import Action
 
 log = logging.getLogger("tidings.broker")
 
@@ -110,7 +109,9 @@ class Service:
                 **_group_options(settings),
             },
         )
-        self.server.inquiries["figures"] = lambda about, principal: self.figures()
+        self.server.inquiries["figures"] = lambda about, principal: figures(
+            self.server, self.figures, view_of(self.secured.guard, principal)
+        )
         self.server.inquiries["trace"] = self._trace
         self.server.inquiries["activity"] = self._activity
         self.server.inquiries["history"] = self._history
@@ -232,17 +233,17 @@ class Service:
     def _trace(self, about: dict[str, Any], principal: Principal) -> dict[str, Any]:
         if self.ring is None:
             raise SettingsError("this broker keeps no trace", hint="set trace.events above 0 and restart it")
-        may_see = self.secured.guard.right(principal, Action.OBSERVE).allows
-        answer = self.ring.answer(self.server.node, about, self._clock.now(), may_see)
+        view = view_of(self.secured.guard, principal)
+        answer = self.ring.answer(self.server.node, about, self._clock.now(), view)
         return answer | {"links": self.server.links_at()}
 
     def _activity(self, about: dict[str, Any], principal: Principal) -> dict[str, Any]:
-        may_see = self.secured.guard.right(principal, Action.OBSERVE).allows
-        return activity(self.ring, about, self._clock.now(), may_see) | {"broker": self.server.name}
+        view = view_of(self.secured.guard, principal)
+        return activity(self.ring, about, self._clock.now(), view) | {"broker": self.server.name}
 
     def _history(self, about: dict[str, Any], principal: Principal) -> dict[str, Any]:
         """Of everybody's events: so it is for those who may observe them all."""
-        if not self.secured.guard.right(principal, Action.OBSERVE).is_total:
+        if not self.secured.guard.observes_all(principal):
             raise RefusedError(
                 "the history holds everybody's events",
                 hint="a rule for observe without a filter has to allow it",

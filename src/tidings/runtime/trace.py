@@ -5,14 +5,14 @@ Rules
   never changes what happens. A step costs one tuple in the list of its event.
 - It is bounded: by events, by steps of one event, and by what an event may weigh in it (a large
   payload is left out).
-- A question is answered from the ring and from what the node says of the event now, for events that
-  whoever asks may observe; others are as if they had never been here.
+- A question is answered from the ring and from what the node says of the event now, for events and
+  subscriptions that the observer may see; others are as if they had never been here.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -32,6 +32,7 @@ from tidings.protocol.messages import (
     Subscribed,
 )
 from tidings.protocol.node import Node
+from tidings.runtime.observing import View, find_subscription
 
 HEAVY = 4_096  # bytes of payload that are kept with a step
 MOST_STEPS = 1_000  # of one event that are remembered one by one; more are counted
@@ -49,13 +50,13 @@ class Step(NamedTuple):
     time: float
     what: str
     peer: str  # a client's address, a broker's name, or a principal's
-    subscription: str | None  # that was told
+    subscription: SubscriptionId | None  # that it was delivered to
     event: Event
     how: str = ""  # replay or recovery; empty: live
 
 
 _Some = tuple[Event, ...]
-_Noted = tuple[float, str, str, dict[int, str] | None, int, str, _Some | None]
+_Noted = tuple[float, str, str, dict[int, SubscriptionId] | None, int, str, _Some | None]
 
 
 class _Moment:
@@ -80,7 +81,7 @@ class Ring:
         self._last = _Moment(())
         self._here: set[int] = set()  # what tells the events of the last moment apart from other objects
         self._held: _Some = ()  # those events: as long as they are held, no other object is taken for one
-        self._names: dict[str, dict[int, str]] = {}  # by client and ref: the subscription
+        self._names: dict[str, dict[int, SubscriptionId]] = {}  # by client and ref
 
     # -- watching ------------------------------------------------------------------------------
 
@@ -115,7 +116,7 @@ class Ring:
             names = self._names.setdefault(peer, {})
             if len(names) >= MOST_NAMES:
                 del names[next(iter(names))]
-            names[message.ref] = str(SubscriptionId(message.subscriber, message.name))  # type: ignore[attr-defined]
+            names[message.ref] = SubscriptionId(message.subscriber, message.name)  # type: ignore[attr-defined]
         elif kind not in _BROKERS:
             self._carried(now, SENT, peer, message)
 
@@ -140,7 +141,7 @@ class Ring:
         now: float,
         what: str,
         peer: str,
-        names: dict[int, str] | None,
+        names: dict[int, SubscriptionId] | None,
         ref: int,
         events: _Some,
         how: str = "",
@@ -208,27 +209,28 @@ class Ring:
             if some is None or any(event.identity == one.identity for one in some)
         ]
 
-    def answer(
-        self, node: Node, about: dict[str, Any], now: float, may_see: Callable[[Event], bool]
-    ) -> dict[str, Any]:
+    def answer(self, node: Node, about: dict[str, Any], now: float, view: View) -> dict[str, Any]:
         """What this broker knows of an event, and, when asked, of a subscription's part in it."""
         id, source, subscription = (_text(about, name) for name in ("id", "source", "subscription"))
         if not id:
             raise InputError("a trace needs the id of an event")
-        steps = [step for step in self.steps(id, source or None) if may_see(step.event)]
+        steps = [step for step in self.steps(id, source or None) if _is_seen(step, view)]
         event = steps[0].event if steps else None
         answer: dict[str, Any] = {
             "broker": node.name,
             "steps": [self._shown(step, now) for step in steps],
             "sources": sorted({step.event.source for step in steps}),
-            "more": sum(moment.more for moment, _ in self._found(id, source or None)) if steps else 0,
-            "ring": {"events": len(self), "seconds": self._seconds(now)},
-            "wanted": None if event is None else node.wanting(event),
+            "more": self._more(id, source or None) if steps and view.is_whole else 0,
+            "ring": {"events": len(self) if view.is_whole else None, "seconds": self._seconds(now)},
+            "wanted": None if event is None else node.wanting(event, view.subscription),
             "event": None if event is None else to_mapping(event),
         }
         if subscription:
-            answer["subscription"] = self._why(node, subscription, event, steps, now)
+            answer["subscription"] = self._why(node, subscription, event, steps, now, view)
         return answer
+
+    def _more(self, id: str, source: str | None) -> int:
+        return sum(moment.more for moment, _ in self._found(id, source))
 
     def _shown(self, step: Step, now: float) -> dict[str, Any]:
         return {
@@ -236,7 +238,7 @@ class Ring:
             "time": step.time,
             "what": step.what,
             "peer": step.peer,
-            "subscription": step.subscription,
+            "subscription": None if step.subscription is None else step.subscription.shown,
             "how": step.how,
             "source": step.event.source,
             "id": step.event.id,
@@ -247,10 +249,9 @@ class Ring:
         return round(now - self._moments[0].steps[0][0], 3) if self._moments else None
 
     def _why(
-        self, node: Node, name: str, event: Event | None, steps: list[Step], now: float
+        self, node: Node, name: str, event: Event | None, steps: list[Step], now: float, view: View
     ) -> dict[str, Any]:
-        subscriber, _, own = name.rpartition("/")
-        held = node.subscription(SubscriptionId(subscriber, own))
+        held = find_subscription(node, name, view)
         answer: dict[str, Any] = {"id": name, "is_here": held is not None, "filter": None, "accepts": None}
         if held is None:
             return answer | {"why": "this broker does not hold it"}
@@ -265,8 +266,8 @@ class Ring:
     def _reason(
         self, subscription: Subscription, accepts: bool, since: float, steps: list[Step], now: float
     ) -> str:
-        id, event = str(subscription.id), steps[0].event
-        told = [step for step in steps if step.subscription == id]
+        event = steps[0].event
+        told = [step for step in steps if step.subscription == subscription.id]
         hidden = [
             step
             for step in steps
@@ -283,6 +284,15 @@ class Ring:
         if steps[0].time < since and event.lifetime <= since - steps[0].time:
             return "it began after the event, whose lifetime was over by then"
         return "its filter accepts the event, and it was not handed over yet: its listener is away, slow, or lost it by its policy"
+
+
+def _is_seen(step: Step, view: View) -> bool:
+    """Deliveries to others, and which principal the rules kept it from, are not for everyone that sees the event."""
+    if view.is_whole:
+        return True
+    if step.what == DELIVERED and (step.subscription is None or not view.subscription(step.subscription)):
+        return False
+    return step.what != WITHHELD and view.event(step.event)
 
 
 def _light(event: Event) -> Event:

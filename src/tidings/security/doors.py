@@ -21,6 +21,7 @@ import msgspec
 from tidings.errors import RefusedError
 from tidings.model.event import Event
 from tidings.model.filter import Filter
+from tidings.model.subscription import SubscriptionId
 
 CLIENT, BROKER = "client", "broker"  # roles
 ANONYMOUS = "anonymous"  # the mechanism of those who prove nothing
@@ -141,6 +142,15 @@ class Guard(Protocol[P_contra]):
 
     def charge(self, principal: P_contra, received_bytes: int) -> float:
         """So many bytes came from it; seconds for which nothing more is to be read from it."""
+
+    def observes_all(self, principal: P_contra) -> bool:
+        """May it see everything that the broker does, for everybody?"""
+
+    def sees_event(self, principal: P_contra, event: Event) -> bool:
+        """May it observe this event?"""
+
+    def sees_subscription(self, principal: P_contra, id: SubscriptionId) -> bool:
+        """May it observe this subscription: that there is one, its filter, how far it is?"""
 
     def observe(self, principal: P_contra, what: str) -> None:
         """It asks the broker about itself (`figures`, `trace` and so on). Raises."""

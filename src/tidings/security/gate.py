@@ -23,7 +23,7 @@ from tidings.errors import EventError, RefusedError, TidingsError
 from tidings.model.constraint import Equals
 from tidings.model.event import Event
 from tidings.model.filter import Conjunction, Filter
-from tidings.model.subscription import OWNER_MARK, TENANT_MARK, unscoped
+from tidings.model.subscription import GROUPS, OWNER_MARK, TENANT_MARK, SubscriptionId, unscoped
 from tidings.security.audit import OK, REFUSED, Audit
 from tidings.security.principal import Principal
 from tidings.security.quotas import Account, Accounts
@@ -236,6 +236,37 @@ class Gate:
                     hint="a rule for the action observe has to allow it",
                 )
 
+    def observes_all(self, principal: Principal) -> bool:
+        return self.right(principal, Action.OBSERVE).is_total
+
+    def sees_event(self, principal: Principal, event: Event) -> bool:
+        return self.right(principal, Action.OBSERVE).allows(event)
+
+    def sees_subscription(self, principal: Principal, id: SubscriptionId) -> bool:
+        """Its own; to a tenant whose rule has no filter, those of the tenant."""
+        if self._owns(principal, id) or self.observes_all(principal):
+            return True
+        if not principal.tenant or self._tenant_of(id) != principal.tenant:
+            return False
+        return self._users.permissions.right(principal, Action.OBSERVE).is_total
+
+    def _owns(self, principal: Principal, id: SubscriptionId) -> bool:
+        if id.subscriber == GROUPS:
+            own = unscoped(id.name)
+            return self.group_scope(principal, own) + own == id.name
+        scope, client = self.scopes(principal)[0], unscoped(id.subscriber)
+        return scope + client == id.subscriber and principal.may_be_called(
+            client, self._users.named_in(client)
+        )
+
+    def _tenant_of(self, id: SubscriptionId) -> str:
+        scoped = id.name if id.subscriber == GROUPS else id.subscriber
+        tenant, mark, _ = scoped.partition(TENANT_MARK)
+        if mark or id.subscriber == GROUPS:
+            return tenant if mark else ""
+        user = self._users.users.get(self._users.owner_of(unscoped(id.subscriber)))
+        return "" if user is None else user.tenant
+
     def releases(self, principal: Principal) -> None:
         with self._refusing(principal, "release", ""):
             if not self.right(principal, Action.RELEASE).filter.is_always_true:
@@ -254,7 +285,7 @@ class Gate:
             if len(rights) >= MOST_RIGHTS:
                 rights.clear()
             right = self._users.permissions.right(principal, action)
-            if principal.tenant and action is not Action.OBSERVE:
+            if principal.tenant:
                 bound = conjoined(right.filter, _of_tenant(principal.tenant))
                 right = Right(right.principal, action, bound)
             rights[principal] = right

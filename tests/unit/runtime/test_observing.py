@@ -23,6 +23,7 @@ from tidings.protocol.routing.seen import Forward
 from tidings.runtime import logs
 from tidings.runtime.http import Http, Page
 from tidings.runtime.metrics import exposition, metrics_of
+from tidings.runtime.observing import WHOLE, View
 from tidings.runtime.settings import LogSettings
 from tidings.runtime.telemetry import context_of
 from tidings.runtime.trace import HEAVY, MOST_STEPS, Ring
@@ -198,9 +199,9 @@ class Story:
             if hasattr(effect, "message"):
                 self.ring.went(effect.to, effect.message, self.now)
 
-    def asked(self, id: str, subscription: str = "", may_see: Any = lambda event: True) -> dict[str, Any]:
+    def asked(self, id: str, subscription: str = "", view: View = WHOLE) -> dict[str, Any]:
         about = {"id": id, "subscription": subscription}
-        return self.ring.answer(self.node, about, self.now, may_see)
+        return self.ring.answer(self.node, about, self.now, view)
 
 
 def test_the_ring_tells_each_step_and_who_wants_it() -> None:
@@ -248,10 +249,24 @@ def test_what_the_rules_withheld_is_told() -> None:
 def test_who_may_not_observe_an_event_learns_nothing_of_it() -> None:
     story = Story()
     story.hear("market#2", msg.Publish(1, quote(-4), 1))
-    answer = story.asked("q1", "ann/alerts", may_see=lambda event: False)
+    nothing = View(False, lambda event: False, lambda id: False)
+    answer = story.asked("q1", "ann/alerts", nothing)
     assert (answer["steps"], answer["event"], answer["wanted"], answer["sources"]) == ([], None, None, [])
-    assert answer["subscription"]["accepts"] is None
+    assert answer["subscription"] == story.asked("q1", "no/such", nothing)["subscription"] | {
+        "id": "ann/alerts"
+    }
     assert "-4" not in json.dumps(answer)
+    assert "change" not in json.dumps(answer)
+
+
+def test_who_sees_an_event_does_not_see_to_whom_else_it_went() -> None:
+    story = Story()
+    story.hear("market#2", msg.Publish(1, quote(-4), 1))
+    story.ring.withheld("bob", quote(-4), story.now)
+    answer = story.asked("q1", "ann/alerts", View(False, lambda event: True, lambda id: False))
+    assert [step["what"] for step in answer["steps"]] == ["published"]
+    assert answer["wanted"]["subscriptions"] == []
+    assert "ann#1" not in json.dumps(answer)
 
 
 def test_the_ring_is_bounded_and_drops_large_payloads() -> None:
@@ -270,13 +285,13 @@ def test_names_of_subscriptions_go_with_their_client() -> None:
     ring.went("ann#1", msg.Deliver(1, 1, quote(1)), 0.0)
     ring.gone("ann#1")
     ring.went("ann#1", msg.Deliver(1, 2, quote(1)), 0.0)
-    assert [step.subscription for step in ring.steps("q1")] == [str(SubscriptionId("ann", "s")), None]
+    assert [step.subscription for step in ring.steps("q1")] == [SubscriptionId("ann", "s"), None]
 
 
 @pytest.mark.parametrize("about", [{}, {"id": 5}, {"id": "x" * 2_000}, {"id": "a", "subscription": ["x"]}])
 def test_strange_questions_are_refused(about: dict[str, Any]) -> None:
     with pytest.raises(tidings.errors.InputError):
-        Ring(1).answer(intermediary("b", rng=Random(1)), about, 0.0, lambda event: True)
+        Ring(1).answer(intermediary("b", rng=Random(1)), about, 0.0, WHOLE)
 
 
 def test_replay_and_recovery_are_told_from_live() -> None:
@@ -298,5 +313,5 @@ def test_an_event_for_very_many_is_counted_beyond_a_bound() -> None:
     for number in range(MOST_STEPS + 5):
         ring.went(f"c{number}", msg.Deliver(1, 1, event), 0.0)
     assert len(ring.steps("q1")) == MOST_STEPS
-    answer = ring.answer(intermediary("b", rng=Random(1)), {"id": "q1"}, 0.0, lambda event: True)
+    answer = ring.answer(intermediary("b", rng=Random(1)), {"id": "q1"}, 0.0, WHOLE)
     assert answer["more"] == 5

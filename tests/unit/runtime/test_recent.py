@@ -11,6 +11,7 @@ from tidings.model.event import Event, make_event
 from tidings.model.subscription import DeliveryOptions
 from tidings.protocol import messages as msg
 from tidings.runtime.activity import activity
+from tidings.runtime.observing import WHOLE, View
 from tidings.runtime.recent import RecentHistory, together
 from tidings.runtime.trace import Ring
 
@@ -94,12 +95,14 @@ def test_activity_counts_what_came_since() -> None:
         one = event(n)
         seen.came(PRESS, msg.Publish(n, one, n), float(n))
         seen.went(ANN, msg.Deliver(7, n, one), float(n))
-    found = activity(ring, {"after": 1.5, "events": 10}, 9.0, lambda event: event.id != "3")
-    assert found["told"] == {"ann/all": 2}
-    assert found["ways"] == {"published": 2}
+    assert activity(ring, {"after": 1.5}, 9.0, WHOLE)["told"] == {"ann/all": 2}
+    some = View(False, lambda event: event.id != "3", lambda id: True)
+    found = activity(ring, {"after": 1.5, "events": 10}, 9.0, some)
+    assert found["told"] == {"ann/all": 1}
+    assert found["ways"] == {"published": 1}
     assert [one["id"] for one in found["recent"]] == ["2"]  # the third may not be seen
     assert found["now"] == 9.0
-    assert activity(None, {}, 9.0, lambda event: True)["is_traced"] is False
+    assert activity(None, {}, 9.0, WHOLE)["is_traced"] is False
 
 
 @pytest.mark.parametrize(
@@ -107,4 +110,4 @@ def test_activity_counts_what_came_since() -> None:
 )
 def test_activity_refuses_what_is_no_time(about: dict[str, object]) -> None:
     with pytest.raises(InputError):
-        activity(Ring(10), about, 1.0, lambda event: True)
+        activity(Ring(10), about, 1.0, WHOLE)

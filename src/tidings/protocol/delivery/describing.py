@@ -7,8 +7,11 @@ from heapq import nlargest
 from itertools import islice
 from typing import Any
 
+from tidings.model.subscription import SubscriptionId
 from tidings.protocol.delivery.held import Held
 
+Sees = Callable[[SubscriptionId], bool]
+LOOKED_THROUGH = 100_000  # subscriptions that are asked about for one that may see a few of them
 AT_ONCE = 10_000  # subscriptions that one question looks at, some milliseconds; more are looked at in turns
 
 
@@ -45,15 +48,18 @@ def _counted(helds: Iterable[Held]) -> tuple[int, int]:
     return waiting, reading
 
 
-def busiest(helds: Mapping[Any, Held], limit: int) -> list[Held]:
-    """Those for which most waits, first; of many, among the first of them."""
-    return nlargest(limit, islice(helds.values(), AT_ONCE), key=Held.in_hand)
+def busiest(helds: Mapping[Any, Held], limit: int, sees: Sees | None = None) -> list[Held]:
+    """Those for which most waits, first; of many, among the first of them. `sees`: which may be shown."""
+    some: Iterable[Held] = helds.values()
+    if sees is not None:
+        some = (held for held in islice(some, LOOKED_THROUGH) if sees(held.id))
+    return nlargest(limit, islice(some, AT_ONCE), key=Held.in_hand)
 
 
 def described(held: Held, known: Callable[[str], int]) -> dict[str, Any]:
     """What waits for it here, and how far it is in each log; `known` says how far a log is known here."""
     return {
-        "subscription": str(held.id),
+        "subscription": held.id.shown,
         "filter": held.filter.text,
         "dialect": held.filter.dialect,
         "delivered": held.last_tag,  # it counts what was sent

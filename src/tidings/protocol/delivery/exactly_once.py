@@ -21,7 +21,7 @@ from tidings.protocol.delivery import rows
 from tidings.protocol.delivery.arrival import Arrival
 from tidings.protocol.delivery.courier import Courier
 from tidings.protocol.delivery.dead import DeadLetters
-from tidings.protocol.delivery.describing import Sweep, busiest, described
+from tidings.protocol.delivery.describing import Sees, Sweep, busiest, described
 from tidings.protocol.delivery.farewells import MESSAGES as FAREWELLS
 from tidings.protocol.delivery.farewells import Farewells
 from tidings.protocol.delivery.held import Held, Member, Phase
@@ -589,9 +589,9 @@ class ExactlyOnce(Delivery):
             "farewells given up": self._farewells.given_up,
         }
 
-    def describe(self, limit: int) -> list[dict[str, Any]]:
+    def describe(self, limit: int, sees: Sees | None = None) -> list[dict[str, Any]]:
         known = self.ports.recovery.known
-        return [described(held, known) for held in busiest(self._registry.helds, limit)]
+        return [described(held, known) for held in busiest(self._registry.helds, limit, sees)]
 
     def check(self) -> None:
         self._ledger.check()

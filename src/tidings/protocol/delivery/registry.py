@@ -24,7 +24,7 @@ from tidings.language.evaluate import accepts
 from tidings.matching.matcher import Matcher, lists_of
 from tidings.model.event import Event
 from tidings.model.filter import Filter
-from tidings.model.subscription import DeliveryOptions, Subscription, SubscriptionId, unscoped
+from tidings.model.subscription import GROUPS, DeliveryOptions, Subscription, SubscriptionId, unscoped
 from tidings.protocol.delivery import rows
 from tidings.protocol.delivery.courier import Courier
 from tidings.protocol.delivery.dead import DeadLetters, item_of
@@ -36,7 +36,7 @@ from tidings.protocol.delivery.memory import Memory
 from tidings.protocol.delivery.reader import Reader
 from tidings.protocol.delivery.right import Right
 from tidings.protocol.delivery.rows import ProgressRow, SubscriptionRow
-from tidings.protocol.delivery.sessions import GROUPS, Session, identity
+from tidings.protocol.delivery.sessions import Session, identity
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.messages import Closed, Subscribe
 from tidings.protocol.slots import Ports

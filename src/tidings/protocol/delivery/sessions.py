@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from tidings.model.subscription import Advertisement, Policy, SubscriptionId
+from tidings.model.subscription import GROUPS, Advertisement, Policy, SubscriptionId
 from tidings.protocol.delivery.held import Member
 from tidings.protocol.delivery.moved import Moved
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.messages import Subscribe
-
-GROUPS = "*"  # stands for the subscriber in the identity of a group
 
 
 class Session:
