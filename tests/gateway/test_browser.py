@@ -51,7 +51,7 @@ def test_mqtt_js_in_a_page(version: int) -> None:
         from playwright.async_api import async_playwright
 
         async with (
-            broker(mqtt="127.0.0.1:0", mqtt_websocket="127.0.0.1:0") as service,
+            broker(mqtt="127.0.0.1:0", mqtt_websocket="127.0.0.1:0", origins=("null",)) as service,
             async_playwright() as playwright,
         ):
             assert service.doors is not None

@@ -24,6 +24,7 @@ from tidings.console.asking import Asking
 from tidings.console.bodies import read_object
 from tidings.console.sessions import Sessions, Visitor
 from tidings.console.watch import Viewer, Watches
+from tidings.gateway.origins import Addresses, addressed
 from tidings.gateway.problems import Problem, answering
 from tidings.gateway.proving import Prover
 from tidings.gateway.serving import Serving
@@ -54,11 +55,12 @@ class Console:
     def __init__(self, service: Service, prover: Prover) -> None:
         self._service = service
         self._guard = service.secured.guard
-        listen = service.settings.console.listen
-        self._sessions = Sessions(prover, service.server.clock.now, listen)
+        settings = service.settings
+        self._sessions = Sessions(prover, service.server.clock.now)
         self._watches = Watches(service)
         self._asking = Asking(service, self._watches)
-        self.app = _with_headers(Starlette(routes=self._routes()))
+        addresses = Addresses(settings.console.listen, settings.gateway.hosts)
+        self.app = _with_headers(addressed(Starlette(routes=self._routes()), addresses))
 
     def _routes(self) -> list[Route]:
         asking = self._asking

@@ -6,8 +6,7 @@ Rules
 - Every request is proved anew through the `Prover`, so that a user who is taken away is away here too.
 - A development broker lets in who proves nothing, from this machine.
 - A request that changes something has to come from our own page (its header says so, which no other page
-  can make a browser say), and every request has to be addressed to a name of ours: so a page elsewhere that
-  points its own name at this machine reaches nothing.
+  can make a browser say). To whom it is addressed, and its origin, were checked before (`gateway/origins.py`).
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ import secrets
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import urlsplit
 
 import msgspec
 from starlette.requests import Request
@@ -26,7 +24,6 @@ from tidings.errors import InputError, RefusedError
 from tidings.gateway.http import principal_of, where_of
 from tidings.gateway.problems import Problem
 from tidings.gateway.proving import Prover
-from tidings.runtime.settings import host_of, is_loopback
 from tidings.security.credentials import PasswordCredentials, TokenCredentials
 from tidings.security.doors import Credentials, NoCredentials
 
@@ -66,8 +63,8 @@ class Visitor(msgspec.Struct, frozen=True):
 
 
 class Sessions:
-    def __init__(self, prover: Prover, now: Callable[[], float], listen: str) -> None:
-        self._prover, self._now, self._listen = prover, now, listen
+    def __init__(self, prover: Prover, now: Callable[[], float]) -> None:
+        self._prover, self._now = prover, now
         self._sessions: dict[str, _Session] = {}
 
     async def visitor(self, request: Request) -> Visitor:
@@ -122,21 +119,10 @@ class Sessions:
             del self._sessions[min(self._sessions, key=lambda name: self._sessions[name].seen_at)]
 
     def _check_origin(self, request: Request) -> None:
-        host = _host(request)
-        if is_loopback(host_of(self._listen)) and not is_loopback(host):
-            raise Problem(HTTPStatus.FORBIDDEN, f"this console is not called {host!r}", hint="use 127.0.0.1")
         if request.method not in ("GET", "HEAD") and request.headers.get(OURS) != "1":
             raise Problem(
                 HTTPStatus.FORBIDDEN, "this request is not from a page of the console", hint=f"send {OURS}: 1"
             )
-
-
-def _host(request: Request) -> str:
-    """The name that the request was addressed to."""
-    try:
-        return urlsplit("//" + request.headers.get("host", "")).hostname or ""
-    except ValueError:
-        return ""
 
 
 def _cookie(request: Request) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tidings.errors import MissingDependencyError
+from tidings.gateway.origins import Addresses
 from tidings.gateway.proving import Prover
 from tidings.runtime import tls
 from tidings.runtime.service import Service
@@ -61,10 +62,7 @@ class Gateways:
                 raise MissingDependencyError(
                     f"the HTTP gateway needs {error.name}", hint="pip install 'tidings[server]'"
                 ) from None
-            allowed = settings.gateway.webhooks
-            chosen.append(
-                ("http", HttpDoor(server, self.prover, settings.gateway.http, folder, allowed, listening))
-            )
+            chosen.append(("http", HttpDoor(server, self.prover, folder, settings.gateway, listening)))
         if settings.gateway.mqtt or settings.gateway.mqtt_websocket:
             from tidings.gateway.mqtt.door import MqttDoor
 
@@ -73,7 +71,8 @@ class Gateways:
             if settings.gateway.mqtt_websocket:
                 from tidings.gateway.mqtt.websocket import MqttSocketDoor
 
-                where = settings.gateway.mqtt_websocket
+                given = settings.gateway
+                where = Addresses(given.mqtt_websocket, given.hosts, given.origins)
                 chosen.append(("mqtt over websocket", MqttSocketDoor(door, where, listening)))
         return chosen
 

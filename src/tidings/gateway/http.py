@@ -16,6 +16,7 @@ import ipaddress
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from fnmatch import translate
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from typing import Any
 import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, WebSocketRoute
@@ -31,6 +33,7 @@ from tidings.errors import EventError, InputError, RefusedError, TidingsError
 from tidings.gateway import openapi
 from tidings.gateway.bodies import MOST_BYTES, Draft, read_drafts
 from tidings.gateway.desks import Desk, Desks
+from tidings.gateway.origins import Addresses, addressed
 from tidings.gateway.problems import Problem, answering, json_object, status_of, told, unrouted, whole_body
 from tidings.gateway.proving import Prover, Where
 from tidings.gateway.serving import Serving
@@ -41,6 +44,7 @@ from tidings.matching.explain import explain
 from tidings.model.cloudevents import from_mapping, to_mapping
 from tidings.model.event import make_event
 from tidings.runtime.guests import Host, charge
+from tidings.runtime.settings import GatewaySettings
 
 CHALLENGE = {"WWW-Authenticate": 'Bearer, Basic realm="tidings"'}
 MOST_ENTRIES = 1000  # of the log in one answer
@@ -49,7 +53,9 @@ MOST_ENTRIES = 1000  # of the log in one answer
 class HttpGateway:
     """The application; `app` is what a server serves."""
 
-    def __init__(self, host: Host, prover: Prover, subscriptions: Subscriptions) -> None:
+    def __init__(
+        self, host: Host, prover: Prover, subscriptions: Subscriptions, addresses: Addresses | None = None
+    ) -> None:
         self._host = host
         self._prover = prover
         self._subscriptions = subscriptions
@@ -71,7 +77,10 @@ class HttpGateway:
             Route("/openapi.json", self.openapi, methods=["GET"]),
             Route("/asyncapi.json", self.asyncapi, methods=["GET"]),
         ]
-        self.app = Starlette(routes=routes, exception_handlers={HTTPException: unrouted})
+        app: Any = Starlette(routes=routes, exception_handlers={HTTPException: unrouted})
+        if addresses is not None:
+            app = addressed(_for_pages(app, addresses.origins), addresses)
+        self.app = app
 
     async def close(self) -> None:
         await self.desks.close()
@@ -175,6 +184,20 @@ class HttpGateway:
         return JSONResponse(openapi.channels(str(request.base_url.netloc)))
 
 
+def _for_pages(app: Any, origins: tuple[str, ...]) -> Any:
+    """Pages of allowed origins may read the answers, and send what a browser asks about first."""
+    if not origins:
+        return app
+    allowed = "|".join(translate(origin) for origin in origins)
+    return CORSMiddleware(
+        app,
+        allow_origin_regex=allowed,
+        allow_methods=["GET", "POST", "PUT", "DELETE"],
+        allow_headers=["*"],
+        expose_headers=["Location"],
+    )
+
+
 class HttpDoor:
     """The gateway with its server."""
 
@@ -182,14 +205,14 @@ class HttpDoor:
         self,
         host: Host,
         prover: Prover,
-        listen: str,
         folder: Path | None,
-        allowed: tuple[str, ...],
+        settings: GatewaySettings,
         tls: ssl.SSLContext | None,
     ) -> None:
-        self._subscriptions = Subscriptions(host, folder, allowed, prover.refreshed)
-        self._gateway = HttpGateway(host, prover, self._subscriptions)
-        self._serving = Serving(self._gateway.app, listen, tls)
+        self._subscriptions = Subscriptions(host, folder, settings.webhooks, prover.refreshed)
+        addresses = Addresses(settings.http, settings.hosts, settings.origins)
+        self._gateway = HttpGateway(host, prover, self._subscriptions, addresses)
+        self._serving = Serving(self._gateway.app, settings.http, tls)
 
     @property
     def address(self) -> str:

@@ -80,6 +80,10 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
     webhooks: tuple[str, ...] = ()  # hosts that subscriptions may send to, * is a wildcard; none: nowhere
     mqtt: str = ""  # host:port for MQTT 3.1.1 and 5
     mqtt_websocket: str = ""  # host:port for MQTT over WebSocket
+    hosts: tuple[str, ...] = ()  # further names that web listeners answer to; on loopback none but its own
+    origins: tuple[
+        str, ...
+    ] = ()  # of pages elsewhere that may use them (https://app.example), * is a wildcard
 
 
 class ConsoleSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
+from http import HTTPStatus
 from typing import Any
 
 from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
+from websockets.http11 import Request, Response
 
 from tidings.gateway.mqtt.door import LARGEST, MqttDoor
+from tidings.gateway.origins import Addresses
 from tidings.gateway.serving import bind
 
 
@@ -61,18 +64,19 @@ class _Writer:
 class MqttSocketDoor:
     """Listens, and hands each connection to the door for MQTT, whose sessions it shares."""
 
-    def __init__(self, door: MqttDoor, listen: str, tls: ssl.SSLContext | None) -> None:
+    def __init__(self, door: MqttDoor, addresses: Addresses, tls: ssl.SSLContext | None) -> None:
         self._door = door
-        self._listen = listen
+        self._addresses = addresses
         self._tls = tls
         self._server: Server | None = None
         self.address = ""
 
     async def start(self) -> None:
-        bound = bind(self._listen, "gateway.mqtt_websocket")
+        bound = bind(self._addresses.listen, "gateway.mqtt_websocket")
         host, port = bound.getsockname()[:2]
         self._server = await serve(
-            self._serve, sock=bound, ssl=self._tls, subprotocols=["mqtt"], max_size=LARGEST, compression=None  # type: ignore[list-item]
+            self._serve, sock=bound, ssl=self._tls, subprotocols=["mqtt"], max_size=LARGEST, compression=None,  # type: ignore[list-item]
+            process_request=self._check,
         )  # fmt: skip
         self.address = f"{'ws' if self._tls is None else 'wss'}://{host}:{port}"
 
@@ -80,6 +84,10 @@ class MqttSocketDoor:
         if self._server is not None:
             self._server.close()
             await self._server.wait_closed()
+
+    def _check(self, socket: ServerConnection, request: Request) -> Response | None:
+        reason = self._addresses.refusal({name.lower(): value for name, value in request.headers.raw_items()})
+        return socket.respond(HTTPStatus.FORBIDDEN, reason + "\n") if reason else None
 
     async def _serve(self, socket: ServerConnection) -> None:
         reader = asyncio.StreamReader()

@@ -1,0 +1,107 @@
+"""Who a request is addressed to, and which page sent it: checked before anything else, at every web listener.
+
+Rules
+- A listener on loopback answers to names of this machine alone (and to those in `gateway.hosts`): a page elsewhere
+  that points its own name at this machine reaches nothing.
+- A request that carries `Origin` comes from a page. It is refused unless the page is of this very address, or its
+  origin is allowed (`gateway.origins`). Programs send none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from http import HTTPStatus
+from ipaddress import ip_address
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from tidings.runtime.settings import host_of, is_loopback
+
+OTHER_HOST = "this server is not called {!r}"
+OTHER_ORIGIN = "a page of {!r} may not use this server"
+
+
+class Addresses(msgspec.Struct, frozen=True):
+    """The names and origins that one listener answers to."""
+
+    listen: str
+    hosts: tuple[str, ...] = ()  # further names of it; * is a wildcard
+    origins: tuple[str, ...] = ()  # of pages elsewhere that may use it; * is a wildcard
+
+    def refusal(self, headers: Mapping[str, str]) -> str:
+        """Why a request with these headers is refused; empty: it is not. Names of headers are in small letters."""
+        host, origin = headers.get("host", ""), headers.get("origin")
+        if not self._is_called(_name(host)):
+            return OTHER_HOST.format(_name(host))
+        if origin is None or _matches(origin, self.origins) or _place(origin) == host.lower() != "":
+            return ""
+        return OTHER_ORIGIN.format(origin[:100])
+
+    def _is_called(self, name: str) -> bool:
+        own = host_of(self.listen)
+        if not is_loopback(own) and not self.hosts:
+            return True  # TLS, or the proxy in front, knows its names
+        return _is_this_machine(name) or name == own or _matches(name, self.hosts)
+
+
+def _is_this_machine(name: str) -> bool:
+    """A name that cannot be another's: 127.evil.example can."""
+    try:
+        return name == "localhost" or ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def _matches(text: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(text.lower(), pattern.lower()) for pattern in patterns)
+
+
+def _name(host: str) -> str:
+    try:
+        return urlsplit("//" + host).hostname or ""
+    except ValueError:
+        return ""
+
+
+def _place(origin: str) -> str:
+    """The part of an origin that a page of ours has in common with `Host`."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return ""
+
+
+def addressed(app: Any, addresses: Addresses) -> Any:
+    """The application, for requests that are addressed to it and come from no foreign page."""
+
+    async def checked(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] in ("http", "websocket"):
+            headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+            reason = addresses.refusal(headers)
+            if reason:
+                await _refuse(scope["type"], reason, send)
+                return
+        await app(scope, receive, send)
+
+    return checked
+
+
+async def _refuse(kind: str, reason: str, send: Any) -> None:
+    if kind == "websocket":
+        await send({"type": "websocket.close", "code": 1008, "reason": reason[:120]})
+        return
+    status = HTTPStatus.FORBIDDEN
+    body = msgspec.json.encode(
+        {
+            "title": status.phrase,
+            "status": int(status),
+            "detail": reason,
+            "hint": "names and origins are allowed by gateway.hosts and gateway.origins",
+        }
+    )
+    headers = [(b"content-type", b"application/problem+json"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": int(status), "headers": headers})
+    await send({"type": "http.response.body", "body": body})
