@@ -16,7 +16,6 @@ from tests.tidy.run_page import blocks
 
 RUNNER = Path(__file__).with_name("run_page.py")
 CONSOLE = re.compile(r"^```console\n(.*?)^```", re.DOTALL | re.MULTILINE)
-PATIENCE = 400.0  # seconds; pages with Spark took 100 on a busy machine
 ENVIRONMENT = {
     **os.environ,
     "PYTHONPATH": str(ROOT / "src"),
