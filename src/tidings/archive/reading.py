@@ -96,9 +96,11 @@ def page(
     upto: Mapping[str, int],
     limit: int,
     most_rows: int,
+    most_bytes: int,
 ) -> Page:
-    """At most so many events, from at most so many rows (and the rest of a row group)."""
-    place, looked = dict(after), 0
+    """At most so many events and bytes, but always one event, from at most so many rows (and the rest of a row
+    group)."""
+    place, looked, size = dict(after), 0, 0
     found: list[Found] = []
     for piece in pieces(archive, state, [filter], after=place):
         begin, end = place.get(piece.log, 0), upto.get(piece.log, 0)
@@ -110,6 +112,9 @@ def page(
                 if offset > end:
                     break
                 if offset > begin and accepts(filter, event := _decode(raw)):
+                    size += len(raw)
+                    if found and size > most_bytes:
+                        return Page(found, place, False)
                     found.append(Found(piece.log, offset, accepted.timestamp(), event))
                     if len(found) >= limit:
                         return Page(found, {**place, piece.log: offset}, False)

@@ -32,16 +32,16 @@ class ResourceLimits(msgspec.Struct, frozen=True, kw_only=True):
     page_bytes: int = 1 << 20  # that one read of the disk returns; bounds the memory of each replay
     page_count: int = 256  # entries that one read of the disk returns
     log_page_count: int = 4096  # entries in one answer to `read_log`; its bytes are bounded by `batch_bytes`
+    transfer_bytes: int = 4 << 20  # of one page of a whole log or archive, at most `event_bytes`
+    transfer_count: int = 16_384  # entries of one page of a whole log
+    archive_page_count: int = 2_000  # events of one page of an archive
+    archive_page_rows: int = 200_000  # of an archive that are looked at for one page: half a second or so
 
     # -- windows -------------------------------------------------------------------------------
     window_bytes: int = 8 << 20  # sent to a member of a group and not acknowledged; at most a link's buffer
     window_count: int = 4096  # entries of the same
-    window_tries: int = (
-        16  # pauses of `again_seconds` between two tries, at most; more finds a lost batch later
-    )
-    delivery_bytes: int = (
-        4 << 20
-    )  # sent to a subscriber and unacknowledged; at most half its connection's buffer
+    window_tries: int = 16  # pauses between two tries at most; more finds a lost batch later
+    delivery_bytes: int = 4 << 20  # sent to a subscriber, unacknowledged; at most half its buffer
     publishes_in_flight: int = 1024  # of one client, unacknowledged; more costs memory
     notifications_ahead: int = 256  # sent before they are taken; the queue's policy misses them
 
@@ -56,9 +56,7 @@ class ResourceLimits(msgspec.Struct, frozen=True, kw_only=True):
     store_bytes: int = 1 << 50  # of a store's files; at it publishes are refused, and nothing owed is dropped
 
     # -- tables --------------------------------------------------------------------------------
-    remembered_copies: int = (
-        1 << 16
-    )  # ids of foreign publishers that a client knows from another broker's log
+    remembered_copies: int = 1 << 16  # foreign ids that a client knows from other brokers' logs
     remembered_events: int = 1024  # that no log holds and a client recognises; more recognises older ones
 
     def __post_init__(self) -> None:
@@ -90,10 +88,11 @@ class ResourceLimits(msgspec.Struct, frozen=True, kw_only=True):
     def fitted(self, frame_bytes: int) -> Self:
         """The same limits for frames of this size: what depends on the frame shrinks with it."""
         envelope = min(self.envelope_bytes, max(1, frame_bytes // 4))
-        batch = min(self.batch_bytes, frame_bytes - envelope)
+        most = frame_bytes - envelope
         return msgspec.structs.replace(
-            self, frame_bytes=frame_bytes, envelope_bytes=envelope, batch_bytes=batch
-        )
+            self, frame_bytes=frame_bytes, envelope_bytes=envelope, batch_bytes=min(self.batch_bytes, most),
+            transfer_bytes=min(self.transfer_bytes, most),
+        )  # fmt: skip
 
 
 DEFAULT_LIMITS = ResourceLimits()

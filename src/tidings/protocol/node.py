@@ -161,6 +161,11 @@ class Node:
         """For people: may clients be served here, or is the majority of its group elsewhere?"""
         return self._ports.membership.is_serving
 
+    @property
+    def has_caught_up(self) -> bool:
+        """For people: does this broker's disk hold all that its group has committed?"""
+        return self._ports.recovery.has_caught_up
+
     def reached_at(self, address: str) -> None:
         """Where others reach this broker: the driver listens there."""
         self._ports.address = address

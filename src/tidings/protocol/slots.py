@@ -309,6 +309,11 @@ class Recovery(Strategy):
     kind = "recovery"
     is_blind: ClassVar[bool] = False  # True: `observe` does nothing at a publish that no log holds
 
+    @property
+    def has_caught_up(self) -> bool:
+        """Does our disk hold all that our group has committed? Without a group there is nothing to catch up with."""
+        return True
+
     def interested(self, subscription: Subscription, now: float) -> None:
         """A subscription of one of our clients began."""
 

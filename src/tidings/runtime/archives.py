@@ -4,7 +4,7 @@ Rules
 - Reading the archive is a way out like any other: the filter is narrowed to what the principal may hear,
   and each event is asked about again before it goes.
 - Without a filter the answer is how the archive stands: how far each log is in it, and its policy.
-- Pages are bounded, by events and by rows that are looked at; a place {log: offset} says where to go on.
+- Pages are bounded, by events, by bytes and by rows that are looked at; a place {log: offset} says where to go on.
 """
 
 from __future__ import annotations
@@ -20,10 +20,9 @@ from tidings.archive.state import Archive, State
 from tidings.errors import InputError
 from tidings.language import DEFAULT_LIMITS, Limits, parse_filter
 from tidings.model.filter import EVERYTHING, TIDINGS, Filter
+from tidings.protocol.limits import DEFAULT_LIMITS as DEFAULT_RESOURCES
+from tidings.protocol.limits import ResourceLimits
 from tidings.security.doors import Guard
-
-MOST_EVENTS = 2_000  # in one page
-MOST_ROWS = 200_000  # that are looked at for one page: half a second or so
 
 
 class Asked(msgspec.Struct, forbid_unknown_fields=True):
@@ -37,8 +36,13 @@ class Asked(msgspec.Struct, forbid_unknown_fields=True):
 
 class ServedArchive:
     def __init__(
-        self, path: str | os.PathLike[str], guard: Guard[Any] | None, limits: Limits = DEFAULT_LIMITS
+        self,
+        path: str | os.PathLike[str],
+        guard: Guard[Any] | None,
+        limits: Limits = DEFAULT_LIMITS,
+        resources: ResourceLimits = DEFAULT_RESOURCES,
     ) -> None:
+        self._resources = resources
         self._archive, self._guard, self._limits = Archive(path), guard, limits
 
     async def answer(self, about: dict[str, Any], principal: Any) -> dict[str, Any]:
@@ -69,9 +73,10 @@ class ServedArchive:
 
     def _read(self, filter: Any, asked: Asked) -> tuple[State, Any]:
         state = self._archive.state()
+        limits = self._resources
         found = page(
-            self._archive, state, filter,
-            after=asked.after, upto=asked.upto, limit=MOST_EVENTS, most_rows=MOST_ROWS,
+            self._archive, state, filter, after=asked.after, upto=asked.upto,
+            limit=limits.archive_page_count, most_rows=limits.archive_page_rows, most_bytes=limits.transfer_bytes,
         )  # fmt: skip
         return state, found
 

@@ -53,6 +53,8 @@ KNOWN = {
     "forgotten": Metric("log_forgotten", "Events that left the log.", True),
     "dead letters": Metric("dead_letters", "Events that subscriptions gave up on."),
     "dead letters dropped": Metric("dead_letters_dropped", "Dead letters beyond their bound.", True),
+    "messages too large": Metric("messages_too_large", "Messages that no frame holds; none was sent.", True),
+    "group caught up": Metric("group_caught_up", "1: this member's disk holds all that its group committed."),
     "strange messages": Metric("strange_messages", "Messages that nobody here understands.", True),
     "connections": Metric("client_connections", "Clients that are connected."),
     "handshakes": Metric("handshakes", "Connections that have not proved yet who they are."),

@@ -23,10 +23,10 @@ from tidings.language import DEFAULT_LIMITS, Limits, parse_filter
 from tidings.language.evaluate import accepts
 from tidings.model.event import Event
 from tidings.model.filter import EVERYTHING, TIDINGS, Filter
+from tidings.protocol.limits import DEFAULT_LIMITS as DEFAULT_RESOURCES
+from tidings.protocol.limits import ResourceLimits
 from tidings.security.doors import Guard
 
-PAGE_EVENTS = 16_384  # in one page; more is fewer questions and more memory
-PAGE_BYTES = 4 << 20
 _NO_END = 10  # the byte that says whether an entry has an end: after the array's mark and the time
 _NIL = 0xC0
 
@@ -53,7 +53,9 @@ class LogPages:
         log: Callable[[], str],
         now: Callable[[], float],
         limits: Limits = DEFAULT_LIMITS,
+        resources: ResourceLimits = DEFAULT_RESOURCES,
     ) -> None:
+        self._resources = resources
         self._store, self._guard, self._log, self._now, self._limits = store, guard, log, now, limits
 
     async def answer(self, about: dict[str, Any], principal: Any) -> dict[str, Any]:
@@ -65,9 +67,8 @@ class LogPages:
             raise InputError("a page is asked for by two places and a filter's text")
         filter = EVERYTHING if text is None else parse_filter(text, dialect=dialect, limits=self._limits)
         wants = _wanted(filter, self._now())
-        packed, read = await asyncio.to_thread(
-            self._store.pack, after + 1, upto, PAGE_EVENTS, PAGE_BYTES, wants
-        )
+        most, size = self._resources.transfer_count, self._resources.transfer_bytes
+        packed, read = await asyncio.to_thread(self._store.pack, after + 1, upto, most, size, wants)
         return {"log": self._log(), "entries": packed, "upto": read}
 
 

@@ -193,8 +193,8 @@ class Server:
             )
         if self._on_loaded is not None:
             self._on_loaded(state)
-        pages = LogPages(store, self._guard, lambda: self.node.log, lambda: self._driver.now(), self._limits)
-        self.inquiries["log"] = pages.answer
+        ask = (store, self._guard, lambda: self.node.log, lambda: self._driver.now(), self._limits)
+        self.inquiries["log"] = LogPages(*ask, self.resources).answer
         self._recorder = recorder_of(self._record)
         self.node = self._build()
         prepare_in_background(self.node)
@@ -282,7 +282,7 @@ class Server:
 
     def serve_archive(self, path: str | os.PathLike[str]) -> None:
         """Let late subscribers be caught up from the archive in this directory."""
-        archive = ServedArchive(path, self._guard, self._limits)
+        archive = ServedArchive(path, self._guard, self._limits, self.resources)
         self.inquiries["archive"] = archive.answer
         self.own_checks.add("archive")
 

@@ -280,12 +280,11 @@ class Service:
     def _readyz(self) -> Page:
         """Ready: clients are let in, publishes can be kept, and every broker that was to be joined is linked."""
         figures = self.server.figures()
-        problems = list(figures["problems"].values())
+        problems, node = list(figures["problems"].values()), self.server.node
         if self.settings.group.name:  # a member that is away is no problem of the others
-            problems = (
-                [] if self.server.node.is_serving else ["this broker is not in the majority of its group"]
-            )
-        node = self.server.node
+            problems = [] if node.is_serving else ["this broker is not in the majority of its group"]
+            if node.is_serving and not node.has_caught_up:
+                problems = ["this member has not caught up with its group's log; replace no other disk yet"]
         problems += filter(None, (node.disk_problem, node.disk_full, self.secured.audit_problem))
         ok = not problems and self.server.is_open
         return _page({"ok": ok, "links": figures["links"], "problems": problems})

@@ -102,7 +102,8 @@ class KeyedStore:
         self, from_offset: int, upto: int, limit: int, max_bytes: int, is_wanted: Callable[[bytes], bool]
     ) -> tuple[bytes, int]:
         """Entries from `from_offset` to `upto` as one MessagePack array of [offset, stored entry], as they
-        are on the disk, each checked; and the last offset that was looked at (`upto` when all were).
+        are on the disk, each checked; and the last offset that was looked at (`upto` when all were). At most
+        `limit` entries and `max_bytes`, but always one.
 
         For readers of whole logs: no entry is decoded here unless `is_wanted` does so with its bytes.
         """
@@ -116,6 +117,9 @@ class KeyedStore:
                 for key, value in scan:
                     payload = opened(key, value, name)
                     if is_wanted(payload):
+                        if count and size + len(payload) > max_bytes:
+                            last = offset_of(key) - 1  # it belongs to the next page
+                            break
                         parts += (PAIR, key[1:], payload)
                         count += 1
                         size += len(payload)

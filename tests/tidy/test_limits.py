@@ -1,0 +1,219 @@
+"""Limits stand in one type, and every sequence that a message carries is bounded.
+
+A limit in a module's constant cannot be shrunk by a simulation, so no run meets it. Those that are left are listed
+here and may only become fewer.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+from typing import get_type_hints
+
+import pytest
+from tests.tidy._sources import PACKAGE, python_files, tree_of
+from tests.unit.wire._golden import EXAMPLES, declared
+
+from tidings.protocol.messages import Message
+
+ROOMS = ("protocol", "runtime", "wire", "store", "gateway")
+LIMIT = re.compile(
+    r"(^|_)(MOST|MAX|LONGEST|LARGEST|DEEPEST|AHEAD|IN_FLIGHT|REMEMBERED|KEPT|KNOWN|BACKLOG|BUFFER|WINDOW|PAGE|BATCH|CHUNK"
+    r"|QUEUE|BYTES|COUNT|LIMIT)(_|$)"
+)
+
+# Numbers that look like limits and are none that a run could be asked to shrink.
+EXCEPTIONS = {
+    "store/guard.py:CRC_BYTES": "the size of a checksum in a stored entry",
+    "store/guard.py:MAX_OFFSET": "the largest number of the format",
+    "store/faulty.py:_HEADER_BYTES": "the size of a header on a simulated disk",
+    "runtime/dialling.py:MOST_PORT": "the largest port of TCP",
+    "runtime/settings.py:DRAIN_MOST": "seconds; checked when settings are read",
+}
+
+# Constants of before, to be moved into `ResourceLimits`. An entry may be removed, never added.
+PENDING: frozenset[str] = frozenset(
+    [
+        "gateway/bodies.py:MOST_BYTES",
+        "gateway/bodies.py:MOST_EVENTS",
+        "gateway/bridges/bridge.py:AHEAD",
+        "gateway/bridges/bridge.py:LONGEST_PAUSE",
+        "gateway/bridges/nats.py:MOST_OPEN",
+        "gateway/dialects.py:DEEPEST",
+        "gateway/dialects.py:MOST_FILTERS",
+        "gateway/http.py:MOST_ENTRIES",
+        "gateway/mqtt/door.py:AHEAD",
+        "gateway/mqtt/door.py:BUFFER",
+        "gateway/mqtt/door.py:LARGEST",
+        "gateway/mqtt/door.py:MOST_WAITING",
+        "gateway/mqtt/session.py:MOST_AHEAD",
+        "gateway/mqtt/session.py:MOST_SUBSCRIPTIONS",
+        "gateway/proving.py:MOST_REMEMBERED",
+        "gateway/proving.py:REMEMBERED_SECONDS",
+        "gateway/streams.py:MOST_SUBSCRIPTIONS",
+        "gateway/subscriptions.py:MOST_OF_ONE",
+        "protocol/assignment/rendezvous.py:MOST_NAMES",
+        "protocol/delivery/exactly_once.py:MOST_HOMES",
+        "protocol/delivery/farewells.py:MOST",
+        "protocol/delivery/holding.py:MOST_HOLDS",
+        "protocol/delivery/moves.py:MOST_BARRED",
+        "protocol/delivery/moves.py:MOST_SOURCES",
+        "protocol/delivery/registry.py:MAX_RIGHTS",
+        "protocol/delivery/registry.py:MOST_OPTIONS",
+        "protocol/delivery/registry.py:MOST_TOPICS",
+        "protocol/membership/delegates.py:MOST_POOLS",
+        "protocol/membership/topics.py:MOST_LEVELS",
+        "protocol/messages.py:MOST_TAGS",
+        "protocol/overlay/circles.py:KEPT_SECONDS",
+        "protocol/overlay/circles.py:MOST_KEPT",
+        "protocol/overlay/cousins.py:KEPT_COUSINS",
+        "protocol/overlay/healing.py:KEPT_REPLACED",
+        "protocol/overlay/measures.py:KEPT_FILTERS",
+        "protocol/overlay/prefix.py:MOST_CONTACTS",
+        "protocol/overlay/prefix.py:MOST_HOPS",
+        "protocol/overlay/prefix.py:MOST_KEYS",
+        "protocol/overlay/reach.py:MOST_WAITING",
+        "protocol/overlay/swaps.py:KEPT_DONE",
+        "protocol/places.py:MOST_LOGS",
+        "protocol/places.py:MOST_SOURCES",
+        "protocol/recovery/epidemic/base.py:MOST_AHEAD",
+        "protocol/recovery/epidemic/lazy.py:MOST_AT_ONCE",
+        "protocol/recovery/epidemic/marks.py:MOST_COUNTERS",
+        "protocol/recovery/epidemic/marks.py:MOST_UNWANTED",
+        "protocol/recovery/epidemic/patience.py:MOST_SECONDS",
+        "protocol/recovery/epidemic/requests.py:MOST_OVERDUE",
+        "protocol/recovery/epidemic/standing.py:MOST_GIVEN",
+        "protocol/recovery/epidemic/standing.py:MOST_PEERS",
+        "protocol/recovery/replicated.py:MOST_SEEN",
+        "protocol/routing/covering.py:MOST_LINGERING",
+        "protocol/routing/keyed.py:MOST_HOPS",
+        "protocol/routing/outlets.py:KNOWN_PAIRS",
+        "protocol/routing/outlets.py:KNOWN_UNIONS",
+        "protocol/routing/rendezvous.py:MOST_COMPARED",
+        "protocol/routing/subjects.py:MOST_SUBJECTS",
+        "protocol/tokens.py:MOST",
+        "runtime/activity.py:MOST_EVENTS",
+        "runtime/activity.py:MOST_NAMES",
+        "runtime/activity.py:MOST_SUBSCRIPTIONS",
+        "runtime/datagrams.py:RECEIVE_BYTES",
+        "runtime/gate.py:MOST_CHARACTERS",
+        "runtime/gate.py:MOST_SECONDS",
+        "runtime/gate.py:MOST_TOPICS",
+        "runtime/guests.py:AHEAD",
+        "runtime/http.py:LONGEST",
+        "runtime/http.py:MOST",
+        "runtime/recent.py:MOST_AT_ONCE",
+        "runtime/recent.py:MOST_PENDING",
+        "runtime/recent.py:MOST_ROWS",
+        "runtime/reception.py:LONGEST_NAME",
+        "runtime/reception.py:MOST_STEPS",
+        "runtime/secured.py:MOST_STANDINGS",
+        "runtime/trace.py:MOST_NAMES",
+        "runtime/trace.py:MOST_STEPS",
+        "store/account.py:_PAGE_BITS",
+        "store/committer.py:MAX_GROUP_BYTES",
+        "store/committer.py:MAX_GROUP_RECORDS",
+        "store/jetstream.py:LEAST_BYTES",
+        "store/jetstream.py:PART_BYTES",
+        "store/rocks.py:RESERVE_BYTES",
+        "store/rocks.py:WRITE_BUFFER_BYTES",
+        "store/rocks.py:_SLACK_BYTES",
+    ]
+)
+
+# Messages with a sequence that is not cut (`Message.cut_field`), and what bounds it.
+PATH = "a path through the overlay; `envelope_bytes` has room for 256 brokers"
+PAGE = "a page that its sender fills to `batch_bytes` (`batches.Page`)"
+CLIENT = "sent by a client; the broker checks it before it allocates anything"
+FEW = "a broker's neighbours, contacts or members: as many as a link, a table or a view has"
+FILTERS = "filters of one key or one client, each bounded by the budget of filters"
+LAB = "of a system that is studied in simulation; its tables are bounded where they are kept"
+BOUNDED = {
+    "Came": CLIENT, "Subscribe": CLIENT, "Ack": CLIENT, "Nack": CLIENT, "CommitParts": CLIENT, "Stage": CLIENT,
+    "Inquire": CLIENT, "Lost": "one number for each policy and bound of a subscription",
+    "LogRead": PAGE, "ReplayPart": PAGE, "Copy": PAGE, "LogState": PAGE, "Adopt": PAGE, "TailPart": PAGE,
+    "Propose": PAGE, "Replicate": PAGE,
+    "Ask": PATH, "ReplayAsk": PATH, "Lock": PATH, "AskVerdict": PATH, "Verdict": PATH, "Circle": PATH, "Cut": PATH,
+    "Farewell": PATH, "FarewellHeard": PATH, "DiscoveryRequest": PATH,
+    "Kin": FEW, "Cousin": FEW, "Seek": FEW, "Admit": FEW, "Greet": FEW, "RowTold": FEW, "Depart": FEW, "ViewHello": FEW,
+    "ViewBeat": FEW, "ToRouters": FEW, "Notify": FEW,
+    "Graft": FILTERS, "Enrol": FILTERS, "Replica": FILTERS,
+    "ToService": LAB, "ToGroups": LAB, "Subjects": LAB, "CacheAsk": LAB, "CacheAnswer": LAB, "Climb": LAB, "Descend": LAB,
+    "Rumour": LAB, "RumourHave": LAB, "PeerShuffle": LAB, "PeerSearch": LAB, "PeerFound": LAB, "PeerFresh": LAB,
+    "PeerPing": LAB, "PeerPong": LAB, "PeerLeaving": LAB, "StateAsk": LAB, "GroupState": LAB, "Flush": LAB, "Heard": LAB,
+    "SubscriberMarks": LAB, "Handed": LAB, "PushOffer": LAB, "PushWant": LAB, "PatternPull": LAB, "SourcePull": LAB,
+    "LazyAnnounce": LAB, "CounterBeat": LAB, "PeerArriving": LAB,
+}  # fmt: skip
+
+
+def constants(path: Path) -> list[str]:
+    """`room/file:NAME` for each number at the top of a module whose name is that of a limit."""
+    place = path.relative_to(PACKAGE).as_posix()
+    return [
+        f"{place}:{name}"
+        for node in tree_of(path).body
+        if isinstance(node, ast.Assign | ast.AnnAssign) and _is_number(node.value)
+        for name in _names(node)
+        if name.isupper() and LIMIT.search(name)
+    ]
+
+
+def _names(node: ast.Assign | ast.AnnAssign) -> list[str]:
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    return [target.id for target in targets if isinstance(target, ast.Name)]
+
+
+def _is_number(value: ast.expr | None) -> bool:
+    if isinstance(value, ast.BinOp):
+        return _is_number(value.left) and _is_number(value.right)
+    return isinstance(value, ast.Constant) and type(value.value) in (int, float)
+
+
+def all_constants() -> set[str]:
+    files = [path for path in python_files("src") if path.relative_to(PACKAGE).parts[0] in ROOMS]
+    return {name for path in files for name in constants(path)}
+
+
+def test_limits_are_fields_of_one_injected_type() -> None:
+    found = all_constants()
+    assert found - set(EXCEPTIONS) - PENDING == set(), "put it into protocol/limits.py"
+    gone = (PENDING | set(EXCEPTIONS)) - found
+    assert not gone, f"these are there no more; remove their entries: {sorted(gone)}"
+
+
+def test_every_limit_says_what_it_costs() -> None:
+    source = (PACKAGE / "protocol" / "limits.py").read_text()
+    fields = re.findall(r"^    (\w+): int = [^#\n]+(#.+)?$", source, re.MULTILINE)
+    assert len(fields) > 20
+    assert [name for name, note in fields if not note] == []
+
+
+def sequences(kind: type[Message]) -> list[str]:
+    hints = get_type_hints(kind)
+    return [
+        name
+        for name in kind.__struct_fields__
+        if re.search(r"tuple\[.*\.\.\.\]|dict\[|list\[", str(hints[name]))
+    ]
+
+
+@pytest.mark.parametrize("kind", sorted({*map(type, EXAMPLES), *declared()}, key=lambda kind: kind.__name__))
+def test_every_sequence_in_a_message_is_cut_or_bounded(kind: type[Message]) -> None:
+    fields = sequences(kind)
+    if kind.cut_field:
+        assert kind.cut_field in kind.__struct_fields__
+        assert kind.__name__ not in BOUNDED
+    elif fields:
+        assert kind.__name__ in BOUNDED, f"{fields}: say what bounds them, or name one as `cut_field`"
+
+
+def test_the_list_of_bounded_messages_names_messages() -> None:
+    names = {kind.__name__ for kind in (*map(type, EXAMPLES), *declared())}
+    assert set(BOUNDED) <= names
+
+
+def test_a_new_constant_is_found() -> None:
+    assert _is_number(ast.parse("1 << 20").body[0].value)  # type: ignore[attr-defined]
+    assert LIMIT.search("MOST_ROWS")
+    assert not LIMIT.search("RETRY_SECONDS")
