@@ -318,3 +318,16 @@ def test_a_table_that_is_too_large_is_cut(events: Any, subscriptions: Any) -> No
     assert matched.strategy == "partitioned"
     assert "up to 0 MB is held by every executor (as asked)" in matched.explain()
     assert lists(matched) == EXPECTED
+
+
+def test_integers_between_two_doubles_are_matched(spark: Any) -> None:
+    """Nanosecond clocks: bounds and values that no double holds."""
+    clock = 1_700_000_000_000_000_000
+    steps = (-257, -200, -1, 0, 1, 129, 200, 256)
+    events = spark.createDataFrame([(str(step), clock + step) for step in steps], "id string, ts bigint")
+    filters = [("gt", f"ts > {clock}"), ("lt", f"ts < {clock}"), ("out", f"ts NOT BETWEEN 0 AND {clock}")]
+    filters += [("twice", f"ts + 1 > {clock + 1}"), *((f"n{n}", f"other = {n}") for n in range(40))]
+    wanted = {"gt": lambda step: step > 0, "lt": lambda step: step < 0, "out": lambda step: step > 0}
+    wanted["twice"] = lambda step: step > 0
+    found = lists(match(events, spark.createDataFrame(filters, "id string, filter string")))
+    assert found == {str(step): [name for name, holds in wanted.items() if holds(step)] for step in steps}

@@ -91,16 +91,21 @@ def brute_force(table: Any, count: int) -> Peer:
 
 
 def shapely_tree(low: Any, high: Any) -> Peer:
-    """GEOS's STR-tree: all points in one call, pairs of numbers out."""
+    """GEOS's STR-tree: all points in one call, pairs of numbers out. It compares bounding boxes, which
+    boxes and points are themselves."""
     import shapely
 
     tree = shapely.STRtree(shapely.box(low[:, 0], low[:, 1], high[:, 0], high[:, 1]))
 
     def match(points: Sequence[Any]) -> int:
-        pairs: int = tree.query(shapely.points(points), predicate="intersects").shape[1]
+        pairs: int = tree.query(points).shape[1]
         return pairs
 
-    return Peer("shapely STRtree, bulk", match, True, len(low), _points)
+    def prepared(events: Sequence[Event]) -> Sequence[Any]:
+        points: Sequence[Any] = shapely.points(_points(events))
+        return points
+
+    return Peer("shapely STRtree, bulk", match, True, len(low), prepared)
 
 
 def geoindex(low: Any, high: Any) -> Peer:
@@ -109,7 +114,8 @@ def geoindex(low: Any, high: Any) -> Peer:
 
     builder = rtree.RTreeBuilder(num_items=len(low))
     builder.add(low[:, 0].copy(), low[:, 1].copy(), high[:, 0].copy(), high[:, 1].copy())
-    tree, search = builder.finish(), rtree.search
+    tree = builder.finish()
+    search: Any = rtree.search
 
     def match(events: Sequence[Event]) -> int:
         found = 0

@@ -101,7 +101,7 @@ def regrouped(expression: Expression) -> Expression:
         return balanced(type(expression), [regrouped(part) for part in _chain(expression)])
     if not any(isinstance(node, And | Or | Xor) for node in walk(expression)):
         return expression
-    changed = {}
+    changed: dict[str, Any] = {}
     for name in expression.__struct_fields__:
         held = getattr(expression, name)
         if isinstance(held, tuple):

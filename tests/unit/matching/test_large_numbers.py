@@ -140,6 +140,19 @@ def test_columns_of_arrow_are_matched_as_events_are(kind: Any) -> None:
         assert list(found.handles[found.offsets[n] : found.offsets[n + 1]]) == wanted
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_times_that_come_as_text_are_matched(kind: Any) -> None:
+    """TIMESTAMP(text): computed for every event where many filters ask for it."""
+    texts = [
+        f"TIMESTAMP(at) {op} TIMESTAMP '3000-01-01T00:00:0{n}Z'"
+        for n in range(5)
+        for op in ("<", ">", "=", "!=")
+    ]
+    values: list[Any] = [f"3000-01-01T01:00:0{n}+01:00" for n in range(6)]
+    values += ["3000-01-01T00:00:02.000001Z", "3000-02-30T00:00:00Z", "x", "", 5, True, FAR, None]
+    _agree(kind, _population(texts), [_event(at=value) for value in values])
+
+
 def test_a_bus_delivers_the_same_at_any_number_of_subscriptions() -> None:
     """Reproduction `language/live.py`: past 500 subscriptions +129 and +200 were missed."""
 
