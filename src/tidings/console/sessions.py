@@ -24,6 +24,7 @@ from tidings.errors import InputError, RefusedError
 from tidings.gateway.http import principal_of, where_of
 from tidings.gateway.problems import Problem
 from tidings.gateway.proving import Prover
+from tidings.security.attempts import TooManyAttempts
 from tidings.security.credentials import PasswordCredentials, TokenCredentials
 from tidings.security.doors import Credentials, NoCredentials
 
@@ -75,6 +76,8 @@ class Sessions:
             return Visitor(await principal_of(self._prover, request))
         try:
             principal = await self._proved(session.secret, request)
+        except TooManyAttempts as error:
+            raise _later(error) from None
         except RefusedError as error:
             self._sessions.pop(request.cookies.get(_cookie(request), ""), None)
             raise Problem(HTTPStatus.UNAUTHORIZED, error.message, hint="sign in again") from None
@@ -86,6 +89,8 @@ class Sessions:
         secret = _read(said)
         try:
             principal = await self._proved(secret, request)
+        except TooManyAttempts as error:
+            raise _later(error) from None
         except RefusedError as error:
             raise Problem(HTTPStatus.UNAUTHORIZED, error.message, hint=error.hint or "") from None
         self._tidy()
@@ -123,6 +128,11 @@ class Sessions:
             raise Problem(
                 HTTPStatus.FORBIDDEN, "this request is not from a page of the console", hint=f"send {OURS}: 1"
             )
+
+
+def _later(error: TooManyAttempts) -> Problem:
+    headers = {"Retry-After": str(error.seconds)}
+    return Problem(HTTPStatus.TOO_MANY_REQUESTS, error.message, hint=error.hint or "", headers=headers)
 
 
 def _cookie(request: Request) -> str:

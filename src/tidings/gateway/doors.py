@@ -37,6 +37,7 @@ class Gateways:
             service.server.clock.now,
             lambda: guard.version,
             service.secured.refreshed,
+            service.secured.key_of,
         )
 
     async def start(self) -> None:
@@ -80,3 +81,4 @@ class Gateways:
         for _, gateway in reversed(self._open):
             await gateway.close()
         self._open.clear()
+        self.prover.close()

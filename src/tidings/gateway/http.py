@@ -45,6 +45,7 @@ from tidings.model.cloudevents import from_mapping, to_mapping
 from tidings.model.event import make_event
 from tidings.runtime.guests import Host, charge
 from tidings.runtime.settings import GatewaySettings
+from tidings.security.attempts import TooManyAttempts
 
 CHALLENGE = {"WWW-Authenticate": 'Bearer, Basic realm="tidings"'}
 MOST_ENTRIES = 1000  # of the log in one answer
@@ -241,6 +242,11 @@ async def principal_of(prover: Prover, request: HTTPConnection) -> Any:
             case "basic":
                 return await prover.password(*_basic(rest), where)
         raise RefusedError(f"no scheme is called {scheme!r} here", hint="use Bearer or Basic")
+    except TooManyAttempts as error:
+        later = {"Retry-After": str(error.seconds)}
+        raise Problem(
+            HTTPStatus.TOO_MANY_REQUESTS, error.message, hint=error.hint or "", headers=later
+        ) from None
     except RefusedError as error:
         raise Problem(
             HTTPStatus.UNAUTHORIZED, error.message, hint=error.hint or "", headers=CHALLENGE

@@ -1,8 +1,10 @@
 """Who is this? For those who come by another protocol, with a name and a password, or with a token.
 
 The broker knows conversations (`security/doors.py`); here both halves of one are held in this process,
-away from the event loop, since checking a password takes milliseconds on purpose. What was proved counts
-for a minute, as long as the rules stay; only a keyed digest of the password is remembered.
+away from the event loop, since checking a password takes milliseconds on purpose. Rules
+- Few threads of their own do that, and few wait for them: guessing takes a bounded share of the machine.
+- What was proved counts for some minutes after it was last used, as long as the stored key stays; then a client
+  that came before is let in though others guess under its name. Only a keyed digest of the password is remembered.
 """
 
 from __future__ import annotations
@@ -12,17 +14,34 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import msgspec
 
 from tidings.errors import RefusedError
 from tidings.runtime.sessions import until_of
+from tidings.security.attempts import TooManyAttempts
 from tidings.security.credentials import PasswordCredentials, TokenCredentials
 from tidings.security.doors import CLIENT, Asked, Authenticator, Credentials, NoCredentials, Proved
 
-REMEMBERED_SECONDS = 60.0
+REMEMBERED_SECONDS = 600.0
 MOST_REMEMBERED = 10_000
+REFUSAL_SECONDS = (
+    1.0  # before a login within its pause is refused: a client that tries at once again is slowed
+)
+THREADS = 2
+MOST_WAITING = 256  # for a thread; one is done in some 50 ms
+
+
+class _Known:
+    """A proof that counts for a while."""
+
+    def __init__(self, principal: Any, key: Any, version: int) -> None:
+        self.principal = principal
+        self.key = key  # that it was checked against
+        self.version = version  # of the rules
+        self.ends_at = 0.0
 
 
 class Where(msgspec.Struct, frozen=True):
@@ -42,13 +61,17 @@ class Prover:
         clock: Callable[[], float],
         version: Callable[[], int],
         refreshed: Callable[[Any], Any] = lambda principal: principal,
+        key_of: Callable[[Any], Any] = lambda principal: None,
     ) -> None:
         self._authenticator = authenticator
+        self._key_of = key_of  # what a principal's proof is checked against
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="tidings proving")
+        self._waiting = 0
         self.refreshed = refreshed  # a principal that was proved earlier, as it stands now; raises
         self._clock = clock
         self._version = version
         self._key = secrets.token_bytes(32)
-        self._known: dict[bytes, tuple[Any, float, int]] = {}
+        self._known: dict[bytes, _Known] = {}
 
     async def password(self, name: str, password: str, where: Where) -> Any:
         """The principal. Raises `RefusedError`."""
@@ -65,17 +88,51 @@ class Prover:
         said = f"{credentials.mechanism}\0{where.is_tls or where.is_loopback}\0{secret}"
         digest = hmac.digest(self._key, said.encode(errors="surrogatepass"), hashlib.sha256)
         known = self._known.get(digest)
-        now = self._clock()
+        if known is not None and self._still(known):
+            return known.principal
         version = self._version()
-        if known is not None and known[1] > now and known[2] == version:
-            return known[0]
-        principal = await asyncio.to_thread(self._converse, credentials, name, where)
+        try:
+            principal = await self._hashed(credentials, name, where)
+        except TooManyAttempts:
+            await asyncio.sleep(REFUSAL_SECONDS)
+            raise
+        if version != self._version():
+            raise RefusedError("the users file was read again meanwhile", hint="try again")
         if len(self._known) >= MOST_REMEMBERED:
             self._known.clear()
-        until = until_of(principal)
-        ends_at = now + REMEMBERED_SECONDS if until is None else min(until, now + REMEMBERED_SECONDS)
-        self._known[digest] = (principal, ends_at, version)  # of before: a reload meanwhile counts
+        known = self._known[digest] = _Known(principal, self._key_of(principal), version)
+        self._used(known)
         return principal
+
+    def _still(self, known: _Known) -> bool:
+        """Does the proof count now? After a reload: with the principal as it stands then. Raises `RefusedError`."""
+        if known.ends_at <= self._clock():
+            return False
+        version = self._version()
+        if known.version != version:
+            if self._key_of(known.principal) != known.key:
+                return False
+            known.principal, known.version = self.refreshed(known.principal), version
+        self._used(known)
+        return True
+
+    def _used(self, known: _Known) -> None:
+        until, ends_at = until_of(known.principal), self._clock() + REMEMBERED_SECONDS
+        known.ends_at = ends_at if until is None else min(until, ends_at)
+
+    async def _hashed(self, credentials: Credentials, name: str, where: Where) -> Any:
+        if self._waiting >= MOST_WAITING:
+            raise TooManyAttempts(1.0)
+        self._waiting += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(
+                self._threads, self._converse, credentials, name, where
+            )
+        finally:
+            self._waiting -= 1
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _converse(self, credentials: Credentials, name: str, where: Where) -> Any:
         asked = Asked(
@@ -85,6 +142,7 @@ class Prover:
             peer=where.peer,
             is_loopback=where.is_loopback,
             is_tls=where.is_tls,
+            is_sent=True,
         )
         conversation = self._authenticator.begin(asked)
         said = credentials.first()

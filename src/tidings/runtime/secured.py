@@ -122,6 +122,13 @@ class Secured:
             raise RefusedError("it is not known until when the token counts", hint="prove it again")
         return self.guard.users.refreshed(principal)
 
+    def key_of(self, principal: Principal) -> Any:
+        """What the proof of a principal is checked against: its stored key, or the issuer of its token."""
+        users = self.guard.users
+        if principal.means is Means.TOKEN:
+            return users.verifier.issuer(principal.proof.issuer)
+        return users.keys.get(principal.name)
+
     def standing(self, principal: Principal) -> Any:
         """What the principal is and may do now, as a value to compare (see `runtime/sessions.py`). Raises
         `RefusedError` when it is not, or no longer, the principal that the users file knows."""

@@ -5,6 +5,7 @@ Rules
   in development, on loopback).
 - A password or a token is taken over TLS, or from this machine; elsewhere it could be overheard.
 - A refusal says no more than the other side may know.
+- A password is looked at only when its name and its address have not failed too often (`attempts.py`).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tidings.errors import RefusedError
+from tidings.security.attempts import Attempts
 from tidings.security.audit import OK, REFUSED, Audit
 from tidings.security.certificates import principal_of
 from tidings.security.doors import BROKER, Asked, Conversation, Proved
@@ -43,6 +45,7 @@ class ByUsers:
         self._audit = audit
         self._allow_anonymous = allow_anonymous
         self._revoked = revoked  # asked each time, too
+        self._attempts = Attempts(clock)
 
     def begin(self, asked: Asked) -> Conversation:
         users = self._users()
@@ -73,7 +76,7 @@ class ByUsers:
             raise RefusedError(f"{asked.mechanism} is taken over TLS only", hint="connect by tidings+tls://")
         if asked.mechanism == Means.TOKEN:
             return _Token(asked, self._users(), self._clock)
-        return _Scram(asked, self._users(), self._pepper)
+        return _Scram(asked, self._users(), self._pepper, self._attempts)
 
     def _note(self, asked: Asked, principal: str, outcome: str, why: str) -> None:
         if outcome == OK:
@@ -177,10 +180,12 @@ class _Token:
 
 
 class _Scram:
-    def __init__(self, asked: Asked, users: Users, pepper: bytes) -> None:
+    def __init__(self, asked: Asked, users: Users, pepper: bytes, attempts: Attempts) -> None:
         self._asked = asked
         self._users = users
-        self._server = ServerSide(users.keys.get, pepper)
+        self._server = ServerSide(users.keys.get, pepper, users.key_like)
+        self._attempts = attempts
+        self._kind = "sent" if asked.is_sent else "proved"
         self._has_begun = False
 
     def step(self, data: bytes) -> bytes | Proved:
@@ -190,8 +195,17 @@ class _Scram:
             raise RefusedError("the name or the password is wrong") from None
         if not self._has_begun:
             self._has_begun = True
-            return self._server.first(said).encode()
-        farewell = self._server.final(said)
+            challenge = self._server.first(said).encode()
+            self._attempts.check(self._kind, self._server.name, self._asked.peer)
+            return challenge
+        tried = self._kind, self._server.name, self._asked.peer
+        self._attempts.check(*tried)  # others may have failed since this one began
+        try:
+            farewell = self._server.final(said)
+        except RefusedError:
+            self._attempts.failed(*tried)
+            raise
+        self._attempts.succeeded(*tried)
         principal = self._users.complete(Principal(self._server.name, Means.SCRAM))
         return Proved(_bound(principal, self._asked), farewell.encode())
 

@@ -39,6 +39,7 @@ class Asked(msgspec.Struct, frozen=True):
     peer: str = ""  # the address it comes from
     is_loopback: bool = False
     is_tls: bool = False
+    is_sent: bool = False  # the password itself was sent, and a gateway proves it here in the client's place
     certificate: Mapping[str, Any] | None = None  # as `ssl.SSLSocket.getpeercert` gives it, verified
 
 

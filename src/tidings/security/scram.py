@@ -24,6 +24,7 @@ from tidings.errors import MissingDependencyError, RefusedError, SettingsError
 MECHANISM = "SCRAM-SHA-256"
 ITERATIONS = 100_000  # of a new stored key: a guess costs so many hashes
 FEWEST_ITERATIONS = 4_096  # RFC 7677
+SALT_BYTES = 32  # of a new stored key
 MOST_ITERATIONS = 10_000_000
 REFUSED = "the name or the password is wrong"
 
@@ -87,8 +88,16 @@ def matches(key: StoredKey, password: str) -> bool:
 class ServerSide:
     """A broker's half of one conversation: `first`, then `final`; then `name` is proved."""
 
-    def __init__(self, find: Callable[[str], StoredKey | None], pepper: bytes) -> None:
+    def __init__(
+        self,
+        find: Callable[[str], StoredKey | None],
+        pepper: bytes,
+        like: Callable[[int], StoredKey | None] = lambda number: None,
+    ) -> None:
         self._find = find
+        self._like = (
+            like  # some stored key, by a number: a decoy has its iterations and the length of its salt
+        )
         self._pepper = pepper
         self._name: str | None = None
         self._is_known = False
@@ -123,9 +132,11 @@ class ServerSide:
 
     def _decoy(self, name: str) -> StoredKey:
         """For a name that is not there: the same each time, and nothing proves it."""
-        salt = hmac.new(self._pepper, b"salt:" + name.encode(), hashlib.sha256).digest()
+        salt = hmac.new(self._pepper, b"salt:" + name.encode(), hashlib.sha512).digest()
         lock = hmac.new(self._pepper, b"lock:" + name.encode(), hashlib.sha256).digest()
-        return StoredKey(salt, ITERATIONS, lock, lock)
+        like = self._like(int.from_bytes(lock[:8], "big"))
+        length, iterations = (SALT_BYTES, ITERATIONS) if like is None else (len(like.salt), like.iterations)
+        return StoredKey(salt[:length], iterations, lock, lock)
 
     @staticmethod
     def _step(step: Callable[[], Any]) -> Any:

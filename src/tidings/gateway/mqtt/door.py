@@ -37,6 +37,7 @@ from tidings.gateway.serving import bind
 from tidings.gateway.subscriptions import replace_file
 from tidings.model.decoding import UNREADABLE
 from tidings.runtime.guests import Guests, Host, charge
+from tidings.security.attempts import TooManyAttempts
 from tidings.security.principal import Principal
 
 log = logging.getLogger("tidings.gateway")
@@ -63,6 +64,12 @@ class Key(NamedTuple):
 
 def key_of(principal: Any, client_id: str) -> Key:
     return Key(getattr(principal, "tenant", ""), principal.name, client_id)
+
+
+def _reason_of(error: RefusedError, connect: mq.Connect) -> Reason:
+    if isinstance(error, TooManyAttempts):
+        return Reason.UNAVAILABLE
+    return Reason.NOT_AUTHORISED if connect.password is None else Reason.PASSWORD
 
 
 class Written(msgspec.Struct):
@@ -366,7 +373,7 @@ class Link:
             session, present = await self._door.session(principal, connect, self)
         except RefusedError as error:
             log.info("mqtt %s: %s", connect.client_id, error)
-            self._refuse(Reason.NOT_AUTHORISED if connect.password is None else Reason.PASSWORD)
+            self._refuse(_reason_of(error, connect))
             self.over.set()
             return
         except StoreFullError as error:

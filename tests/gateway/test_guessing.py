@@ -1,0 +1,132 @@
+"""Guessing passwords at every listener: refused without a look after a few, and no harm to others."""
+
+from __future__ import annotations
+
+import asyncio
+from base64 import b64encode
+from pathlib import Path
+from typing import Any
+
+import aiomqtt
+import httpx
+import pytest
+from tests.gateway.conftest import USERS, quiet_logs
+
+import tidings
+from tidings.console.doors import ConsoleGateways
+from tidings.errors import RefusedError
+from tidings.gateway import proving
+from tidings.runtime.service import Service
+from tidings.runtime.settings import BrokerSettings, ConsoleSettings, GatewaySettings, SecuritySettings
+from tidings.security.attempts import PAIR
+from tidings.security.credentials import PasswordCredentials
+
+__all__ = ["quiet_logs"]
+
+
+@pytest.fixture(autouse=True)
+def quick_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proving, "REFUSAL_SECONDS", 0.0)
+
+
+def run(folder: Path, test: Any) -> None:
+    (folder / "users.toml").write_text(USERS)
+    settings = BrokerSettings(
+        name="b1",
+        listen="127.0.0.1:0",
+        security=SecuritySettings(users=str(folder / "users.toml")),
+        gateway=GatewaySettings(http="127.0.0.1:0", mqtt="127.0.0.1:0"),
+        console=ConsoleSettings(listen="127.0.0.1:0"),
+    )
+
+    async def bounded() -> None:
+        async with (
+            asyncio.timeout(30),
+            Service(settings, doors=ConsoleGateways) as service,
+            httpx.AsyncClient(trust_env=False) as http,
+        ):
+            await test(service, http)
+
+    asyncio.run(bounded())
+
+
+def basic(name: str, password: str) -> dict[str, str]:
+    return {"Authorization": "Basic " + b64encode(f"{name}:{password}".encode()).decode()}
+
+
+def at(service: Service, door: str) -> str:
+    assert service.doors is not None
+    return service.doors.addresses[door]
+
+
+async def by_http(service: Service, http: httpx.AsyncClient, name: str, password: str) -> int:
+    return (await http.get(at(service, "http") + "/subscriptions", headers=basic(name, password))).status_code
+
+
+async def by_console(service: Service, http: httpx.AsyncClient, name: str, password: str) -> int:
+    said = {"name": name, "password": password}
+    ours = {"x-tidings-console": "1"}
+    return (await http.post(at(service, "console") + "/api/session", json=said, headers=ours)).status_code
+
+
+async def by_mqtt(service: Service, http: httpx.AsyncClient, name: str, password: str) -> int:
+    del http
+    port = int(at(service, "mqtt").rpartition(":")[2])
+    try:
+        async with aiomqtt.Client("127.0.0.1", port, username=name, password=password):
+            return 200
+    except aiomqtt.MqttCodeError as error:
+        return {"Server unavailable": 429}.get(str(error).partition("] ")[2], 401)
+
+
+async def by_tcp(service: Service, http: httpx.AsyncClient, name: str, password: str) -> int:
+    del http
+    try:
+        async with tidings.connect(
+            service.server.address, name=name, credentials=PasswordCredentials(name, password)
+        ):
+            return 200
+    except RefusedError as error:
+        return 429 if "too many logins have failed" in str(error) else 401
+
+
+@pytest.mark.parametrize("by", [by_http, by_console, by_mqtt, by_tcp])
+def test_after_a_few_failures_no_password_is_looked_at(tmp_path: Path, by: Any) -> None:
+    async def test(service: Service, http: httpx.AsyncClient) -> None:
+        for number in range(PAIR.free):
+            assert await by(service, http, "market", f"wrong{number}") == 401
+        assert await by(service, http, "market", "wrong") == 429
+        assert await by(service, http, "market", "m") == 429, "not the right one either"
+        assert await by(service, http, "ann", "a") == 200, "others from there go on"
+        nobody = [await by(service, http, "no such user", "x") for _ in range(PAIR.free + 1)]
+        assert nobody == [401] * PAIR.free + [429], "an unknown name looks like a known one"
+
+    run(tmp_path, test)
+
+
+def test_who_came_before_comes_in_while_others_guess_under_its_name(tmp_path: Path) -> None:
+    async def test(service: Service, http: httpx.AsyncClient) -> None:
+        assert await by_http(service, http, "market", "m") == 200
+        (tmp_path / "users.toml").write_text(USERS + "\n# another rule, perhaps\n")
+        assert service.reload()
+        guesses = await asyncio.gather(*(by_http(service, http, "market", f"wrong{n}") for n in range(40)))
+        assert set(guesses) == {401, 429}
+        assert await by_http(service, http, "market", "m") == 200
+        assert await by_tcp(service, http, "market", "m") == 200
+        answer = await http.get(at(service, "http") + "/log", headers=basic("market", "wrong"))
+        assert int(answer.headers["retry-after"]) >= 1
+
+    run(tmp_path, test)
+
+
+def test_a_password_that_changes_counts_no_longer_though_it_is_remembered(tmp_path: Path) -> None:
+    async def test(service: Service, http: httpx.AsyncClient) -> None:
+        assert await by_http(service, http, "market", "m") == 200
+        key = str(service.secured.guard.users.keys["market"])
+        other = str(service.secured.guard.users.keys["ann"])
+        (tmp_path / "users.toml").write_text(USERS.replace(key, other))
+        assert service.reload()
+        assert await by_http(service, http, "market", "m") == 401
+        assert await by_http(service, http, "market", "a") == 200
+
+    run(tmp_path, test)
