@@ -193,8 +193,6 @@ class Server:
             )
         if self._on_loaded is not None:
             self._on_loaded(state)
-        ask = (store, self._guard, lambda: self.node.log, lambda: self._driver.now(), self._limits)
-        self.inquiries["log"] = LogPages(*ask, self.resources).answer
         self._recorder = recorder_of(self._record)
         self.node = self._build()
         prepare_in_background(self.node)
@@ -202,6 +200,8 @@ class Server:
         self._driver = Driver(
             self.name, self.node, self._clock, record=record, fault=self._on_fault, tap=self._tap
         )
+        ask = (store, self._guard, lambda: self.node.log, self._driver.now, self._limits)
+        self.inquiries["log"] = LogPages(*ask, self.resources).answer
         self._driver.use_store(store, threaded=self._is_stable)
         self._driver.breathe_by(self._gathering.flush)
         declared = tuple(message for slot in self.node.slots.values() for message in slot.messages)

@@ -19,18 +19,20 @@ import logging
 import secrets
 import ssl
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from tidings.errors import RefusedError, StoreError, StoreFullError, TidingsError
 from tidings.gateway.desks import client_name
 from tidings.gateway.mqtt import packets as mq
+from tidings.gateway.mqtt.exchanges import Journal
 from tidings.gateway.mqtt.packets import V5, V31, Kind, Malformed, Packet, Reason
 from tidings.gateway.mqtt.reading import Reader
-from tidings.gateway.mqtt.session import NEVER, Kept, Session
+from tidings.gateway.mqtt.session import NEVER, Session
+from tidings.gateway.mqtt.sessions_file import Key, Written, key_of
 from tidings.gateway.mqtt.writing import write
 from tidings.gateway.proving import Prover, Where
 from tidings.gateway.serving import bind
@@ -38,7 +40,6 @@ from tidings.gateway.subscriptions import replace_file
 from tidings.model.decoding import UNREADABLE
 from tidings.runtime.guests import Guests, Host, charge
 from tidings.security.attempts import TooManyAttempts
-from tidings.security.principal import Principal
 
 log = logging.getLogger("tidings.gateway")
 
@@ -54,32 +55,10 @@ _OLD_CODES = {
 }  # fmt: skip
 
 
-class Key(NamedTuple):
-    """The session that a connection means. Groups, rules and proofs of a user change; these do not."""
-
-    tenant: str
-    user: str
-    client_id: str
-
-
-def key_of(principal: Any, client_id: str) -> Key:
-    return Key(getattr(principal, "tenant", ""), principal.name, client_id)
-
-
 def _reason_of(error: RefusedError, connect: mq.Connect) -> Reason:
     if isinstance(error, TooManyAttempts):
         return Reason.UNAVAILABLE
     return Reason.NOT_AUTHORISED if connect.password is None else Reason.PASSWORD
-
-
-class Written(msgspec.Struct):
-    """A session as the file holds it."""
-
-    owner: Principal
-    client_id: str
-    expiry: int
-    left_at: float | None
-    subscriptions: dict[str, Kept]
 
 
 class MqttDoor:
@@ -91,6 +70,7 @@ class MqttDoor:
         self._listen = listen
         self._tls = tls
         self._file = None if folder is None else folder / FILE
+        self._journal = None if folder is None else Journal(folder)
         self._server: asyncio.Server | None = None
         self._sessions: dict[Key, Session] = {}
         self._known: dict[Key, Written] = {}  # durable ones, also those that nobody uses now
@@ -102,6 +82,8 @@ class MqttDoor:
 
     async def start(self) -> None:
         self._load()
+        if self._journal is not None:
+            await asyncio.to_thread(self._journal.load, {each.session for each in self._known.values()})
         self._sweeping = asyncio.create_task(self._sweep())
         if not self._listen:
             return  # connections come by WebSocket alone
@@ -121,6 +103,8 @@ class MqttDoor:
         for session in list(self._sessions.values()):
             await session.close()
         await self._is_written()
+        if self._journal is not None:
+            await self._journal.close()
 
     # -- connections -------------------------------------------------------------------------------
 
@@ -162,9 +146,7 @@ class MqttDoor:
             before = None
         if connect.clean:
             if before is None and known is not None:
-                before = await self._open(
-                    principal, connect.client_id, durable=True, kept=known.subscriptions
-                )
+                before = await self._open(principal, connect.client_id, known)
             if before is not None:
                 await before.end()
             self._known.pop(key, None)
@@ -173,12 +155,12 @@ class MqttDoor:
         if before is not None and before.durable:
             session = before
         else:
-            kept = known.subscriptions if known is not None else None
-            session = await self._open(principal, connect.client_id, durable=expiry > 0, kept=kept)
+            session = await self._open(principal, connect.client_id, known, durable=expiry > 0)
         session.expiry, session.left_at = expiry, None
         self._sessions[key] = session
         if session.durable:
-            self._known[key] = Written(principal, connect.client_id, expiry, None, session.kept)
+            name = session.exchanges.session
+            self._known[key] = Written(principal, connect.client_id, expiry, None, session.kept, name)
             if not await self._is_written() and known is None:  # one that the file holds can go on as it is
                 del self._known[key], self._sessions[key], self._links[key]
                 await session.end()
@@ -186,11 +168,15 @@ class MqttDoor:
         return session, known is not None
 
     async def _open(
-        self, principal: Any, client_id: str, *, durable: bool, kept: dict[str, Kept] | None
+        self, principal: Any, client_id: str, known: Written | None, *, durable: bool = True
     ) -> Session:
         bus = Guests(self._host, principal).bus(client_name(principal, client_id))
         await bus.open()
-        return Session(client_id, bus, owner=principal, durable=durable, kept=kept)
+        kept = None if known is None else known.subscriptions
+        exchanges = None
+        if durable and self._journal is not None:
+            exchanges = self._journal.of((known and known.session) or secrets.token_hex(8))
+        return Session(client_id, bus, owner=principal, durable=durable, kept=kept, exchanges=exchanges)
 
     async def left(self, key: Key, session: Session, link: Link) -> None:
         """The connection of a session is gone."""
@@ -277,7 +263,7 @@ class MqttDoor:
                 if written.left_at + written.expiry <= now:
                     with contextlib.suppress(TidingsError):
                         session = self._sessions.pop(key, None) or await self._open(
-                            written.owner, key.client_id, durable=True, kept=written.subscriptions
+                            written.owner, key.client_id, written
                         )
                         await session.end()
                     self._known.pop(key, None)
@@ -508,8 +494,7 @@ class Link:
             case mq.Publish():
                 await self._publish(session, packet)
             case mq.Ack(kind=Kind.PUBREL):
-                reason = session.released(packet.packet_id)
-                self.send(mq.Ack(Kind.PUBCOMP, packet.packet_id, reason))
+                await self._answered(self._release(session, packet.packet_id))
             case mq.Ack():
                 session.acknowledged(packet)
             case mq.Subscribe():
@@ -562,17 +547,34 @@ class Link:
         if packet.qos == 2 and not session.is_new(packet.packet_id):
             self.send(mq.Ack(Kind.PUBREC, packet.packet_id))
             return
+        await self._answered(self._answer(session, packet))
+
+    async def _answered(self, answer: Coroutine[Any, Any, None]) -> None:
+        """Have it answered beside what comes next, of which there is a bounded number."""
         while self._answers and self._answers[0].done():
             self._answers.popleft()
         if len(self._answers) >= AHEAD:
             await self._answers[0]
-        self._answers.append(asyncio.create_task(self._answer(session, packet)))
+        self._answers.append(asyncio.create_task(answer))
+
+    async def _release(self, session: Session, packet_id: int) -> None:
+        try:
+            reason = await session.released(packet_id)
+        except StoreFullError as error:  # without an answer the client asks again
+            log.info("mqtt %s: %s", session.client_id, error)
+            self.end(Reason.QUOTA)
+            return
+        self.send(mq.Ack(Kind.PUBCOMP, packet_id, reason))
 
     async def _answer(self, session: Session, packet: mq.Publish) -> None:
         """Acknowledge when the broker has."""
         reason = await session.publish(packet)
+        if reason is None:
+            session.unsure(packet.packet_id)
+            self.end(Reason.BUSY)
+            return
         if reason >= 0x80:
-            session.forget(packet.packet_id)
+            session.refused(packet.packet_id)
             if self._version != V5:
                 self.end(Reason(reason))
                 return

@@ -6,7 +6,8 @@ Rules
 - A message of QoS 1 or 2 stays the broker's until the client has acknowledged it; after a broken connection
   it is sent again with DUP, under its packet id.
 - At most as many are on their way as the client's receive maximum.
-- What came with QoS 2 is published once: its packet id is remembered until PUBREL.
+- What came with QoS 2 is published once: its packet id is remembered until PUBREL. That, and what of QoS 2 is on
+  its way to the client, outlives the broker's process (`exchanges.py`).
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ from typing import Any
 
 import msgspec
 
-from tidings.errors import RefusedError, StoreFullError, TidingsError
+from tidings.errors import RefusedError, StoreFullError, TidingsError, UnknownOutcomeError
 from tidings.gateway.mqtt.events import attributes_of, options_of, publish_of, qos_of, wanted
+from tidings.gateway.mqtt.exchanges import Exchanges
 from tidings.gateway.mqtt.packets import Ack, Kind, Malformed, Packet, Publish, Reason, Subscribe, Will, Wish
 from tidings.gateway.mqtt.writing import write
 from tidings.model.event import Event
+from tidings.model.subscription import Position
 from tidings.protocol.messages import Mode
 from tidings.runtime.bus import Bus
 from tidings.runtime.listener import Listener
@@ -39,9 +42,10 @@ class Way(msgspec.Struct):
     """A message on its way to the client."""
 
     publish: Publish
-    held: Held
+    held: Held | None  # None: sent by an earlier life of the broker, and received
     tag: int
     is_received: bool = False  # QoS 2: PUBREC came, PUBREL was sent
+    is_sent: bool = True  # False: the journal does not hold it yet
 
 
 class Held:
@@ -54,7 +58,9 @@ class Held:
         self.began = datetime.now(UTC)
         self.task: asyncio.Task[None] | None = None
         self.is_pushed = False  # what comes is written without being taken
-        self.parked: tuple[Publish, int] | None = None  # taken, and waits for room on the way
+        self.parked: tuple[Publish, int, Position | None] | None = (
+            None  # taken, and waits for room on the way
+        )
 
 
 class Kept(msgspec.Struct, omit_defaults=True):
@@ -88,6 +94,7 @@ class Session:
         owner: Any,
         durable: bool,
         kept: dict[str, Kept] | None = None,
+        exchanges: Exchanges | None = None,
     ) -> None:
         self.client_id = client_id
         self.bus = bus
@@ -99,6 +106,9 @@ class Session:
         self._held: dict[str, Held] = {}
         self._ways: dict[int, Way] = {}
         self._received: set[int] = set()  # packet ids of QoS 2 that wait for PUBREL
+        self.exchanges = exchanges or Exchanges("", None)
+        for packet_id in self.exchanges.resume():
+            self._ways[packet_id] = Way(Publish("", b"", 2, False), None, -1, is_received=True)
         self._last_id = 0
         self._send: Send | None = None
         self._send_bytes: Callable[[bytes], None] | None = None
@@ -131,7 +141,7 @@ class Session:
         for packet_id, way in self._ways.items():
             if way.is_received:
                 send(Ack(Kind.PUBREL, packet_id))
-            else:
+            elif way.is_sent:
                 way.publish.dup = True
                 send(way.publish)
         for name, kept in self.kept.items():
@@ -166,6 +176,7 @@ class Session:
             await held.listener.unsubscribe()
         self._held.clear()
         self.kept.clear()
+        self.exchanges.end()
         await self.bus.close()
 
     # -- subscriptions -----------------------------------------------------------------------------
@@ -248,6 +259,7 @@ class Session:
         for packet_id in [id for id, way in self._ways.items() if way.held is held]:
             del self._ways[packet_id]
             self._room.release()
+        self.exchanges.left(name)
         await held.listener.unsubscribe()
 
     # -- to the client -----------------------------------------------------------------------------
@@ -265,7 +277,10 @@ class Session:
                 notification, tag = await listener.take()
             except TidingsError:
                 return  # the subscription is over, or the session of its principal
-            event = notification.event
+            event, position = notification.event, notification.position
+            if position is not None and self.exchanges.is_handled(wish.filter, position):
+                listener.settle(tag)
+                continue
             if wish.no_local and event.source == self.bus.name:
                 listener.settle(tag)
                 continue
@@ -279,7 +294,7 @@ class Session:
                 listener.settle(tag)  # the client says that it cannot take it
                 continue
             if qos:
-                held.parked = (publish, tag)
+                held.parked = (publish, tag, position)
                 await self._on_its_way(held)
             else:
                 self._say(publish)
@@ -291,11 +306,27 @@ class Session:
         """Send what is parked as soon as there is room."""
         await self._room.acquire()
         assert held.parked is not None
-        publish, tag = held.parked
+        publish, tag, position = held.parked
         held.parked = None
-        publish.packet_id = self._next_id()
-        self._ways[publish.packet_id] = Way(publish, held, tag)
-        self._say(publish)
+        name = held.wish.filter
+        if publish.qos != 2 or position is None or not self.durable:
+            publish.packet_id = self._next_id()
+            self._ways[publish.packet_id] = Way(publish, held, tag)
+            self._say(publish)
+        elif (earlier := self.exchanges.packet_id(name, position)) is not None:
+            publish.packet_id, publish.dup = earlier, True
+            self._ways[earlier] = Way(publish, held, tag)
+            self._say(publish)
+        else:
+            packet_id = publish.packet_id = self._next_id()
+            way = self._ways[packet_id] = Way(publish, held, tag, is_sent=False)
+            _then(self.exchanges.send(packet_id, name, position), lambda: self._sent(way))
+
+    def _sent(self, way: Way) -> None:
+        """The journal holds it: it may leave."""
+        if self._ways.get(way.publish.packet_id) is way:
+            way.is_sent = True
+            self._say(way.publish)
 
     def _say(self, packet: Packet) -> None:
         if self._send is not None:
@@ -304,7 +335,7 @@ class Session:
     def _next_id(self) -> int:
         while True:
             self._last_id = self._last_id % 0xFFFF + 1
-            if self._last_id not in self._ways:
+            if self._last_id not in self._ways and self._last_id not in self.exchanges.outgoing:
                 return self._last_id
 
     def acknowledged(self, ack: Ack) -> None:
@@ -313,33 +344,48 @@ class Session:
         if way is not None and (ack.kind is Kind.PUBACK) != (way.publish.qos == 1):
             raise Malformed(f"{ack.kind.name} for a message of QoS {way.publish.qos}", Reason.PROTOCOL)
         if ack.kind is Kind.PUBREC:
-            if way is None:
+            if way is None and ack.packet_id not in self.exchanges.outgoing:
                 self._say(Ack(Kind.PUBREL, ack.packet_id, Reason.PACKET_ID_NOT_FOUND))
-            elif ack.reason >= 0x80:
+            elif way is not None and ack.reason >= 0x80:
+                self.exchanges.received(ack.packet_id)
                 self._settled(ack.packet_id, way)
             else:
-                way.is_received = True
-                way.held.listener.settle(way.tag)  # the client has it: it is not sent again
-                self._say(Ack(Kind.PUBREL, ack.packet_id))
+                _then(self.exchanges.received(ack.packet_id), lambda: self._has(ack.packet_id, way))
         elif way is not None:
             self._settled(ack.packet_id, way)
+        elif ack.kind is Kind.PUBCOMP:
+            self.exchanges.done(ack.packet_id)
+
+    def _has(self, packet_id: int, way: Way | None) -> None:
+        """The journal holds that the client has it: it is not sent again."""
+        if way is not None and not way.is_received:
+            way.is_received = True
+            if way.held is not None:
+                way.held.listener.settle(way.tag)
+        self._say(Ack(Kind.PUBREL, packet_id))
 
     def _settled(self, packet_id: int, way: Way) -> None:
         del self._ways[packet_id]
-        if not way.is_received:
+        if not way.is_received and way.held is not None:
             way.held.listener.settle(way.tag)
+        self.exchanges.done(packet_id)
         self._room.release()
 
     # -- from the client ---------------------------------------------------------------------------
 
-    async def publish(self, packet: Publish) -> int:
-        """Publish, and answer when the broker has it; the reason code."""
+    async def publish(self, packet: Publish) -> int | None:
+        """Publish, and answer when the broker has it; the reason code. None: nobody can tell yet, and the client is
+        to send it again."""
         try:
+            options = options_of(packet)
+            if packet.qos == 2:
+                options["id"] = await self.exchanges.begin(packet.packet_id)
             await self.bus.publish(
-                attributes_of(packet),
-                mode=Mode.BEST_EFFORT if packet.qos == 0 else Mode.AUTO,
-                **options_of(packet),
+                attributes_of(packet), mode=Mode.BEST_EFFORT if packet.qos == 0 else Mode.AUTO, **options
             )
+        except UnknownOutcomeError as error:
+            log.info("mqtt %s: %s", self.client_id, error)
+            return None
         except RefusedError as error:
             log.info("mqtt %s: %s", self.client_id, error)
             return Reason.NOT_AUTHORISED
@@ -351,6 +397,8 @@ class Session:
         except TidingsError as error:
             log.warning("mqtt %s: %s", self.client_id, error)
             return Reason.IMPLEMENTATION
+        if packet.qos == 2:
+            self.exchanges.published(packet.packet_id)
         return Reason.SUCCESS
 
     def publish_soon(self, packet: Publish) -> None:
@@ -362,23 +410,42 @@ class Session:
 
     def is_new(self, packet_id: int) -> bool:
         """Of QoS 2: False when it came before and waits for PUBREL."""
-        if packet_id in self._received:
+        if packet_id in self._received or self.exchanges.is_kept(packet_id):
             return False
         self._received.add(packet_id)
         return True
 
-    def forget(self, packet_id: int) -> None:
-        """It was not taken: it may come again."""
+    def refused(self, packet_id: int) -> None:
+        """It was not taken: the packet id is free."""
+        self._received.discard(packet_id)
+        self.exchanges.drop(packet_id)
+
+    def unsure(self, packet_id: int) -> None:
+        """It may have been taken: when it comes again, it is the same message."""
         self._received.discard(packet_id)
 
-    def released(self, packet_id: int) -> int:
-        """PUBREL came; the reason of PUBCOMP."""
-        if packet_id in self._received:
-            self._received.discard(packet_id)
-            return Reason.SUCCESS
-        return Reason.PACKET_ID_NOT_FOUND
+    async def released(self, packet_id: int) -> int:
+        """PUBREL came; the reason of PUBCOMP, once it is kept that the packet id is free."""
+        is_known = packet_id in self._received or self.exchanges.is_open(packet_id)
+        await self.exchanges.release(packet_id)
+        self._received.discard(packet_id)
+        return Reason.SUCCESS if is_known else Reason.PACKET_ID_NOT_FOUND
 
     async def will(self, will: Will) -> None:
         """The client is gone without a word: say what it left to say."""
         properties = {k: v for k, v in will.properties.items() if k != "will_delay"}
         await self.publish(Publish(will.topic, will.payload, will.qos, will.retain, properties=properties))
+
+
+def _then(kept: asyncio.Future[None] | None, say: Callable[[], None]) -> None:
+    """Go on when it is kept. A journal that cannot be written stops no exchange: the client may hear it twice if the
+    broker is killed now, and the log says so."""
+    if kept is None:
+        say()
+        return
+
+    def go_on(future: asyncio.Future[None]) -> None:
+        future.exception()  # the journal has said so
+        say()
+
+    kept.add_done_callback(go_on)

@@ -1,0 +1,316 @@
+"""QoS 2 exchanges of MQTT sessions, and the journal that keeps them over a crash of the broker.
+
+Rules
+- From the client: before a message is published, its packet id and the id of its event are on the disk. A message
+  that comes again under that packet id is published under the same identity, which the broker knows. PUBCOMP
+  leaves when it is on the disk that the packet id is free: from then on it means another message.
+- To the client: before a message is sent, its packet id and its position are on the disk; after a restart the same
+  event has the same packet id. PUBREL leaves when it is on the disk that the client has the message: from then on
+  that event is not sent again, though the broker may not know that it was acknowledged.
+- One file for all sessions: lines of JSON, appended and synced in groups. Opening the file writes it anew with what
+  is still under way, and so does a file that has grown too large.
+- A session without a file (no store, or one that ends with its connection) does the same in memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tidings.errors import StoreFullError
+from tidings.gateway.subscriptions import replace_file
+from tidings.model.decoding import UNREADABLE
+from tidings.model.subscription import Position
+
+log = logging.getLogger("tidings.gateway")
+
+FILE = "mqtt-exchanges.jsonl"
+LARGEST = 16 << 20  # bytes of the file; larger, it is written anew
+MOST_HANDLED = 4096  # positions of one session that the client has, and the broker may not know of
+
+IN, KEPT, RELEASED, OUT, RECEIVED, DONE, LEFT, END = (
+    "in",
+    "kept",
+    "released",
+    "out",
+    "received",
+    "done",
+    "left",
+    "end",
+)
+
+
+class Outgoing(msgspec.Struct):
+    """A message on its way to the client, or one that it has and PUBCOMP has not come for."""
+
+    name: str  # of the subscription
+    position: Position
+    is_received: bool = False
+
+
+class Exchanges:
+    """Those of one session."""
+
+    def __init__(self, session: str, journal: Journal | None) -> None:
+        self.session = session
+        self._journal = journal
+        self._events: dict[int, str] = {}  # by packet id from the client: the id of its event
+        self._kept: set[int] = set()  # of those: published
+        self.outgoing: dict[int, Outgoing] = {}  # by our packet id
+        self._handled: dict[tuple[str, Position], None] = {}  # the client has them
+        self._earlier: dict[tuple[str, Position], int] = {}  # sent before, by packet id, and to come again
+
+    # -- from the client ---------------------------------------------------------------------------
+
+    def is_kept(self, packet_id: int) -> bool:
+        return packet_id in self._kept
+
+    async def begin(self, packet_id: int) -> str:
+        """The id of the event for this message, from now on the same whenever it comes again."""
+        event = self._events.get(packet_id)
+        if event is None:
+            event = f"mqtt-{secrets.token_hex(12)}"
+            self._events[packet_id] = event
+            await self._keep(IN, packet_id, event)
+        return event
+
+    def published(self, packet_id: int) -> None:
+        self._kept.add(packet_id)
+        self._note(KEPT, packet_id)
+
+    def is_open(self, packet_id: int) -> bool:
+        return packet_id in self._events
+
+    async def release(self, packet_id: int) -> None:
+        """The packet id is free: the client uses it for another message next."""
+        if packet_id in self._events:
+            await self._keep(RELEASED, packet_id)
+        self._events.pop(packet_id, None)
+        self._kept.discard(packet_id)
+
+    def drop(self, packet_id: int) -> None:
+        """The message was refused: nothing was published under its id."""
+        if self._events.pop(packet_id, None) is not None:
+            self._kept.discard(packet_id)
+            self._note(RELEASED, packet_id)
+
+    # -- to the client -----------------------------------------------------------------------------
+
+    def resume(self) -> list[int]:
+        """The broker will bring again what the client has not confirmed. Packet ids that wait for PUBCOMP."""
+        sent = {(out.name, out.position): id for id, out in self.outgoing.items() if not out.is_received}
+        self._earlier = sent
+        return [id for id, out in self.outgoing.items() if out.is_received]
+
+    def packet_id(self, name: str, position: Position) -> int | None:
+        """Under which it was sent before, by an earlier life of the session."""
+        return self._earlier.pop((name, position), None) if self._earlier else None
+
+    def is_handled(self, name: str, position: Position) -> bool:
+        return (name, position) in self._handled
+
+    def send(self, packet_id: int, name: str, position: Position) -> asyncio.Future[None] | None:
+        """It will be sent under this packet id; when it may be (None: at once)."""
+        self.outgoing[packet_id] = Outgoing(name, position)
+        return self._append(OUT, packet_id, name, position.log, position.offset)
+
+    def received(self, packet_id: int) -> asyncio.Future[None] | None:
+        """PUBREC came; when PUBREL may leave (None: at once)."""
+        out = self.outgoing.get(packet_id)
+        if out is None:
+            return None
+        self._handle(out)
+        return self._append(RECEIVED, packet_id)
+
+    def done(self, packet_id: int) -> None:
+        """PUBCOMP came."""
+        if self.outgoing.pop(packet_id, None) is not None:
+            self._note(DONE, packet_id)
+
+    def left(self, name: str) -> None:
+        """The subscription has ended: what it had sent is nothing to the next one of its name."""
+        self._leave(name)
+        self._note(LEFT, name)
+
+    def end(self) -> None:
+        """The session is over."""
+        if self._journal is not None:
+            self._journal.end(self.session)
+
+    def _handle(self, out: Outgoing) -> None:
+        out.is_received = True
+        self._handled[out.name, out.position] = None
+        if len(self._handled) > MOST_HANDLED:
+            del self._handled[next(iter(self._handled))]
+
+    def _leave(self, name: str) -> None:
+        for packet_id in [
+            id for id, out in self.outgoing.items() if out.name == name and not out.is_received
+        ]:
+            del self.outgoing[packet_id]
+        for handled in [each for each in self._handled if each[0] == name]:
+            del self._handled[handled]
+
+    # -- the journal -------------------------------------------------------------------------------
+
+    async def _keep(self, *said: Any) -> None:
+        future = self._append(*said)
+        if future is not None:
+            await future
+
+    def _append(self, *said: Any) -> asyncio.Future[None] | None:
+        return None if self._journal is None else self._journal.append(self.session, said)
+
+    def _note(self, *said: Any) -> None:
+        """Written with the next line that has to be; when it is lost, the exchange only repeats a step."""
+        if self._journal is not None:
+            self._journal.note(self.session, said)
+
+    def lines(self) -> list[tuple[Any, ...]]:
+        """All of it, for a file that is written anew."""
+        lines: list[tuple[Any, ...]] = [(IN, id, event) for id, event in self._events.items()]
+        lines += [(KEPT, id) for id in self._kept]
+        for name, position in self._handled:
+            lines += [(OUT, 0, name, position.log, position.offset), (RECEIVED, 0), (DONE, 0)]
+        for id, out in self.outgoing.items():
+            lines.append((OUT, id, out.name, out.position.log, out.position.offset))
+            if out.is_received:
+                lines.append((RECEIVED, id))
+        return lines
+
+    def replay(self, what: str, *said: Any) -> None:
+        """Take in a line of the file."""
+        match what, said:
+            case "in", (int(id), str(event)):
+                self._events[id] = event
+            case "kept", (int(id),):
+                self._kept.add(id)
+            case "released", (int(id),):
+                self._events.pop(id, None)
+                self._kept.discard(id)
+            case "out", (int(id), str(name), str(log), int(offset)):
+                self.outgoing[id] = Outgoing(name, Position(log, offset))
+            case "received", (int(id),) if id in self.outgoing:
+                self._handle(self.outgoing[id])
+            case "done", (int(id),):
+                self.outgoing.pop(id, None)
+            case "left", (str(name),):
+                self._leave(name)
+
+
+class Journal:
+    """The file. `append` and `note` are called on the event loop; a thread writes."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / FILE
+        self._sessions: dict[str, Exchanges] = {}
+        self._waiting: list[tuple[bytes, asyncio.Future[None] | None]] = []
+        self._writing: asyncio.Task[None] | None = None
+        self._file: int | None = None
+        self._size = 0
+
+    def load(self, sessions: set[str]) -> None:
+        """Read what these sessions have under way; the last line may be torn, and nothing was promised by it."""
+        lines = self._path.read_bytes().splitlines() if self._path.exists() else []
+        for line in lines:
+            try:
+                session, *said = msgspec.json.decode(line, type=list[Any])
+            except (*UNREADABLE, ValueError):
+                continue
+            if session in sessions and said:
+                if said[0] == END:
+                    self._sessions.pop(session, None)
+                else:
+                    self.of(session).replay(*said)
+        self._write_anew(self._lines())
+
+    def of(self, session: str) -> Exchanges:
+        found = self._sessions.get(session)
+        if found is None:
+            found = self._sessions[session] = Exchanges(session, self)
+        return found
+
+    def end(self, session: str) -> None:
+        if self._sessions.pop(session, None) is not None:
+            self.note(session, (END,))
+
+    def append(self, session: str, said: tuple[Any, ...]) -> asyncio.Future[None]:
+        """Write a line; the future is done when it is on the disk."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((_line(session, said), future))
+        if self._writing is None:
+            self._writing = asyncio.create_task(self._write(), name="mqtt exchanges")
+        return future
+
+    def note(self, session: str, said: tuple[Any, ...]) -> None:
+        self._waiting.append((_line(session, said), None))
+
+    async def close(self) -> None:
+        if self._writing is not None:
+            await self._writing
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    async def _write(self) -> None:
+        """One sync for all that came while the one before it was under way."""
+        try:
+            while any(future is not None for _, future in self._waiting):
+                batch, self._waiting = self._waiting, []
+                data = b"".join(line for line, _ in batch)
+                try:
+                    if self._size + len(data) > LARGEST:
+                        await asyncio.to_thread(self._write_anew, self._lines())
+                    else:
+                        await asyncio.to_thread(self._write_on, data)
+                except OSError as error:
+                    log.error("mqtt: %s cannot be written: %s", self._path, error.strerror)
+                    problem = StoreFullError(f"the exchange cannot be kept: {error.strerror}")
+                    _finish(batch, problem)
+                else:
+                    _finish(batch, None)
+        finally:
+            self._writing = None
+
+    def _write_on(self, data: bytes) -> None:
+        assert self._file is not None
+        at = os.lseek(self._file, 0, os.SEEK_END)
+        try:
+            if os.write(self._file, data) != len(data):
+                raise OSError(28, "No space left on device")
+            os.fdatasync(self._file)
+        except OSError:
+            os.ftruncate(self._file, at)  # half a line would spoil the next one
+            raise
+        self._size = at + len(data)
+
+    def _lines(self) -> bytes:
+        lines = [_line(name, said) for name, each in self._sessions.items() for said in each.lines()]
+        return b"".join(lines)
+
+    def _write_anew(self, lines: bytes) -> None:
+        replace_file(self._path, lines)
+        if self._file is not None:
+            os.close(self._file)
+        self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND)
+        self._size = len(lines)
+
+
+def _line(session: str, said: tuple[Any, ...]) -> bytes:
+    return msgspec.json.encode((session, *said)) + b"\n"
+
+
+def _finish(batch: list[tuple[bytes, asyncio.Future[None] | None]], problem: StoreFullError | None) -> None:
+    for _, future in batch:
+        if future is None or future.done():
+            continue
+        if problem is None:
+            future.set_result(None)
+        else:
+            future.set_exception(problem)
