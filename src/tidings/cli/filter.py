@@ -148,7 +148,9 @@ def evaluate(
 
     Without FILTER, reads lines {"expression", "event", "dialect"} from standard input.
     Prints one line {"value", "errors"} for each line read; a parse error is value null (in
-    dialect cesql false) and errors \\["parse"], an unknown function \\["missingFunction"]. A line that is no such JSON gives errors \\["input"], and the run goes on
+    dialect cesql false) and errors \\["parse"], an unknown function \\["missingFunction"]; over the
+    work budget, errors \\["budget"] (cesql: generic). A line that is no such JSON gives errors
+    \\["input"], and the run goes on
     and ends with 2.
     """
     del as_json
@@ -185,6 +187,7 @@ def _evaluate_line(number: int, line: str, dialect: str) -> bool:
 def _evaluated(text: str, given: dict[str, Any], dialect: str) -> dict[str, Any]:
     from tidings.language import cesql, parse
     from tidings.language.evaluate import evaluate as meaning
+    from tidings.language.work import BUDGET, cost, work_of_expression
 
     try:
         expression = parse(text, dialect=dialect)
@@ -195,7 +198,9 @@ def _evaluated(text: str, given: dict[str, Any], dialect: str) -> dict[str, Any]
     if dialect == Dialect.CESQL:
         value, errors = cesql.evaluate(expression, given)
         return {"value": value, "errors": list(errors)}
-    return {"value": meaning(expression, view_of(given)), "errors": []}
+    view = view_of(given)
+    over = cost(work_of_expression(expression), view) > BUDGET
+    return {"value": meaning(expression, view), "errors": ["budget"] if over else []}
 
 
 def explain(

@@ -14,6 +14,7 @@ Rules
   value of what it returns. AND and OR look at the right side only when the left leaves it open.
 - `NOT 10` is a cast error, as the public conformance cases want, although the text of the
   specification would let 10 count as true there; everywhere else a number casts to a boolean.
+- Over the work budget (`work.py`) the value is false and the error `generic`.
 - As a filter, an expression accepts an event when its value is true and no error is listed.
 - What the wider grammar adds (BETWEEN, REGEXP, IS NULL, MATCHES, IS A) follows the same casts.
 """
@@ -37,6 +38,7 @@ from tidings.language.functions import (
     remainder,
     string_of,
 )
+from tidings.language.work import BUDGET, Work, cesql_cost, work_of_expression
 from tidings.model import expression as e
 from tidings.model.event import LINEAGE, Event
 from tidings.model.pattern import like_matches, regexp_matches
@@ -51,15 +53,17 @@ SPECVERSION = "1.0"
 _MISSING = (False, ("missingAttribute",))
 _ZERO: dict[str, Any] = {STRING: "", INTEGER: 0}
 _MANY = 4096
-_checked: dict[int, tuple[e.Expression, bool]] = {}  # the expression is kept, so its id stays its own
+_checked: dict[int, tuple[e.Expression, bool, Work]] = {}  # the expression is kept, so its id stays its own
 
 
 def evaluate(expression: e.Expression, attributes: Attributes) -> tuple[Any, list[str]]:
     """The value of an expression for the attributes of an event, and the names of the errors."""
     known = _checked.get(id(expression))
-    wide = _remembered(expression) if known is None else known[1]
+    wide, work = _remembered(expression) if known is None else known[1:]
     if wide:
         return zero_of(expression), ["parse"]
+    if work and cesql_cost(work, attributes) > BUDGET:
+        return zero_of(expression), ["generic"]
     value, errors = _evaluate(expression, attributes)
     return value, list(dict.fromkeys(errors)) if errors else []
 
@@ -75,13 +79,14 @@ def zero_of(expression: e.Expression) -> Any:
     return False
 
 
-def _remembered(expression: e.Expression) -> bool:
-    """Is there an integer past 32 bits? Asked once of each expression, by identity."""
+def _remembered(expression: e.Expression) -> tuple[bool, Work]:
+    """Is there an integer past 32 bits, and what is its work? Asked once of each expression, by identity."""
     if len(_checked) >= _MANY:
         _checked.clear()
     wide = _has_wide_integer(expression)
-    _checked[id(expression)] = (expression, wide)
-    return wide
+    work = work_of_expression(expression)
+    _checked[id(expression)] = (expression, wide, work)
+    return wide, work
 
 
 def accepts(expression: e.Expression, attributes: Attributes) -> bool:

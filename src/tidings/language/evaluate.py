@@ -31,6 +31,14 @@ from tidings.language.functions import (
     Failure,
     remainder,
 )
+from tidings.language.work import (
+    BUDGET,
+    Work,
+    cost,
+    is_over,
+    work_of,
+    work_of_expression,
+)
 from tidings.model import expression as e
 from tidings.model.event import LINEAGE, Event
 from tidings.model.filter import CESQL, Filter
@@ -42,17 +50,23 @@ View: TypeAlias = Mapping[str, Any]
 Program: TypeAlias = Callable[[View], Any]
 
 _REMEMBERED = 4096
-_programs: dict[int, tuple[e.Expression, Program]] = {}  # the expression is kept, so its id stays its own
+_programs: dict[
+    int, tuple[e.Expression, Program, Work]
+] = {}  # the expression is kept, so its id stays its own
 
 
 def evaluate(expression: e.Expression, view: View) -> Value | None:
-    """The value of an expression for what `Event.view` shows; None is unknown."""
-    result: Value | None = compiled(expression)(view)
+    """The value of an expression for what `Event.view` shows; None is unknown, over budget too."""
+    known = _programs.get(id(expression))
+    program, work = (compiled(expression), work_of_expression(expression)) if known is None else known[1:]
+    if work and cost(work, view) > BUDGET:
+        return None
+    result: Value | None = program(view)
     return result
 
 
 def accepts(filter: Filter, event: Event) -> bool:
-    """Does the filter accept the event? Through the normal form, as matching does."""
+    """Does the filter accept the event? Through the normal form, as matching does; over budget it does not."""
     program = filter.__dict__.get("_accepts")
     if program is None:
         program = filter.__dict__["_accepts"] = compiled_filter(filter)
@@ -70,7 +84,11 @@ def compiled_filter(filter: Filter) -> Callable[[Event], bool]:
         for conjunction in filter.conjunctions
     ]
 
+    work = work_of(filter)
+
     def run(event: Event) -> bool:
+        if work and is_over(filter, event):
+            return False
         value_of = event.view.get
         for constraints, residuals in parts:
             for attribute, holds in constraints:
@@ -82,6 +100,11 @@ def compiled_filter(filter: Filter) -> Callable[[Event], bool]:
         return False
 
     return run
+
+
+def budget_test(filter: Filter) -> list[Callable[[Event], bool]]:
+    """Is the filter within its work budget for an event? No test when it has no weight."""
+    return [lambda event: not is_over(filter, event)] if work_of(filter) else []
 
 
 def residual_test(residual: e.Expression, dialect: str) -> Callable[[Event], bool]:
@@ -100,7 +123,7 @@ def compiled(expression: e.Expression) -> Program:
     if len(_programs) >= _REMEMBERED:
         _programs.clear()
     program = _compile(expression)
-    _programs[id(expression)] = (expression, program)
+    _programs[id(expression)] = (expression, program, work_of_expression(expression))
     return program
 
 

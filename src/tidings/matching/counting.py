@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tidings.language.evaluate import residual_test
+from tidings.language.evaluate import budget_test, residual_test
+from tidings.language.work import within_budget
 from tidings.matching.matcher import Matches
 from tidings.matching.naive import Handles, one_by_one
 from tidings.model.constraint import Constraint, Equals, Kinds, OneOf, Range, told_apart
@@ -45,7 +46,7 @@ class _Attribute:
             self.ranges.append((low, high, number))
             self.exactly.append(constraint.accepts)
         else:
-            self.tests.append((constraint.accepts, number))
+            self.tests.append((within_budget(constraint), number))
 
     def holding(self, value: Any) -> Iterable[int]:
         """The numbers of the constraints that accept the value (None: absent)."""
@@ -132,7 +133,8 @@ class CountingMatcher:
                     users[number].append(len(needed))
                 needed.append(len(distinct))
                 self._owners.append(handle)
-                self._residuals.append([residual_test(r, filter.dialect) for r in conjunction.residuals])
+                tests = (residual_test(r, filter.dialect) for r in conjunction.residuals)
+                self._residuals.append([*budget_test(filter), *tests])
         self._needed = np.array(needed, np.int32)
         self._users = [np.array(some) for some in users]
         self._stale = False

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, TypeAlias
 
+from tidings.language.work import WorkIndex
 from tidings.matching.columnar.warm import HERE, Kernels
 from tidings.matching.matcher import Matches
 from tidings.matching.naive import one_by_one
@@ -34,18 +35,36 @@ class MatchingEngine:
     match: Callable[[Event], Sequence[int]]
     """Handles of the filters that accept the event, ascending, each once."""
 
-    def __init__(self, *, threshold: int = THRESHOLD, kernels: Kernels = HERE) -> None:
+    def __init__(self, *, threshold: int = THRESHOLD, kernels: Kernels = HERE, routes: bool = False) -> None:
         self._threshold = threshold
+        self._routed = (
+            WorkIndex() if routes else None
+        )  # filters that stand for others: over budget, they match
         self.kernels = kernels
         self._small: SmallMatcher | None = SmallMatcher()
         self._filters: dict[int, Filter] = {}  # while small: to be handed over
         self._large: Any = None
         self._growing: Generator[None, None, None] | None = None
         self._journal: list[Change] = []  # what changed since the handing over began
-        self.match = self._small.match
+        self._use(self._small.match)
+
+    def _use(self, match: Callable[[Event], Sequence[int]]) -> None:
+        self.match = match if self._routed is None else lambda event: self._with_over(match(event), event)
+
+    def _with_over(self, found: Sequence[int], event: Event) -> Sequence[int]:
+        """Beside those that accept the event, those that are over their work budget for it."""
+        assert self._routed is not None
+        over = self._routed.may_accept(event)
+        return sorted({*found, *over}) if over else found
 
     def add(self, filter: Filter) -> int:
         """Take a filter in; the handle is in effect at once."""
+        handle = self._add(filter)
+        if self._routed is not None:
+            self._routed.add(handle, filter)
+        return handle
+
+    def _add(self, filter: Filter) -> int:
         if self._small is None:
             handle: int = self._large.add(filter)
             return handle
@@ -63,6 +82,8 @@ class MatchingEngine:
 
     def remove(self, handle: int) -> None:
         """Forget a filter. An unknown handle is a KeyError."""
+        if self._routed is not None:
+            self._routed.remove(handle)
         if self._small is None:
             self._large.remove(handle)
             return
@@ -73,6 +94,8 @@ class MatchingEngine:
 
     def match_batch(self, events: Any) -> Matches:
         """The same for many events, or for an Arrow record batch."""
+        if self._routed and type(events) is list:  # few filters have a weight
+            return one_by_one(self.match, events)
         if self._small is None:
             if type(events) is list and len(events) < FEW_EVENTS:
                 return one_by_one(self.match, events)
@@ -137,7 +160,7 @@ class MatchingEngine:
             _replay(large, some)
             yield
         self._large, self._small, self._filters = large, None, {}
-        self.match = lambda event: large.match(event).tolist()
+        self._use(lambda event: large.match(event).tolist())
 
 
 def _replay(large: Any, changes: list[Change]) -> None:

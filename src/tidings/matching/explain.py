@@ -14,6 +14,7 @@ import msgspec
 
 from tidings.language import cesql, print_constraint, print_expression, print_value
 from tidings.language.evaluate import evaluate, residual_test
+from tidings.language.work import BUDGET, is_over
 from tidings.model.constraint import Constraint, Equals, Exists, IsA, Missing, NotOneOf, OneOf, Range
 from tidings.model.event import Event
 from tidings.model.expression import Expression
@@ -59,13 +60,16 @@ class Explanation(msgspec.Struct, frozen=True):
     id: str
     accepted: bool
     conjunctions: tuple[ConjunctionTrace, ...]
+    over_budget: bool = False  # unknown: its patterns times the event's texts cost more than the work budget
 
     def __str__(self) -> str:
         return "\n".join(_lines(self))
 
 
 def explain(event: Event, filter: Filter) -> Explanation:
-    """Why the filter accepts the event or not, constraint by constraint."""
+    """Why the filter accepts the event or not, constraint by constraint; over budget nothing is looked at."""
+    if is_over(filter, event):
+        return Explanation(filter.text, event.source, event.id, False, (), over_budget=True)
     traces = tuple(_conjunction(event, part, filter.dialect) for part in filter.conjunctions)
     accepted = any(trace.held for trace in traces)
     return Explanation(filter.text, event.source, event.id, accepted, traces)
@@ -141,7 +145,9 @@ def _residual(event: Event, residual: Expression, dialect: str) -> ResidualTrace
 def _lines(explanation: Explanation) -> Iterator[str]:
     verdict = "accepts" if explanation.accepted else "does not accept"
     yield f"{explanation.filter or 'the filter'} {verdict} event {explanation.id} of {explanation.source}"
-    if not explanation.conjunctions:
+    if explanation.over_budget:
+        yield f"  unknown: its patterns times the event's texts are over the work budget ({BUDGET})"
+    elif not explanation.conjunctions:
         yield "  this filter is never true"
     for trace in explanation.conjunctions:
         many = len(explanation.conjunctions) > 1

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tidings.language.work import WorkIndex
 from tidings.matching.tree import Node, TreeMatcher, followed
 from tidings.model.event import Event
 from tidings.model.filter import Filter
@@ -66,14 +67,17 @@ class _Tree(TreeMatcher):
     def __init__(self, *, order: tuple[str, ...], factored: tuple[str, ...]) -> None:
         super().__init__(order=order, factored=factored)
         self._link_of: dict[int, str] = {}
+        self._work = WorkIndex()
 
     def add_for(self, filter: Filter, link: str) -> int:
         handle = self.add(filter)
         self._link_of[handle] = link
+        self._work.add(handle, filter)
         self._annotate(filter, link, +1)
         return handle
 
     def remove(self, handle: int) -> None:
+        self._work.remove(handle)
         self._annotate(self._filters[handle], self._link_of.pop(handle), -1)
         super().remove(handle)
 
@@ -87,7 +91,10 @@ class _Tree(TreeMatcher):
                 _count(node, link, change)
 
     def links(self, event: Event, open: set[str]) -> set[str]:
-        found: set[str] = set()
+        found = open & {
+            self._link_of[handle] for handle in self._work.may_accept(event)
+        }  # over budget: routed
+        open -= found
         value_of = event.view.get
         waiting = self._begin(event)
         while waiting and open:

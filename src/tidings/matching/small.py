@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 from tidings.language.evaluate import residual_test
+from tidings.language.work import is_over, work_of
 from tidings.matching.acceptors import acceptor
 from tidings.matching.matcher import Matches
 from tidings.matching.naive import Handles, one_by_one
@@ -35,12 +36,17 @@ _SURE = {VALUE, NAME, START}  # being found there proves the constraint
 class _Entry:
     """What is left to test of one conjunction, once an event has come to its entry point."""
 
-    __slots__ = ("constraints", "handle", "residuals")
+    __slots__ = ("constraints", "handle", "residuals", "weighted")
 
     def __init__(
-        self, handle: int, rest: Iterable[Constraint], residuals: list[Callable[[Event], bool]]
+        self,
+        handle: int,
+        rest: Iterable[Constraint],
+        residuals: list[Callable[[Event], bool]],
+        weighted: Filter | None,
     ) -> None:
         self.handle = handle
+        self.weighted = weighted  # the filter, when it could be over its work budget
         self.constraints = [(constraint.attribute, acceptor(constraint)) for constraint in rest]
         self.residuals = residuals
 
@@ -119,7 +125,7 @@ class SmallMatcher:
         handle = self._handles.take()
         filed = self._filed[handle] = []
         for number, conjunction in enumerate(filter.conjunctions):
-            self._file(filed, (handle, number), conjunction, filter.dialect)
+            self._file(filed, (handle, number), conjunction, filter)
         return handle
 
     def _file(
@@ -127,20 +133,21 @@ class SmallMatcher:
         filed: list[tuple[str | None, Place, tuple[int, int]]],
         key: tuple[int, int],
         conjunction: Conjunction,
-        dialect: str,
+        filter: Filter,
     ) -> None:
-        residuals = [residual_test(residual, dialect) for residual in conjunction.residuals]
+        residuals = [residual_test(residual, filter.dialect) for residual in conjunction.residuals]
+        weighted = filter if work_of(filter) else None
         choices = [
             (constraint, places) for constraint in conjunction.constraints if (places := _places(constraint))
         ]
         if not choices:
-            self._everywhere[key] = _Entry(key[0], conjunction.constraints, residuals)
+            self._everywhere[key] = _Entry(key[0], conjunction.constraints, residuals, weighted)
             filed.append((None, (PRESENT, None), key))
             return
         chosen, places = min(choices, key=self._cost)
         sure = places[0][0] in _SURE
         rest = [c for c in conjunction.constraints if not (sure and c is chosen)]
-        entry = _Entry(key[0], rest, residuals)
+        entry = _Entry(key[0], rest, residuals, weighted)
         index = self._attributes.setdefault(chosen.attribute, _Attribute())
         for place in places:
             index.bucket(place)[key] = entry
@@ -183,6 +190,8 @@ class SmallMatcher:
             if bucket is None:
                 continue
             for entry in bucket.values():  # the inner loop: no calls but those of the tests
+                if entry.weighted is not None and is_over(entry.weighted, event):
+                    continue
                 for attribute, holds in entry.constraints:
                     if not holds(value_of(attribute)):
                         break

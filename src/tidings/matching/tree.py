@@ -19,7 +19,8 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import product
 from typing import Any
 
-from tidings.language.evaluate import residual_test
+from tidings.language.evaluate import budget_test, residual_test
+from tidings.language.work import within_budget
 from tidings.matching.matcher import Matches
 from tidings.matching.naive import Handles, one_by_one
 from tidings.model.constraint import Constraint, Equals, Kinds, told_apart
@@ -75,7 +76,10 @@ class TreeMatcher:
                 node = self._roots[key] = self._made()
             for constraint in path:
                 node = self._child(node, constraint)
-            node.ends[handle, number] = [residual_test(r, filter.dialect) for r in conjunction.residuals]
+            node.ends[handle, number] = [
+                *budget_test(filter),
+                *(residual_test(r, filter.dialect) for r in conjunction.residuals),
+            ]
         return handle
 
     def remove(self, handle: int) -> None:
@@ -195,7 +199,7 @@ def followed(node: Node, value_of: Callable[[str], Any]) -> list[Node]:
                 found.append(child)
     for name, tests in node.tests.items():
         value = value_of(name)
-        found += [child for (constraint, _), child in tests.items() if constraint.accepts(value)]
+        found += [child for (constraint, _), child in tests.items() if within_budget(constraint)(value)]
     return found
 
 

@@ -10,99 +10,99 @@ from typing import Any, TypeAlias
 import msgspec
 
 
-class _Node(msgspec.Struct, frozen=True, gc=False):
-    pass
+class Node(msgspec.Struct, frozen=True, gc=False):
+    """The base of all of them."""
 
 
-class Literal(_Node, frozen=True, tag="lit"):
+class Literal(Node, frozen=True, tag="lit"):
     value: Any  # a Value; Any, since msgspec takes no union of str and datetime
 
 
-class Attribute(_Node, frozen=True, tag="attr"):
+class Attribute(Node, frozen=True, tag="attr"):
     name: str  # dotted
 
 
-class Not(_Node, frozen=True, tag="not"):
+class Not(Node, frozen=True, tag="not"):
     operand: Expression
 
 
-class Negate(_Node, frozen=True, tag="neg"):
+class Negate(Node, frozen=True, tag="neg"):
     operand: Expression
 
 
-class And(_Node, frozen=True, tag="and"):
+class And(Node, frozen=True, tag="and"):
     left: Expression
     right: Expression
 
 
-class Or(_Node, frozen=True, tag="or"):
+class Or(Node, frozen=True, tag="or"):
     left: Expression
     right: Expression
 
 
-class Xor(_Node, frozen=True, tag="xor"):
+class Xor(Node, frozen=True, tag="xor"):
     left: Expression
     right: Expression
 
 
-class Compare(_Node, frozen=True, tag="cmp"):
+class Compare(Node, frozen=True, tag="cmp"):
     op: str  # = != < <= > >=   (<> is read as !=)
     left: Expression
     right: Expression
 
 
-class Arithmetic(_Node, frozen=True, tag="math"):
+class Arithmetic(Node, frozen=True, tag="math"):
     op: str  # + - * / %
     left: Expression
     right: Expression
 
 
-class In(_Node, frozen=True, tag="in"):
+class In(Node, frozen=True, tag="in"):
     operand: Expression
     items: tuple[Expression, ...]
     negated: bool = False
 
 
-class Between(_Node, frozen=True, tag="between"):
+class Between(Node, frozen=True, tag="between"):
     operand: Expression
     low: Expression
     high: Expression
     negated: bool = False
 
 
-class LikeTest(_Node, frozen=True, tag="like"):
+class LikeTest(Node, frozen=True, tag="like"):
     operand: Expression
     pattern: str
     negated: bool = False
 
 
-class RegexpTest(_Node, frozen=True, tag="regexp"):
+class RegexpTest(Node, frozen=True, tag="regexp"):
     operand: Expression
     pattern: str
     negated: bool = False
 
 
-class TopicTest(_Node, frozen=True, tag="topic"):
+class TopicTest(Node, frozen=True, tag="topic"):
     operand: Expression
     pattern: str
     negated: bool = False
 
 
-class ExistsTest(_Node, frozen=True, tag="exists"):
+class ExistsTest(Node, frozen=True, tag="exists"):
     name: str
 
 
-class NullTest(_Node, frozen=True, tag="null"):
+class NullTest(Node, frozen=True, tag="null"):
     operand: Expression
     negated: bool = False
 
 
-class TypeTest(_Node, frozen=True, tag="isa"):
+class TypeTest(Node, frozen=True, tag="isa"):
     name: str
     negated: bool = False
 
 
-class Call(_Node, frozen=True, tag="call"):
+class Call(Node, frozen=True, tag="call"):
     function: str  # upper case
     arguments: tuple[Expression, ...]
 

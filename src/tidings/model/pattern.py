@@ -1,14 +1,18 @@
-"""Text patterns in linear time: LIKE by segments, regular expressions by RE2.
+"""Text patterns: LIKE by segments, regular expressions by RE2. Neither backtracks.
+
+Both are linear in the text times the pattern; a pattern's weight says how often the text is gone through at most
+(`language/work.py` keeps a budget of it).
 
 LIKE: `%` is any text, `_` one character, a backslash takes the next `%` or `_` literally.
 """
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import Any
 
-from tidings.errors import FilterError
+from tidings.errors import FilterError, FilterLimitError
 
 
 @lru_cache(maxsize=65536)
@@ -62,7 +66,16 @@ def escape_like(text: str) -> str:
     return text.replace("%", "\\%").replace("_", "\\_")
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=4096)
+def _like_segments(pattern: str) -> tuple[str, ...] | None:
+    """The literal texts between the `%`; None when there is a `_` among them."""
+    parts = like_parts(pattern)
+    if any(ch is None for part in parts for ch in part):
+        return None
+    return tuple("".join(ch or "" for ch in part) for part in parts)
+
+
+@lru_cache(maxsize=1024)
 def _like_program(pattern: str) -> Any:
     body = ".*".join(
         "".join("." if ch is None else _re2().escape(ch) for ch in part) for part in like_parts(pattern)
@@ -71,11 +84,105 @@ def _like_program(pattern: str) -> Any:
 
 
 def like_matches(pattern: str, text: str) -> bool:
-    """Does the whole text fit the LIKE pattern? Linear in the text."""
-    parts = like_parts(pattern)
-    if len(parts) == 1 and None not in parts[0]:
-        return text == like_literal(pattern)
-    return _like_program(pattern).fullmatch(text) is not None
+    """Does the whole text fit the LIKE pattern? At most text times pattern."""
+    segments = _like_segments(pattern)
+    if segments is None:
+        return _like_program(pattern).fullmatch(text) is not None
+    first, last = segments[0], segments[-1]
+    if len(segments) == 1:
+        return text == first
+    if len(text) < len(first) + len(last) or not (text.startswith(first) and text.endswith(last)):
+        return False
+    place, end = len(first), len(text) - len(last)
+    for segment in segments[1:-1]:  # each as early as it can be: what follows has the most room then
+        place = text.find(segment, place, end)
+        if place < 0:
+            return False
+        place += len(segment)
+    return True
+
+
+@lru_cache(maxsize=4096)
+def like_weight(pattern: str) -> int:
+    """How often a text is gone through at most; 0 for a plain text and for a prefix."""
+    if like_literal(pattern) is not None or like_is_prefix(pattern):
+        return 0
+    return len(pattern)
+
+
+WEIGHT_OF_ANY = 10  # `.` and what is not in a class: RE2 has so many steps for the lengths of UTF-8
+WEIGHT_OF_CLASS = 2
+WEIGHT_OF_UNICODE = 512  # \\p{..}: hundreds of ranges
+MOST_WEIGHT = 1 << 17  # of an expression; compiling a larger one takes long
+_COUNT = re.compile(r"\{(\d*)(,?)(\d*)\}", re.ASCII)
+
+
+@lru_cache(maxsize=4096)
+def regexp_weight(pattern: str) -> int:
+    """About how many steps of RE2's program the expression becomes: counted repetitions multiply."""
+    sums, last = [0], [0]  # by open group: the weight so far, and that of what stood last
+    place = 0
+    while place < len(pattern):
+        place, weight, kind = _regexp_atom(pattern, place)
+        if kind == "(":
+            sums.append(0)
+            last.append(0)
+        elif kind == ")":
+            if len(sums) > 1:
+                inner = sums.pop()
+                last.pop()
+                sums[-1] += inner
+                last[-1] = inner
+        elif kind == "{":
+            sums[-1] += last[-1] * (weight - 1)
+            last[-1] *= weight
+        elif weight:
+            sums[-1] += weight
+            last[-1] = weight
+        sums[-1] = min(sums[-1], MOST_WEIGHT + 1)
+    return max(1, min(sum(sums), MOST_WEIGHT + 1))
+
+
+def _regexp_atom(pattern: str, place: int) -> tuple[int, int, str]:
+    """What stands there: where the next begins, its weight (of `{m,n}`: how often), and its kind."""
+    ch = pattern[place]
+    if ch == "\\" and place + 1 < len(pattern):
+        if pattern.startswith("\\Q", place):
+            end = pattern.find("\\E", place)
+            end = len(pattern) if end < 0 else end
+            return min(end + 2, len(pattern)), max(1, end - place - 2), "text"
+        named = pattern[place + 1]
+        weight = WEIGHT_OF_UNICODE if named in "pP" else WEIGHT_OF_ANY if named in "DWSC" else 1
+        after = place + 2
+        if named in "pPx":  # \\pL, \\p{Greek}, \\x{10ffff}
+            is_long = pattern.startswith("{", after)
+            after = max(after, pattern.find("}", after)) + 1 if is_long else after + 1
+        return after, weight, "escape"
+    if ch == "[":
+        return _regexp_class(pattern, place)
+    if ch == "{" and (count := _COUNT.match(pattern, place)):
+        low = int(count[1] or 0)
+        high = int(count[3]) if count[3] else low + bool(count[2])
+        return count.end(), max(1, low, high), "{"
+    weight = {".": WEIGHT_OF_ANY, "*": 0, "+": 0, "?": 0, "|": 1, "^": 1, "$": 1}.get(ch, 1)
+    return place + 1, 0 if ch in "()" else weight, ch if ch in "()" else "text"
+
+
+def _regexp_class(pattern: str, place: int) -> tuple[int, int, str]:
+    negated = pattern.startswith("[^", place)
+    end = place + 1 + negated
+    end += pattern.startswith("]", end)  # first in a class it stands for itself
+    weight = WEIGHT_OF_ANY if negated else WEIGHT_OF_CLASS
+    while end < len(pattern) and pattern[end] != "]":
+        if pattern.startswith("[:", end):
+            end = max(end, pattern.find(":]", end)) + 2
+        elif pattern[end] == "\\":
+            weight = max(weight, WEIGHT_OF_UNICODE if pattern[end + 1 : end + 2] in ("p", "P") else weight)
+            end += 2
+        else:
+            weight += not pattern[end].isascii()
+            end += 1
+    return end + 1, weight, "class"
 
 
 def _re2() -> Any:
@@ -84,25 +191,38 @@ def _re2() -> Any:
     return re2
 
 
-@lru_cache(maxsize=4096)
+SMALL_PROGRAM = 64 << 10  # bytes that RE2 may use for a short expression ...
+PROGRAM_OF_WEIGHT = 2 << 10  # ... and more for each step of a longer one
+LARGE_PROGRAM = 8 << 20
+
+
+@lru_cache(maxsize=1024)
 def _compiled(pattern: str) -> Any:
+    """The expression as RE2 has it. What it may remember grows with its size: a thousand of them stay small."""
     re2 = _re2()
-    options = re2.Options()
-    options.log_errors = False
-    options.max_mem = 8 << 20
-    try:
-        return re2.compile(pattern, options)
-    except re2.error as error:
-        reason = error.args[0] if error.args else "not understood"
-        text = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
-        raise FilterError(
-            f"regular expression {pattern!r}: {text}",
-            hint="the syntax is RE2's: no look-around, no back-references",
-        ) from None
+    small = min(LARGE_PROGRAM, SMALL_PROGRAM + PROGRAM_OF_WEIGHT * regexp_weight(pattern))
+    for memory in (small, LARGE_PROGRAM):
+        options = re2.Options()
+        options.log_errors = False
+        options.max_mem = memory
+        try:
+            return re2.compile(pattern, options)
+        except re2.error as error:
+            reason = error.args[0] if error.args else "not understood"
+    text = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
+    raise FilterError(
+        f"regular expression {pattern!r}: {text}",
+        hint="the syntax is RE2's: no look-around, no back-references",
+    )
 
 
 def check_regexp(pattern: str) -> str:
-    """The pattern itself, or a `FilterError` from RE2."""
+    """The pattern itself, or a `FilterError` from RE2. What weighs too much is not compiled at all."""
+    if regexp_weight(pattern) > MOST_WEIGHT:
+        raise FilterLimitError(
+            f"the regular expression {pattern[:40]!r}... has more than {MOST_WEIGHT} steps",
+            hint="use smaller counts in {m,n}, or fewer alternatives",
+        )
     _compiled(pattern)
     return pattern
 

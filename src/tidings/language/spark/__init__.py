@@ -12,6 +12,7 @@ Rules
   a column `type`, its first element is the type.
 - An operand that is needed twice is bound by a lambda, so that the SQL grows with the filter and no
   faster.
+- Over the work budget the filter is unknown, as everywhere (`language/work.py`).
 - What Spark cannot say exactly is refused with an error that names it.
 """
 
@@ -21,6 +22,7 @@ from typing import Any
 
 from tidings.language.spark.columns import columns_of
 from tidings.language.spark.write import Writer
+from tidings.language.work import work_of_expression
 from tidings.model.event import LINEAGE
 from tidings.model.expression import Expression
 from tidings.model.filter import Filter
@@ -31,4 +33,6 @@ __all__ = ["to_spark_sql"]
 def to_spark_sql(source: Filter | Expression, schema: Any, *, lineage: str = LINEAGE) -> str:
     """A boolean expression of Spark SQL that is TRUE exactly when the filter accepts the row."""
     writer = Writer(columns_of(schema, lineage))
-    return writer.filter(source) if isinstance(source, Filter) else writer.truth(source)
+    if isinstance(source, Filter):
+        return writer.filter(source)
+    return writer.within_budget(work_of_expression(source), writer.truth(source))

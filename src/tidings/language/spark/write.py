@@ -26,6 +26,7 @@ from tidings.language.spark.text import (
     literal,
     quoted,
 )
+from tidings.language.work import BUDGET, Work, work_of
 from tidings.model import constraint as c
 from tidings.model import expression as e
 from tidings.model.event import LINEAGE
@@ -47,7 +48,21 @@ class Writer:
                 f"a filter of the dialect {filter.dialect!r} has no form in Spark SQL",
                 hint="Spark has neither its casts nor its list of errors; use the dialect 'tidings'",
             )
-        return joined("OR", [self.conjunction(part) for part in filter.conjunctions], "FALSE")
+        text = joined("OR", [self.conjunction(part) for part in filter.conjunctions], "FALSE")
+        return self.within_budget(work_of(filter), text)
+
+    def within_budget(self, work: Work, text: str) -> str:
+        """The condition; unknown where it would cost more than the budget (`language/work.py`)."""
+        most = BUDGET + 1  # enough to be over, and no product of two such overflows
+        costs = [
+            f"{min(weight, most)}L * least(length({operand.text}), {most})"
+            for name, weight in work
+            if (operand := self.attribute(e.Attribute(name))).type == STRING
+        ]
+        if not costs:
+            return text
+        cost = " + ".join(f"coalesce({one}, 0L)" for one in costs)
+        return f"IF({cost} > {BUDGET}L, {UNKNOWN}, {text})"
 
     def conjunction(self, part: Conjunction) -> str:
         conditions = [self.constraint(constraint) for constraint in part.constraints]

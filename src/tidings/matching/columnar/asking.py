@@ -14,13 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidings.language.evaluate import residual_test
+from tidings.language.work import BUDGET, Work, cesql_cost, cost
 from tidings.matching.columnar.questions import Questions
 from tidings.model.constraint import Constraint
 from tidings.model.event import RESERVED, Event
 from tidings.model.expression import Expression
-from tidings.model.filter import TIDINGS
+from tidings.model.filter import CESQL, TIDINGS
 
-MOST_REMEMBERED = 4096  # answers of one pattern
+MOST_REMEMBERED = 4096  # answers of one pattern ...
+LONGEST_REMEMBERED = 256  # ... for texts of so many characters at most
 FIRST = np.ones(1, bool)
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -31,6 +33,7 @@ class Check(NamedTuple):
     constraints: tuple[Constraint, ...]
     residuals: tuple[Expression, ...] = ()
     dialect: str = TIDINGS
+    work: Work = ()  # of the whole filter: over budget, the row is not accepted
 
 
 class Checks:
@@ -68,6 +71,16 @@ class Checks:
 
 def compiled_check(check: Check) -> Callable[[Event], bool]:
     """Do the constraints and the residuals of the check hold for an event?"""
+    test = _tested(check)
+    return _within_budget(test, check) if check.work else test
+
+
+def _within_budget(test: Callable[[Event], bool], check: Check) -> Callable[[Event], bool]:
+    work, costs = check.work, cesql_cost if check.dialect == CESQL else cost
+    return lambda event: costs(work, event.view) <= BUDGET and test(event)
+
+
+def _tested(check: Check) -> Callable[[Event], bool]:
     if len(check.constraints) == 1 and not check.residuals:
         return _remembered(check.constraints[0])
     constraints = [(c.attribute, c.accepts) for c in check.constraints]
@@ -89,7 +102,9 @@ def _remembered(constraint: Constraint) -> Callable[[Event], bool]:
 
     def test(event: Event) -> bool:
         value = event.view.get(attribute)
-        answer = answers.get(value) if type(value) is str else accepts(value)
+        if type(value) is not str or len(value) > LONGEST_REMEMBERED:
+            return accepts(value)
+        answer = answers.get(value)
         if answer is None:
             if len(answers) >= MOST_REMEMBERED:
                 answers.clear()

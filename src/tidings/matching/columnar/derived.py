@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tidings.language.evaluate import compiled as compiled_expression
+from tidings.language.work import BUDGET, cost, work_of_expression
 from tidings.matching.columnar.programs import PLAIN, PUSH, Step, kind_of_result, machine_steps
 from tidings.matching.columnar.slots import NUMBER, PRESENT, Slots
 from tidings.model.constraint import Constraint, Equals, NotOneOf, Range
@@ -29,7 +30,8 @@ MOST_DERIVED = 64
 ROWS_TO_DERIVE = 16  # rows that name an expression before it is worth computing for every event
 MACHINE_MOST = 32  # expressions for the machine that are taken at first sight
 MOST_COUNTED = 4096
-MOST_REMEMBERED = 4096  # results of a function of one text
+MOST_REMEMBERED = 4096  # results of a function of one text ...
+LONGEST_REMEMBERED = 256  # ... of so many characters at most
 MARK = "="  # begins the name of a derived attribute: no attribute can be called so
 
 _STRICT_CALLS = frozenset({"ABS", "LENGTH", "UPPER", "LOWER", "CEIL", "FLOOR", "ROUND", "MOD", "TIMESTAMP"})
@@ -126,7 +128,7 @@ class Derived:
         direct = strict and bool(inputs) and not any("." in i or i in RESERVED for i in inputs)
         steps, target = self._for_machine(name, expression)
         remembered: dict[str, Value | None] | None = {} if direct and len(inputs) == 1 else None
-        return Program(name, inputs, direct, compiled_expression(expression), steps, target, remembered)
+        return Program(name, inputs, direct, _within_budget(expression), steps, target, remembered)
 
     def _for_machine(self, name: str, expression: Expression) -> tuple[tuple[Step, ...] | None, int]:
         """The machine's steps, with slots for all that they read and write."""
@@ -141,12 +143,20 @@ class Derived:
         return steps, target
 
 
+def _within_budget(expression: Expression) -> Callable[[Any], Value | None]:
+    """The expression as a function of a view; over budget it is unknown, as is every filter that has it."""
+    run, work = compiled_expression(expression), work_of_expression(expression)
+    if not work:
+        return run
+    return lambda view: run(view) if cost(work, view) <= BUDGET else None
+
+
 def result_of(program: Program, view: Any) -> Value | None:
     """The program's value, remembered when it is a function of one text."""
     if program.remembered is None:
         return program.run(view)
     value = view.get(program.inputs[0])
-    if type(value) is not str:
+    if type(value) is not str or len(value) > LONGEST_REMEMBERED:
         return program.run(view)
     known = program.remembered
     found = known.get(value, known)  # other threads may clear it: look once

@@ -55,6 +55,7 @@ class SavedCheck(msgspec.Struct, array_like=True):
     constraints: tuple[Constraint, ...]
     residuals: tuple[Expression, ...]
     dialect: str
+    work: tuple[tuple[str, int], ...] = ()  # since tables know of work budgets
 
 
 class Header(msgspec.Struct):
@@ -212,7 +213,7 @@ def _table(header: Header, whole: Any, start: int, path: Path) -> Table:
 
 def _decoded(encoded: bytes) -> Check:
     saved = msgspec.msgpack.decode(encoded, type=SavedCheck)
-    return Check(saved.constraints, saved.residuals, saved.dialect)
+    return Check(saved.constraints, saved.residuals, saved.dialect, saved.work)
 
 
 __all__ = ["Header", "Value", "load", "save"]

@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tidings.language.work import BUDGET
 from tidings.matching.columnar.strings import encoded
 from tidings.model.constraint import Constraint, Like, Prefix, Range, TopicIs
+from tidings.model.filter import CESQL
 from tidings.model.pattern import like_parts
 
 if TYPE_CHECKING:
     from tidings.matching.columnar.asking import Check
 
-ASK_PYTHON, LIKE, TOPIC, BEGINS, ORDER = range(5)
+ASK_PYTHON, LIKE, TOPIC, BEGINS, ORDER, WORK = range(6)
 ANY_TEXT, ANY_CHARACTER = 0xFF, 0xFE
 NEGATED, LOW_OPEN, HIGH_OPEN, HAS_LOW, HAS_HIGH = 1, 2, 4, 8, 16
 # columns of an item
@@ -40,7 +42,8 @@ class Questions:
 
     def append(self, check: Check) -> None:
         """The next check, in the order of their numbers."""
-        items = [self._item(constraint) for constraint in check.constraints]
+        items = self._work(check)
+        items += [self._item(constraint) for constraint in check.constraints]
         items += [(ASK_PYTHON, 0, 0, 0, 0, 0, 0)] * bool(check.residuals)
         self._checks += 1
         if self._checks >= len(self.starts):
@@ -51,6 +54,19 @@ class Questions:
             self.items[self._items : self._items + len(items)] = items
         self._items += len(items)
         self.starts[self._checks] = self._items
+
+    def _work(self, check: Check) -> list[tuple[int, ...]]:
+        """Texts up to which the filter is within its budget, whatever the other texts are; beyond, Python counts."""
+        total = sum(weight for _, weight in check.work)
+        if check.dialect == CESQL and check.work:
+            return [(ASK_PYTHON, 0, 0, 0, 0, 0, 0)]  # names are read without regard to case
+        return [(WORK, self._place(name), 0, 0, BUDGET // total, 0, 0) for name, _ in check.work]
+
+    def _place(self, attribute: str) -> int:
+        if attribute not in self.attributes:
+            self.attributes.append(attribute)
+            self.version += 1
+        return self.attributes.index(attribute)
 
     def _larger(self, some: NDArray[Any]) -> NDArray[Any]:
         fresh = np.zeros((2 * len(some), *some.shape[1:]), some.dtype)
@@ -76,10 +92,7 @@ class Questions:
         return self._made(ORDER, c, flags, encoded(c.low or ""), encoded(c.high or ""))
 
     def _made(self, kind: int, c: Constraint, flags: int, one: bytes, two: bytes = b"") -> tuple[int, ...]:
-        if c.attribute not in self.attributes:
-            self.attributes.append(c.attribute)
-            self.version += 1
-        place = self.attributes.index(c.attribute)
+        place = self._place(c.attribute)
         return (kind, place, int(flags), self._put(one), len(one), self._put(two), len(two))
 
     def _put(self, text: bytes) -> int:

@@ -14,10 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tidings.language.work import Work, work_of
 from tidings.matching.columnar.asking import Check, Checks
 from tidings.matching.columnar.parts import Part, Parts
+from tidings.matching.columnar.slots import STRING
 from tidings.model.constraint import Constraint
-from tidings.model.expression import Expression
+from tidings.model.expression import Expression, Literal
 from tidings.model.filter import Conjunction, Filter
 
 PART = np.dtype(
@@ -46,12 +48,17 @@ class Row(NamedTuple):
 def rows_of(filter: Filter, parts: Parts) -> list[Row]:
     """The rows of a filter; none when it can never be true."""
     rows: list[Row] = []
+    work = work_of(filter)
+    # The walk knows the length of a text by its slot; without one Python has to be asked.
+    is_known = min((parts.slots.number(name, STRING) for name, _ in work), default=0) >= 0
     for conjunction in filter.conjunctions:
-        rows.extend(_rows(conjunction, filter.dialect, parts))
+        rows.extend(_rows(conjunction, filter.dialect, parts, work, always_asks=not is_known))
     return rows
 
 
-def _rows(conjunction: Conjunction, dialect: str, parts: Parts) -> list[Row]:
+def _rows(
+    conjunction: Conjunction, dialect: str, parts: Parts, work: Work, *, always_asks: bool
+) -> list[Row]:
     plain: list[Part] = []
     choices: list[list[list[Part]]] = []
     asked: list[Constraint] = []
@@ -72,13 +79,16 @@ def _rows(conjunction: Conjunction, dialect: str, parts: Parts) -> list[Row]:
             for_ever.append(constraint)
         if not (exact and settled):
             asked.append(constraint)
-    residuals: list[Expression] = []
+    residuals: list[Expression] = [Literal(True)] if always_asks else []
     for residual in conjunction.residuals:
         derived = parts.derived.constraint(residual, dialect)
         if derived is None or not _add_plainly(derived, parts, plain):
             residuals.append(residual)
-    check = Check(tuple(asked), tuple(residuals), dialect) if asked or residuals else None
-    lasting = Check(tuple(for_ever), tuple(residuals), dialect) if for_ever or residuals else None
+    check = lasting = None
+    if asked or residuals or work:
+        check = Check(tuple(asked), tuple(residuals), dialect, work)
+    if for_ever or residuals or work:
+        lasting = Check(tuple(for_ever), tuple(residuals), dialect, work)
     if not choices:
         return [Row(plain, check, lasting)]
     return [Row(plain + [p for some in pick for p in some], check, lasting) for pick in product(*choices)]

@@ -91,7 +91,7 @@ class SubscriptionRouting(Routing):
         self._implicit_until: float | None = None  # we advertise everything; None: we do not
         self._subs.on_change = self._subscription_changed
         self._ads.on_change = self._advertisement_changed
-        self._matcher = MatchingEngine()
+        self._matcher = MatchingEngine(routes=True)
         self._maintain_at: float | None = None
         self._handles: dict[str, int] = {}  # digest -> handle, for filters wanted over a link
         self._wanted_over: dict[int, tuple[str, ...]] = {}  # handle -> the links

@@ -63,7 +63,7 @@ class DiffusionTrees(Routing):
         self._capability = capability or {}
         self._subs = Diffusion("subscriptions", reduce=reduce, acknowledged=True, gate=self._gate)
         self._subs.on_change = self._changed
-        self._matcher = MatchingEngine()
+        self._matcher = MatchingEngine(routes=True)
         self._handles: dict[str, int] = {}  # digest -> handle, for filters of others
         self._takers: dict[int, tuple[str, ...]] = {}  # handle -> who wants it
         self._lives: dict[str, str] = {}  # by organisation: the life in which we last heard it

@@ -49,7 +49,7 @@ class _Held:
     """Filters held for brokers; one matcher entry per (filter, broker)."""
 
     def __init__(self) -> None:
-        self.matcher = MatchingEngine()
+        self.matcher = MatchingEngine(routes=True)
         self._handles: dict[tuple[str, str], int] = {}
         self._access: dict[int, str] = {}
         self._counts: dict[tuple[str, str], int] = {}

@@ -105,7 +105,7 @@ class Enrolment:
             self._owner.send(enrol.access, Enrolled(enrol.key, enrol.version), enrol.address)
 
     def _index(self, enrol: Enrol, until: float) -> None:
-        matcher = self._matchers.setdefault(enrol.key, MatchingEngine())
+        matcher = self._matchers.setdefault(enrol.key, MatchingEngine(routes=True))
         handles = tuple(matcher.add(filter) for filter in enrol.filters)
         self._access.update({(enrol.key, handle): enrol.access for handle in handles})
         self._wake_by(until)

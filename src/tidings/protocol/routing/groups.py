@@ -111,7 +111,7 @@ class GroupMulticast(Routing):
 
     def bind(self, ports: Ports) -> None:
         super().bind(ports)
-        self._matcher = MatchingEngine()
+        self._matcher = MatchingEngine(routes=True)
         self._handles: dict[tuple[str, int], int] = {}  # by digest and group
         self._group_of: dict[int, int] = {}
         self._wanted: Counter[tuple[str, int]] = Counter()  # by digest and group: subscriptions everywhere

@@ -1,0 +1,163 @@
+"""The work budget: over it a filter is unknown, in every engine alike, and nothing is lost behind a covering filter."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.properties._weighted import events, filters, like
+
+from tidings.algebra import covers
+from tidings.errors import FilterError
+from tidings.language import accepts, cesql, parse, parse_filter
+from tidings.language.evaluate import evaluate
+from tidings.language.work import BUDGET, WorkIndex, cost, is_over, work_of
+from tidings.matching.columnar.matcher import ColumnarMatcher
+from tidings.matching.columnar.numpy_matcher import NumpyMatcher
+from tidings.matching.counting import CountingMatcher
+from tidings.matching.engine import MatchingEngine
+from tidings.matching.explain import explain
+from tidings.matching.matcher import lists_of
+from tidings.matching.naive import NaiveMatcher
+from tidings.matching.small import SmallMatcher
+from tidings.matching.tree import TreeMatcher
+from tidings.model.event import Event, make_event
+from tidings.model.filter import Filter
+from tidings.model.pattern import MOST_WEIGHT, like_weight, regexp_weight
+
+SEEDS = range(2)
+
+
+def wanted(population: list[Filter], probes: list[Event]) -> list[list[int]]:
+    return [[n for n, filter in enumerate(population) if accepts(filter, event)] for event in probes]
+
+
+def answers(matcher: Any, population: list[Filter], probes: list[Event]) -> list[list[int]]:
+    for filter in population:
+        matcher.add(filter)
+    if isinstance(matcher, ColumnarMatcher):
+        matcher.freeze()
+    one_by_one = [[int(handle) for handle in matcher.match(event)] for event in probes]
+    assert [list(map(int, some)) for some in lists_of(matcher.match_batch(probes))] == one_by_one
+    return one_by_one
+
+
+def over(population: list[Filter], probes: list[Event]) -> int:
+    return sum(is_over(filter, event) for filter in population for event in probes)
+
+
+@pytest.mark.parametrize("dialect", ["tidings", "cesql"])
+@pytest.mark.parametrize(
+    "engine", [NaiveMatcher, SmallMatcher, CountingMatcher, TreeMatcher, ColumnarMatcher, NumpyMatcher]
+)
+def test_every_engine_gives_the_same_answer_at_the_budget(engine: Any, dialect: str) -> None:
+    for seed in SEEDS:
+        rng = random.Random(seed)
+        population = filters(rng, 26, dialect)
+        probes = events(rng, population, 8)
+        assert over(population, probes)
+        assert answers(engine(), population, probes) == wanted(population, probes), seed
+
+
+def test_a_saved_table_keeps_the_budget(tmp_path: Path) -> None:
+    rng = random.Random(7)
+    population = filters(rng, 40)
+    probes = events(rng, population, 12)
+    matcher = ColumnarMatcher()
+    matcher.load(population)
+    matcher.save(tmp_path / "table")
+    opened = ColumnarMatcher.open(tmp_path / "table")
+    assert [opened.match(event).tolist() for event in probes] == wanted(population, probes)
+
+
+def test_the_same_derived_expression_is_within_one_filters_budget_and_over_anothers() -> None:
+    light = [parse_filter(f"LOWER(a) = 'xx' AND k = {number}") for number in range(30)]
+    heavy = [parse_filter(f"LOWER(a) = 'xx' AND k = {n} AND b LIKE '{like(4000)}'") for n in range(30)]
+    probes = [make_event({"a": "XX", "b": "x" * 300, "k": 1}, source="s", id="1")]
+    assert [is_over(filter, probes[0]) for filter in (light[1], heavy[1])] == [False, True]
+    for engine in (SmallMatcher(), ColumnarMatcher()):
+        assert answers(engine, light + heavy, probes) == [[1]]
+
+
+def test_the_index_finds_just_those_that_are_over() -> None:
+    for seed in SEEDS:
+        rng = random.Random(seed)
+        population = filters(rng, 60)
+        index = WorkIndex()
+        for handle, filter in enumerate(population):
+            index.add(handle, filter)
+        for handle in range(0, 60, 7):
+            index.remove(handle)
+        for event in events(rng, population, 20):
+            expected = [n for n, filter in enumerate(population) if n % 7 and is_over(filter, event)]
+            assert index.over(event) == expected
+
+
+@pytest.mark.parametrize("threshold", [500, 1])
+def test_in_routing_a_filter_over_budget_matches_so_that_nothing_behind_it_is_lost(threshold: int) -> None:
+    covering = parse_filter(f"a LIKE '{like(4000)}' AND k = 1")
+    inner = parse_filter("a LIKE 'x%' AND a REGEXP '^x{100}' AND k = 1")
+    covered = parse_filter(f"a LIKE '{like(4000)}' AND a LIKE 'x%' AND k = 1")
+    assert covers(covering, covered)
+    event = make_event({"a": "x" * 5000, "k": 1}, source="s", id="1")
+    other = make_event({"a": "x" * 5000, "k": 2}, source="s", id="2")
+    router, final = (MatchingEngine(threshold=threshold, routes=routes) for routes in (True, False))
+    for engine in (router, final):
+        for filter in (covering, inner):
+            engine.add(filter)
+        while engine.maintain(100):
+            pass
+    assert (list(router.match(event)), list(final.match(event))) == ([0, 1], [1])
+    assert list(router.match(other)) == []  # what has no weight still has to hold
+    assert [list(some) for some in lists_of(router.match_batch([event, other]))] == [[0, 1], []]
+
+
+def test_explaining_and_evaluating_obey_the_budget() -> None:
+    event = make_event({"a": "ab" * 100_000}, source="s", id="1")
+    filter = parse_filter(f"a LIKE '{'%a' * 4000}'")
+    explained = explain(event, filter)
+    assert (explained.accepted, explained.over_budget, explained.conjunctions) == (False, True, ())
+    assert "work budget" in str(explained)
+    expression = parse(filter.text)
+    assert evaluate(expression, event.view) is None
+    assert cesql.evaluate(expression, {"A": "ab" * 100_000}) == (False, ["generic"])
+    assert evaluate(expression, {"a": "ab" * 50}) is False
+
+
+def test_a_negated_filter_over_budget_is_unknown_too() -> None:
+    event = make_event({"a": "y" * 5000}, source="s", id="1")
+    assert not accepts(parse_filter(f"NOT (a LIKE '{like(4000)}')"), event)
+    assert accepts(parse_filter("NOT (a LIKE '%x%')"), event)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "weight"),
+    [
+        ("abc", 3),
+        ("(ab){3}", 6),
+        ("a{2,5}b", 6),
+        ("(a{10}){10}", 100),
+        (".", 10),
+        ("[a-z]{4}", 8),
+        (r"\{\}", 2),
+    ],
+)
+def test_the_weight_of_an_expression_counts_repetitions(pattern: str, weight: int) -> None:
+    assert regexp_weight(pattern) == weight
+
+
+def test_weights_of_like_and_of_what_looks_at_no_more_text_than_the_filter_has() -> None:
+    assert (like_weight("abc"), like_weight("abc%"), like_weight("%abc")) == (0, 0, 4)
+    assert work_of(parse_filter("a = 'x' AND b LIKE 'y%' AND c > 'z' AND topic = 'a/+' AND d IN ('1')")) == ()
+    assert work_of(parse_filter("a LIKE '%x%' AND a LIKE '%yy%' AND LENGTH(b) > 1")) == (("a", 7), ("b", 1))
+    assert cost((("a", 7), ("b", 1)), {"a": "12345", "b": 5}) == 35
+
+
+def test_a_regular_expression_that_takes_long_to_compile_is_refused() -> None:
+    for pattern in (r"\pL{1000}", "|".join([".{1000}"] * 20)):
+        assert regexp_weight(pattern) > MOST_WEIGHT
+        with pytest.raises(FilterError, match="steps"):
+            parse_filter(f"a REGEXP '{pattern}'")
+    assert BUDGET >= MOST_WEIGHT  # what is accepted can be evaluated for some text
