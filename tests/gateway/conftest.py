@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tidings.gateway.doors import Gateways
+from tidings.runtime.connection import NetworkSettings
 from tidings.runtime.service import Service
 from tidings.runtime.settings import BrokerSettings, GatewaySettings, SecuritySettings
 from tidings.security.scram import make_key
@@ -46,7 +47,11 @@ def quiet_logs() -> Iterator[None]:
 
 @asynccontextmanager
 async def broker(
-    folder: Path | None = None, *, users: bool = False, **gateway: Any
+    folder: Path | None = None,
+    *,
+    users: bool = False,
+    network: NetworkSettings | None = None,
+    **gateway: Any,
 ) -> AsyncIterator[Service]:
     """A broker that lets anybody in from this machine, or by the users file above."""
     security = SecuritySettings(anonymous=True)
@@ -60,6 +65,7 @@ async def broker(
         store=str(folder / "store") if folder is not None else "",
         security=security,
         gateway=GatewaySettings(**gateway),
+        network=network or NetworkSettings(),
     )
     async with Service(settings, doors=Gateways) as service:
         yield service

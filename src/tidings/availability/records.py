@@ -18,7 +18,7 @@ from math import inf
 
 import msgspec
 
-from tidings.model.event import Event
+from tidings.model.event import Event, event_size
 
 
 class Append(msgspec.Struct, frozen=True, tag="append", omit_defaults=True):
@@ -75,6 +75,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     expires_at: float | None = None
     sequence: int | None = None
     key: str | None = None
+    size: int = 0  # bytes of its event, or of its record on the disk
 
 
 class Loaded(msgspec.Struct, frozen=True):
@@ -122,4 +123,5 @@ def entry_of(append: Append) -> Entry:
         expires_at=append.expires_at,
         sequence=append.sequence,
         key=event.key,
+        size=event_size(event),
     )

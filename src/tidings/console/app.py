@@ -155,7 +155,15 @@ class ConsoleDoor:
     def __init__(self, service: Service, prover: Prover, tls: ssl.SSLContext | None) -> None:
         self._console = Console(service, prover)
         listen = service.settings.console.listen
-        self._serving = Serving(self._console.app, listen, tls, setting="console.listen")
+        server = service.server
+        self._serving = Serving(
+            self._console.app,
+            listen,
+            tls,
+            setting="console.listen",
+            network=server.network,
+            admission=server.admission,
+        )
 
     @property
     def address(self) -> str:

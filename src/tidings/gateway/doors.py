@@ -74,7 +74,7 @@ class Gateways:
 
                 given = settings.gateway
                 where = Addresses(given.mqtt_websocket, given.hosts, given.origins)
-                chosen.append(("mqtt over websocket", MqttSocketDoor(door, where, listening)))
+                chosen.append(("mqtt over websocket", MqttSocketDoor(server, door, where, listening)))
         return chosen
 
     async def close(self) -> None:

@@ -213,7 +213,9 @@ class HttpDoor:
         self._subscriptions = Subscriptions(host, folder, settings.webhooks, prover.refreshed)
         addresses = Addresses(settings.http, settings.hosts, settings.origins)
         self._gateway = HttpGateway(host, prover, self._subscriptions, addresses)
-        self._serving = Serving(self._gateway.app, settings.http, tls)
+        self._serving = Serving(
+            self._gateway.app, settings.http, tls, network=host.network, admission=host.admission
+        )
 
     @property
     def address(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Any
@@ -15,6 +16,7 @@ from tidings.errors import InputError, TidingsError
 from tidings.model.decoding import UNREADABLE
 
 TYPE = "application/problem+json"
+BODY_SECONDS = 60.0  # for the whole body of a request
 _BY_CODE = {
     "refused": HTTPStatus.FORBIDDEN,
     "unreachable": HTTPStatus.SERVICE_UNAVAILABLE,
@@ -89,14 +91,20 @@ def answering(endpoint: Endpoint) -> Endpoint:
 
 
 async def whole_body(request: Request, most: int) -> bytes:
-    """The body, of at most so many bytes. Raises `Problem`."""
+    """The body, of at most so many bytes and within `BODY_SECONDS`. Raises `Problem`."""
     parts: list[bytes] = []
     size = 0
-    async for part in request.stream():
-        size += len(part)
-        if size > most:
-            raise Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a body of more than {most} bytes")
-        parts.append(part)
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for part in request.stream():
+                size += len(part)
+                if size > most:
+                    raise Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a body of more than {most} bytes")
+                parts.append(part)
+    except TimeoutError:
+        raise Problem(
+            HTTPStatus.REQUEST_TIMEOUT, f"the body did not come within {BODY_SECONDS:g} s"
+        ) from None
     return b"".join(parts)
 
 

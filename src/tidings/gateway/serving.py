@@ -1,4 +1,11 @@
-"""An HTTP server inside the broker's event loop: started, stopped and given its TLS by the broker."""
+"""An HTTP server inside the broker's event loop: started, stopped and given its TLS by the broker.
+
+Rules
+- Each connection is admitted together with those of all other listeners (`runtime/admission.py`). It counts as
+  waiting until the head of a request is complete, and again between two requests.
+- A head that is not complete within `request_seconds` ends the connection, as does a pause of `idle_seconds`
+  between two requests.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +17,14 @@ from contextlib import contextmanager
 from typing import Any
 
 import uvicorn
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from tidings.errors import SettingsError
+from tidings.runtime.admission import Admission, Listener, Visit, admission_settings
+from tidings.runtime.connection import NetworkSettings
 from tidings.runtime.dialling import port_of
+
+TOO_SLOW = b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 
 class _Quiet(uvicorn.Server):
@@ -22,12 +34,97 @@ class _Quiet(uvicorn.Server):
         yield
 
 
+class _Http(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
+    """One connection, within bounds of time."""
+
+    visit: Visit
+    seconds: float  # for the head of a request
+    _timer: asyncio.TimerHandle | None = None
+    ws_protocol_class: Any
+    _is_socket = False  # it carries a WebSocket from now on
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        super().connection_made(transport)
+        self.visit.end = lambda reason: transport.abort()
+        self._wait()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._look()
+
+    def handle_websocket_upgrade(self, *args: Any) -> None:
+        """The WebSocket's own protocol takes over; the visit ends with it."""
+        self._is_socket = True
+        self._stop_waiting()
+        made, visit = self.ws_protocol_class, self.visit
+
+        def make(**options: Any) -> Any:
+            protocol = made(**options)
+            lost = protocol.connection_lost
+
+            def connection_lost(exc: Exception | None) -> None:
+                visit.leave()
+                lost(exc)
+
+            protocol.connection_lost = connection_lost
+            return protocol
+
+        self.ws_protocol_class = make
+        super().handle_websocket_upgrade(*args)
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if not self._is_busy:
+            self.visit.wait()  # uvicorn ends it when nothing comes for `idle_seconds`
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting()
+        self.visit.leave()
+        super().connection_lost(exc)
+
+    @property
+    def _is_busy(self) -> bool:
+        return self._is_socket or (self.cycle is not None and not self.cycle.response_complete)
+
+    def _look(self) -> None:
+        if self._is_busy:
+            self._stop_waiting()
+        elif self._timer is None:
+            self._wait()
+
+    def _wait(self) -> None:
+        self.visit.wait()
+        self._timer = asyncio.get_running_loop().call_later(self.seconds, self._too_slow)
+
+    def _stop_waiting(self) -> None:
+        self.visit.serve()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _too_slow(self) -> None:
+        self._timer = None
+        if not self.transport.is_closing():
+            self.transport.write(TOO_SLOW)
+            self.transport.close()
+
+
 class Serving:
     """Serves an ASGI application at host:port (port 0: a free one)."""
 
     def __init__(
-        self, app: Any, listen: str, tls: ssl.SSLContext | None = None, *, setting: str = "gateway.http"
+        self,
+        app: Any,
+        listen: str,
+        tls: ssl.SSLContext | None = None,
+        *,
+        setting: str = "gateway.http",
+        network: NetworkSettings | None = None,
+        admission: Admission | None = None,
     ) -> None:
+        self._network = network or NetworkSettings()
+        self._admission = Admission(admission_settings(self._network)) if admission is None else admission
+        self._listener: Listener | None = None
         self._app = app
         self._setting = setting  # that said where, for who has to change it
         self._listen = listen
@@ -48,19 +145,35 @@ class Serving:
             ws_max_size=4 * 2**20,
             ws_per_message_deflate=False,  # no bombs: nothing that a client sends is decompressed
             server_header=False,
+            timeout_keep_alive=max(1, round(self._network.idle_seconds)),
         )
         config.load()
-        config.ssl = self._tls
-        self._server = _Quiet(config)
-        self._task = asyncio.create_task(self._server.serve(sockets=[bound]), name="tidings http")
+        self._server = server = _Quiet(config)
+        self._task = asyncio.create_task(server.serve(sockets=[]), name="tidings http")
         while not self._server.started and not self._task.done():
             await asyncio.sleep(0.005)
         if self._task.done():
             self._task.result()
+        seconds = self._network.request_seconds
+
+        def connection(visit: Visit) -> asyncio.Protocol:
+            made = _Http(config=config, server_state=server.server_state, app_state={})
+            made.visit, made.seconds = visit, seconds
+            return made
+
+        self._listener = Listener(
+            bound,
+            connection,
+            self._admission,
+            tls=self._tls,
+            handshake_seconds=self._network.handshake_seconds,
+        )
         scheme = "http" if self._tls is None else "https"
         self.address = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
     async def close(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
         if self._server is not None and self._task is not None:
             self._server.should_exit = True
             await asyncio.gather(self._task, return_exceptions=True)

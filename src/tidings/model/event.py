@@ -97,6 +97,14 @@ class Event(msgspec.Struct, frozen=True, dict=True, omit_defaults=True):
         return value
 
 
+def event_size(event: Event) -> int:
+    """The bytes that an event takes, encoded; measured once for each event."""
+    size: int | None = event.__dict__.get("_size")
+    if size is None:
+        size = event.__dict__["_size"] = len(msgspec.msgpack.encode(event))
+    return size
+
+
 def _flat(prefix: str, mapping: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for name, value in mapping.items():
         if type(value) is dict:

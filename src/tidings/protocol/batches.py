@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from tidings.availability.records import Append
-from tidings.model.event import Event
+from tidings.model.event import Event, event_size
 from tidings.protocol.limits import ResourceLimits
 from tidings.protocol.messages import Message
 
@@ -26,14 +26,6 @@ UNCOUNTED = 1 << 62  # of a batch that is bounded by its bytes alone
 Slice = tuple[tuple[Any, ...], int]  # consecutive items, and their encoded size
 
 _encode = msgspec.msgpack.Encoder().encode
-
-
-def event_size(event: Event) -> int:
-    """The bytes that an event takes in a message; measured once for each event."""
-    size: int | None = event.__dict__.get("_size")
-    if size is None:
-        size = event.__dict__["_size"] = len(_encode(event))
-    return size
 
 
 def too_large(event: Event, most: int) -> str | None:

@@ -18,6 +18,34 @@ import msgspec
 from tidings.errors import SettingsError
 
 
+class ClientLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """The most that one message of a client may ask for; each field says what a larger value costs."""
+
+    name: int = 1024  # characters of a name, a source, an id, a key; names are kept on disk and in memory
+    topic: int = 65_535  # characters of a topic, as in MQTT; its levels are bounded by the rules of topics
+    filter: int = 1 << 20  # characters of a filter's text; `language.limits` bounds it further
+    queue: int = 1_000_000  # notifications that may wait for one subscription; their bytes are in a quota
+    credit: int = 1_000_000  # notifications granted at once, and in all, to one member of a subscription
+    deliveries: int = 1_000_000  # attempts before an event becomes a dead letter
+    seconds: float = 10 * 366 * 86_400.0  # of an own bound of a durable subscription
+    hold_seconds: float = 31 * 86_400.0  # that a hold lasts when it is not renewed; it pins the log so long
+    tags: int = 1 << 16  # deliveries in one `Ack` or `Nack`; each is looked up
+    tag_range: int = 1 << 32  # deliveries that one `AckAll` names; only those in flight are looked at
+    page: int = 1 << 31  # entries asked for in one page; a page holds `log_page_count` at most
+    parts: int = 1 << 16  # of one staged batch; each is looked up at the commit
+    events: int = 1 << 16  # staged by one message
+    queries: int = 1_000  # of one principal whose last batch is remembered; each is a row on the disk
+    logs: int = 1 << 14  # that a token names
+    sources: int = 10_000  # that a client names when it comes from another broker
+    lineage: int = 64  # names in the type of an event
+    about: int = 1024  # values inside one inquiry, with those inside of them
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            if getattr(self, name) <= 0:
+                raise SettingsError(f"the limit client.{name} is {getattr(self, name)}", hint="more than 0")
+
+
 class ResourceLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Every limit, with what it costs to raise it."""
 
@@ -59,9 +87,11 @@ class ResourceLimits(msgspec.Struct, frozen=True, kw_only=True):
     remembered_copies: int = 1 << 16  # foreign ids that a client knows from other brokers' logs
     remembered_events: int = 1024  # that no log holds and a client recognises; more recognises older ones
 
+    client: ClientLimits = ClientLimits()  # the most that one message of a client may ask for
+
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
-            if getattr(self, name) < 1:
+            if name != "client" and getattr(self, name) < 1:
                 raise SettingsError(f"the limit {name} is {getattr(self, name)}", hint="1 or more")
         if self.event_bytes < 1:
             raise SettingsError(

@@ -69,6 +69,8 @@ class Hello(Message, frozen=True):
     client: str
     incarnation: str
     version: int = VERSION
+    owner: str = ""  # the principal, as the broker's gate says: what a client writes here counts for nothing
+    memory: int = 0  # bytes that may wait for the owner's subscriptions, likewise
 
 
 class Came(Message, frozen=True):
@@ -218,6 +220,7 @@ class HoldLog(Message, frozen=True):
     seconds: float = 0.0  # it ends when nobody asks for it again for so long
     releases: bool = False  # what lives forever rests elsewhere up to the place: the log may let it go
     log: str = ""
+    most_bytes: int = 0  # that it may keep in the log, as the broker's gate says; 0: no bound of its own
 
 
 class EndHold(Message, frozen=True):

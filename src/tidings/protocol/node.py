@@ -183,6 +183,11 @@ class Node:
         """The name that positions in this broker's log carry."""
         return self._ports.delivery.log
 
+    def count_stored(self, counted: Callable[[str, int], None]) -> None:
+        """Tell from now on how many bytes of a source's events live in the log: more, or (below 0) fewer. Called
+        before the first input; what is told changes nothing here."""
+        self._ports.stored = counted
+
     def has_hold(self, name: str) -> bool:
         """Does some reader hold the log under this name (with whatever stands before it)?"""
         return self._ports.delivery.has_hold(name)

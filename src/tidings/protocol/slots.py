@@ -121,6 +121,7 @@ class Ports:
     recording: bool  # emit `Record` effects?
     limits: ResourceLimits
     event_bytes: int  # the largest event that may be published here
+    stored: Callable[[str, int], None] = staticmethod(lambda source, size: None)  # see `Node.count_stored`
     send: Sender
     emit: Callable[[Effect], None]
     disk: Disk

@@ -20,6 +20,7 @@ import msgspec
 
 from tidings.errors import TidingsError, WireError
 from tidings.protocol.messages import DeliverAll, Message
+from tidings.runtime.admission import Visit
 from tidings.runtime.words import Ping, Pong
 from tidings.wire.codec import Codec, FrameReader
 
@@ -34,7 +35,11 @@ class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True):
     keepalive_seconds: float = 5.0  # a ping when nothing was sent for so long; oftener finds the dead sooner
     dead_seconds: float = 15.0  # a peer that said nothing for so long is gone; less suspects the slow
     handshake_seconds: float = 10.0  # to prove who one is
-    handshakes: int = 1024  # connections that have not proved it yet; then the oldest is dropped
+    handshakes: int = 1024  # connections that have not proved it yet, in all; then the oldest goes
+    handshakes_per_address: int = 256  # the same from one address; behind a proxy all come from one
+    reserved_descriptors: int = 128  # that connections leave for health pages, the store and files
+    request_seconds: float = 10.0  # to send the head of an HTTP request; then it is dropped
+    idle_seconds: float = 30.0  # that an HTTP connection is kept between two requests
     connections: int = 20_000  # of clients; the next one is denied
     max_frame: int = 16 << 20  # bytes; a larger event does not belong on a bus
     handshake_frame: int = 16 << 10  # bytes of a frame before it is known who sent it
@@ -69,8 +74,7 @@ class Connection(asyncio.Protocol):
     __slots__ = (
         "_encode", "_ending", "_gathering", "_holds", "_is_gathered", "_is_over", "_is_paused", "_loop", "_made",
         "_out", "_reader", "_waiting_bytes", "codec", "last_received", "last_sent", "lost", "most_bytes",
-        "receive", "received_bytes", "transport",
-        "unsendable",
+        "receive", "received_bytes", "transport", "unsendable", "visit",
     )  # fmt: skip
 
     def __init__(
@@ -93,6 +97,7 @@ class Connection(asyncio.Protocol):
         self.last_received = 0.0  # of the loop's clock
         self.last_sent = 0.0
         self.transport: asyncio.Transport | None = None
+        self.visit: Visit | None = None  # of the far end, where connections are admitted
         self._made = made
         self._gathering = gathering
         self._loop = asyncio.get_running_loop()
@@ -256,6 +261,8 @@ class Connection(asyncio.Protocol):
         if not self._is_over:
             self._is_over = True
             self._out.clear()
+            if self.visit is not None:
+                self.visit.leave()
             self.lost(self, reason)
 
     @property

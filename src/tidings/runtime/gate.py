@@ -1,9 +1,9 @@
 """The gate between one client's connection and the node: what may come in, what may go out.
 
 Rules
-- Only a client's messages come in, and they are checked as if nobody had checked them before: an
-  event by the rules of events, a filter by parsing its text here. What the client says of its normal
-  form counts for nothing.
+- Only a client's messages come in, and they are checked as if nobody had checked them before: every field by
+  its bound (`protocol/client_bounds.py`), an event by the rules of events, a filter by parsing its text here.
+  What the client says of its normal form counts for nothing.
 - The guard is asked about each publish, each subscribe, each advertisement and each delivery, unless it said that there is
   nothing which it could refuse or change; that holds until its rules change. A delivery that it
   withholds is acknowledged in the client's place.
@@ -14,7 +14,7 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
 
@@ -22,7 +22,7 @@ import msgspec
 
 from tidings.errors import RefusedError, TidingsError, WireError
 from tidings.language import DEFAULT_LIMITS, Limits, parse_filter
-from tidings.model.event import RESERVED, Event, checked_event
+from tidings.model.event import RESERVED, Event, checked_event, event_size
 from tidings.model.filter import Filter
 from tidings.model.subscription import (
     GROUPS,
@@ -36,25 +36,29 @@ from tidings.model.subscription import (
 from tidings.model.topic import check_topic
 from tidings.model.value import INT_MAX, INT_MIN
 from tidings.protocol import messages as msg
+from tidings.protocol.client_bounds import (
+    FIELDS,
+    WIDEST,
+    check_message,
+)
+from tidings.protocol.limits import DEFAULT_LIMITS as DEFAULT_RESOURCES
+from tidings.protocol.limits import ClientLimits
+from tidings.runtime.words import Inquire, NotInformed
 from tidings.security.doors import Guard
 
 Say = Callable[[msg.Message], None]
 
-HOLD = "hold:"  # before the name of a hold, where the guard counts it
-MOST_SECONDS = 366 * 86_400.0  # that a hold lasts
-MOST_CHARACTERS = 1024  # of a name, a source, an id, a key
-MOST_TOPICS = 1024  # of one client that are remembered as checked
+MOST_TOPICS = 1024  # of one client that are remembered as checked ...
+REMEMBERED_TOPIC = 256  # ... when they are no longer than this
 _known_topic = lru_cache(maxsize=4096)(check_topic)
 
 
 def check_event(event: Event) -> Event:
     """The event itself, or its checked copy when it is not a plain one. Raises `EventError`."""
-    longest = max(len(event.source), len(event.id), len(event.key) if event.key is not None else 0)
-    if longest > MOST_CHARACTERS:
-        raise RefusedError(f"a source, an id or a key of {longest} characters; {MOST_CHARACTERS} at most")
     if _is_plain(event):
-        if event.topic is not None:
-            _known_topic(event.topic)
+        topic = event.topic
+        if topic is not None:
+            _known_topic(topic) if len(topic) <= REMEMBERED_TOPIC else check_topic(topic)
         return event
     return checked_event(event)
 
@@ -91,10 +95,14 @@ class Gate:
         beside: Callable[[msg.Message], bool] = lambda message: False,
         held: Callable[[SubscriptionId], tuple[Subscription, float] | None] = lambda id: None,
         limits: Limits = DEFAULT_LIMITS,
+        bounds: ClientLimits = DEFAULT_RESOURCES.client,
     ) -> None:
         self.client = client
+        self._bounds = bounds
         self._limits = limits
         self.unanswered: set[int] = set()  # calls of publishes
+        self._holding: dict[int, list[str]] = {}  # by call of a hold that is not answered: its name
+        self._storing: dict[int, int] = {}  # by call: bytes that count for a quota until it is answered
         self._topics: set[str] = set()  # that it published to, and that are topics
         self._principal = principal
         self._guard = guard
@@ -117,15 +125,17 @@ class Gate:
             msg.Unadvertise: self._unadvertise,
             msg.Stage: self._stage,
             msg.ReadLog: self._read_log,
-            msg.CommitStaged: self._scoped,
+            msg.CommitStaged: self._commit,
             msg.AskCommitted: self._scoped,
-            msg.CommitParts: self._scoped,
+            msg.CommitParts: self._commit,
             msg.HoldLog: self._hold_log,
             msg.EndHold: self._end_hold,
         }
         self._passes = frozenset(msg.CLIENT_MESSAGES) - self._checks.keys()
         self._watched: dict[type, Callable[[Any], msg.Message | None]] = {
             msg.Refused: self._refused,
+            msg.Staged: self._staged,
+            msg.LogHeld: self._log_held,
         }
         if guard is not None:
             self._watched |= {
@@ -144,14 +154,22 @@ class Gate:
         allowed: list[msg.Message] = []
         guard, unanswered = self._guard, self.unanswered
         free = self._free_source if guard is not None and self._free_at == guard.version else None
+        longest, lineage = self._bounds.name, self._bounds.lineage
         for message in messages:
             if type(message) is msg.Publish:  # the most common of all: as `_publish` does, without calls
                 event = message.event
                 if (
                     (guard is None or (event.source == free and not event.lifetime))
-                    and len(event.source) <= MOST_CHARACTERS
-                    and len(event.id) <= MOST_CHARACTERS
+                    and len(event.source) <= longest
+                    and len(event.id) <= longest
                     and event.key is None
+                    and event.content_type is None
+                    and 0 <= message.sequence <= WIDEST
+                    and -WIDEST <= message.call <= WIDEST
+                    and (
+                        not event.type
+                        or (len(event.type) <= lineage and max(map(len, event.type)) <= longest)
+                    )
                     and _is_plain(event)
                     and (event.topic is None or event.topic in self._topics)
                 ):
@@ -159,6 +177,8 @@ class Gate:
                     allowed.append(message)
                     continue
             check = self._checks.get(type(message))
+            if not self._is_within(message):
+                continue
             if check is not None:
                 try:
                     allowed.append(check(message))
@@ -172,17 +192,37 @@ class Gate:
                 raise WireError(f"a client says no {type(message).__name__}")
         return allowed
 
+    def _is_within(self, message: msg.Message) -> bool:
+        """Is each field within its bound? One that is not is refused, and without a call to refuse it by, the
+        connection ends."""
+        if type(message) not in FIELDS:
+            return True  # no message of a client, as the caller finds
+        try:
+            check_message(message, self._bounds)
+        except RefusedError as error:
+            call = getattr(message, "call", None)
+            if call is None or not -WIDEST <= call <= WIDEST:
+                raise WireError(error.message) from None
+            refusal = NotInformed if type(message) is Inquire else msg.Refused
+            self._say(refusal(call, error.code, str(error)))
+            return False
+        return True
+
     def _hello(self, hello: msg.Hello) -> msg.Hello:
-        if hello.client != self.client or len(hello.incarnation) > MOST_CHARACTERS:
+        if hello.client != self.client:
             raise WireError(f"{self.client!r} says hello as {hello.client!r}")
-        return msgspec.structs.replace(hello, client=self._client_scope + hello.client)
+        owner, memory = ("", 0) if self._guard is None else self._guard.memory(self._principal)
+        client = self._client_scope + hello.client
+        return msgspec.structs.replace(hello, client=client, owner=owner, memory=memory)
 
     def _publish(self, publish: msg.Publish) -> msg.Publish:
         event = check_event(publish.event)
-        if event.topic is not None and len(self._topics) < MOST_TOPICS:
-            self._topics.add(event.topic)
+        topic = event.topic
+        if topic is not None and len(topic) <= REMEMBERED_TOPIC and len(self._topics) < MOST_TOPICS:
+            self._topics.add(topic)
         if self._guard is not None and not self._is_free(event, self._guard):
             event = self._guard.publish(self._principal, event)
+            self._count_storing(publish.call, (event,))
         self.unanswered.add(publish.call)
         return publish if event is publish.event else msgspec.structs.replace(publish, event=event)
 
@@ -197,8 +237,6 @@ class Gate:
         return self._free_source is not None
 
     def _subscribe(self, subscribe: msg.Subscribe) -> msg.Subscribe:
-        if len(subscribe.name) > MOST_CHARACTERS:
-            raise RefusedError(f"a name of {len(subscribe.name)} characters; {MOST_CHARACTERS} at most")
         filter, options = _parsed(subscribe.filter, self._limits), subscribe.options
         if self._guard is not None:
             if subscribe.ref in self._known:
@@ -243,9 +281,13 @@ class Gate:
         check_plain(message.query)
         return msgspec.structs.replace(message, query=self._query_scope + message.query)
 
+    def _commit(self, message: Any) -> Any:
+        """A commit leaves a row on the disk, even of no parts: only a publisher has one."""
+        if self._guard is not None:
+            self._guard.stages(self._principal, message.query)
+        return self._scoped(message)
+
     def _advertise(self, advertise: msg.Advertise) -> msg.Advertise:
-        if len(advertise.name) > MOST_CHARACTERS:
-            raise RefusedError(f"a name of {len(advertise.name)} characters; {MOST_CHARACTERS} at most")
         filter = _parsed(advertise.filter, self._limits)
         if self._guard is not None:
             earlier = self._advertised.get(advertise.name)
@@ -260,13 +302,34 @@ class Gate:
         return unadvertise
 
     def _stage(self, stage: msg.Stage) -> msg.Stage:
-        if len(stage.query) > MOST_CHARACTERS or stage.batch < 0 or stage.part < 0:
-            raise RefusedError("a batch and a part are numbers from 0 on, of a query with a shorter name")
         check_plain(stage.query)
         events = tuple(map(check_event, stage.events))
         if self._guard is not None:
-            events = tuple(self._guard.publish(self._principal, event) for event in events)
+            self._guard.stages(self._principal, stage.query)
+            events = self._published_all(stage.call, events, self._guard)
         return msgspec.structs.replace(stage, events=events, query=self._query_scope + stage.query)
+
+    def _published_all(self, call: int, events: tuple[Event, ...], guard: Guard[Any]) -> tuple[Event, ...]:
+        """Ask about each of many events; when one is refused, none counts."""
+        let_in: list[Event] = []
+        try:
+            let_in.extend(guard.publish(self._principal, event) for event in events)
+        finally:
+            self._count_storing(call, let_in)
+            if len(let_in) < len(events):
+                self._stored(call)
+        return tuple(let_in)
+
+    def _count_storing(self, call: int, events: Iterable[Event]) -> None:
+        """What has a lifetime counts for its quota until the call is answered; then the log counts it."""
+        size = sum(event_size(event) for event in events if event.lifetime > 0)
+        if size:
+            self._storing[call] = self._storing.get(call, 0) + size
+
+    def _stored(self, call: int) -> None:
+        size = self._storing.pop(call, 0)
+        if size and self._guard is not None:
+            self._guard.answered(self._principal, size)
 
     def _read_log(self, asked: msg.ReadLog) -> msg.ReadLog:
         filter = _parsed(asked.filter, self._limits)
@@ -276,30 +339,32 @@ class Gate:
         return msgspec.structs.replace(asked, filter=filter)
 
     def _hold_log(self, asked: msg.HoldLog) -> msg.HoldLog:
-        """A hold is a durable subscription to the guard: narrowed like one, and counted like one."""
-        if not asked.name or len(asked.name) > MOST_CHARACTERS or not 0 <= asked.seconds <= MOST_SECONDS:
-            raise RefusedError("a hold has a name, and lasts a year at most")
+        """A hold is narrowed and counted by the guard like a durable subscription."""
+        if not asked.name:
+            raise RefusedError("a hold has a name")
         check_plain(asked.name)
-        filter = _parsed(asked.filter, self._limits)
+        filter, name = _parsed(asked.filter, self._limits), self._query_scope + asked.name
         if self._guard is not None:
             if asked.releases:
                 self._guard.releases(self._principal)
-            filter = self._guard.subscribe(
-                self._principal, self.client, HOLD + asked.name, filter, durable=True
-            )
-        return msgspec.structs.replace(asked, filter=filter, name=self._query_scope + asked.name)
+            filter = self._guard.hold(self._principal, name, filter)
+            self._holding.setdefault(asked.call, []).append(name)
+        most = 0 if self._guard is None else self._guard.held_bytes(self._principal)
+        return msgspec.structs.replace(asked, filter=filter, name=name, most_bytes=most)
 
     def _end_hold(self, asked: msg.EndHold) -> msg.EndHold:
         check_plain(asked.name)
+        name = self._query_scope + asked.name
         if self._guard is not None:
-            self._guard.unsubscribed(self._principal, self.client, HOLD + asked.name, durable=True)
-        return msgspec.structs.replace(asked, name=self._query_scope + asked.name)
+            self._guard.unheld(self._principal, name)
+        return msgspec.structs.replace(asked, name=name)
 
     # -- outward ----------------------------------------------------------------------------
 
     def outlet(self, answered: Callable[[], None]) -> Say:
         """What the node says to the client goes in here; `answered` is called after each answer."""
         say, guard, principal, unanswered = self._say, self._guard, self._principal, self.unanswered
+        storing = self._storing
         free_at = -1  # the version of the rules at which nothing could be withheld
 
         def out(message: msg.Message) -> None:
@@ -320,6 +385,8 @@ class Gate:
                 return
             elif kind is msg.Published:
                 unanswered.discard(message.call)  # type: ignore[attr-defined]
+                if storing:
+                    self._stored(message.call)  # type: ignore[attr-defined]
                 say(message)
                 answered()
                 return
@@ -340,8 +407,23 @@ class Gate:
         if let_out is not None:
             self._say(let_out)
 
+    def _staged(self, message: msg.Staged) -> msg.Message:
+        self._stored(message.call)
+        return message
+
+    def _log_held(self, message: msg.LogHeld) -> msg.Message:
+        self._hold_answered(message.call)
+        return message
+
+    def _hold_answered(self, call: int) -> None:
+        for name in self._holding.pop(call, ()):
+            if self._guard is not None:
+                self._guard.hold_answered(name)
+
     def _refused(self, message: msg.Refused) -> msg.Message:
         self.unanswered.discard(message.call)
+        self._hold_answered(message.call)
+        self._stored(message.call)
         ref = self._opening.pop(message.call, None)
         if ref is not None:
             self._forget(ref)
@@ -392,6 +474,10 @@ class Gate:
 
     def close(self) -> None:
         """The connection is gone."""
+        for call in list(self._storing):
+            self._stored(call)
+        for call in list(self._holding):
+            self._hold_answered(call)
         for ref in list(self._known):
             self._forget(ref)
         advertised, self._advertised = self._advertised, {}

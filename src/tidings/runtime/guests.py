@@ -19,9 +19,11 @@ from tidings.model.subscription import Policy, Position, SubscriptionId
 from tidings.protocol.client import Client
 from tidings.protocol.inputs import ClientSubscribe, Input
 from tidings.protocol.messages import Message
+from tidings.runtime.admission import Admission
 from tidings.runtime.broker import ConnectionState, Watch
 from tidings.runtime.bus import Bus
 from tidings.runtime.clock import Clock
+from tidings.runtime.connection import NetworkSettings
 from tidings.runtime.driver import Driver, Hear
 from tidings.runtime.gate import Gate
 from tidings.runtime.sessions import Session, Sessions
@@ -89,6 +91,8 @@ class Host(Protocol):
     """What guests need of a broker; `Server` is one."""
 
     name: str
+    network: NetworkSettings
+    admission: Admission  # of the connections of all listeners
 
     @property
     def clock(self) -> Clock: ...

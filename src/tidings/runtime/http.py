@@ -2,6 +2,8 @@
 
 Rules
 - GET and HEAD alone; one request a connection; a request that is too long or too slow is dropped.
+- Its connections are admitted by themselves, out of the descriptors that all other listeners leave
+  (`admission.py`). When too many wait, the oldest of them goes: whoever asks is answered.
 - It says nothing that needs a permission: counters, and whether the broker is well.
 """
 
@@ -12,9 +14,11 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import NamedTuple
 
+from tidings.runtime.admission import Admission, AdmissionSettings, Listener, Visit, listeners_at, streamed
+
 LONGEST = 8_192  # bytes of a request's head
 SECONDS = 5.0  # to send it
-MOST = 64  # requests at once
+MOST = 32  # requests at once
 
 
 class Page(NamedTuple):
@@ -31,31 +35,30 @@ class Http:
 
     def __init__(self, pages: dict[str, Handler]) -> None:
         self._pages = pages
-        self._server: asyncio.Server | None = None
-        self._open = 0
+        self._listeners: list[Listener] = []
+        settings = AdmissionSettings(waiting=MOST, waiting_per_address=MOST, connections=2 * MOST)
+        self._admission = Admission(settings)
         self.address = ""
 
     async def start(self, host: str, port: int) -> None:
-        self._server = await asyncio.start_server(self._serve, host, port, limit=LONGEST)
-        name, number = self._server.sockets[0].getsockname()[:2]
+        self._listeners = await listeners_at(host, port, streamed(self._serve, LONGEST), self._admission)
+        name, number = self._listeners[0].name
         self.address = f"http://{f'[{name}]' if ':' in name else name}:{number}"
 
     async def close(self) -> None:
-        if self._server is not None:
-            self._server.close()
-            await self._server.wait_closed()
+        for listener in self._listeners:
+            listener.close()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._open += 1
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, visit: Visit) -> None:
         try:
-            page = await self._answer(reader) if self._open <= MOST else _said(HTTPStatus.SERVICE_UNAVAILABLE)
-            if page is not None:
-                writer.write(page)
-                await writer.drain()
+            async with asyncio.timeout(2 * SECONDS):
+                page = await self._answer(reader)
+                if page is not None:
+                    writer.write(page)
+                    await writer.drain()
         except (ConnectionError, TimeoutError) as error:
             del error  # whoever asked has gone
         finally:
-            self._open -= 1
             writer.close()
 
     async def _answer(self, reader: asyncio.StreamReader) -> bytes | None:

@@ -46,6 +46,9 @@ KNOWN = {
     "audit lost": Metric("audit_entries_lost", "Audit entries that could not be written or held.", True),
     "delivered": Metric("notifications_sent", "Notifications that were sent to clients.", True),
     "lost": Metric("notifications_lost", "Notifications that a policy or a bound dropped.", True),
+    "filters over budget": Metric(
+        "filters_over_budget", "Filters that were unknown for an event, since they cost too much.", True
+    ),
     "subscriptions": Metric("subscriptions", "Subscriptions that this broker holds."),
     "waiting": Metric("notifications_waiting", "Notifications that wait for their subscribers."),
     "reading": Metric("subscriptions_reading", "Subscriptions that read the log behind the live events."),

@@ -2,7 +2,7 @@
 
 Rules
 - Before that, frames are small, few kinds are understood, and time is bounded. Of those who wait, the
-  number is bounded too: when there are too many, the one that waits longest has to go.
+  number is bounded too: when there are too many, the one that waits longest has to go (`admission.py`).
 - Who may not come in is told why (`Denied`), and left.
 """
 
@@ -11,10 +11,12 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from tidings.errors import RefusedError, TidingsError
 from tidings.protocol.messages import Message
+from tidings.runtime.admission import Visit
 from tidings.runtime.connection import Connection, Gathering, NetworkSettings
 from tidings.runtime.words import HANDSHAKE, Challenge, Denied, Open, Proof
 from tidings.security.doors import BROKER, CLIENT, Asked, Authenticator, Conversation, Proved
@@ -60,9 +62,9 @@ class Reception:
         self._waiting: dict[Connection, Waiting] = {}  # in the order in which they came
         self.figures = {"handshakes refused": 0, "handshakes too slow": 0, "handshakes crowded out": 0}
 
-    def connection(self) -> Connection:
-        """For the event loop: the protocol of a new connection."""
-        return Connection(
+    def connection(self, visit: Visit) -> Connection:
+        """The protocol of a new connection that was admitted."""
+        connection = Connection(
             self._codec,
             self._gathering,
             receive=self._receive,
@@ -70,17 +72,22 @@ class Reception:
             most_bytes=self._settings.handshake_frame,
             made=self._made,
         )
+        connection.visit = visit
+        return connection
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def _made(self, connection: Connection) -> None:
-        if len(self._waiting) >= self._settings.handshakes:
-            self.figures["handshakes crowded out"] += 1
-            next(iter(self._waiting)).end("others wait to come in")
+        if connection.visit is not None:
+            connection.visit.end = partial(self._crowded_out, connection)
         loop = asyncio.get_running_loop()
         timer = loop.call_later(self._settings.handshake_seconds, self._too_slow, connection)
         self._waiting[connection] = Waiting(connection, timer)
+
+    def _crowded_out(self, connection: Connection, reason: str) -> None:
+        self.figures["handshakes crowded out"] += 1
+        connection.end(reason)
 
     def _too_slow(self, connection: Connection) -> None:
         self.figures["handshakes too slow"] += 1
@@ -116,6 +123,8 @@ class Reception:
         if isinstance(answer, Proved):
             assert waiting.open is not None
             self._lost(waiting.connection, "")
+            if waiting.connection.visit is not None:
+                waiting.connection.visit.serve()
             self._admit(waiting.connection, waiting.open, answer)
         else:
             waiting.connection.send(Challenge(answer))

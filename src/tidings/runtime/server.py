@@ -24,7 +24,6 @@ from typing import Any
 
 import msgspec
 
-from tidings.availability.records import Loaded
 from tidings.errors import RefusedError, TidingsError, TooLargeError, UnreachableError, WireError
 from tidings.history.recorder import Recorder
 from tidings.language.limits import DEFAULT_LIMITS, Limits
@@ -34,6 +33,7 @@ from tidings.protocol.inputs import Started, Unsendable
 from tidings.protocol.limits import ResourceLimits
 from tidings.protocol.messages import BROKER_MESSAGES, CLIENT_MESSAGES, Message, Publish
 from tidings.protocol.node import Node
+from tidings.runtime.admission import Admission, Listener, admission_settings, listeners_at
 from tidings.runtime.archives import ServedArchive
 from tidings.runtime.broker import open_store, owner_of, recorder_of
 from tidings.runtime.clock import Clock, RealClock
@@ -133,7 +133,6 @@ class Server:
         peers: Mapping[str, str] | None = None,  # by name: where brokers that are no neighbours are reached
         options: Mapping[str, Any] | None = None,  # knobs of the system
         advertise: str = "",  # where others reach it, when that is not where it listens
-        on_loaded: Callable[[Loaded], None] | None = None,  # looks at what the disk holds, at the start
         is_revoked: Callable[[Any], bool] = lambda certificate: False,
         standing: Callable[[Any], Any] | None = None,  # of a principal (see `sessions.py`)
     ) -> None:
@@ -161,7 +160,6 @@ class Server:
         self._options = dict(options or {})
         self.datagrams: Datagrams | None = None
         self._advertise = advertise
-        self._on_loaded = on_loaded
         self._is_revoked = is_revoked
         self.sessions = Sessions(standing, self._clock)
         self._begin()
@@ -172,7 +170,8 @@ class Server:
         self._clients: dict[Connection, _Client] = {}
         self._guests: set[Guest] = set()
         self._last_client = 0
-        self._listeners: list[asyncio.Server] = []
+        self._listeners: list[Listener] = []
+        self.admission = Admission(admission_settings(self.network))  # of all listeners of this process
         self._unseen: list[Connection] = []  # still to be looked at in this round
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
@@ -191,11 +190,11 @@ class Server:
                 f"store {self._path or ''} is that of broker {owner}, and this is {self.name}",
                 hint=f"start it with --name {owner}, or give this one a directory of its own",
             )
-        if self._on_loaded is not None:
-            self._on_loaded(state)
         self._recorder = recorder_of(self._record)
         self.node = self._build()
         prepare_in_background(self.node)
+        if self._guard is not None:
+            self.node.count_stored(self._guard.stored)
         record: Callable[[Any], None] = _nothing if self._recorder is None else self._recorder.record
         self._driver = Driver(
             self.name, self.node, self._clock, record=record, fault=self._on_fault, tap=self._tap
@@ -249,28 +248,23 @@ class Server:
         return self._system.build(site, self._rng)
 
     async def _listen_at(self, address: Address) -> None:
-        loop = asyncio.get_running_loop()
         try:
-            listener = await loop.create_server(
-                self._reception.connection, address.host, address.port, ssl=self._tls,
-                backlog=self.resources.listen_backlog,
+            opened = await listeners_at(
+                address.host, address.port, self._reception.connection, self.admission, tls=self._tls,
+                handshake_seconds=self.network.handshake_seconds, backlog=self.resources.listen_backlog,
             )  # fmt: skip
         except OSError as error:
             raise UnreachableError(
                 f"this broker cannot listen at {address.host}:{address.port}: {_plain(error)}",
                 hint="end what listens there, or choose another address (--listen, or `listen` in the settings)",
             ) from None
-        self._listeners.append(listener)
-        for socket in listener.sockets:
-            host, port = socket.getsockname()[:2]
-            self.addresses.append(Address(host, port, self._tls is not None))
+        self._listeners += opened
+        self.addresses += [Address(*each.name, self._tls is not None) for each in opened]
 
     async def _open_datagrams(self, allowed: frozenset[type[Message]]) -> None:
-        where = self.addresses[0]
-        neighbours = self._neighbours
-        self.datagrams = Datagrams(
-            self.name, self._codec, allowed, self._driver.receive, neighbours.addresses, self.resources
-        )
+        where, addresses = self.addresses[0], self._neighbours.addresses
+        receive, limits = self._driver.receive, self.resources
+        self.datagrams = Datagrams(self.name, self._codec, allowed, receive, addresses, limits)
         self.datagrams.tell({name: (place.host, place.port) for name, place in self._peers.items()})
         await self.datagrams.open(where.host, where.port)
         self._driver.datagram = self.datagrams.send
@@ -310,6 +304,7 @@ class Server:
             beside=lambda message: self._hear_beside(client, message),
             held=self.node.subscription,
             limits=self._limits,
+            bounds=self.resources.client,
         )
         client = self._clients[connection] = _Client(address, connection, gate, session)
         connection.most_bytes = self.network.client_buffer
@@ -381,6 +376,7 @@ class Server:
             hand_in=lambda message: self._driver.receive(guest.address, [message]),
             held=self.node.subscription,
             limits=self._limits,
+            bounds=self.resources.client,
         )
         guest.open(gate, self._guests)
         return guest
@@ -497,6 +493,7 @@ class Server:
         return {
             **self.node.figures(),
             **self._reception.figures,
+            **self.admission.figures,
             **({} if self.datagrams is None else self.datagrams.figures),
             "broker": self.name,
             "address": self.address,

@@ -21,13 +21,11 @@ from typing import Any, Protocol
 
 import msgspec
 
-from tidings.availability.records import Loaded
 from tidings.errors import RefusedError, SettingsError, TidingsError, UnreachableError
 from tidings.model.subscription import GROUPS, OWNER_MARK, SubscriptionId, unscoped
 from tidings.runtime import logs, tls
 from tidings.runtime.activity import activity
 from tidings.runtime.clock import RealClock
-from tidings.runtime.gate import HOLD
 from tidings.runtime.histogram import Histogram
 from tidings.runtime.http import Http, Page
 from tidings.runtime.metrics import CONTENT_TYPE, exposition
@@ -40,6 +38,7 @@ from tidings.runtime.settings import GROUP_SYSTEM, LIVE, BrokerSettings, changed
 from tidings.runtime.trace import Ring
 from tidings.security.credentials import CertificateCredentials
 from tidings.security.doors import NoCredentials
+from tidings.security.gate import HOLDS
 from tidings.security.principal import Principal
 
 log = logging.getLogger("tidings.broker")
@@ -96,7 +95,6 @@ class Service:
             record=self.history,
             limits=settings.limits,
             resources=settings.resources,
-            on_loaded=self._count_stored,
             is_revoked=lambda certificate: self.secured.revoked.holds(certificate),
             standing=self.secured.standing,
             system=GROUP_SYSTEM if settings.group.name else settings.system,
@@ -162,13 +160,6 @@ class Service:
         finally:
             await self._close()
 
-    def _count_stored(self, state: Loaded) -> None:
-        """What the disk holds counts for the quotas of whom it belongs to."""
-        now = self._clock.now()
-        for entry, size in zip(state.entries, state.sizes, strict=False):
-            if entry.ends_at > now:
-                self.secured.guard.found_stored(entry.source, size, entry.ends_at)
-
     def _count_durables(self) -> None:
         """Durable subscriptions too."""
         self.secured.guard.is_held = self._is_held
@@ -188,8 +179,8 @@ class Service:
     def _is_held(self, client: str, name: str) -> bool:
         """Does the broker still hold this durable subscription, or this log for its reader?"""
         node = self.server.node
-        if name.startswith(HOLD):
-            return node.has_hold(name.removeprefix(HOLD))
+        if client == HOLDS:
+            return node.has_hold(name)
         return node.subscription(SubscriptionId(client, name)) is not None
 
     # -- reload ---------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ import msgspec
 from tidings.errors import InputError
 from tidings.matching.explain import explain
 from tidings.model.cloudevents import to_mapping
-from tidings.model.event import Event
+from tidings.model.event import Event, event_size
 from tidings.model.subscription import Subscription, SubscriptionId
 from tidings.protocol.messages import (
     BROKER_MESSAGES,
@@ -62,10 +62,11 @@ _Noted = tuple[float, str, str, dict[int, SubscriptionId] | None, int, str, _Som
 class _Moment:
     """What happened in one go to events that came together, in the order of what happened."""
 
-    __slots__ = ("events", "more", "most", "steps")
+    __slots__ = ("bytes", "events", "more", "most", "steps")
 
-    def __init__(self, events: _Some) -> None:
+    def __init__(self, events: _Some, bytes: int = 0) -> None:
         self.events = events
+        self.bytes = bytes
         self.steps: list[_Noted] = []  # the last of each: to which of the events; None: to all
         self.most = MOST_STEPS * len(events)
         self.more = 0  # steps beyond the bound
@@ -74,9 +75,11 @@ class _Moment:
 class Ring:
     """The last events at one broker. `came` and `went` are called for every message."""
 
-    def __init__(self, events: int) -> None:
+    def __init__(self, events: int, most_bytes: int = 16 << 20) -> None:
         self._moments: deque[_Moment] = deque()
         self._most = events
+        self._most_bytes = most_bytes  # of all moments: large events are looked back on less far
+        self._bytes = 0
         self._count = 0  # events of all moments
         self._last = _Moment(())
         self._here: set[int] = set()  # what tells the events of the last moment apart from other objects
@@ -159,13 +162,19 @@ class Ring:
 
     def _begin(self, events: _Some) -> _Moment:
         self._here, self._held = set(map(id, events)), events
+        size = sum(map(event_size, events))
         if any(event.payload is not None and len(event.payload) > HEAVY for event in events):
+            if len(events) == 1:  # the steps of several hold them as they came
+                size -= len(events[0].payload or b"")
             events = tuple(map(_light, events))
-        moment = self._last = _Moment(events)
+        moment = self._last = _Moment(events, size)
         self._moments.append(moment)
         self._count += len(events)
-        while self._count > self._most and len(self._moments) > 1:
-            self._count -= len(self._moments.popleft().events)
+        self._bytes += size
+        while len(self._moments) > 1 and (self._count > self._most or self._bytes > self._most_bytes):
+            oldest = self._moments.popleft()
+            self._count -= len(oldest.events)
+            self._bytes -= oldest.bytes
         return moment
 
     def __len__(self) -> int:

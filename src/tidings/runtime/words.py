@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from tidings.protocol.client_bounds import CALL, ID, NAME, Checked, Values, declare
 from tidings.protocol.messages import Message
 
 
@@ -87,3 +88,16 @@ class NotInformed(Message, frozen=True):
 
 HANDSHAKE: tuple[type[Message], ...] = (Open, Challenge, Proof, Opened, Denied)
 BESIDE: tuple[type[Message], ...] = (Ping, Pong, Goodbye, Inquire, Informed, NotInformed)
+
+_PROOF = Checked("handshake_frame")
+declare(
+    Open,
+    {
+        "role": NAME, "name": NAME, "composition": NAME, "mechanism": NAME, "proof": _PROOF, "tenant": NAME,
+        "listens": NAME, "number": ID,
+    },
+)  # fmt: skip
+declare(Proof, {"data": _PROOF})
+declare(Inquire, {"call": CALL, "what": NAME, "about": Values()})
+for _bare in (Ping, Pong):
+    declare(_bare, {})

@@ -117,6 +117,31 @@ class Guard(Protocol[P_contra]):
         """A subscription ended, or its connection did (`ended` False: a durable one stays); called once
         for each `subscribe` that did not raise."""
 
+    def hold(self, principal: P_contra, name: str, filter: Filter) -> Filter:
+        """The filter that the log is held by instead: no more than may be read. Called again whenever the
+        hold is asked for again, and counted once. Raises."""
+
+    def hold_answered(self, name: str) -> None:
+        """The broker answered, or the connection ended: called once for each `hold` that did not raise."""
+
+    def unheld(self, principal: P_contra, name: str) -> None:
+        """The hold of this name ended; one that was not counted changes nothing."""
+
+    def memory(self, principal: P_contra) -> tuple[str, int]:
+        """Whose subscriptions its are, and how many bytes of events may wait for all of them."""
+
+    def held_bytes(self, principal: P_contra) -> int:
+        """The bytes that a hold of it may keep in the log."""
+
+    def stored(self, source: str, size: int) -> None:
+        """So many bytes more of this source's events live in the broker's log; below 0: so many fewer."""
+
+    def answered(self, principal: P_contra, size: int) -> None:
+        """A publish of an event of this size, with a lifetime, was answered: `stored` has told what came of it."""
+
+    def stages(self, principal: P_contra, query: str) -> None:
+        """It stages or commits a batch of this query. Raises when it may publish nothing."""
+
     def releases(self, principal: P_contra) -> None:
         """It wants the log to forget what lives forever and rests in an archive. Raises."""
 

@@ -21,7 +21,7 @@ import msgspec
 from tidings.algebra.covers import covers
 from tidings.errors import EventError, RefusedError, TidingsError
 from tidings.model.constraint import Equals
-from tidings.model.event import Event
+from tidings.model.event import Event, event_size
 from tidings.model.filter import Conjunction, Filter
 from tidings.model.subscription import GROUPS, OWNER_MARK, TENANT_MARK, SubscriptionId, unscoped
 from tidings.security.audit import OK, REFUSED, Audit
@@ -31,6 +31,7 @@ from tidings.security.rules import Action, Right, conjoined
 from tidings.security.users import Users
 
 TENANT = "tenant"  # the attribute
+HOLDS = "\x1fholds"  # stands for the client where holds are counted: no client can have this name
 MOST_RIGHTS = 10_000  # remembered; then they are made anew
 
 
@@ -52,7 +53,8 @@ class Gate:
         self._hearing: dict[Principal, Right] = self._rights[Action.SUBSCRIBE]
         self._held: dict[tuple[str, str, str], list[int]] = {}  # constraints of open transient subscriptions
         self._attended: Counter[tuple[str, str]] = Counter()  # durable ones that somebody has open
-        self._owners: dict[str, str] = {}  # by source, while the disk is counted
+        self._publishers: dict[str, str] = {}  # by source: who published under it what has a lifetime
+        self._stored: dict[str, tuple[str, int]] = {}  # by source: whose quota its bytes in the log are in
         self.is_held: Callable[[str, str], bool] = lambda client, name: True  # does the broker hold it?
         self._users = users
         self._accounts = Accounts(users.quotas, users.default_quota)
@@ -66,7 +68,6 @@ class Gate:
 
     def replace(self, users: Users) -> None:
         """New rules: they count for the next thing that is asked, whoever is connected."""
-        self._owners.clear()
         self._users = users
         for rights in self._rights.values():
             rights.clear()
@@ -90,9 +91,10 @@ class Gate:
             marked = _marked(event, principal.tenant) if principal.tenant else event
             self.right(principal, Action.PUBLISH).check(marked)
             if event.lifetime > 0:
-                size = len(msgspec.msgpack.encode(marked))
-                now = self._clock()
-                self._accounts.of(principal.name, now).store(size, event.lifetime, now)
+                if len(self._publishers) >= MOST_RIGHTS:
+                    self._publishers.clear()
+                self._publishers[event.source] = principal.name
+                self._accounts.of(principal.name, self._clock()).reserve(event_size(marked))
             return marked
         except TidingsError as error:
             self._note_refusal(principal, "publish", f"{event.source} {event.id}", error)
@@ -155,6 +157,23 @@ class Gate:
         if not held:
             del self._held[principal.name, client, name]
 
+    def hold(self, principal: Principal, name: str, filter: Filter) -> Filter:
+        with self._refusing(principal, "hold", name):
+            allowed = self.right(principal, Action.SUBSCRIBE).narrowed(filter)
+            account = self._accounts.of(principal.name, self._clock())
+            self._keep(account, (HOLDS, name), _cost(allowed))
+            self._attended[HOLDS, name] += 1  # it may still be on its way to the broker's table
+        self._audit.note("hold", OK, principal.name, means=principal.means, subject=name)
+        return allowed
+
+    def hold_answered(self, name: str) -> None:
+        self._attended[HOLDS, name] -= 1
+        if not self._attended[HOLDS, name]:
+            del self._attended[HOLDS, name]
+
+    def unheld(self, principal: Principal, name: str) -> None:
+        self._accounts.of(principal.name, self._clock()).end((HOLDS, name))
+
     def advertise(self, principal: Principal, name: str, filter: Filter, earlier: Filter | None) -> Filter:
         """What is announced beyond the right to publish would draw filters here that nothing can meet."""
         with self._refusing(principal, "advertise", name):
@@ -172,12 +191,27 @@ class Gate:
         owner = self._users.owner_of(unscoped(scope or subscriber))
         self._accounts.of(owner, self._clock()).found((subscriber, name), _cost(filter))
 
-    def found_stored(self, source: str, size: int, ends_at: float) -> None:
-        """The broker's disk holds an event of this source until then."""
-        owner = self._owners.get(source)
-        if owner is None:
-            owner = self._owners[source] = self._users.owner_of(source)
-        self._accounts.of(owner, self._clock()).found_stored(size, ends_at)
+    def stored(self, source: str, size: int) -> None:
+        """So many bytes more of this source live in the broker's log; below 0: so many fewer."""
+        owner, before = self._stored.get(source) or (self._owner_of(source), 0)
+        if before + size > 0:
+            self._stored[source] = (owner, before + size)
+        else:
+            self._stored.pop(source, None)
+        self._accounts.of(owner, self._clock()).count_stored(size)
+
+    def _owner_of(self, source: str) -> str:
+        """Who publishes under this name, or who would as far as the users file says."""
+        return self._publishers.get(source) or self._users.owner_of(source)
+
+    def answered(self, principal: Principal, size: int) -> None:
+        self._accounts.of(principal.name, self._clock()).unreserve(size)
+
+    def memory(self, principal: Principal) -> tuple[str, int]:
+        return principal.name, self._accounts.quota_of(principal.name).queued_bytes
+
+    def held_bytes(self, principal: Principal) -> int:
+        return self._accounts.quota_of(principal.name).held_bytes
 
     def scopes(self, principal: Principal) -> tuple[str, str]:
         """The users file holds each name once. A principal that it does not hold (of a token, a certificate)
@@ -266,6 +300,14 @@ class Gate:
             return tenant if mark else ""
         user = self._users.users.get(self._users.owner_of(unscoped(id.subscriber)))
         return "" if user is None else user.tenant
+
+    def stages(self, principal: Principal, query: str) -> None:
+        with self._refusing(principal, "stage", query):
+            if self.right(principal, Action.PUBLISH).filter.is_never_true:
+                raise RefusedError(
+                    f"{principal.name} may publish nothing here, and so stage nothing",
+                    hint="a rule for the action publish has to allow it",
+                )
 
     def releases(self, principal: Principal) -> None:
         with self._refusing(principal, "release", ""):

@@ -8,8 +8,6 @@ Rules
 
 from __future__ import annotations
 
-import heapq
-import math
 from collections.abc import Callable, Mapping
 
 import msgspec
@@ -30,6 +28,8 @@ class Quota(msgspec.Struct, frozen=True, kw_only=True):
     bytes_per_second: int = 64 * MIB  # of what it sends; beyond it waits
     burst_bytes: int = 64 * MIB  # may come at once after a quiet time
     stored_bytes: int = 1024 * MIB  # of its events that still have a lifetime
+    queued_bytes: int = 256 * MIB  # of events that wait for its subscriptions, or are unacknowledged
+    held_bytes: int = 1024 * MIB  # that one hold keeps in the log beyond its place; then the hold ends
 
 
 UNBOUNDED = Quota(
@@ -40,6 +40,8 @@ UNBOUNDED = Quota(
     bytes_per_second=1 << 62,
     burst_bytes=1 << 62,
     stored_bytes=1 << 62,
+    queued_bytes=1 << 62,
+    held_bytes=1 << 62,
 )
 
 
@@ -87,10 +89,10 @@ class Account:
         self.subscriptions = 0
         self.constraints = 0
         self.advertisements = 0
-        self.stored = 0
+        self.stored = 0  # bytes of events in the log whose lifetime lasts ...
+        self.pending = 0  # ... and of those that were let in and are not in the log yet
         self._bucket = Bucket(quota.bytes_per_second, quota.burst_bytes, now)
         self._durables: dict[tuple[str, str], int] = {}  # by client and name: constraints
-        self._stored: list[tuple[float, int]] = []  # (when it ends, bytes), the next to end first
 
     def connect(self) -> None:
         self._check("connections", self.connections + 1)
@@ -147,22 +149,18 @@ class Account:
         """So many bytes came in; the seconds to wait before reading on."""
         return self._bucket.take(size, now)
 
-    def store(self, size: int, lifetime: float, now: float) -> None:
-        """An event of this size is to be stored for `lifetime` seconds."""
-        if lifetime <= 0:
-            return
-        while self._stored and self._stored[0][0] <= now:
-            self.stored -= heapq.heappop(self._stored)[1]
-        self._check("stored_bytes", self.stored + size)
-        self.stored += size
-        if not math.isinf(lifetime):
-            heapq.heappush(self._stored, (now + lifetime, size))
+    def reserve(self, size: int) -> None:
+        """An event of this size is to be stored: it counts until the broker has answered, and then in `stored`."""
+        self._check("stored_bytes", self.stored + self.pending + size)
+        self.pending += size
 
-    def found_stored(self, size: int, ends_at: float) -> None:
-        """The broker's disk holds so much of it until then: counted, whatever the bounds are."""
+    def unreserve(self, size: int) -> None:
+        """The broker answered: what it stored it has told."""
+        self.pending -= size
+
+    def count_stored(self, size: int) -> None:
+        """So much more of it lives in the log; below 0: so much less. Counted whatever the bounds are."""
         self.stored += size
-        if not math.isinf(ends_at):
-            heapq.heappush(self._stored, (ends_at, size))
 
     def forget_durables(self, is_held: Callable[[str, str], bool]) -> bool:
         """Some may have ended elsewhere, or with time; were there such?"""
@@ -173,7 +171,7 @@ class Account:
 
     def is_idle(self, now: float) -> bool:
         """Nothing is counted that would be forgotten with it, a debt of bytes neither."""
-        used = self.connections or self.subscriptions or self.advertisements or self.stored
+        used = self.connections or self.subscriptions or self.advertisements or self.stored or self.pending
         return not used and self._bucket.is_full(now)
 
     def bound(self, quota: Quota) -> None:

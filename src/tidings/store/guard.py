@@ -142,4 +142,5 @@ def entry_from(key: bytes, value: bytes, name: str) -> Entry:
         head.expires_at,
         head.sequence,
         event.key,
+        len(value),
     )

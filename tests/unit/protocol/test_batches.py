@@ -6,8 +6,8 @@ import pytest
 
 from tidings.availability.records import Append
 from tidings.errors import SettingsError
-from tidings.model.event import Event
-from tidings.protocol.batches import Divider, Page, cut, event_size, read_upto, size_of
+from tidings.model.event import Event, event_size
+from tidings.protocol.batches import Divider, Page, cut, read_upto, size_of
 from tidings.protocol.limits import ResourceLimits
 from tidings.protocol.messages import DeliverAll, Envelope
 from tidings.protocol.recovery.window import Window

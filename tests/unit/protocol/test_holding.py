@@ -148,3 +148,57 @@ def test_an_identity_that_is_known_is_not_published_again_by_a_batch() -> None:
     commit(stage, 0, 1)
     commit(stage, 1, 1, 2, 2)
     assert stage.log() == [1, 2]
+
+
+def test_a_hold_pins_only_what_its_filter_accepts() -> None:
+    """Reproduction t07: a hold kept every entry beyond its place, whatever its holder may read."""
+    stage = Sink()
+    stage.client("p")
+    held(stage, filter=ODD)
+    for n in (1, 2, 3, 4):
+        stage.publish("p", {"n": n}, lifetime=1.0)
+        stage.settle()
+    assert stage.log() == [1, 2, 3, 4]
+    stage.wait(3.0)
+    assert stage.log() == [1, 3]
+
+
+def test_entries_from_before_a_hold_are_kept_when_its_filter_accepts_them_over_a_restart_too() -> None:
+    stage = Sink()
+    stage.client("p")
+    for n in range(1, 7):
+        stage.publish("p", {"n": n}, lifetime=2.0)
+        stage.settle()
+    held(stage, filter=ODD)
+    stage.settle()
+    stage.crash()
+    stage.wait(5.0)
+    assert stage.log() == [1, 3, 5]
+
+
+def test_a_hold_that_keeps_more_than_its_bytes_ends() -> None:
+    stage = Sink()
+    stage.client("p")
+    held(stage, most_bytes=2_000)
+    for n in range(5):
+        stage.publish("p", {"n": n, "text": "x" * 300}, lifetime=0.0)
+        stage.settle()
+    stage.wait(1.0)
+    assert len(stage.log()) == 5
+    for n in range(5, 10):
+        stage.publish("p", {"n": n, "text": "x" * 300}, lifetime=0.0)
+        stage.settle()
+    stage.wait(1.0)
+    assert stage.log() == []
+    assert held(stage).is_new  # its reader is told that it began anew
+
+
+def test_moving_on_makes_room_in_a_hold() -> None:
+    stage = Sink()
+    stage.client("p")
+    held(stage, most_bytes=2_000)
+    for n in range(12):
+        stage.publish("p", {"n": n, "text": "x" * 300}, lifetime=0.0)
+        stage.settle()
+        held(stage, most_bytes=2_000, upto=n)
+    assert not held(stage, most_bytes=2_000).is_new

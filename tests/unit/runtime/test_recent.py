@@ -111,3 +111,16 @@ def test_activity_counts_what_came_since() -> None:
 def test_activity_refuses_what_is_no_time(about: dict[str, object]) -> None:
     with pytest.raises(InputError):
         activity(Ring(10), about, 1.0, WHOLE)
+
+
+def test_large_events_are_looked_back_on_less_far() -> None:
+    ring = Ring(100, most_bytes=10_000)
+    for number in range(50):
+        ring.came(
+            "ann#1",
+            msg.Publish(number, make_event({"text": "x" * 900}, source="s", id=str(number)), number),
+            0.0,
+        )
+    assert 5 < len(ring) < 12
+    assert ring.steps("49")
+    assert not ring.steps("1")

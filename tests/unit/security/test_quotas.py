@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -49,7 +47,7 @@ def test_each_bound_is_exact_and_names_itself(what: str) -> None:
         "subscriptions": lambda: account.subscribe(0),
         "constraints": lambda: account.subscribe(1),
         "advertisements": lambda: account.advertise(0, None),
-        "stored_bytes": lambda: account.store(1, 10, now=0),
+        "stored_bytes": lambda: account.reserve(1),
     }[what]
     for _ in range(3):
         use()
@@ -69,17 +67,18 @@ def test_what_is_given_back_can_be_used_again() -> None:
     assert (account.subscriptions, account.constraints) == (0, 0)  # a refusal counts nothing
 
 
-def test_stored_bytes_end_with_their_lifetime() -> None:
+def test_stored_bytes_count_while_they_are_stored_and_before() -> None:
     account = Account("ann", Quota(stored_bytes=100), now=0)
-    account.store(60, 10, now=0)
-    account.store(40, math.inf, now=0)
-    account.store(999, 0, now=0)  # no lifetime: nothing is stored
+    account.reserve(60)
     with pytest.raises(RefusedError):
-        account.store(1, 10, now=9.9)
-    account.store(60, 10, now=10)
-    with pytest.raises(RefusedError):
-        account.store(1, 10, now=10)
-    assert account.stored == 100
+        account.reserve(41)  # what is on its way counts too
+    account.count_stored(60)
+    account.unreserve(60)
+    account.reserve(40)
+    account.unreserve(40)  # it was refused: nothing came of it
+    account.count_stored(-60)  # superseded, or its lifetime is over
+    account.reserve(100)
+    assert (account.stored, account.pending) == (0, 100)
 
 
 def test_idle_accounts_are_forgotten_but_no_debt_is() -> None:

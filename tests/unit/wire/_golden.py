@@ -246,6 +246,8 @@ EXAMPLES: tuple[m.Message, ...] = (
 # their defaults, and these are the frames as they are written now.
 GROWN: tuple[m.Message, ...] = (
     m.Welcome("b0", "b0", event_bytes=1 << 20),
+    m.Hello("ann", "i1", owner="ann", memory=1 << 28),
+    m.HoldLog(1, "spark", FILTER, 7, 60.0, True, "b0", 1 << 30),
     Interest("subscriptions", (FILTER,), ("00ff",), True, "b0.1f/2e", 3, False, 1, 3),
     gl.LogAsk(3, True),
     gl.LogState(3, 2, 8, (Placed(9, PROPOSAL),), 4, 900),

@@ -38,6 +38,7 @@ from tidings.gateway.proving import Prover, Where
 from tidings.gateway.serving import bind
 from tidings.gateway.subscriptions import replace_file
 from tidings.model.decoding import UNREADABLE
+from tidings.runtime.admission import Listener, Visit, streamed
 from tidings.runtime.guests import Guests, Host, charge
 from tidings.security.attempts import TooManyAttempts
 
@@ -71,7 +72,7 @@ class MqttDoor:
         self._tls = tls
         self._file = None if folder is None else folder / FILE
         self._journal = None if folder is None else Journal(folder)
-        self._server: asyncio.Server | None = None
+        self._server: Listener | None = None
         self._sessions: dict[Key, Session] = {}
         self._known: dict[Key, Written] = {}  # durable ones, also those that nobody uses now
         self._links: dict[Key, Link] = {}
@@ -88,8 +89,8 @@ class MqttDoor:
         if not self._listen:
             return  # connections come by WebSocket alone
         bound = bind(self._listen, "gateway.mqtt")
-        self._server = await asyncio.start_server(self.serve, sock=bound, ssl=self._tls, limit=2**16)
         host, port = bound.getsockname()[:2]
+        self._server = Listener(bound, streamed(self.serve, 2**16), self._host.admission, tls=self._tls)
         self.address = f"{'mqtt' if self._tls is None else 'mqtts'}://{host}:{port}"
 
     async def close(self) -> None:
@@ -108,13 +109,13 @@ class MqttDoor:
 
     # -- connections -------------------------------------------------------------------------------
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, visit: Visit) -> None:
         """One connection, from beginning to end."""
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
         try:
-            await Link(self, reader, writer).run()
+            await Link(self, reader, writer, visit).run()
         except (ConnectionError, TimeoutError, asyncio.IncompleteReadError, ssl.SSLError) as error:
             log.debug("mqtt: a connection ended: %s", error)
         finally:
@@ -273,10 +274,11 @@ class MqttDoor:
 class Link:
     """One connection."""
 
-    def __init__(self, door: MqttDoor, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._door = door
-        self._reader = reader
-        self._writer = writer
+    def __init__(
+        self, door: MqttDoor, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, visit: Visit
+    ) -> None:
+        self._door, self._visit = door, visit
+        self._reader, self._writer = reader, writer
         self._read = Reader(LARGEST)
         self._version = 4
         self._session: Session | None = None
@@ -367,6 +369,7 @@ class Link:
             self._refuse(Reason.UNAVAILABLE)
             self.over.set()
             return
+        self._visit.serve()
         key = key_of(principal, connect.client_id)
         self._session, self._will = session, connect.will
         session.on_refused = lambda: self.end(Reason.NOT_AUTHORISED)

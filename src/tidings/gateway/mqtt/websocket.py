@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
@@ -15,6 +16,56 @@ from websockets.http11 import Request, Response
 from tidings.gateway.mqtt.door import LARGEST, MqttDoor
 from tidings.gateway.origins import Addresses
 from tidings.gateway.serving import bind
+from tidings.runtime.admission import Admission, Visit
+from tidings.runtime.guests import Host
+
+AHEAD = 4  # messages of a client that wait to be read
+
+
+class _Admitted(ServerConnection):
+    """A connection that counts among those of all listeners, from its first byte."""
+
+    def __init__(self, admission: Admission, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._admission = admission
+        self.visit: Visit | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.visit = self._admission.enter(
+            transport.get_extra_info("peername"), lambda reason: self.transport.abort()
+        )
+        if self.visit is None:
+            self.transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self.visit is not None:
+            self.visit.leave()
+        super().connection_lost(exc)
+
+
+class _Reader:
+    """What a connection needs of a stream's reader. A client that is not read from is made to wait."""
+
+    def __init__(self) -> None:
+        self._waiting: asyncio.Queue[bytes] = asyncio.Queue(AHEAD)
+        self._is_over = False
+
+    async def feed(self, data: bytes) -> None:
+        """So much came."""
+        if data and not self._is_over:
+            await self._waiting.put(data)
+
+    def end(self) -> None:
+        """Nothing more comes, or is read."""
+        self._is_over = True
+        while not self._waiting.empty():
+            self._waiting.get_nowait()  # lets `feed` go on
+        self._waiting.put_nowait(b"")
+
+    async def read(self, size: int) -> bytes:
+        del size  # what came in one message is taken at once
+        return b"" if self._is_over else await self._waiting.get()
 
 
 class _Writer:
@@ -64,7 +115,8 @@ class _Writer:
 class MqttSocketDoor:
     """Listens, and hands each connection to the door for MQTT, whose sessions it shares."""
 
-    def __init__(self, door: MqttDoor, addresses: Addresses, tls: ssl.SSLContext | None) -> None:
+    def __init__(self, host: Host, door: MqttDoor, addresses: Addresses, tls: ssl.SSLContext | None) -> None:
+        self._host = host
         self._door = door
         self._addresses = addresses
         self._tls = tls
@@ -74,10 +126,20 @@ class MqttSocketDoor:
     async def start(self) -> None:
         bound = bind(self._addresses.listen, "gateway.mqtt_websocket")
         host, port = bound.getsockname()[:2]
+        seconds = self._host.network.handshake_seconds
+        options: dict[str, Any] = {} if self._tls is None else {"ssl_handshake_timeout": seconds}
         self._server = await serve(
-            self._serve, sock=bound, ssl=self._tls, subprotocols=["mqtt"], max_size=LARGEST, compression=None,  # type: ignore[list-item]
+            self._serve,
+            sock=bound,
+            ssl=self._tls,
+            subprotocols=["mqtt"],  # type: ignore[list-item]
+            max_size=LARGEST,
+            compression=None,
+            open_timeout=seconds,
             process_request=self._check,
-        )  # fmt: skip
+            create_connection=partial(_Admitted, self._host.admission),  # type: ignore[arg-type]
+            **options,
+        )
         self.address = f"{'ws' if self._tls is None else 'wss'}://{host}:{port}"
 
     async def close(self) -> None:
@@ -90,18 +152,22 @@ class MqttSocketDoor:
         return socket.respond(HTTPStatus.FORBIDDEN, reason + "\n") if reason else None
 
     async def _serve(self, socket: ServerConnection) -> None:
-        reader = asyncio.StreamReader()
+        assert isinstance(socket, _Admitted)
+        if socket.visit is None:
+            return
+        reader = _Reader()
         writer = _Writer(socket)
         sending = asyncio.create_task(writer.run())
-        serving = asyncio.create_task(self._door.serve(reader, writer))  # type: ignore[arg-type]
+        serving = asyncio.create_task(self._door.serve(reader, writer, socket.visit))  # type: ignore[arg-type]
+        serving.add_done_callback(lambda _: reader.end())
         try:
             async for data in socket:
                 if isinstance(data, str):
                     break  # MQTT is bytes
-                reader.feed_data(data)
+                await reader.feed(data)
         except ConnectionClosed as error:
             del error  # gone: the reader ends
         finally:
-            reader.feed_eof()
+            reader.end()
             await serving
             await sending

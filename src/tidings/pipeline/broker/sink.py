@@ -21,11 +21,10 @@ from uuid import uuid4
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from tidings.errors import EventError, InputError, SettingsError, TidingsError
-from tidings.model.event import Event
+from tidings.model.event import Event, event_size
 from tidings.pipeline.broker.columns import event_of
 from tidings.pipeline.broker.lines import Ask, Line, line_to
 from tidings.pipeline.broker.options import GO_ON, Writing
-from tidings.protocol.batches import event_size
 
 QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 WRITER, JOB = "writer:", "job:"  # before the names that the broker remembers

@@ -18,10 +18,9 @@ from typing import Protocol
 from tidings.availability.progress import LogProgress
 from tidings.history.schema import dead_row, drop_row
 from tidings.language.evaluate import accepts
-from tidings.model.event import Event
+from tidings.model.event import Event, event_size
 from tidings.model.filter import Filter
 from tidings.model.subscription import Policy, Position, SubscriptionId
-from tidings.protocol.batches import event_size
 from tidings.protocol.delivery.arrival import Arrival
 from tidings.protocol.delivery.bounds import Bounds
 from tidings.protocol.delivery.dead import DeadLetters, item_of
@@ -29,6 +28,7 @@ from tidings.protocol.delivery.held import Held, Member, Phase
 from tidings.protocol.delivery.item import Item
 from tidings.protocol.delivery.ledger import Ledger
 from tidings.protocol.delivery.moves import Moves
+from tidings.protocol.delivery.owner import UNCOUNTED
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.effects import Record
 from tidings.protocol.lines import EMPTY, NOTHING, own
@@ -37,6 +37,8 @@ from tidings.protocol.slots import Ports
 
 LINK = "link"  # the subscription of a neighbour's dead letters
 OVERTAKEN = "overtaken by a move"  # a later stay of its publisher was told
+FEW_BYTES = 64 << 10  # ahead of a member's acknowledgements when its principal has used up its memory
+OVER_BUDGET = "over the work budget"
 SLOW = "its queue was full and its policy is `disconnect`"
 
 
@@ -72,6 +74,7 @@ class Courier:
         self.bounds = Bounds(ports, ledger, hooks, self)
         self.sent = 0  # notifications, to all subscriptions
         self.lost = 0  # by a policy or a bound
+        self.over_budget = 0  # filters that were unknown for an event (`language/work.py`)
         self._keyed: dict[str, dict[Held, Item]] = {}  # what waits in queues, by key
         self._policies: dict[Policy, Callable[[Held, Item, Arrival | None, float], bool]] = {
             Policy.BLOCK: self._block,
@@ -79,6 +82,10 @@ class Courier:
             Policy.DROP_NEWEST: self._drop_newest,
             Policy.DISCONNECT: self._disconnect,
         }
+
+    @property
+    def figures(self) -> dict[str, int]:
+        return {"delivered": self.sent, "lost": self.lost, "filters over budget": self.over_budget}
 
     # -- in ------------------------------------------------------------------------------
 
@@ -241,6 +248,7 @@ class Courier:
             own(held, "behind").append(item)
         else:
             own(held, "queue").append(item)
+        held.count_queued(event_size(item.event))
         self._note(held, item)
 
     def _note(self, held: Held, item: Item) -> None:
@@ -267,7 +275,9 @@ class Courier:
         return False
 
     def _drop_oldest(self, held: Held, item: Item, ticket: Arrival | None, now: float) -> bool:
-        self.lose(held, (held.queue or held.behind).popleft(), Policy.DROP_OLDEST, now)
+        oldest = (held.queue or held.behind).popleft()
+        held.count_queued(-event_size(oldest.event))
+        self.lose(held, oldest, Policy.DROP_OLDEST, now)
         return True
 
     def _drop_newest(self, held: Held, item: Item, ticket: Arrival | None, now: float) -> bool:
@@ -289,6 +299,7 @@ class Courier:
             if member is None:
                 break
             item = held.queue.popleft()
+            held.count_queued(-event_size(item.event))
             self._unkey(held, item)
             if item.expired(now):
                 self.lose(held, item, "expired", now)
@@ -298,6 +309,8 @@ class Courier:
                 self._unblock(held, now)
         if not held.queue:
             held.queue = EMPTY
+            if held.queued_bytes and not held.behind:
+                held.count_queued(-held.queued_bytes)
         if held.is_behind:
             self._hooks.read(held, now)
 
@@ -319,6 +332,7 @@ class Courier:
             item = held.blocked.popleft()
             is_behind = held.phase is Phase.REPLAYING and item.position is None
             own(held, "behind" if is_behind else "queue").append(item)
+            held.count_queued(event_size(item.event))
             self._release_ticket(item, now)
 
     def _release_ticket(self, item: Item, now: float) -> None:
@@ -330,26 +344,33 @@ class Courier:
 
     # -- what members say --------------------------------------------------------------------
 
+    def _most_open(self, member: Member) -> int:
+        most: int = self._ports.limits.delivery_bytes
+        return min(most, FEW_BYTES) if member.held.memory.is_full else most
+
     def _count_open(self, member: Member, size: int) -> None:
         """So many bytes more are on their way to a member. At the bound its credit is withheld until it has
         acknowledged some: so few large events wait in its connection as many small ones do."""
         member.open_bytes += size
-        if member.open_bytes >= self._ports.limits.delivery_bytes and member.credit > 0:
+        member.held.memory.used += size
+        if member.open_bytes >= self._most_open(member) and member.credit > 0:
             member.withheld, member.credit = member.withheld + member.credit, 0
 
     def _count_done(self, member: Member, item: Item) -> None:
-        member.open_bytes -= event_size(item.event)
-        if member.withheld and member.open_bytes < self._ports.limits.delivery_bytes:
+        size = event_size(item.event)
+        member.open_bytes -= size
+        member.held.memory.used -= size
+        if member.withheld and member.open_bytes < self._most_open(member):
             member.withheld, member.credit = 0, member.credit + member.withheld
 
     def credit(self, member: Member, amount: int, now: float) -> None:
         if amount < 0:
             taken = min(member.withheld, -amount)
             member.withheld, amount = member.withheld - taken, amount + taken
-        elif member.open_bytes >= self._ports.limits.delivery_bytes:
-            member.withheld += amount
+        elif member.open_bytes >= self._most_open(member):
+            member.withheld = min(member.withheld + amount, self._ports.limits.client.credit)
             return
-        member.credit += amount
+        member.credit = min(member.credit + amount, self._ports.limits.client.credit)
         if amount > 0:
             self.pump(member.held, now)
 
@@ -405,6 +426,7 @@ class Courier:
             self.lose(held, item, "superseded", now)
             return
         own(held, "queue").appendleft(item)
+        held.count_queued(event_size(item.event))
         if key is not None:
             self._keyed.setdefault(key, {})[held] = item
 
@@ -484,6 +506,12 @@ class Courier:
             self._ports.emit(Record(drop_row(now, self._ports.name, held.id, event, str(reason))))
         self.tell_losses(held, now)
 
+    def count_over_budget(self, held: Held, now: float) -> None:
+        """Its filter was over its work budget for an event, which it therefore does not get."""
+        held.count_lost(OVER_BUDGET)
+        self.over_budget += 1
+        self.tell_losses(held, now)
+
     def count_gone(self, held: Held, now: float) -> None:
         """It was owed, and ended for everybody before it could be read from the log."""
         held.count_lost("superseded or expired")
@@ -541,6 +569,8 @@ class Courier:
             unread = set(held.unread)  # of these the ledger knows by `later`, if at all
             for offset in (*(offset for offset in held.progress.owed if offset not in unread), *held.later):
                 self._ledger.release(offset)
+        held.belongs_to(UNCOUNTED)
+        held.queued_bytes = 0
         for line in ("queue", "behind", "blocked", "barred", "later", "unread"):
             if getattr(held, line):
                 setattr(held, line, EMPTY)

@@ -92,7 +92,7 @@ class ExactlyOnce(Delivery):
     def bind(self, ports: Ports) -> None:
         super().bind(ports)
         settings = self._settings
-        self._ledger = Ledger(ports.name, settings.collect_budget, self._is_pinned)
+        self._ledger = Ledger(ports.name, settings.collect_budget, self._is_pinned, ports)
         self._dead = DeadLetters(settings.dead_letters)
         self._courier = Courier(ports, settings, self._ledger, self._dead, self)
         self._stays = Stays(self._ledger)
@@ -189,7 +189,7 @@ class ExactlyOnce(Delivery):
     def _greet(self, sender: str, message: Hello, now: float) -> None:
         if sender in self._registry.sessions:
             self._end_session(sender, now)
-        self._registry.sessions[sender] = Session(sender, message.client, message.incarnation)
+        self._registry.begin(sender, message)
         self.ports.send(sender, self._welcome())
 
     def _welcome(self) -> Welcome:
@@ -228,7 +228,7 @@ class ExactlyOnce(Delivery):
         event = envelope.event
         if event.key is not None:
             self._courier.supersede(event.key, now)
-        handles = self._registry.match(event)
+        handles = self._registry.match_live(event, now)
         if not handles:
             return
         arrival, position = self._intake.telling, None
@@ -572,8 +572,7 @@ class ExactlyOnce(Delivery):
         waiting, reading = self._sweep.look(self._registry.helds)
         return {
             **self._intake.figures,
-            "delivered": self._courier.sent,
-            "lost": self._courier.lost,
+            **self._courier.figures,
             "subscriptions": len(self._registry.helds),
             "waiting": waiting,
             "reading": reading,

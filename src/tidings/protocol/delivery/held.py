@@ -21,12 +21,14 @@ from enum import StrEnum
 
 from tidings.availability.progress import LogProgress
 from tidings.availability.told import Told
+from tidings.model.event import event_size
 from tidings.model.filter import Filter
 from tidings.model.packed import pack, unpack
 from tidings.model.subscription import DeliveryOptions, Subscription, SubscriptionId
 from tidings.protocol.delivery.item import Item
 from tidings.protocol.delivery.lane import Lane
 from tidings.protocol.delivery.moved import Moved
+from tidings.protocol.delivery.owner import UNCOUNTED, OwnerMemory
 from tidings.protocol.delivery.right import Right
 from tidings.protocol.lines import EMPTY, NOTHING, own_table
 from tidings.protocol.messages import Unsubscribe
@@ -80,6 +82,8 @@ class Held:
     left_at: float | None = None  # when the last listener of a guest left
     home = ""  # of a guest: the log of its home
     attended = 0.0  # of a durable one: when somebody last subscribed to it
+    memory = UNCOUNTED  # of the principal that subscribed
+    queued_bytes = 0  # of `queue` and `behind`, and counted there too
     behind: deque[Item] = EMPTY
     blocked: deque[Item] = EMPTY
     barred: deque[Item] = EMPTY  # their publisher moved, and earlier ones are to come
@@ -154,6 +158,20 @@ class Held:
         else:
             self.progress.silence(upto)
 
+    def belongs_to(self, memory: OwnerMemory) -> None:
+        """Its bytes count for this principal from now on."""
+        if self.memory is not memory:
+            used = self.queued_bytes + sum(event_size(item.event) for item, _ in self.unacked.values())
+            self.memory.used -= used
+            self.memory = memory
+            memory.used += used
+
+    def count_queued(self, size: int) -> None:
+        """More bytes wait in its queue, or (below 0) fewer."""
+        size = max(size, -self.queued_bytes)
+        self.queued_bytes += size
+        self.memory.used += size
+
     def count_lost(self, reason: str) -> None:
         lost = own_table(self, "lost")
         lost[reason] = lost.get(reason, 0) + 1
@@ -170,7 +188,8 @@ class Held:
 
     @property
     def is_full(self) -> bool:
-        return len(self.queue) + len(self.behind) >= self.options.queue
+        waiting = len(self.queue) + len(self.behind)
+        return waiting >= self.options.queue or (waiting > 0 and self.memory.is_full)
 
     @property
     def is_behind(self) -> bool:

@@ -3,23 +3,25 @@
 A reader of a log (`scanning.py`) has no subscription; without a hold, an event that has no lifetime left
 goes while nobody looks. Rules
 - A hold has a name, a filter and a place. From now on every event that the filter accepts is kept in
-  this broker's log, whatever its lifetime; and no entry beyond the place is forgotten, until the place
-  moves on. An event that ends for everybody (`expires`, a newer one of its key) ends here too.
-- It lasts as long as somebody asks for it again within its seconds. After that it is gone, and whoever
-  comes back is told that it began anew: what was forgotten meanwhile is a gap that they know of.
+  this broker's log, whatever its lifetime; and no entry beyond the place that the filter accepts is forgotten, until
+  the place moves on. An event that ends for everybody (`expires`, a newer one of its key) ends here too.
+- Entries that were in the log before the hold are looked at in steps; until then they stay.
+- It lasts as long as it is asked for again within its seconds, and as long as it keeps no more than its bytes. After
+  that it is gone, and its reader is told that it began anew: what was forgotten meanwhile is a gap that it knows of.
 - A hold that releases says that what lives forever rests elsewhere up to its place: the log
   may then forget that too, unless somebody has a right to it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 import msgspec
 
-from tidings.availability.records import Delete, Loaded, Put, Record
+from tidings.availability.records import Append, Delete, Loaded, Put, Record
 from tidings.language.evaluate import accepts
-from tidings.model.event import Event
+from tidings.model.event import Event, event_size
 from tidings.model.filter import Filter
 from tidings.protocol.delivery.ledger import Ledger
 from tidings.protocol.delivery.refusals import kept_out, unsure
@@ -39,24 +41,60 @@ class HoldRow(msgspec.Struct, array_like=True):
     upto: int
     seconds: float
     ends_at: float
+    most_bytes: int = 0
+
+
+class Kept:
+    """The entries that one hold keeps beyond its place."""
+
+    __slots__ = ("bytes", "looked_upto", "sizes", "unknown_upto")
+
+    def __init__(self, upto: int, end: int) -> None:
+        self.sizes: dict[int, int] = {}  # by offset, ascending: those that its filter accepts
+        self.bytes = 0
+        self.looked_upto = upto  # of what was in the log before it: these are known ...
+        self.unknown_upto = end  # ... and those up to here may be wanted
+
+    def has(self, offset: int) -> bool:
+        return offset in self.sizes or self.looked_upto < offset <= self.unknown_upto
+
+    def add(self, offset: int, size: int) -> None:
+        if offset not in self.sizes:
+            self.sizes[offset] = size
+            self.bytes += size
+
+    def drop(self, offset: int) -> None:
+        self.bytes -= self.sizes.pop(offset, 0)
+
+    def move(self, upto: int) -> None:
+        """The place moved on: what is before it is not kept any longer."""
+        for offset in [offset for offset in self.sizes if offset <= upto]:
+            self.drop(offset)
+        self.looked_upto = max(self.looked_upto, upto)
 
 
 class Holding:
     def __init__(self, ports: Ports, ledger: Ledger) -> None:
         self._ports = ports
         self._ledger = ledger
+        ledger.appended, ledger.ended = self.appended, self.forgotten
         self._rows: dict[str, HoldRow] = {}
         self._filters: dict[str, Filter] = {}
-        self._floor: int | None = None  # entries beyond it are pinned; None: nobody holds
+        self._kept: dict[str, Kept] = {}  # by name
+        self._overfull: dict[str, None] = {}  # names of those that keep more than they may
         self.next_at: float | None = None
-        self.ended = 0  # that nobody asked for in time
+        self.ended = 0  # that were not asked for in time
+        self.overfull = 0  # that had to end since they kept too much
 
     def load(self, state: Loaded) -> None:
         for value in state.tables.get(HOLDS, {}).values():
             row = msgspec.msgpack.decode(value, type=HoldRow)
             self._rows[row.name] = row
             self._filters[row.name] = row.filter
+            self._kept[row.name] = Kept(row.upto, self._ledger.next_offset - 1)
         self._moved()
+        for name in self._rows:
+            self._look(name)
 
     # -- what the log asks ---------------------------------------------------------------------
 
@@ -69,10 +107,59 @@ class Holding:
         return bool(self._filters) and any(accepts(filter, event) for filter in self._filters.values())
 
     def is_pinned(self, offset: int) -> bool:
-        return self._floor is not None and offset > self._floor
+        return bool(self._kept) and any(kept.has(offset) for kept in self._kept.values())
+
+    def appended(self, record: Append) -> None:
+        """An entry came into the log: the holds that want it keep it."""
+        for name, filter in self._filters.items():
+            if accepts(filter, record.event):
+                self._keep(name, record)
+
+    def forgotten(self, offset: int) -> None:
+        """It ended for everybody."""
+        for kept in self._kept.values():
+            kept.drop(offset)
+
+    def _keep(self, name: str, record: Append) -> None:
+        kept, row = self._kept[name], self._rows[name]
+        kept.add(record.offset, event_size(record.event))
+        if row.most_bytes and kept.bytes > row.most_bytes and name not in self._overfull:
+            self._overfull[name] = None  # it ends at the next step: nothing is forgotten inside of this one
+            self.next_at = 0.0
+
+    @property
+    def held_bytes(self) -> int:
+        """Of the entries that holds keep, each counted for each of them."""
+        return sum(kept.bytes for kept in self._kept.values())
+
+    # -- what was there before ----------------------------------------------------------------
+
+    def _look(self, name: str) -> None:
+        """Look at the next entries that a hold may want."""
+        kept = self._kept.get(name)
+        if kept is None or kept.looked_upto >= kept.unknown_upto:
+            return
+        begin = max(kept.looked_upto + 1, self._ledger.first_offset)
+        if not self._ledger.may_hold(begin, kept.unknown_upto + 1):
+            kept.looked_upto = kept.unknown_upto
+            return
+        count = self._ports.limits.page_count
+        self._ports.disk.fetch(begin, count, partial(self._looked, name, kept), lambda failure, now: None)
+
+    def _looked(self, name: str, kept: Kept, records: Sequence[Append], now: float) -> None:
+        row = self._rows.get(name)
+        if row is None or self._kept.get(name) is not kept:
+            return  # it ended meanwhile
+        for record in records:
+            wanted = row.upto < record.offset <= kept.unknown_upto and record.offset in self._ledger.entries
+            if wanted and accepts(row.filter, record.event):
+                self._keep(name, record)
+        kept.looked_upto = max(kept.looked_upto, records[-1].offset) if records else kept.unknown_upto
+        self._ledger.unpin()
+        self._look(name)
 
     def has(self, name: str) -> bool:
-        return any(held.endswith(name) for held in self._rows)
+        return name in self._rows
 
     # -- holding -------------------------------------------------------------------------------
 
@@ -85,8 +172,16 @@ class Holding:
         upto = min(message.upto, self._ledger.end - 1)
         if before is not None:
             upto = max(upto, before.upto)
-        row = HoldRow(message.name, message.filter, upto, message.seconds, now + message.seconds)
+        row = HoldRow(
+            message.name, message.filter, upto, message.seconds, now + message.seconds, message.most_bytes
+        )
         self._rows[row.name], self._filters[row.name] = row, row.filter
+        if before is None or before.filter.digest != row.filter.digest:
+            self._kept[row.name] = Kept(
+                row.upto, self._ledger.next_offset - 1
+            )  # looked at once they are on disk
+        else:
+            self._kept[row.name].move(row.upto)
         if before is not None and _is_same(before, row):
             row.ends_at = before.ends_at
             self._held(session, message, False, now)
@@ -100,6 +195,7 @@ class Holding:
 
     def _held(self, session: Session, message: HoldLog, is_new: bool, now: float) -> None:
         self._moved()
+        self._look(message.name)
         ledger = self._ledger
         row = self._rows.get(message.name)
         upto = ledger.end - 1 if row is None else row.upto
@@ -134,25 +230,30 @@ class Holding:
             self._ports.send(session.address, answer)
 
     def _drop(self, name: str) -> list[Record]:
+        self._overfull.pop(name, None)
         if self._rows.pop(name, None) is None:
             return []
-        del self._filters[name]
+        del self._filters[name], self._kept[name]
         self._moved()
         return [Delete(HOLDS, name)]
 
     def _moved(self) -> None:
         """Places changed: what nobody holds any longer may go."""
-        self._floor = min((row.upto for row in self._rows.values()), default=None)
-        self.next_at = min((row.ends_at for row in self._rows.values()), default=None)
+        ends = min((row.ends_at for row in self._rows.values()), default=None)
+        self.next_at = 0.0 if self._overfull else ends
         self._ledger.unpin()
 
     def collect(self, now: float) -> list[Record]:
-        """End what nobody asked for in time; the records to persist."""
+        """End what was not asked for in time, or keeps too much; the records to persist."""
         if self.next_at is None or self.next_at > now:
             return []
-        over = [row.name for row in self._rows.values() if row.ends_at <= now]
+        full = list(self._overfull)
+        over = [row.name for row in self._rows.values() if row.ends_at <= now and row.name not in full]
         self.ended += len(over)
-        return [record for name in over for record in self._drop(name)]
+        self.overfull += len(full)
+        records = [record for name in (*full, *over) for record in self._drop(name)]
+        self._moved()
+        return records
 
 
 def _is_same(before: HoldRow, row: HoldRow) -> bool:

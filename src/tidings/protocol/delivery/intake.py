@@ -25,9 +25,9 @@ from tidings.availability.records import Append, Loaded, Put
 from tidings.availability.records import Record as DiskRecord
 from tidings.errors import TooLargeError
 from tidings.history.schema import avail_row
-from tidings.model.event import Event
+from tidings.model.event import Event, event_size
 from tidings.model.subscription import Position
-from tidings.protocol.batches import event_size, too_large
+from tidings.protocol.batches import too_large
 from tidings.protocol.delivery.arrival import Arrival
 from tidings.protocol.delivery.ledger import Ledger
 from tidings.protocol.delivery.moved import HEADER, STAYED

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import inf
+from typing import Protocol
 
 from tidings.availability.lifetime import ExpiryQueue, available
 from tidings.availability.records import Append, Entry, Forget, Loaded, Record, entry_of
@@ -22,11 +23,26 @@ from tidings.availability.superseding import Superseding
 STEP_SECONDS = 0.05  # between two steps of forgetting; oftener forgets sooner, in smaller batches
 
 
+class Counts(Protocol):
+    stored: Callable[[str, int], None]
+
+
 class Ledger:
-    def __init__(self, log: str, budget: int, is_pinned: Callable[[int], bool]) -> None:
+    def __init__(
+        self,
+        log: str,
+        budget: int,
+        is_pinned: Callable[[int], bool],
+        counts: Counts | None = None,
+    ) -> None:
         self.log = log  # its name, in positions and tokens
         self._budget = budget
         self._is_pinned = is_pinned  # may some replay still have to read this offset?
+        self._counts = (
+            counts  # told of the bytes of a source whose lifetime lasts, and when it lasts no longer
+        )
+        self.appended: Callable[[Append], None] = lambda record: None  # called with each new entry
+        self.ended: Callable[[int], None] = lambda offset: None  # called with each that is forgotten
         self.next_offset = 1
         self.end = 1
         self.entries: dict[int, Entry] = {}  # ascending
@@ -55,6 +71,7 @@ class Ledger:
     def _index(self, entry: Entry) -> int | None:
         """Take it in; the offset that it supersedes."""
         self.entries[entry.offset] = entry
+        self._count(entry, entry.size)
         self._offsets[entry.source, entry.id] = entry.offset
         return self._keys.supersede(entry.key, entry.offset)
 
@@ -67,6 +84,7 @@ class Ledger:
         self.next_offset = record.offset + 1
         self.now = max(self.now, record.accepted)
         old = self._index(entry_of(record))
+        self.appended(record)
         return [record] if old is None else [record, *self._forget(old)]
 
     def supersede(self, key: str) -> list[Record]:
@@ -138,13 +156,21 @@ class Ledger:
 
     def _lapse(self, offset: int) -> None:
         """Its lifetime is over: forget it soon, unless somebody has a right to it."""
-        if offset not in self.entries:
+        entry = self.entries.get(offset)
+        if entry is None:
             return
-        self._lapsed.add(offset)
+        if offset not in self._lapsed:
+            self._lapsed.add(offset)
+            self._count(entry, -entry.size)
         if self._is_pinned(offset):
             self._pinned.append(offset)
         elif offset not in self._owed:
             self._free.append(offset)
+
+    def _count(self, entry: Entry, size: int) -> None:
+        """More or fewer bytes of its source live: it came, its lifetime is over, or a newer event has its key."""
+        if self._counts is not None and entry.ends_at > entry.accepted:
+            self._counts.stored(entry.source, size)
 
     # -- forgetting ------------------------------------------------------------------------
 
@@ -173,9 +199,12 @@ class Ledger:
     def _forget(self, offset: int) -> list[Record]:
         entry = self.entries.pop(offset, None)
         self._owed.pop(offset, None)
+        if entry is not None and offset not in self._lapsed:
+            self._count(entry, -entry.size)
         self._lapsed.discard(offset)
         if entry is None:
             return []
+        self.ended(offset)
         self.forgotten += 1
         self._lapses.discard(offset)
         self._ends.discard(offset)

@@ -18,6 +18,7 @@ from math import inf
 from tidings.availability.lifetime import expired
 from tidings.availability.records import Append
 from tidings.language.evaluate import accepts
+from tidings.language.work import is_over
 from tidings.model.subscription import Position
 from tidings.protocol.batches import read_upto
 from tidings.protocol.delivery.courier import Courier
@@ -181,7 +182,11 @@ class Reader:
         event, offset = record.event, record.offset
         if self._has_ended(record, now):
             return False
-        if not accepts(held.filter, event) or held.progress.is_settled(offset):
+        if held.progress.is_settled(offset):
+            return False
+        if not accepts(held.filter, event):
+            if is_over(held.filter, event):
+                self._courier.count_over_budget(held, now)
             return False
         if held.told is not None and held.told.was_told(event, self._ledger.log, offset, accepts):
             return False

@@ -21,6 +21,7 @@ from tidings.availability.progress import LogProgress
 from tidings.availability.records import Loaded, Record
 from tidings.availability.told import Told
 from tidings.language.evaluate import accepts
+from tidings.language.work import WorkIndex
 from tidings.matching.matcher import Matcher, lists_of
 from tidings.model.event import Event
 from tidings.model.filter import Filter
@@ -33,18 +34,21 @@ from tidings.protocol.delivery.lane import Lane
 from tidings.protocol.delivery.lanes import Lanes
 from tidings.protocol.delivery.ledger import Ledger
 from tidings.protocol.delivery.memory import Memory
+from tidings.protocol.delivery.owner import OwnerMemory
 from tidings.protocol.delivery.reader import Reader
 from tidings.protocol.delivery.right import Right
 from tidings.protocol.delivery.rows import ProgressRow, SubscriptionRow
 from tidings.protocol.delivery.sessions import Session, identity
 from tidings.protocol.delivery.settings import DeliverySettings
-from tidings.protocol.messages import Closed, Subscribe
+from tidings.protocol.messages import Closed, Hello, Subscribe
 from tidings.protocol.slots import Ports
 
 NEVER = float("inf")
+FEW_OWNERS = 64  # principals beyond those that are here whose memory is looked for, when they hold none
 MOST_OPTIONS = 1024  # different ones that are kept once
 TOPIC = "topic"
 MOST_TOPICS = 4096  # whose subscriptions are remembered; more hold more memory
+REMEMBERED_TOPIC = 256  # characters of a topic that is remembered; a longer one is matched each time
 MAX_RIGHTS = 32  # filters that a durable subscription left before it heard what it was owed under them
 
 
@@ -85,7 +89,19 @@ class Registry:
             str | None, Sequence[int]
         ] = {}  # answers, while nobody asks for more than topics
         self._beyond_topic = 0  # filters that do
+        self._memory_of: dict[str, OwnerMemory] = {}  # by principal
+        self._work = WorkIndex()  # of the filters that may be over their work budget
         self._dead_listeners: dict[SubscriptionId, list[Held]] = {}
+
+    def begin(self, address: str, hello: Hello) -> None:
+        """A client said who it is, and its broker's gate whose it is."""
+        session = self.sessions[address] = Session(address, hello.client, hello.incarnation)
+        if hello.owner:
+            memory = session.memory = self._memory_of.setdefault(hello.owner, OwnerMemory(hello.memory))
+            memory.most = hello.memory
+            if len(self._memory_of) > 2 * len(self.sessions) + FEW_OWNERS:
+                self._memory_of = {name: each for name, each in self._memory_of.items() if each.used}
+                self._memory_of[hello.owner] = memory
 
     # -- who wants an event ------------------------------------------------------------------
 
@@ -102,6 +118,18 @@ class Registry:
             self._last_match = (event, self.matcher.match(event))
         return self._last_match[1]
 
+    def match_live(self, event: Event, now: float) -> Sequence[int]:
+        """The same for an event that is being delivered: filters over their work budget are reported."""
+        self.report_over_budget((event,), now)
+        return self.match(event)
+
+    def report_over_budget(self, events: Sequence[Event], now: float) -> None:
+        """Count, and tell the subscribers, for which of these events a filter was over its work budget."""
+        if self._work:
+            for event in events:
+                for handle in self._work.over(event):
+                    self._courier.count_over_budget(self.by_handle[handle], now)
+
     def match_all(self, events: Sequence[Event]) -> list[Sequence[int]]:
         """The same for each of many."""
         if not self._beyond_topic:
@@ -112,9 +140,12 @@ class Registry:
         """When all that is asked for is a topic, the answer for one event of a topic is that for all."""
         found = self._by_topic.get(event.topic)
         if found is None:
+            found = self.matcher.match(event)
+            if event.topic is not None and len(event.topic) > REMEMBERED_TOPIC:
+                return found
             if len(self._by_topic) >= MOST_TOPICS:
                 self._by_topic.clear()
-            found = self._by_topic[event.topic] = self.matcher.match(event)
+            self._by_topic[event.topic] = found
         return found
 
     def _asked_for(self, filter: Filter, count: int) -> None:
@@ -155,6 +186,7 @@ class Registry:
             refusal = self._rejoin(held, session, message, now)
             if refusal is not None:
                 return refusal
+        held.belongs_to(session.memory)
         member = Member(session.address, message.ref, message.credit, held)
         session.members[message.ref] = member
         held.joining = (*held.joining, member)
@@ -218,6 +250,7 @@ class Registry:
     def _want(self, held: Held, subscription: Subscription, now: float) -> None:
         self._asked_for(subscription.filter, 1)
         handle = held.handle = self.matcher.add(subscription.filter)
+        self._work.add(handle, subscription.filter)
         while handle >= len(self.by_handle):
             self.by_handle.append(None)
         self.by_handle[handle] = held
@@ -227,6 +260,7 @@ class Registry:
         if held.handle is not None:
             self._asked_for(held.subscription.filter, -1)
             self.matcher.remove(held.handle)
+            self._work.remove(held.handle)
             self.by_handle[held.handle] = None
             self._ports.events.uninterested(held.subscription, now)
 

@@ -103,6 +103,7 @@ class Runs:
         now: float,
     ) -> None:
         number = self._intake.take(session, run, now)
+        self._registry.report_over_budget(events, now)
         tickets = Tickets(number, run, now)
         begin, count = 0, len(run)
         held_by, offer_all = self._registry.by_handle.__getitem__, self._courier.offer_all

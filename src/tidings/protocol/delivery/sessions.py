@@ -5,6 +5,7 @@ from __future__ import annotations
 from tidings.model.subscription import GROUPS, Advertisement, Policy, SubscriptionId
 from tidings.protocol.delivery.held import Member
 from tidings.protocol.delivery.moved import Moved
+from tidings.protocol.delivery.owner import UNCOUNTED
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.messages import Subscribe
 
@@ -12,13 +13,24 @@ from tidings.protocol.messages import Subscribe
 class Session:
     """One client's link."""
 
-    __slots__ = ("address", "advertisements", "client", "homes", "incarnation", "members", "places", "stay")
+    __slots__ = (
+        "address",
+        "advertisements",
+        "client",
+        "homes",
+        "incarnation",
+        "members",
+        "memory",
+        "places",
+        "stay",
+    )
 
     def __init__(self, address: str, client: str, incarnation: str) -> None:
         self.address = address
         self.client = client
         self.incarnation = incarnation
         self.members: dict[int, Member] = {}  # by ref
+        self.memory = UNCOUNTED  # of its principal
         self.stay = 0  # how often the client moved
         self.places: dict[str, dict[str, int]] = {}  # by source and log: its last events
         self.homes: dict[int, str] = {}  # by ref: the log of the broker where it was opened first

@@ -14,6 +14,7 @@ driver commits). Rules
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -22,6 +23,7 @@ import msgspec
 from tidings.availability.records import Delete, Loaded, Put, Record
 from tidings.errors import TooLargeError
 from tidings.model.event import Event
+from tidings.model.subscription import unscoped
 from tidings.protocol.batches import too_large
 from tidings.protocol.delivery.refusals import kept_out, unsure
 from tidings.protocol.delivery.sessions import Session
@@ -68,6 +70,8 @@ class Staging:
         self._parts: dict[tuple[str, int], dict[int, PartRow]] = {}  # by query and batch
         self._sizes: dict[str, int] = {}  # by key of a row
         self._done: dict[str, int] = {}  # by query: the last batch
+        self._queries: Counter[str] = Counter()  # by scope: how many of `_done` are its
+        self._most_queries = ports.limits.client.queries
         self._committing: dict[tuple[str, int], list[tuple[str, int]]] = {}  # address and call of who waits
         self.next_at: float | None = None  # when there may be something to forget
         self.expired = 0
@@ -84,7 +88,12 @@ class Staging:
             self.next_at = row.ends_at if self.next_at is None else min(self.next_at, row.ends_at)
         for value in state.tables.get(DONE, {}).values():
             done = msgspec.msgpack.decode(value, type=DoneRow)
-            self._done[done.query] = done.batch
+            self._note_done(done.query, done.batch)
+
+    def _note_done(self, query: str, batch: int) -> None:
+        if query not in self._done:
+            self._queries[_scope(query)] += 1
+        self._done[query] = batch
 
     # -- staging -----------------------------------------------------------------------------
 
@@ -153,6 +162,11 @@ class Staging:
             full = self._ports.disk.full
             answer = unsure(full) if name in self._committing else kept_out(full)
             self._ports.send(address, Refused(call, *answer))
+        elif message.query not in self._done and self._queries[_scope(message.query)] >= self._most_queries:
+            reason = (
+                f"{self._most_queries} queries have committed here already; go on under one of their names"
+            )
+            self._ports.send(address, Refused(call, "limit", reason))
         elif name in self._committing:
             self._committing[name].append((address, call))
         else:
@@ -164,9 +178,9 @@ class Staging:
     ) -> None:
         address = session.address
         parts = self._parts.get(name, {})
-        missing = [part for part in numbers if part not in parts]
-        if missing:
-            reason = f"part {missing[0]} of {len(numbers)} is not staged, or no longer; stage the batch again"
+        missing = next((part for part in numbers if part not in parts), None)
+        if missing is not None:
+            reason = f"part {missing} of {len(numbers)} is not staged, or no longer; stage the batch again"
             self._ports.send(address, Refused(call, "refused", reason))
             return
         self._committing[name] = [(address, call)]
@@ -189,7 +203,7 @@ class Staging:
 
     def _committed(self, name: tuple[str, int], now: float) -> None:
         query, batch = name
-        self._done[query] = batch
+        self._note_done(query, batch)
         self._forget(self._upto(name))
         for address, call in self._committing.pop(name):
             self._ports.send(address, Committed(call, query, batch, is_new=True))
@@ -233,6 +247,11 @@ class Staging:
         ends = [row.ends_at for parts in self._parts.values() for row in parts.values()]
         self.next_at = max(min(ends), now + 1.0) if ends else None
         return [Delete(STAGED, _key(row)) for row in over]
+
+
+def _scope(query: str) -> str:
+    """Whose query it is; all without a mark are of one."""
+    return query.removesuffix(unscoped(query))
 
 
 def _key(row: PartRow) -> str:

@@ -26,8 +26,7 @@ from math import inf
 
 import msgspec
 
-from tidings.model.event import Event
-from tidings.protocol.batches import event_size
+from tidings.model.event import Event, event_size
 from tidings.protocol.inputs import Input, LinkDown, LinkUp, Parted
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.naming import broker_of

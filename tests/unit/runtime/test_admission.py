@@ -1,0 +1,124 @@
+"""Admission of connections: a silent or slow client makes room for the next one and never keeps it out."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.unit.runtime._network import Raw, played, serving, until
+
+import tidings
+from tidings.runtime.admission import LOCAL, Admission, AdmissionSettings, address_of
+from tidings.runtime.connection import NetworkSettings
+from tidings.runtime.http import MOST, Http, Page
+
+
+class Guests:
+    """Connections that note when they have to go."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.gone: list[str] = []
+        self.admission = Admission(AdmissionSettings(**settings), descriptors=10_000)
+
+    def enter(self, name: str, address: str = "10.0.0.1") -> Any:
+        return self.admission.enter((address, 1), lambda reason: self.gone.append(name))
+
+
+def test_the_oldest_that_waits_goes_when_one_address_has_too_many_waiting() -> None:
+    guests = Guests(waiting_per_address=2)
+    first = guests.enter("first")
+    guests.enter("second")
+    guests.enter("elsewhere", "10.0.0.2")
+    guests.enter("third")
+    assert guests.gone == ["first"]
+    assert first.is_over
+    first.leave()  # its connection ends later; it is counted once
+    assert (len(guests.admission), guests.admission.waiting) == (3, 3)
+
+
+def test_the_address_with_the_most_that_wait_makes_room() -> None:
+    guests = Guests(waiting=4)
+    guests.enter("quiet", "10.0.0.2")
+    for number in range(3):
+        guests.enter(f"flood {number}")
+    guests.enter("new", "10.0.0.3")
+    assert guests.gone == ["flood 0"]
+
+
+def test_what_is_served_is_never_sent_away_and_a_full_house_refuses() -> None:
+    guests = Guests(connections=4)
+    served = []
+    for number in range(3):
+        served.append(guests.enter(f"served {number}", f"10.0.1.{number}"))
+        served[-1].serve()
+    guests.enter("waits", "10.0.2.1")
+    assert guests.enter("new", "10.0.2.2") is not None
+    assert guests.gone == ["waits"]
+    guests.gone.clear()
+    assert guests.enter("newer", "10.0.2.3") is not None
+    assert guests.gone == ["new"]
+    served[0].wait()  # answered, and idle
+    guests.enter("last", "10.0.2.9").serve()
+    assert guests.gone[1:] in (["newer"], ["served 0"])
+    guests.enter("at last", "10.0.2.9").serve()
+    assert sorted(guests.gone[1:]) == ["newer", "served 0"]
+    assert guests.enter("nobody", "10.0.2.10") is None
+    assert guests.admission.figures["connections refused"] == 1
+
+
+def test_one_address_cannot_have_all_connections() -> None:
+    guests = Guests(connections=8, share_per_address=0.5)
+    for number in range(4):
+        guests.enter(str(number)).serve()
+    assert guests.enter("one more") is None
+    assert guests.enter("another", "10.0.0.2") is not None
+
+
+def test_a_reserve_of_descriptors_is_left() -> None:
+    admission = Admission(AdmissionSettings(reserved_descriptors=128), descriptors=1024)
+    assert admission.most == 1024 - 128
+
+
+@pytest.mark.parametrize(
+    ("peer", "address"),
+    [
+        (("10.1.2.3", 5), "10.1.2.3"),
+        (("2001:db8::1", 5, 0, 0), "2001:db8::/64"),
+        (("2001:db8::ffff:1", 5, 0, 0), "2001:db8::/64"),
+        (("::ffff:10.1.2.3", 5, 0, 0), "10.1.2.3"),
+        (("::1", 5, 0, 0), "::1"),
+        ("", LOCAL),
+        (None, LOCAL),
+    ],
+)
+def test_addresses_are_counted_by_who_has_them(peer: Any, address: str) -> None:
+    assert address_of(peer) == address
+
+
+@played
+async def test_silent_connections_keep_no_newcomer_out_of_a_broker() -> None:
+    settings = NetworkSettings(handshakes=64, handshakes_per_address=8, handshake_seconds=60)
+    async with serving(network=settings) as server:
+        silent = [await Raw.to(server) for _ in range(30)]
+        await until(lambda: server.figures()["handshakes crowded out"] >= 22)
+        assert server.figures()["handshakes"] <= 8
+        async with tidings.connect(server.address, name="good") as bus:
+            await bus.publish({"n": 1})
+        for raw in silent:
+            raw.close()
+        await until(lambda: len(server.admission) == 0)
+
+
+@played
+async def test_silent_connections_keep_no_one_from_the_health_page() -> None:
+    http = Http({"/healthz": lambda: Page(b"{}")})
+    await http.start("127.0.0.1", 0)
+    host, _, port = http.address.removeprefix("http://").rpartition(":")
+    silent = [await asyncio.open_connection(host, int(port)) for _ in range(MOST + 10)]
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(b"GET /healthz HTTP/1.1\r\n\r\n")
+    assert (await reader.read()).startswith(b"HTTP/1.1 200")
+    for _, other in [*silent, (reader, writer)]:
+        other.close()
+    await http.close()

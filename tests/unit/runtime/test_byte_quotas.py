@@ -1,0 +1,195 @@
+"""Quotas on bytes: stored, held, queued and unacknowledged ones, over real sockets, by clients that keep to no rule."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.runtime.test_attacks import KEY, Raw, quiet_logs, raw
+
+from tidings.language import parse_filter
+from tidings.model.event import FOREVER, make_event
+from tidings.model.subscription import DeliveryOptions, Policy
+from tidings.protocol import messages as msg
+from tidings.runtime.service import Service
+from tidings.runtime.settings import read_settings
+
+__all__ = ["quiet_logs"]  # a fixture
+
+USERS = f"""
+[users.q]
+password = "{KEY}"
+quota = {{ subscriptions = 3, stored_bytes = 2000, held_bytes = 5000 }}
+[users.slow]
+password = "{KEY}"
+quota = {{ queued_bytes = 100_000 }}
+[users.pub]
+password = "{KEY}"
+[[allow]]
+who = ["q", "pub"]
+action = ["publish", "subscribe"]
+[[allow]]
+who = "slow"
+action = "subscribe"
+"""
+DURABLE = DeliveryOptions(durable=True, policy=Policy.DROP_OLDEST)
+N = parse_filter("n >= 0")
+
+
+def play(tmp_path: Path, story: Any) -> None:
+    (tmp_path / "users.toml").write_text(USERS)
+    said = {"name": "b1", "listen": "127.0.0.1:0", "security.users": str(tmp_path / "users.toml")}
+
+    async def run() -> None:
+        async with (
+            asyncio.timeout(60),
+            Service(read_settings(said=said | {"store": str(tmp_path / "b1")})) as service,
+        ):
+            await story(service)
+
+    asyncio.run(run())
+
+
+def publish(client: Raw, call: int, source: str, **options: Any) -> None:
+    attributes = {"n": call, **options.pop("attributes", {})}
+    client.say(msg.Publish(call, make_event(attributes, source=source, id=f"x-{call}", **options), call))
+
+
+def answered(client: Raw, call: int) -> Any:
+    return next((one for one in client.heard if getattr(one, "call", None) == call), None)
+
+
+async def answer(client: Raw, call: int) -> Any:
+    while (found := answered(client, call)) is None:
+        client._more.clear()
+        await client._more.wait()
+    return found
+
+
+def test_superseded_events_give_their_stored_bytes_back(tmp_path: Path) -> None:
+    """Reproduction t05: each of 200 events of one key counted for ever."""
+
+    async def story(service: Service) -> None:
+        client = await raw(service, "q")
+        for call in range(1, 200):
+            publish(client, call, "q", key="kitchen", lifetime=FOREVER)
+            assert isinstance(await answer(client, call), msg.Published)
+        client.say(msg.ReadLog(900, N))
+        assert len((await answer(client, 900)).entries) == 1
+
+    play(tmp_path, story)
+
+
+def test_stored_bytes_are_bounded_also_for_publishes_that_come_together(tmp_path: Path) -> None:
+    async def story(service: Service) -> None:
+        client = await raw(service, "q")
+        for call in range(1, 41):
+            publish(client, call, "q", attributes={"text": "x" * 100}, lifetime=600)
+        answers = [await answer(client, call) for call in range(1, 41)]
+        kept = [one for one in answers if isinstance(one, msg.Published)]
+        assert 5 < len(kept) < 20
+        assert "stored bytes; its quota is 2000" in answers[-1].reason
+        client.say(msg.ReadLog(900, N))
+        assert len((await answer(client, 900)).entries) == len(kept)
+
+    play(tmp_path, story)
+
+
+def test_stored_bytes_count_after_a_restart_and_no_longer_than_they_live(tmp_path: Path) -> None:
+    async def first(service: Service) -> None:
+        client = await raw(service, "q")
+        publish(client, 1, "q", attributes={"text": "x" * 1500}, lifetime=600)
+        assert isinstance(await answer(client, 1), msg.Published)
+
+    async def second(service: Service) -> None:
+        client = await raw(service, "q")
+        publish(client, 2, "q", attributes={"text": "x" * 1500}, lifetime=600)
+        assert isinstance(await answer(client, 2), msg.Refused)
+        publish(client, 3, "q", attributes={"text": "x" * 1500}, lifetime=0)
+        assert not isinstance(await answer(client, 3), msg.Refused)  # what has no lifetime is not stored
+
+    play(tmp_path, first)
+    play(tmp_path, second)
+
+
+def test_ending_a_hold_gives_back_no_quota_of_a_subscription(tmp_path: Path) -> None:
+    """Reproduction t05: `EndHold` of "7" gave back the place of the durable subscription "hold:7"."""
+
+    async def story(service: Service) -> None:
+        client, opened = await raw(service, "q"), 0
+        for number in range(10):
+            client.say(msg.Subscribe(100 + number, number, f"hold:{number}", N, DURABLE))
+            opened += isinstance(await answer(client, 100 + number), msg.Subscribed)
+            client.say(msg.EndHold(200 + number, str(number)))
+            await answer(client, 200 + number)
+        assert opened == 3
+
+    play(tmp_path, story)
+
+
+def test_holds_are_counted_like_durable_subscriptions_and_their_bytes_are_bounded(tmp_path: Path) -> None:
+    async def story(service: Service) -> None:
+        client = await raw(service, "q")
+        for number in range(4):
+            client.say(msg.HoldLog(number + 1, f"h{number}", N, seconds=60.0, most_bytes=1 << 40))
+        kinds = [type(await answer(client, number + 1)) for number in range(4)]
+        assert kinds == [msg.LogHeld] * 3 + [msg.Refused]
+        publisher = await raw(service, "pub")
+        for call in range(1, 30):
+            publish(publisher, call, "pub", attributes={"text": "x" * 500})
+            await answer(publisher, call)
+        while service.figures()["entries"]:  # a hold that keeps too much ends, whatever the client wrote
+            await asyncio.sleep(0)
+        client.say(msg.HoldLog(9, "h0", N, seconds=60.0))
+        assert (await answer(client, 9)).is_new
+
+    play(tmp_path, story)
+
+
+@pytest.mark.parametrize("credit", [0, 100_000])
+def test_queued_and_unacknowledged_bytes_are_bounded(tmp_path: Path, credit: int) -> None:
+    """Reproductions t06 and t26: a queue without end, and credit without end, outside of every quota."""
+
+    async def story(service: Service) -> None:
+        slow, publisher = await raw(service, "slow"), await raw(service, "pub")
+        options = DeliveryOptions(policy=Policy.DROP_OLDEST, queue=1_000_000)
+        slow.say(msg.Subscribe(1, 1, "s", N, options, credit=credit))
+        assert isinstance(await answer(slow, 1), msg.Subscribed)
+        for call in range(1, 201):
+            publish(publisher, call, "pub", attributes={"text": "x" * 5_000})
+        await answer(publisher, 200)
+        waiting = service.server.node.describe(10)[0]["waiting"]
+        delivered = sum(
+            len(one.events) if isinstance(one, msg.DeliverAll) else isinstance(one, msg.Deliver)
+            for one in slow.heard
+        )
+        assert waiting + delivered < 60, "about 100,000 bytes, and some more in flight"
+        lost = (await slow.wait_for(msg.Lost))[-1].counts
+        assert set(lost) == {"drop oldest"}
+
+    play(tmp_path, story)
+
+
+def test_unacknowledged_bytes_are_given_back_by_acknowledging_and_by_leaving(tmp_path: Path) -> None:
+    async def story(service: Service) -> None:
+        publisher = await raw(service, "pub")
+        for _ in range(2):
+            slow = await raw(service, "slow")
+            options = DeliveryOptions(policy=Policy.DROP_OLDEST)
+            slow.say(msg.Subscribe(1, 1, "s", N, options, credit=1000))
+            await answer(slow, 1)
+            base = 1000 * int(asyncio.get_running_loop().time() * 1000)
+            for heard, call in enumerate(range(base + 1, base + 41), 1):
+                publish(publisher, call, "pub", attributes={"text": "x" * 10_000})
+                await slow.wait_for(msg.Deliver, heard)
+                if call % 2:
+                    tag = [one for one in slow.heard if isinstance(one, msg.Deliver)][-1].tag
+                    slow.say(msg.Ack(1, (tag - 1, tag)))
+            assert not [one for one in slow.heard if isinstance(one, msg.Lost)]
+            slow.connection.end("done")
+            while service.server.figures()["connections"] > 1:
+                await asyncio.sleep(0)
+
+    play(tmp_path, story)
