@@ -267,7 +267,7 @@ async def prepare(owner: Attacker) -> None:
                 {"hushed": "hush-value"}, id="hush-1", topic="payslips", key="hush-key", lifetime=FOREVER
             )
             for listener in (mine, group):
-                await listener.get(timeout=10)
+                await listener.get(timeout=120)
                 await listener.nack()
         await bus.hold_log("h", seconds=600)
         await bus.stage("q", 1, 0, [make_event({"hushed": "hush-value"}, source="owner", id="hush-2")])
@@ -284,10 +284,10 @@ async def check(owner: Attacker) -> None:
         for options in ({"name": "mine"}, {"name": "w", "group": "workers"}):
             async with bus.subscribe(MINE, durable=True, max_deliveries=1, **options) as listener:
                 assert listener.resumed, options
-                assert (await listener.get(timeout=10)).id == "hush-3"
+                assert (await listener.get(timeout=120)).id == "hush-3"
         for name in ("mine", "workers"):
             async with bus.subscribe(dead_letters_of=name) as dead:
-                assert (await dead.get(timeout=10)).id == "hush-1"
+                assert (await dead.get(timeout=120)).id == "hush-1"
         assert not (await bus.hold_log("h", seconds=600)).is_new
         assert await bus.committed("q") == -1
         assert await bus.commit_staged("q", 1, 1)

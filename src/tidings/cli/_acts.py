@@ -26,7 +26,7 @@ M_RISES = "StockName LIKE 'M%' AND change >= 1"
 HISTORY = "history.jsonl"
 STORE = "store"
 SILENCE = 0.2  # seconds without an event, after which nothing more is there
-PATIENCE = 10.0  # seconds to wait for an event that is owed
+PATIENCE = 60.0  # seconds to wait for an event that is owed, on a loaded machine
 T_SUB = 0.0  # an embedded broker knows a subscription when `subscribe` returns
 T_DIFF = SILENCE / 2  # and every subscription of the acts lasts longer than this after a publish
 KILL_AFTER = 60  # acknowledged events; then the child is ended in mid-stream

@@ -149,16 +149,15 @@ async def test_the_stream_tells_of_the_broker() -> None:
 @played
 async def test_a_broker_that_stops_does_not_wait_for_browsers() -> None:
     """The browser's connection stays open until after the broker has gone."""
-    loop = asyncio.get_running_loop()
     async with AsyncExitStack() as outer, AsyncExitStack() as inner:
         first = await inner.enter_async_context(console())
         browser = await outer.enter_async_context(httpx.AsyncClient(base_url=first.base_url, trust_env=False))
         stream = await browser.send(browser.build_request("GET", "/api/live"), stream=True)
         parts = stream.aiter_bytes()
         await anext(parts)
-        began = loop.time()
         await inner.aclose()
-        assert loop.time() - began < 1.9, "it waited until the streams were cut off"
+        async for _ in parts:  # ends as it should; cut off at the end of the grace it would be an error
+            continue
         await stream.aclose()
 
 
