@@ -74,6 +74,7 @@ class Courier:
         self.bounds = Bounds(ports, ledger, hooks, self)
         self.sent = 0  # notifications, to all subscriptions
         self.lost = 0  # by a policy or a bound
+        self._few_bytes = min(FEW_BYTES, ports.limits.delivery_bytes)
         self.over_budget = 0  # filters that were unknown for an event (`language/work.py`)
         self._keyed: dict[str, dict[Held, Item]] = {}  # what waits in queues, by key
         self._policies: dict[Policy, Callable[[Held, Item, Arrival | None, float], bool]] = {
@@ -345,14 +346,15 @@ class Courier:
     # -- what members say --------------------------------------------------------------------
 
     def _most_open(self, member: Member) -> int:
-        most: int = self._ports.limits.delivery_bytes
-        return min(most, FEW_BYTES) if member.held.memory.is_full else most
+        return self._few_bytes if member.held.memory.is_full else self._ports.limits.delivery_bytes
 
     def _count_open(self, member: Member, size: int) -> None:
         """So many bytes more are on their way to a member. At the bound its credit is withheld until it has
         acknowledged some: so few large events wait in its connection as many small ones do."""
         member.open_bytes += size
         member.held.memory.used += size
+        if member.open_bytes < self._few_bytes:
+            return  # nearly always
         if member.open_bytes >= self._most_open(member) and member.credit > 0:
             member.withheld, member.credit = member.withheld + member.credit, 0
 
