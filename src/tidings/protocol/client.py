@@ -584,6 +584,7 @@ class Client:
         """The broker ended it; whoever takes from it is told why."""
         listening.ending = (code, reason)
         listening.buffer = EMPTY
+        self._tokens.leave(listening)  # the next one of this name goes on from here
         self._record_leave(listening, now)
         self._fail_waiting(listening, listening.ending)
         self._out.append(fx.Ended(listening.ref, code, reason))

@@ -295,7 +295,7 @@ class ExactlyOnce(Delivery):
 
     def log_found(self, log: str, now: float) -> None:
         for held in list(self._registry.helds.values()):
-            self._lanes.open_one(held, log)
+            self._lanes.open_one(held, log, is_found=True)
             self._lanes.found_again(held, log, now)
             self._age_later(held, now)
             self._lanes.read_on(held, now)

@@ -32,7 +32,7 @@ from tidings.protocol.delivery.arrival import Arrival
 from tidings.protocol.delivery.ledger import Ledger
 from tidings.protocol.delivery.moved import HEADER, STAYED
 from tidings.protocol.delivery.moves import Stays
-from tidings.protocol.delivery.refusals import kept_out, unsure
+from tidings.protocol.delivery.refusals import kept_out, not_known, unsure
 from tidings.protocol.delivery.sessions import Session
 from tidings.protocol.effects import Record
 from tidings.protocol.inputs import PersistFailed
@@ -210,8 +210,11 @@ class Intake:
             self._ports.send(address, Refused(message.call, "refused", STALE))
             return True
         self.figures["published again"] += 1
-        position = self._position(self._ledger.offset_of(identity))
-        self._ports.send(address, Published(message.call, position))
+        offset, failed = self._ledger.offset_of(identity), self._ports.disk.failed
+        if failed is not None and (offset is None or offset >= self._ledger.end):
+            self._ports.send(address, Refused(message.call, *not_known(failed.reason)))
+            return True
+        self._ports.send(address, Published(message.call, self._position(offset)))
         return True
 
     def _is_kept_out(self, session: Session, message: Publish, now: float) -> bool:

@@ -42,12 +42,14 @@ class Lanes:
         for log in self._ports.recovery.logs():
             self.open_one(held, log)
 
-    def open_one(self, held: Held, log: str) -> None:
+    def open_one(self, held: Held, log: str, *, is_found: bool = False) -> None:
+        """`is_found`: the subscription is older than what is known here of this log."""
         if held.handle is None or log in held.lanes:
             return
         known = self._ports.recovery.known(log)
-        if held.is_from_disk:
-            # It began in an earlier life, which did not write down where in this log: nothing of it may go.
+        if held.is_from_disk or (is_found and held.durable):
+            # It began in an earlier life, which did not write down where in this log, or the log began on an empty
+            # disk and took events before it was heard of here: nothing of it may go.
             own_table(held, "lanes")[log] = Lane(log, 0, start=None, hold=0)
             return
         if held.options.replay:

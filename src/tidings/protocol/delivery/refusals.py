@@ -19,6 +19,11 @@ def unsure(reason: str | None) -> tuple[str, str]:
     return ("unknown", f"the broker's disk is full ({reason}); it is kept when there is room, or never")
 
 
+def not_known(reason: str) -> tuple[str, str]:
+    """The answer to an identity that is known in memory, when the disk has failed: it may be on the disk or not."""
+    return ("unknown", f"the broker's disk has failed ({reason}); the event is kept, or it is not")
+
+
 def disk_refusal(disk: Disk, held: Held | None) -> tuple[str, str] | None:
     """The refusal of a durable subscription; `held` is the one that goes on, which is on the disk already."""
     if disk.failed is not None:

@@ -124,6 +124,9 @@ class GroupLog(Recovery):
                 self._tail[int(key)] = msgspec.msgpack.decode(value, type=Placed)
         self._tail = {offset: self._tail[offset] for offset in sorted(self._tail)}
         self._accepted = dict.fromkeys(self._tail, now)
+        self._kept_from = [
+            (now, started.state.first_offset)
+        ]  # how old they are is not known: none is too old
 
     @property
     def _last(self) -> int:

@@ -11,6 +11,7 @@ Rules
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import msgspec
 
@@ -69,6 +70,7 @@ class Drawn(msgspec.Struct, frozen=True, kw_only=True):
     events: tuple[Publishing, ...]
     faults: FaultPlan
     replacements: tuple[Incident, ...]  # of disks of a group, one after the other
+    options: dict[str, Any]  # knobs of the system
     hostile: dict[str, str]  # client -> broker
     revoked_at: float | None  # when the rights of `LEAVER` end
 
@@ -100,9 +102,16 @@ def draw(seed: int, *, system: str | None = None) -> Drawn:
         events=_events(tuple(publishers), limits, rng),
         faults=faults,
         replacements=replacements,
+        options=_options(system, bool(replacements), clients),
         hostile={HOSTILE: clients.choice(overlay.brokers)} if clients.random() < 0.5 else {},
         revoked_at=SETTLE + clients.uniform(0.5, TROUBLE) if clients.random() < 0.5 else None,
     )
+
+
+def _options(system: str, replaced: bool, rng: Random) -> dict[str, Any]:
+    """A group keeps events for those who fail over; so short a time only where no disk with a cursor is replaced."""
+    keep = rng.choice((1.0, 3.0, 60.0))
+    return {"log": {"keep_seconds": keep}} if system == GROUP and not replaced else {}
 
 
 def draw_limits(rng: Random) -> ResourceLimits:

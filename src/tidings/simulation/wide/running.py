@@ -84,7 +84,7 @@ class WideRun:
         self.rules.hostile, self.rules.sent = frozenset(drawn.hostile), self._sent
         self.world = World(
             drawn.system, drawn.overlay, seed=drawn.seed, settings=settings, limits=drawn.limits,
-            wrap=lambda node: GuardedNode(node, self.rules),
+            options=drawn.options, wrap=lambda node: GuardedNode(node, self.rules),
         )  # fmt: skip
         self.meter = Meter(drawn.limits)
         declared = {
@@ -93,7 +93,8 @@ class WideRun:
         self.simulation = self.world.simulation
         codec = MeteredCodec(tuple(declared), self.meter)
         self.simulation.settings = msgspec.structs.replace(settings, codec=codec)
-        self.observer = Observer(self.world, self.meter, grouped=drawn.system == GROUP)
+        grouped = drawn.system == GROUP
+        self.observer = Observer(self.world, self.meter, grouped=grouped, hostile=drawn.hostile)
         self._sequences: Counter[str] = Counter()
         self._numbers: dict[str, dict[str, int]] = {}  # by subscription and source: the last number received
         self._names: dict[tuple[str, int], Subscribing] = {}
@@ -261,8 +262,7 @@ class WideRun:
         place = self.simulation.places[name]
         node: Any = place.machine
         recovery = node.slots["recovery"]
-        caught: bool = getattr(recovery, "has_caught_up", False)
-        return place.up and not place.stopped and caught
+        return place.up and not place.stopped and bool(recovery.has_caught_up)
 
     # -- what clients see ------------------------------------------------------------------------------
 
