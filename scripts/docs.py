@@ -126,7 +126,7 @@ def settings() -> str:
     from tidings.language.limits import Limits
     from tidings.model.subscription import DeliveryOptions
     from tidings.protocol.delivery.settings import DeliverySettings
-    from tidings.protocol.limits import ResourceLimits
+    from tidings.protocol.limits import ClientLimits, ResourceLimits
     from tidings.runtime import settings as broker
     from tidings.runtime.connection import NetworkSettings
     from tidings.security.quotas import Quota
@@ -139,6 +139,7 @@ def settings() -> str:
         ("Of a broker: `broker.toml`", broker.BrokerSettings),
         ("Of a broker: `[network]`", NetworkSettings),
         ("Of a broker: `[resources]`", ResourceLimits),
+        ("Of a broker: `[resources.client]`, bounds of one message of a client", ClientLimits),
         ("Of a broker: `[security]`", broker.SecuritySettings),
         ("Of a broker: `[tls]`", broker.TlsSettings),
         ("Of a broker: `[log]`", broker.LogSettings),
