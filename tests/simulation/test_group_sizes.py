@@ -19,7 +19,7 @@ from tidings.systems import Site, find_system
 from tidings.wire.codec import Codec
 
 LIMITS = ResourceLimits(
-    frame_bytes=256 << 10, envelope_bytes=4 << 10, batch_bytes=16 << 10, page_bytes=16 << 10,
+    frame_bytes=256 << 10, envelope_bytes=4 << 10, batch_bytes=16 << 10, page_bytes=8 << 10,
     window_bytes=128 << 10, window_count=256, page_count=64, batch_count=64,
 )  # fmt: skip
 SIZES = [(300, 400), (1_600, 200), (15_000, 60), (250_000, 12)]

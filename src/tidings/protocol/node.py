@@ -254,9 +254,8 @@ class Node:
 
     def _unsendable(self, input: Unsendable, now: float) -> None:
         self.unsent += 1
-        owner = self._owners.get(type(input.message))
-        if owner is not None:
-            owner.unsendable(input.to, input.message, now)
+        owner = self._owners.get(type(input.message), self._ports.delivery)  # which alone talks to clients
+        owner.unsendable(input.to, input.message, now)
 
     def _send(self, to: str, message: Message, channel: Channel = Channel.LINK) -> None:
         if not message.cut_field:

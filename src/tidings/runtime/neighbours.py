@@ -1,7 +1,9 @@
 """The links between brokers: who dials, who waits, and which of two links stays.
 
 Rules
-- A broker dials those it was told to join, for ever, with growing pauses. Others dial it.
+- A broker dials those it was told to join, for ever, with growing pauses, while there is no link to them. Others
+  dial it. One that it was told to join and the node wants to be dialled has two diallers: each newer link ends the
+  older one, so a dialler waits while the other's link stands.
 - A link is used when the node says so (`Connect`, after the neighbour is on the disk); until then what
   arrives on it waits, and no more is read.
 - There is one link between two brokers. Of two that the same end dialled the newer one stays, since
@@ -82,6 +84,7 @@ class Neighbours:
         self._tasks: list[asyncio.Task[None]] = []
         self._called: dict[str, asyncio.Task[None]] = {}  # by name: whom the node wants to be dialled
         self._dropped: set[str] = set()  # whom it does not want any more
+        self._names: dict[Address, str] = {}  # of brokers that were dialled, by address
         self._freed: dict[Connection, asyncio.Event] = {}  # what a dialler waits for
         self._is_closed = False
         self.listens = ""
@@ -147,6 +150,8 @@ class Neighbours:
     async def _keep_dialling(self, address: Address) -> None:
         pauses = Pauses(self._settings, self._rng)
         while True:
+            while self._names.get(address) in self._links:  # by another dialler, or the far end dialled
+                await asyncio.sleep(pauses.next())
             try:
                 dialled = await dial(
                     address,
@@ -160,6 +165,7 @@ class Neighbours:
                     tls=self._tls,
                 )
                 self.problems.pop(str(address), None)
+                self._names[address] = dialled.opened.name
                 pauses.reset()
                 await self._until_lost(dialled)
                 if dialled[1].name in self._dropped:

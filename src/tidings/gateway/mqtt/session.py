@@ -20,7 +20,13 @@ from typing import Any
 
 import msgspec
 
-from tidings.errors import RefusedError, StoreFullError, TidingsError, UnknownOutcomeError
+from tidings.errors import (
+    RefusedError,
+    StoreFullError,
+    TidingsError,
+    TooLargeError,
+    UnknownOutcomeError,
+)
 from tidings.gateway.mqtt.events import attributes_of, options_of, publish_of, qos_of, wanted
 from tidings.gateway.mqtt.exchanges import Exchanges
 from tidings.gateway.mqtt.packets import Ack, Kind, Malformed, Packet, Publish, Reason, Subscribe, Will, Wish
@@ -391,7 +397,7 @@ class Session:
             return Reason.NOT_AUTHORISED
         except Malformed as error:
             return error.reason
-        except StoreFullError as error:
+        except (StoreFullError, TooLargeError) as error:
             log.info("mqtt %s: %s", self.client_id, error)
             return Reason.QUOTA
         except TidingsError as error:
