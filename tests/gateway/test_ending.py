@@ -40,7 +40,7 @@ who = "good"
 action = ["publish", "subscribe", "observe"]
 [[allow]]
 who = ["group:secret", "zed"]
-action = ["subscribe", "observe"]
+action = ["publish", "subscribe", "observe"]
 [[issuers]]
 issuer = "i"
 audience = "a"
@@ -265,9 +265,9 @@ def test_a_webhook_rests_while_its_user_is_disabled_and_goes_on_where_it_was(tmp
         disabled = USERS.replace(*CHANGES["disabled"])
         async with listening:
             async with running(tmp_path) as service:
-                await webhook(service, port, headers)
+                id = await webhook(service, port, headers)
                 await publish(service, 1)
-                while sink.bodies != [{"n": 1}]:
+                while (await shown(service, headers, id))["status"]["sent"] != 1:
                     await asyncio.sleep(0)
                 (tmp_path / "users.toml").write_text(disabled)
                 assert service.reload()
@@ -324,5 +324,73 @@ def test_a_proof_that_was_made_before_a_reload_opens_no_session_after_it(tmp_pat
                     continue  # the same principal; a session gets the rights of now
                 with pytest.raises(RefusedError):
                     service.server.sessions.open(stale, lambda reason: None)
+
+    run(story)
+
+
+def client(service: Service, name: str) -> tidings.Bus:
+    return tidings.connect(service.server.address, name=name, credentials=PasswordCredentials(name, "p"))
+
+
+async def held(service: Service, name: str) -> bool:
+    """Hold the log and stage a part; was the hold there?"""
+    async with client(service, name) as bus:
+        is_new = (await bus.hold_log("h", "n > 0", seconds=600)).is_new
+        await bus.stage("q", 1, 0, [])
+        return not is_new
+
+
+def ends(service: Service, name: str) -> bool:
+    return f"{name}\x1fh" not in service.server.node.hold_names()
+
+
+@pytest.mark.parametrize("change", ["disabled", "deleted", "out of its group"])
+def test_holds_and_staged_events_end_with_their_principal(tmp_path: Path, change: str) -> None:
+    async def story() -> None:
+        async with running(tmp_path) as service, AsyncExitStack() as stack:
+            await held(service, "eve")
+            await held(service, "good")
+            await stack.enter_async_context(client(service, "eve"))
+            (tmp_path / "users.toml").write_text(USERS.replace(*CHANGES[change]))
+            assert service.reload()
+            while not ends(service, "eve"):
+                await asyncio.sleep(0)
+            assert not ends(service, "good")
+            (tmp_path / "users.toml").write_text(USERS)
+            assert service.reload()
+            async with client(service, "eve") as bus:
+                with pytest.raises(RefusedError, match="is not staged"):
+                    await bus.commit_staged("q", 1, 1)
+            assert await held(service, "good"), "others keep theirs"
+
+    run(story)
+
+
+def test_a_hold_of_a_principal_that_may_still_read_it_stays(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path) as service, AsyncExitStack() as stack:
+            await held(service, "eve")
+            bus = await stack.enter_async_context(client(service, "eve"))
+            states: list[str] = []
+            bus.watch(states.append)
+            rule = '[[allow]]\nwho = "eve"\naction = "release"\n'
+            (tmp_path / "users.toml").write_text(USERS + rule)
+            assert service.reload()
+            while "up" not in states:
+                await asyncio.sleep(0)
+            assert await held(service, "eve")
+
+    run(story)
+
+
+def test_holds_of_users_that_went_while_the_broker_was_down_end_at_its_start(tmp_path: Path) -> None:
+    async def story() -> None:
+        for users in (USERS.replace(*CHANGES["disabled"]), USERS.replace(*CHANGES["out of its group"])):
+            async with running(tmp_path) as service:
+                await held(service, "eve")
+                await held(service, "good")
+            async with running(tmp_path, users) as service:
+                assert ends(service, "eve")
+                assert not ends(service, "good")
 
     run(story)

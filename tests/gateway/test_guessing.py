@@ -41,7 +41,7 @@ def run(folder: Path, test: Any) -> None:
 
     async def bounded() -> None:
         async with (
-            asyncio.timeout(30),
+            asyncio.timeout(60),
             Service(settings, doors=ConsoleGateways) as service,
             httpx.AsyncClient(trust_env=False) as http,
         ):

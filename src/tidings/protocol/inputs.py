@@ -94,6 +94,15 @@ class Parted(_Input, frozen=True):
     is_elsewhere: bool = False  # it is still there, and its logs are heard by another way
 
 
+class Disowned(_Input, frozen=True):
+    """A principal has lost rights: its holds end unless it may read all of what they hold, and what it staged
+    is forgotten."""
+
+    scope: str  # that the names of its holds and queries begin with
+    allowed: Filter  # what it may read
+    staged: bool = True  # False: what it staged stays
+
+
 class Persisted(_Input, frozen=True):
     """The records of every `Persist` up to and including token `upto` are on stable storage."""
 
@@ -248,6 +257,7 @@ Input: TypeAlias = (
     | Started
     | Joined
     | Parted
+    | Disowned
     | Persisted
     | DiskFull
     | PersistFailed

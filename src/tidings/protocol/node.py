@@ -20,6 +20,7 @@ from tidings.protocol.disk import NodeDisk
 from tidings.protocol.effects import Channel, Effect, Send
 from tidings.protocol.inputs import (
     DiskFull,
+    Disowned,
     Fetched,
     FetchFailed,
     Input,
@@ -188,9 +189,9 @@ class Node:
         before the first input; what is told changes nothing here."""
         self._ports.stored = counted
 
-    def has_hold(self, name: str) -> bool:
-        """Does some reader hold the log under this name (with whatever stands before it)?"""
-        return self._ports.delivery.has_hold(name)
+    def hold_names(self) -> tuple[str, ...]:
+        """The names under which readers hold the log, with their scopes."""
+        return self._ports.delivery.hold_names()
 
     @property
     def disk_problem(self) -> str | None:
@@ -246,7 +247,16 @@ class Node:
                 self._disk.fetch_failed(input, now)
             case Unsendable():
                 self._unsendable(input, now)
-            case Started() | LinkUp() | LinkDown() | Probed() | Joined() | Parted() | ViewChanged():
+            case (
+                Started()
+                | LinkUp()
+                | LinkDown()
+                | Probed()
+                | Joined()
+                | Parted()
+                | ViewChanged()
+                | Disowned()
+            ):
                 for strategy in self.slots.values():
                     strategy.on_input(input, now)
             case _:

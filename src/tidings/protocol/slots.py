@@ -512,9 +512,9 @@ class Delivery(Strategy):
         None: there are none."""
         return None
 
-    def has_hold(self, name: str) -> bool:
-        """Does some reader hold our log under a name that ends so?"""
-        return False
+    def hold_names(self) -> tuple[str, ...]:
+        """The names under which readers hold our log."""
+        return ()
 
     def log_found(self, log: str, now: float) -> None:
         """There is another broker's log that can be read from now on."""

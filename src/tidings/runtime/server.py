@@ -29,7 +29,7 @@ from tidings.history.recorder import Recorder
 from tidings.language.limits import DEFAULT_LIMITS, Limits
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.effects import Disconnect
-from tidings.protocol.inputs import Started, Unsendable
+from tidings.protocol.inputs import Input, Started, Unsendable
 from tidings.protocol.limits import ResourceLimits
 from tidings.protocol.messages import BROKER_MESSAGES, CLIENT_MESSAGES, Message, Publish
 from tidings.protocol.node import Node
@@ -195,7 +195,8 @@ class Server:
         prepare_in_background(self.node)
         if self._guard is not None:
             self.node.count_stored(self._guard.stored)
-        record: Callable[[Any], None] = _nothing if self._recorder is None else self._recorder.record
+        recorder = self._recorder
+        record: Callable[[Any], None] = (lambda row: None) if recorder is None else recorder.record
         self._driver = Driver(
             self.name, self.node, self._clock, record=record, fault=self._on_fault, tap=self._tap
         )
@@ -524,6 +525,9 @@ class Server:
     def disk_problem(self) -> str | None:
         return self.node.disk_problem
 
+    def hand(self, input: Input) -> None:
+        self._driver.hand(self.name, input)
+
     def review(self) -> None:
         """The rules, or the revoked certificates, may be others: end the sessions and links that they end."""
         self.sessions.review()
@@ -591,7 +595,3 @@ class Server:
 def _plain(error: OSError) -> str:
     """The reason alone: asyncio puts the address before it, and we have."""
     return os.strerror(error.errno) if error.errno and error.errno > 0 else str(error.strerror or error)
-
-
-def _nothing(row: Any) -> None:
-    """Nobody records."""

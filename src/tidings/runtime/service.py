@@ -26,6 +26,7 @@ from tidings.model.subscription import GROUPS, OWNER_MARK, SubscriptionId, unsco
 from tidings.runtime import logs, tls
 from tidings.runtime.activity import activity
 from tidings.runtime.clock import RealClock
+from tidings.runtime.disowning import Disowning
 from tidings.runtime.histogram import Histogram
 from tidings.runtime.http import Http, Page
 from tidings.runtime.metrics import CONTENT_TYPE, exposition
@@ -107,6 +108,7 @@ class Service:
                 **_group_options(settings),
             },
         )
+        self._disowning = Disowning(self.server, self.secured)
         self.server.inquiries["figures"] = lambda about, principal: figures(
             self.server, self.figures, view_of(self.secured.guard, principal)
         )
@@ -130,6 +132,8 @@ class Service:
 
     async def _on_start(self) -> None:
         self._count_durables()
+        trusts_others = bool(self.settings.tls.authority or self.secured.guard.users.verifier)
+        self._disowning.start(others=trusts_others)
         await self.start_http()
         if self._make_doors is not None:
             self.doors = self._make_doors(self)
@@ -180,7 +184,7 @@ class Service:
         """Does the broker still hold this durable subscription, or this log for its reader?"""
         node = self.server.node
         if client == HOLDS:
-            return node.has_hold(name)
+            return name in node.hold_names()
         return node.subscription(SubscriptionId(client, name)) is not None
 
     # -- reload ---------------------------------------------------------------------------------

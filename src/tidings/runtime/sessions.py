@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from tidings.errors import RefusedError
@@ -21,7 +21,7 @@ from tidings.runtime.clock import Clock
 
 log = logging.getLogger("tidings.broker")
 
-LOOK_SECONDS = 0.5  # between two looks for proofs that have ended
+LOOK_SECONDS = 0.25  # between two looks for proofs that have ended
 CHANGED = "the rights of this principal have changed"
 EXPIRED = "the token or certificate of this session has expired"
 
@@ -65,9 +65,9 @@ class Sessions:
         self._open[session] = None
         return session
 
-    def is_here(self, is_owner: Callable[[Any], bool]) -> bool:
-        """Has such a principal a session?"""
-        return any(is_owner(session.principal) for session in self._open)
+    def principals(self) -> Iterator[Any]:
+        """The principal of each open session."""
+        return (session.principal for session in self._open)
 
     def review(self) -> None:
         """End the sessions of principals whose standing has changed."""

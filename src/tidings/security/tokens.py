@@ -111,6 +111,9 @@ class Verifier:
         proof = Proof(float(claims["exp"]), claims["iss"], tenant, given)
         return Principal(checked_name(name), Means.TOKEN, tenant, given, proof=proof)
 
+    def __bool__(self) -> bool:
+        return bool(self._issuers)
+
     def issuer(self, name: str) -> Issuer | None:
         """The trusted issuer of this name."""
         return self._issuers.get(name)

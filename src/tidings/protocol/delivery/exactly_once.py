@@ -37,7 +37,7 @@ from tidings.protocol.delivery.registry import Refusal, Registry
 from tidings.protocol.delivery.runs import Runs
 from tidings.protocol.delivery.sessions import Session, identity, refusal
 from tidings.protocol.delivery.settings import DeliverySettings
-from tidings.protocol.inputs import Input, LinkDown, LinkUp, PersistFailed, Started
+from tidings.protocol.inputs import Disowned, Input, LinkDown, LinkUp, PersistFailed, Started
 from tidings.protocol.messages import (
     CLIENT_MESSAGES,
     Ack,
@@ -123,11 +123,8 @@ class ExactlyOnce(Delivery):
         }
 
     def _is_pinned(self, offset: int) -> bool:
-        return (
-            self._reader.is_pinned(offset)
-            or self._holding.is_pinned(offset)
-            or self.ports.recovery.is_pinned(offset)
-        )
+        here = self._reader.is_pinned(offset) or self._holding.is_pinned(offset)
+        return here or self.ports.recovery.is_pinned(offset)
 
     def _is_kept(self, event: Event) -> bool:
         """Must the log hold it, whatever its lifetime?"""
@@ -162,6 +159,8 @@ class ExactlyOnce(Delivery):
             self._end_session(input.peer, now)
         elif isinstance(input, LinkUp):
             self._farewells.link_up(now)
+        elif isinstance(input, Disowned):
+            self._persist(self._jobs.disowned(input), now)
 
     def on_message(self, sender: str, message: Message, now: float) -> None:
         if type(message) is Hello:
@@ -277,8 +276,8 @@ class ExactlyOnce(Delivery):
     def told_upto(self) -> int:
         return self._ledger.end - 1
 
-    def has_hold(self, name: str) -> bool:
-        return self._holding.has(name)
+    def hold_names(self) -> tuple[str, ...]:
+        return self._holding.names
 
     def holds(self, offset: int) -> bool:
         return offset in self._ledger.entries

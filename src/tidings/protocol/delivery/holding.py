@@ -19,6 +19,7 @@ from functools import partial
 
 import msgspec
 
+from tidings.algebra.covers import covers
 from tidings.availability.records import Append, Delete, Loaded, Put, Record
 from tidings.language.evaluate import accepts
 from tidings.model.event import Event, event_size
@@ -158,8 +159,9 @@ class Holding:
         self._ledger.unpin()
         self._look(name)
 
-    def has(self, name: str) -> bool:
-        return name in self._rows
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._rows)
 
     # -- holding -------------------------------------------------------------------------------
 
@@ -228,6 +230,15 @@ class Holding:
             self._ports.disk.persist(records, lambda at: self._ports.send(session.address, answer))
         else:
             self._ports.send(session.address, answer)
+
+    def end_scope(self, scope: str, allowed: Filter) -> list[Record]:
+        """End the holds under a scope that hold more than is allowed; the records to persist."""
+        over = [
+            row.name
+            for row in self._rows.values()
+            if row.name.startswith(scope) and not covers(allowed, row.filter)
+        ]
+        return [record for name in over for record in self._drop(name)]
 
     def _drop(self, name: str) -> list[Record]:
         self._overfull.pop(name, None)

@@ -17,6 +17,7 @@ from tidings.protocol.delivery.scanning import Scanning
 from tidings.protocol.delivery.sessions import Session
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.delivery.staging import Publish, Staging
+from tidings.protocol.inputs import Disowned
 from tidings.protocol.slots import Ports
 
 Handler = Callable[[Session, Any, float], None]
@@ -46,6 +47,11 @@ class Jobs:
         """When there may be something to forget."""
         staged, held = self.staging.next_at, self.holding.next_at
         return staged if held is None or (staged is not None and staged < held) else held
+
+    def disowned(self, input: Disowned) -> list[Record]:
+        """End what a principal may not have any longer; the records to persist."""
+        staged = self.staging.forget_scope(input.scope) if input.staged else []
+        return [*staged, *self.holding.end_scope(input.scope, input.allowed)]
 
     def collect(self, now: float) -> list[Record]:
         """Forget what is over; the records to persist."""

@@ -231,6 +231,17 @@ class Staging:
             if not parts:
                 self._parts.pop((row.query, row.batch), None)
 
+    def forget_scope(self, scope: str) -> list[Record]:
+        """Forget all that was staged under a scope and is not being committed; the records to persist."""
+        over = [
+            row
+            for name, parts in self._parts.items()
+            if name[0].startswith(scope) and name not in self._committing
+            for row in parts.values()
+        ]
+        self._forget(over)
+        return [Delete(STAGED, _key(row)) for row in over]
+
     def collect(self, now: float) -> list[Record]:
         """Forget what was staged too long ago and is not being committed; the records to persist."""
         if self.next_at is None or self.next_at > now:
