@@ -139,7 +139,7 @@ BOUNDED = {
     "Came": CLIENT, "Subscribe": CLIENT, "Ack": CLIENT, "Nack": CLIENT, "CommitParts": CLIENT, "Stage": CLIENT,
     "Inquire": CLIENT, "Lost": "one number for each policy and bound of a subscription",
     "LogRead": PAGE, "ReplayPart": PAGE, "Copy": PAGE, "LogState": PAGE, "Adopt": PAGE, "TailPart": PAGE,
-    "Propose": PAGE, "Replicate": PAGE,
+    "Propose": PAGE, "Replicate": PAGE, "Handed": PAGE,
     "Ask": PATH, "ReplayAsk": PATH, "Lock": PATH, "AskVerdict": PATH, "Verdict": PATH, "Circle": PATH, "Cut": PATH,
     "Farewell": PATH, "FarewellHeard": PATH, "DiscoveryRequest": PATH,
     "Kin": FEW, "Cousin": FEW, "Seek": FEW, "Admit": FEW, "Greet": FEW, "RowTold": FEW, "Depart": FEW, "ViewHello": FEW,
@@ -148,7 +148,7 @@ BOUNDED = {
     "ToService": LAB, "ToGroups": LAB, "Subjects": LAB, "CacheAsk": LAB, "CacheAnswer": LAB, "Climb": LAB, "Descend": LAB,
     "Rumour": LAB, "RumourHave": LAB, "PeerShuffle": LAB, "PeerSearch": LAB, "PeerFound": LAB, "PeerFresh": LAB,
     "PeerPing": LAB, "PeerPong": LAB, "PeerLeaving": LAB, "StateAsk": LAB, "GroupState": LAB, "Flush": LAB, "Heard": LAB,
-    "SubscriberMarks": LAB, "Handed": LAB, "PushOffer": LAB, "PushWant": LAB, "PatternPull": LAB, "SourcePull": LAB,
+    "SubscriberMarks": LAB, "PushOffer": LAB, "PushWant": LAB, "PatternPull": LAB, "SourcePull": LAB,
     "LazyAnnounce": LAB, "CounterBeat": LAB, "PeerArriving": LAB,
 }  # fmt: skip
 

@@ -20,6 +20,7 @@ import msgspec
 from tidings.matching.small import SmallMatcher
 from tidings.model.filter import Filter
 from tidings.model.subscription import Subscription, SubscriptionId
+from tidings.protocol.batches import cut
 from tidings.protocol.inputs import Input, LinkDown, LinkUp, Started
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.recovery.timers import Timers
@@ -199,9 +200,9 @@ class SubscriptionReplication(Recovery):
     def _return(self, broker: str, away: _Away, id: SubscriptionId, now: float) -> None:
         """A subscription is back at its broker: it is to have what was kept for it."""
         kept = self._take_out(broker, away, id, now)
-        for begin in range(0, len(kept), 100):
+        for part, _ in cut(kept, self.ports.limits):
             self._last_handed += 1
-            handed = Handed(id.subscriber, id.name, kept[begin : begin + 100], self._last_handed)
+            handed = Handed(id.subscriber, id.name, part, self._last_handed)
             self._handing[self._last_handed] = (broker, handed)
             self._hand(self._last_handed, now)
 
