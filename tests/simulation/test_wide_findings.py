@@ -52,6 +52,7 @@ def test_a_publish_that_a_failed_disk_lost_is_not_acknowledged_when_it_is_sent_a
         ("tidings", 80),
         ("tidings", 184),  # a publish that a failed disk lost was answered by its number
         ("tidings-group", 99),  # a coordinator forgot after its restart how young its log was
+        ("tidings-group", 36),  # a member whose disk was full showed a page without what it had committed
         ("tidings-group", 197),  # an entry was committed that one disk had
         ("tidings-group", 138),  # a short page of a copy was taken for the end of the log
     ],

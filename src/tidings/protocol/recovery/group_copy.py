@@ -62,11 +62,14 @@ class Copying:
     # -- the sender ------------------------------------------------------------------------------
 
     def on_ask(self, sender: str, message: CopyAsk) -> None:
-        end, epoch = self._log.committed, message.epoch
+        end, epoch = min(self._log.committed, self._ports.delivery.told_upto), message.epoch
         if message.rows_after is not None:
             rows, more = self._identities(message.rows_after, in_pages=True)
             self._ports.send(sender, Copy(epoch, message.after, message.after, (), message.after, rows, more))
             return
+
+        if end <= message.after < self._log.committed:
+            return  # committed, and not on our disk yet, which may be full: it asks again
 
         def read(found: Sequence[Append], at: float) -> None:
             page, upto, more = Page[Placed](self._ports.limits), read_upto(found, end), ""
