@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
 
 from tidings.runtime.process import run
 from tidings.runtime.service import Service
-from tidings.runtime.settings import read_settings
+from tidings.runtime.settings import BrokerSettings, LogSettings, SecuritySettings, TlsSettings
 
 USERS = """
 [[allow]]
@@ -35,19 +34,18 @@ def main(words: list[str]) -> int:
     folder, name, store, join, *tls = [*words, "", ""][: max(4, len(words))]
     users = Path(folder) / f"{name}-users.toml"
     users.write_text(USERS, encoding="utf-8")
-    said: dict[str, Any] = {
-        "name": name,
-        "listen": "127.0.0.1:0",
-        "store": store,
-        "join": [join] if join else [],
-        "security.anonymous": True,
-        "security.users": str(users),
-        "security.audit": str(Path(folder) / f"{name}-audit.jsonl"),
-        "log.level": "warning",
-    }
-    for setting, value in zip(("certificate", "key", "authority"), tls, strict=False):
-        said[f"tls.{setting}"] = value
-    return 0 if run(Service(read_settings(said=said)).run()) else 1
+    audit = str(Path(folder) / f"{name}-audit.jsonl")
+    # Made directly: settings that are read refuse a broker that lets anybody in beside a users file.
+    settings = BrokerSettings(
+        name=name,
+        listen="127.0.0.1:0",
+        store=store,
+        join=(join,) if join else (),
+        security=SecuritySettings(anonymous=True, users=str(users), audit=audit),
+        tls=TlsSettings(**dict(zip(("certificate", "key", "authority"), tls, strict=False))),
+        log=LogSettings(level="warning"),
+    )
+    return 0 if run(Service(settings).run()) else 1
 
 
 if __name__ == "__main__":
