@@ -64,10 +64,11 @@ class Client:
         self._listenings: dict[int, Listening] = {}  # by ref
         self._leaving: dict[int, Listening] = {}  # by ref: those that wait for the answer to it ...
         self._held_back: dict[int, Listening] = {}  # ... and those that wait for one of their name
-        self._last_ref = 0
-        self._tokens = Tokens()
-        remembered = limits.remembered_events if remembers is None else remembers
-        self._known_again = Heard(remembered, limits.remembered_copies)
+        self._last_ref, self._tokens = 0, Tokens()
+        most = (
+            limits.remembered_events if remembers is None else remembers
+        )  # 0: the broker is in this process
+        self._known_again = Heard(most, limits.remembered_copies)
         self._homes: dict[str, str] = {}  # by name of a durable subscription: where it was opened first
         self._advertising = Advertising()
         self._asked: dict[int, msg.Message] = {}  # by call, in order: questions without an answer

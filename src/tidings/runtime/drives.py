@@ -10,10 +10,11 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Protocol
 
 from tidings.availability.records import Append, Record
-from tidings.errors import StoreFullError, TidingsError
+from tidings.errors import ClosedError, StoreFullError, TidingsError
 from tidings.protocol.effects import Fetch, Persist
 from tidings.protocol.inputs import DiskFull, Fetched, FetchFailed, Input, Persisted, PersistFailed
 from tidings.store.committer import Committer
@@ -79,7 +80,8 @@ class Threaded:
     def _submit(self) -> None:
         gathered, self._gathered = self._gathered, []
         if gathered:
-            self._committer.submit_all(gathered)
+            with suppress(ClosedError):  # the disk has failed meanwhile, and the machine is being told
+                self._committer.submit_all(gathered)
 
     def _on_kept(self, token: int) -> None:
         self._kept = token
