@@ -74,6 +74,39 @@ def test_an_event_that_no_frame_holds_cuts_no_link(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
+def test_a_durable_subscriber_behind_a_restarted_broker_hears_large_events_on_sockets(tmp_path: Path) -> None:
+    """Together they are four times a frame, and more than a connection's buffer."""
+    count, network = 40, NetworkSettings(max_frame=1 << 20, client_buffer=1 << 20)
+
+    async def run() -> None:
+        near = Server("b0", path=tmp_path / "0", network=network)
+        await near.start()
+        far = Server("b1", path=tmp_path / "1", join=[near.address], network=network)
+        await far.start()
+        await until(lambda: near.links and far.links)
+        async with (
+            tidings.connect(far.address, name="s") as bus,
+            bus.subscribe("n >= 0", name="mine", durable=True),
+        ):
+            pass
+        await until(lambda: not far.node.figures()["links untold"])
+        await far.close()
+        async with tidings.connect(near.address, name="p") as bus:
+            for number in range(count):
+                await bus.publish({"n": number}, payload=b"x" * 100_000)
+        far = Server("b1", path=tmp_path / "1", join=[near.address], network=network)
+        await far.start()
+        async with (
+            tidings.connect(far.address, name="s") as bus,
+            bus.subscribe("n >= 0", name="mine", durable=True) as subscription,
+        ):
+            assert [(await subscription.get(timeout=120))["n"] for _ in range(count)] == list(range(count))
+        await far.close()
+        await near.close()
+
+    asyncio.run(run())
+
+
 def test_two_diallers_of_one_broker_do_not_end_one_another(tmp_path: Path) -> None:
     """A member of a group was told to join another one, and hears of it from a third: its link stays."""
 
