@@ -72,9 +72,7 @@ class GroupLog(Recovery):
         self._accepted: dict[int, float] = {}  # by offset of the tail: when, by our clock
         self._stored = 0  # all of this epoch up to here is on our disk
         self._is_active = False  # the log of this epoch is ours too
-        self._own: dict[
-            tuple[str, str], tuple[int, Proposal, float]
-        ] = {}  # ours: number in this epoch, since when
+        self._own: dict[tuple[str, str], tuple[int, Proposal, float]] = {}  # ours: number, it, since when
         self._line: dict[int, Proposal] = {}  # by number: ours, from the first that is not committed on
         self._proposed = 0
         self._again_at: float | None = None
@@ -111,8 +109,7 @@ class GroupLog(Recovery):
             self._window.restart(self._window.acked)
             self._pump_own(now)
         elif isinstance(input, LinkUp) and input.peer in self._windows:
-            window = self._windows[input.peer]
-            window.restart(window.acked)
+            self._windows[input.peer].restart(self._windows[input.peer].acked)
             self._pump(input.peer)
 
     def _load(self, started: Started, now: float) -> None:
