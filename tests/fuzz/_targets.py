@@ -20,6 +20,7 @@ from tidings.errors import FilterError, SettingsError, WireError
 from tidings.language import parse_filter
 from tidings.language.limits import Limits
 from tidings.protocol.messages import Message
+from tidings.runtime.admission import Admission
 from tidings.runtime.connection import Connection, Gathering, NetworkSettings
 from tidings.runtime.http import Http, Page
 from tidings.runtime.reception import Reception
@@ -127,7 +128,9 @@ def handshake(data: bytes) -> None:
 
         gathering = Gathering()
         reception = Reception("tidings", door, bounds, gathering, admit)
-        connection = reception.connection()
+        visit = Admission().enter(None, lambda reason: None)
+        assert visit is not None
+        connection = reception.connection(visit)
         connection.connection_made(_Nowhere())  # type: ignore[arg-type]
         for part in _parts(data):
             connection.data_received(part)

@@ -20,7 +20,7 @@ from tidings.quality.service import Service
 from tidings.quality.settings import OrganisationSettings, Peer
 
 NAMES = ("INPS", "INAIL", "CoC")
-PATIENCE = 120.0
+PATIENCE = 60.0  # seconds, the longest that a service waits for one request
 
 
 def with_capability(schema: Schema, **capability: int) -> Schema:
