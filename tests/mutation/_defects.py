@@ -1,7 +1,8 @@
 """Seeded defects: one small mistake each, of the kinds that people make, in code that promises something.
 
 They were written down before the suite was asked. A defect is (file, what stands there, what is put there); what
-stands there stands there once. `ROOMS` says which tests look after a room; they are the room's own tests, chosen by
+stands there stands there once. Those at the end were defects of ours, found from outside or by the wide world: each has
+to be found by its seeds. `ROOMS` says which tests look after a room; they are the room's own tests, chosen by
 name and not by defect, the quickest first.
 """
 
@@ -14,12 +15,16 @@ class Defect(NamedTuple):
     file: str  # below src/tidings
     old: str
     new: str
+    by: tuple[str, ...] = ()  # the tests that have to find it; none: those of its room
 
     @property
     def name(self) -> str:
         words = "".join(c if c.isalnum() else "-" for c in f"{self.file.removesuffix('.py')} {self.new}")
         return "-".join(part for part in words.split("-") if part)[:90]
 
+
+# Seeds of the wide world: those that found a defect once, then the 200 of the default suite.
+WIDE = ("tests/simulation/test_wide_findings.py", "tests/simulation/test_wide_seeds.py")
 
 ROOMS: dict[str, tuple[str, ...]] = {
     "language": ("tests/unit/language", "tests/properties/test_normal_form.py", "tests/properties/test_language_*.py", "tests/conformance/test_cesql.py"),
@@ -56,7 +61,7 @@ DEFECTS = (
     Defect("store/keyed.py", "            self._engine.write(changes)\n            self._engine.mark(plan.commit)\n", "            self._engine.mark(plan.commit)\n            self._engine.write(changes)\n"),
     Defect("store/keyed.py", "        except BaseException as error:  # whatever it was, the batch is in an unknown state\n            self._failure = error\n            raise\n", "        except BaseException:\n            raise\n"),
     Defect("store/keyed.py", "                size += len(value)\n                if len(found) >= limit or size >= max_bytes:", "                if len(found) >= limit or size >= max_bytes:"),
-    Defect("store/keyed.py", "room = self._engine.room() if self._reserve_bytes and plan.grows else None", "room = None"),
+    Defect("store/keyed.py", "        room = self._engine.room() if self._reserve_bytes else None\n", "        room = None\n"),
     Defect("store/keyed.py", "        self._engine.recover()\n        kept = read_account(self._engine)\n", "        kept = self._ledger.account\n"),
     Defect("store/guard.py", "    if crc32c(payload, crc32c(key)) != int.from_bytes(value[:CRC_BYTES], \"little\") or len(value) < CRC_BYTES:", "    if len(value) < CRC_BYTES:"),
     Defect("store/guard.py", "    return ENTRY + offset.to_bytes(8, \"big\")\n\n\ndef offset_of", "    return ENTRY + offset.to_bytes(8, \"little\")\n\n\ndef offset_of"),
@@ -74,7 +79,7 @@ DEFECTS = (
     Defect("security/rules.py", "[r.filter for r in self.rules if r.action is action and r.speaks_of(principal)]", "[r.filter for r in self.rules if r.speaks_of(principal)]"),
     Defect("security/quotas.py", "        self._check(\"constraints\", self.constraints + constraints)\n        self.subscriptions += 1\n", "        self.subscriptions += 1\n"),
     Defect("security/quotas.py", "        if constraints is not None:\n            self.unsubscribe(constraints)", "        if constraints is not None:\n            pass"),
-    Defect("security/tokens.py", "(\"exp\", now - LEEWAY, None),", "(\"exp\", None, None),"),
+    Defect("security/tokens.py", "(\"exp\", now, None),  # sessions", "(\"exp\", None, None),  # sessions"),
     Defect("security/tokens.py", "        if len(token) > LONGEST_TOKEN:\n            raise RefusedError(REFUSED)\n", ""),
     # -- the wire
     Defect("wire/codec.py", "        if length != len(frame) - LENGTH.size:", "        if False and length != len(frame) - LENGTH.size:"),
@@ -83,7 +88,7 @@ DEFECTS = (
     Defect("protocol/delivery/intake.py", "        if event.lifetime > 0 or message.mode is Mode.KEPT or self._is_owed(event):", "        if event.lifetime > 0 or message.mode is Mode.KEPT:"),
     Defect("protocol/delivery/intake.py", "        if seen is Seen.NEW and not is_own:", "        if False and not is_own:"),
     Defect("protocol/delivery/courier.py", "            if held.durable:\n                self._ledger.owe(position.offset)\n", ""),
-    Defect("protocol/delivery/courier.py", "                member.credit -= count\n                self.sent += count\n", "                self.sent += count\n"),
+    Defect("protocol/delivery/courier.py", "                member.credit -= count\n                self._count_open(member, size)\n", "                self._count_open(member, size)\n"),
     Defect("protocol/delivery/courier.py", "        if member is not None and item.event.key is None and not item.expired(now):", "        if member is not None and item.event.key is None:"),
     Defect("protocol/delivery/exactly_once.py", "            if position is None and held.durable and arrival is not None and held.number > arrival.number:\n                continue  # when it was taken in, nobody was owed it, so no log holds it\n", ""),
     Defect("protocol/delivery/exactly_once.py", "            self._ledger.log = row.name\n            return\n", "            break\n"),
@@ -91,4 +96,64 @@ DEFECTS = (
     Defect("protocol/routing/covering.py", "        elif sender not in self.ports.overlay.links():\n            return  # a neighbour no longer; it was on its way\n", ""),
     Defect("protocol/recovery/acknowledged.py", "        trail.due = max(trail.due, envelope.offset)\n", "        trail.due = envelope.offset - 1\n"),
     Defect("protocol/recovery/acknowledged.py", "        if view is None or view.upstream != came_from or offset is None:", "        if view is None or offset is None:"),
+    # -- found from outside, or by the wide world, and put back: sizes, limits, clocks, disks, rights
+    Defect("protocol/recovery/group_log.py", "        if not message.lacks:  # else it says what it holds, which is not what is on its disk\n", "        if True:\n", by=WIDE),  # lacks counted
+    Defect("protocol/recovery/group_copy.py", "page, upto, more = Page[Placed](self._ports.limits), read_upto(found, end), \"\"", "page, upto, more = Page[Placed](self._ports.limits), (found[-1].offset if len(found) >= self._ports.limits.page_count else end), \"\"", by=WIDE),  # copy short page
+    Defect("protocol/recovery/group_copy.py", "                    upto = append.offset - 1\n                    break", "                    upto = append.offset\n                    break", by=WIDE),  # copy skips the one that did not fit
+    Defect("protocol/recovery/group_log.py", "        needed = len(membership.voters) // 2\n", "        needed = 0\n", by=WIDE),  # no majority
+    Defect("protocol/recovery/group_log.py", "        self._stored = self.committed\n        epoch, last", "        self._stored = self._last\n        epoch, last", by=WIDE),  # tail taken for stored
+    Defect("protocol/recovery/group_log.py", "best = max(sorted(self._states)", "best = min(sorted(self._states)", by=WIDE),  # worst log
+    Defect("protocol/recovery/group_log.py", "        return (state.log_epoch, state.end)", "        return (state.end, state.log_epoch)", by=WIDE),  # longest log
+    Defect("protocol/recovery/group_log.py", "            if proposal.identity in self._placed:\n                continue\n", "", by=WIDE),  # placed twice
+    Defect("protocol/recovery/group_log.py", "            if self.ports.delivery.knows(proposal):\n                known.append(proposal.identity)\n                continue\n", "", by=WIDE),  # knows not asked
+    Defect("protocol/recovery/group_log.py", "        self._keep(tail, dropped, lambda at", "        self._keep(tail, (), lambda at", by=WIDE),  # stale tail rows
+    Defect("protocol/recovery/group_log.py", "        if message.after > self._last:\n            self.ports.send(sender, Stored(self._epoch, self._last, self._need(), lacks=True))\n            return\n", "", by=WIDE),  # hole in replicate
+    Defect("protocol/recovery/group_log.py", "        if epoch != self._epoch:\n            return\n        self._stored", "        self._stored", by=WIDE),  # stored of another epoch
+    Defect("protocol/recovery/group_log.py", "        self._copying.stop()\n        self._wanted = None\n", "        self._wanted = None\n", by=WIDE),  # copy goes on in the next view
+    Defect("protocol/recovery/group_log.py", "self._set_floor(min([young, *needs]), now)", "self._set_floor(young, now)", by=WIDE),  # floor without needs
+    Defect("protocol/recovery/group_log.py", "            if name in self._members or now - at < self._settings.orphan_seconds:\n                needs.append(said)", "            if name in self._members:\n                needs.append(said)", by=WIDE),  # absent need nothing
+    Defect("protocol/recovery/group_log.py", "self._needs.get(name, (0, self._begun_at))", "self._needs.get(name, (self.committed, self._begun_at))", by=WIDE),  # unknown needs nothing
+    Defect("protocol/recovery/group_log.py", "        elif message.epoch != self._epoch:  # type: ignore[attr-defined]\n            return  # of a coordinator that was taken over, or of a view that we do not know yet\n", "", by=WIDE),  # old epoch heard
+    Defect("protocol/recovery/group_log.py", "        if message.first > due or not new:", "        if not new:", by=WIDE),  # propose with a hole
+    Defect("protocol/recovery/group_log.py", "            if page.is_full or not page.add(placed):\n                break\n        return page", "            page.items.append(placed)\n        return page", by=WIDE),  # replicate unbounded
+    Defect("protocol/recovery/group_log.py", "                if page.is_full or not page.add(line[number]):\n                    break\n", "                page.items.append(line[number])\n", by=WIDE),  # proposals of ours unbounded
+    Defect("protocol/recovery/group_log.py", "            self._commit(min(marks[needed], self._last), now)", "            self._commit(self._last, now)", by=WIDE),  # committed before its rows
+    Defect("protocol/recovery/group_log.py", "        return self._is_active and is_here\n", "        return self._is_active\n", by=WIDE),  # caught up too early
+    Defect("protocol/recovery/relay.py", "        elif batches.read_upto(records, upto) >= upto:", "        elif len(records) < self._ports.limits.page_count:", by=WIDE),  # replay short page
+    Defect("protocol/recovery/relay.py", "            if envelope is not None and not scan.page.add(envelope):\n                break\n            read = record.offset\n", "            read = record.offset\n            if envelope is not None and not scan.page.add(envelope):\n                break\n", by=WIDE),  # replay skips one
+    Defect("protocol/recovery/relay.py", "scan.then(found, read, read >= upto)", "scan.then(found, read, True)", by=WIDE),  # replay always last
+    Defect("protocol/recovery/relay.py", "            if record.offset > upto or scan.page.is_full:", "            if record.offset > upto:", by=WIDE),  # replay page unbounded
+    Defect("protocol/batches.py", "is_over = held + size > limits.batch_bytes or place - begin >= limits.batch_count", "is_over = place - begin >= limits.batch_count", by=WIDE),  # batch bytes ignored
+    Defect("protocol/batches.py", "        if self.items and (self.is_full or self.size + size > self._bytes):", "        if self.items and self.is_full:", by=WIDE),  # page bytes ignored
+    Defect("protocol/batches.py", "        if total <= limits.batch_bytes or len(items) <= 1:", "        if True:", by=WIDE),  # cut measures nothing
+    Defect("protocol/batches.py", "    if size <= most:\n        return None\n", "    if True:\n        return None\n", by=WIDE),  # no publish limit
+    Defect("protocol/batches.py", "    return min(records[-1].offset, end) if records else end", "    return end", by=WIDE),  # short read is the end
+    Defect("protocol/batches.py", "    return min(records[-1].offset, end) if records else end", "    return min(records[-1].offset, end) if records else 0", by=WIDE),  # empty read is no end
+    Defect("protocol/recovery/acknowledged.py", "        for other in others:\n            self._inquire(other, link, now)\n        if others:\n            return None  # told again, and taken as soon as the other one is known to be gone\n", "        if any(other > news.log for other in others):\n            return None\n        for other in others:\n            self.forget(other, now)\n", by=WIDE),  # log names in order
+    Defect("protocol/recovery/acknowledged.py", "        return any(link not in trails or trails[link].wants(offset) for link in self.ports.overlay.peers())", "        return False", by=WIDE),  # nothing pinned
+    Defect("protocol/recovery/acknowledged.py", "            upto = min(upto, settled)\n        for link", "            pass\n        for link", by=WIDE),  # acked without durables
+    Defect("protocol/recovery/acknowledged.py", "            if trail is None or not trail.heard:\n                return 0\n", "            if trail is None or not trail.heard:\n                continue\n", by=WIDE),  # unheard neighbours ignored
+    Defect("protocol/recovery/acknowledged.py", "        view.last = max(view.last, news.last)\n        if view.known", "        if view.known", by=WIDE),  # last event unnoticed
+    Defect("protocol/recovery/acknowledged.py", "            if trail.acked < trail.due:\n                upto = min(upto, trail.acked)\n", "", by=WIDE),  # acks of links ignored
+    Defect("protocol/delivery/reader.py", "        if read_upto(records, end) >= end:", "        if len(records) < self._settings.chunk:", by=WIDE),  # reader short page
+    Defect("protocol/delivery/reader.py", "        while held.later and held.later[0] < offset:\n            self._ledger.release(held.later.popleft())", "        while held.later and held.later[0] < offset:\n            held.later.popleft()", by=WIDE),  # group page of a member
+    Defect("simulation/simulator.py", "            clock.not_before(item.state.latest, self.now)\n", "            pass\n", by=WIDE),  # clock floor gone
+    Defect("runtime/gate.py", "            event = self._guard.deliver(self._principal, entry.event)\n            if event is not None:\n                entries.append", "            event = entry.event\n            if event is not None:\n                entries.append", by=WIDE),  # log read unfiltered
+    Defect("security/gate.py", "            allowed = self.right(principal, Action.SUBSCRIBE).narrowed(filter)\n            if whole", "            allowed = filter\n            if whole", by=WIDE),  # filter not narrowed
+    Defect("security/gate.py", "        if right.allows(event):\n            return _unmarked", "        if True:\n            return _unmarked", by=WIDE),  # delivery not checked
+    Defect("security/gate.py", "        for rights in self._rights.values():\n            rights.clear()\n        self.version += 1", "        self.version += 1", by=WIDE),  # rights kept over a reload
+    Defect("security/gate.py", "            rights.clear()\n        self.version += 1", "            rights.clear()", by=WIDE),  # version stays
+    Defect("security/gate.py", "            self._check_name(principal, event.source, \"source\")\n", "", by=WIDE),  # any source
+    Defect("protocol/client.py", "        most = self._limits.publishes_in_flight\n", "        most = 1 << 40\n", by=WIDE),  # publishes unbounded
+    Defect("protocol/disk.py", "self._emit(Fetch(self._request, from_offset, min(limit, limits.page_count), limits.page_bytes))", "self._emit(Fetch(self._request, from_offset, limit, 1 << 40))", by=WIDE),  # page bytes of disk
+    Defect("protocol/delivery/lanes.py", "        if held.is_from_disk or (is_found and held.durable):", "        if held.is_from_disk:", by=WIDE),  # empty disk forgotten
+    Defect("protocol/client.py", "        self._tokens.leave(listening)  # the next one of this name goes on from here\n", "", by=WIDE),  # token dropped
+    Defect("protocol/recovery/group_log.py", "        self._kept_from = [\n            (now, started.state.first_offset)\n        ]  # how old they are is not known: none is too old\n", "", by=WIDE),  # young log taken for old
+    Defect("protocol/delivery/intake.py", "        if failed is not None and (offset is None or offset >= self._ledger.end):", "        if False:", by=WIDE),  # failed disk answers by number
+    Defect("protocol/recovery/group_copy.py", "min(self._log.committed, self._ports.delivery.told_upto), message.epoch", "self._log.committed, message.epoch", by=WIDE),  # copy of what is not on the disk
+    Defect("protocol/disk.py", "        if self.failed is not None:\n            if otherwise is not None:\n                otherwise(self.failed, self._failed_at)\n            return\n        self._token += 1", "        self._token += 1", by=WIDE),  # persist on a failed disk
+    Defect("protocol/delivery/courier.py", "            if held.phase is Phase.REPLAYING or (held.durable and held.is_full):\n                self._leave_in_log(held, position.offset, now)\n                return\n", "", by=WIDE),  # queue spill lost
+    Defect("protocol/delivery/intake.py", "            partial(self._stalled, arrival),\n        )\n        if mode", "            None,\n        )\n        if mode", by=WIDE),  # full disk keeps in flight waiting
+    Defect("protocol/delivery/intake.py", "        if needs_disk or event.source in self._last_of:\n", "        if False:\n", by=WIDE),  # full disk takes publishes
+    Defect("security/gate.py", "        return f\"{tenant}{principal.name}{OWNER_MARK}\"", "        return tenant", by=WIDE),  # groups common
 )  # fmt: skip

@@ -1,6 +1,8 @@
 """Seed n of the campaign: which system it tries, with at least ten faults, and what came of it.
 
-A function of a module with one argument, so that a sweep can run it on Spark's cores and never twice.
+Nine of ten seeds are of the wide world (two thirds `tidings`, one third `tidings-group`); the tenth is of another
+system, each kind in its turn. A function of a module with one argument, so that a sweep can run it on Spark's cores
+and never twice.
 """
 
 from __future__ import annotations
@@ -10,44 +12,50 @@ from typing import Any
 from tests.simulation import test_epidemic, test_gossip_seeds
 from tests.simulation._seeds import NO_CRASH, run_seed
 from tests.simulation._swapping import Restless
-from tests.simulation._tidings import judge, play
-from tests.simulation.test_tidings_faults import KINDS, trouble
+from tests.simulation._wide import run as run_wide
 
 from tidings.simulation.experiment import Outcome, run_experiment
+from tidings.simulation.wide.drawing import LEAST
 
-KINDS_OF_SEED = ("others", "tidings", "tidings", "epidemic", "gossip", "swaps")  # one after the other
+WIDE = "wide"
+OTHERS = ("others", "epidemic", "gossip", "swaps")  # one after the other
+OF_TEN = 9  # seeds that are of the wide world
+
+
+def kind_of(number: int) -> str:
+    return WIDE if number % 10 < OF_TEN else OTHERS[number // 10 % len(OTHERS)]
 
 
 def campaign_seed(number: int) -> dict[str, Any]:
     """`faults` that fired, and what was `broken`, if anything: the story of each property."""
-    kind, seed = KINDS_OF_SEED[number % len(KINDS_OF_SEED)], 20_000 + number
-    return {"number": number, "kind": kind, **_RUN[kind](seed)}
+    kind = kind_of(number)
+    if kind == WIDE:
+        return {"number": number, "kind": kind, **_wide(number // 10 * OF_TEN + number % 10)}
+    return {"number": number, "kind": kind, **_RUN[kind](20_000 + number // 10)}
+
+
+def _wide(seed: int) -> dict[str, Any]:
+    seen = run_wide(seed)
+    broken = {"promise": f"seed {seed}: {seen.broken}"} if seen.broken else {}
+    if sum(seen.faults.values()) < LEAST:
+        broken["faults"] = f"seed {seed}: {seen.faults}"
+    return {"system": seen.system, "faults": sum(seen.faults.values()), "met": seen.met, "broken": broken}
 
 
 def _others(seed: int) -> dict[str, Any]:
-    seen = run_seed(seed // len(KINDS_OF_SEED))  # every profile in its turn
+    seen = run_seed(seed // len(OTHERS))  # every profile in its turn
     return _told(seen.profile.system, seen.outcome, seen.report)
-
-
-def _tidings(seed: int) -> dict[str, Any]:
-    run = play(seed, faults=trouble(*KINDS), brokers=3 + seed % 9, absences=seed % 2 == 1)
-    try:
-        judge(run)
-        broken = {}
-    except AssertionError as error:
-        broken = {"promise": str(error)}
-    return {"system": "tidings", "faults": sum(run.world.simulation.fired.values()), "broken": broken}
 
 
 def _epidemic(seed: int) -> dict[str, Any]:
     systems = test_epidemic.SYSTEMS
-    system = systems[seed // len(KINDS_OF_SEED) % len(systems)]
+    system = systems[seed // len(OTHERS) % len(systems)]
     outcome = run_experiment(test_epidemic.experiment(system, seed, NO_CRASH))
     return _told(system, outcome, outcome.report)
 
 
 def _gossip(seed: int) -> dict[str, Any]:
-    system = test_gossip_seeds.SYSTEMS[seed // len(KINDS_OF_SEED) % 2]
+    system = test_gossip_seeds.SYSTEMS[seed // len(OTHERS) % 2]
     outcome = test_gossip_seeds.outcome_of(system, seed)
     return _told(system, outcome, outcome.report)
 
@@ -76,4 +84,4 @@ def _told(system: str, outcome: Outcome, report: Any) -> dict[str, Any]:
     return {"system": system, "faults": sum(outcome.faults.values()), "broken": broken}
 
 
-_RUN = {"others": _others, "tidings": _tidings, "epidemic": _epidemic, "gossip": _gossip, "swaps": _swaps}
+_RUN = {"others": _others, "epidemic": _epidemic, "gossip": _gossip, "swaps": _swaps}

@@ -1,4 +1,7 @@
-"""200 seeds with faults in every run of the tests, 10,000 in `make soak`: no property is broken."""
+"""Seeds of the systems that promise less, with at least ten faults each: no property is broken.
+
+The seeds of `tidings` and of groups are in test_wide_seeds.py.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +23,8 @@ from tests.simulation._seeds import (
 from tidings.history.schema import NTFY
 from tidings.simulation.experiment import T_DIFF, T_SUB, run_experiment
 
-SEEDS = 200
-AT_LEAST = 20  # seeds in which each named fault fires
+SEEDS = 60
+AT_LEAST = 6  # seeds in which each named fault fires
 
 
 def judge(first: int, count: int) -> tuple[Counter[str], Counter[str]]:
@@ -46,7 +49,7 @@ def test_no_seed_breaks_a_promise_and_each_fault_fires_in_many(capsys: pytest.Ca
             print(f"    {name:<18} {fired[name]}")
         print("  notifications: " + ", ".join(f"{name} {count}" for name, count in sorted(told.items())))
     assert {name: fired[name] for name in EVERYTHING if fired[name] < AT_LEAST} == {}
-    assert min(told.values()) > 100, "every system had something to tell"
+    assert min(told.values()) > 30, "every system had something to tell"
 
 
 def test_every_system_is_judged() -> None:
@@ -92,6 +95,6 @@ def test_the_judge_says_no_whichever_due_notification_is_taken_away(seed: int) -
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("first", range(SEEDS, 10_000, 200))
-def test_no_seed_of_ten_thousand_breaks_a_promise(first: int) -> None:
-    judge(first, 200)
+@pytest.mark.parametrize("first", range(SEEDS, SEEDS + 1000, 100))
+def test_no_seed_of_a_thousand_breaks_a_promise(first: int) -> None:
+    judge(first, 100)

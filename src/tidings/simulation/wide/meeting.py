@@ -12,8 +12,6 @@ import msgspec
 from tidings.protocol.limits import ResourceLimits
 from tidings.wire.codec import Codec
 
-NEARLY = 0.9  # of a frame: messages of one event at the limit are so large
-
 
 class Meter:
     """Counts by the name of the limit."""
@@ -25,7 +23,7 @@ class Meter:
     def framed(self, message: Any, length: int) -> None:
         """A message became a frame of this many bytes."""
         limits, met = self.limits, self.met
-        if length >= NEARLY * limits.frame_bytes:
+        if length >= limits.event_bytes:  # what a frame holds beyond it is kept for envelopes
             met["frame_bytes"] += 1
         kind: type = type(message)
         fields = _batches(kind)
