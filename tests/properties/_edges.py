@@ -91,7 +91,9 @@ texts = weighed(
 )
 times = weighed(
     st.sampled_from(EDGE_TIMES),
-    st.datetimes(datetime(2000, 1, 1), datetime(2100, 1, 1)).map(lambda moment: moment.replace(tzinfo=UTC, fold=0)),
+    st.datetimes(datetime(2000, 1, 1), datetime(2100, 1, 1)).map(
+        lambda moment: moment.replace(tzinfo=UTC, fold=0)
+    ),
 )
 values = st.one_of(numbers, texts, times, st.booleans())
 
