@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.store._kit import Opener, append, content, event, rich_event
 
-from tidings.availability.records import Append, Delete, Forget, Loaded, Put, Record, entry_of
+from tidings.availability.records import Append, Delete, Entry, Forget, Loaded, Put, Record, entry_of
 from tidings.errors import ClosedError, StoreError
 from tidings.store.memory import MemoryStore
 from tidings.store.store import Store
@@ -42,6 +44,11 @@ def test_an_entry_comes_back_as_it_was_after_opening_again(opener: Opener) -> No
     store.close()
 
 
+def unsized(entries: Iterable[Entry]) -> list[Entry]:
+    """Without their sizes: a store counts the bytes of a record, a log those of the event."""
+    return [msgspec.structs.replace(entry, size=0) for entry in entries]
+
+
 def test_load_gives_the_index_and_the_tables(opener: Opener) -> None:
     store = opener()
     appends = [append(2), append(5, key="IBM"), append(9, expires=2.0)]
@@ -49,7 +56,8 @@ def test_load_gives_the_index_and_the_tables(opener: Opener) -> None:
     store.close()
     store = opener()
     loaded = store.load()
-    assert loaded.entries == [entry_of(one) for one in appends[1:]]
+    assert unsized(loaded.entries) == unsized(entry_of(one) for one in appends[1:])
+    assert all(entry.size > 0 for entry in loaded.entries)
     assert loaded.tables == {"progress": {"ann/news": b"\1"}, "told": {"ann/news": b"\2"}}
     assert (loaded.first_offset, loaded.next_offset) == (5, 10)
     assert store.load() == loaded
@@ -158,7 +166,7 @@ def test_an_entry_knows_its_end(lifetime: float, expires: float | None, ends_at:
     one = append(1, lifetime=lifetime, expires=expires)
     store.commit([one])
     assert one.ends_at == ends_at
-    assert store.load().entries == [entry_of(one)]
+    assert unsized(store.load().entries) == unsized([entry_of(one)])
 
 
 names = st.sampled_from(["a", "b", "ab"])
