@@ -55,7 +55,7 @@ async def like_interests(system: str, options: dict[str, Any]) -> None:
         ]
         far = await stack.enter_async_context(buses[3].subscribe("x <= 0.5"))
         low = make_event({"x": 0.1}, source="s", id="1")
-        await until(lambda: servers[0].node.wanting(low)["links"]["b1"])
+        await until(lambda: servers[0].node.wanting(low, lambda id: True)["links"]["b1"])
         near = await stack.enter_async_context(buses[0].subscribe("x <= 0.4"))
         await until(lambda: "b3" in servers[0].links)
         await until(lambda: sum(len(server.links) for server in servers) == 6)
