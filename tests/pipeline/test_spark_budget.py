@@ -2,34 +2,41 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import pytest
-from tests.properties._weighted import events, filters
 
-from tidings.language import accepts
+from tidings.language import accepts, parse_filter
 from tidings.language.spark import to_spark_sql
-from tidings.language.work import is_over
+from tidings.language.work import BUDGET, is_over
+from tidings.model.event import make_event
 
 pytestmark = pytest.mark.spark
 
-SCHEMA: dict[str, Any] = {"a": "string", "b": "string", "n": {"s": "string"}, "k": "bigint"}
-DDL = "a string, b string, n struct<s: string>, k bigint"
+FILTERS = [
+    "a NOT LIKE '%y%'",  # weight 3
+    "a NOT REGEXP 'zz' AND k = 1",  # weight 2
+    "LENGTH(a) > 3",  # weight 1
+    "a NOT LIKE '%y%' OR k = 1",  # unknown as a whole
+    "a LIKE 'x%'",  # no weight
+]
+LENGTHS = [4, BUDGET // 3, BUDGET // 3 + 1, BUDGET // 2, BUDGET // 2 + 1, BUDGET, BUDGET + 1]
 
 
 def test_spark_gives_the_same_answer_at_the_budget(spark: Any) -> None:
-    rng = random.Random(11)
-    population = filters(rng, 40)
-    probes = events(rng, population, 24)
-    assert sum(is_over(filter, event) for filter in population for event in probes) > 20
-    rows = [
-        (held.get("a"), held.get("b"), (held["n"]["s"],) if "n" in held else None, held["k"])
-        for held in (event.attributes for event in probes)
+    population = [parse_filter(text) for text in FILTERS]
+    probes = [make_event({"a": "x" * length, "k": 1}, source="s", id=str(length)) for length in LENGTHS]
+    assert sum(is_over(filter, event) for filter in population for event in probes) == 5 + 3 + 1 + 5
+    sql = [
+        f"({to_spark_sql(filter, {'a': 'string', 'k': 'bigint'})}) AS c{n}"
+        for n, filter in enumerate(population)
     ]
-    frame = spark.createDataFrame(rows, DDL)
-    texts = [to_spark_sql(filter, SCHEMA) for filter in population]
-    answers = frame.selectExpr(*(f"({text}) AS c{number}" for number, text in enumerate(texts))).collect()
-    for event, row in zip(probes, answers, strict=True):
-        for filter, answer in zip(population, row, strict=True):
-            assert (answer is True) == accepts(filter, event), (filter.text[:80], event.id)
+    frame = spark.range(len(LENGTHS)).selectExpr(
+        f"repeat('x', element_at(array({', '.join(map(str, LENGTHS))}), CAST(id AS INT) + 1)) AS a",
+        "1L AS k",
+        "id",
+    )
+    answers = frame.orderBy("id").selectExpr(*sql).collect()
+    assert [[answer is True for answer in row] for row in answers] == [
+        [accepts(filter, event) for filter in population] for event in probes
+    ]
