@@ -103,17 +103,10 @@ DEFECTS = (
     Defect("protocol/recovery/group_log.py", "        needed = len(membership.voters) // 2\n", "        needed = 0\n", by=WIDE),  # no majority
     Defect("protocol/recovery/group_log.py", "        self._stored = self.committed\n        epoch, last", "        self._stored = self._last\n        epoch, last", by=WIDE),  # tail taken for stored
     Defect("protocol/recovery/group_log.py", "best = max(sorted(self._states)", "best = min(sorted(self._states)", by=WIDE),  # worst log
-    Defect("protocol/recovery/group_log.py", "        return (state.log_epoch, state.end)", "        return (state.end, state.log_epoch)", by=WIDE),  # longest log
     Defect("protocol/recovery/group_log.py", "            if proposal.identity in self._placed:\n                continue\n", "", by=WIDE),  # placed twice
     Defect("protocol/recovery/group_log.py", "            if self.ports.delivery.knows(proposal):\n                known.append(proposal.identity)\n                continue\n", "", by=WIDE),  # knows not asked
-    Defect("protocol/recovery/group_log.py", "        self._keep(tail, dropped, lambda at", "        self._keep(tail, (), lambda at", by=WIDE),  # stale tail rows
     Defect("protocol/recovery/group_log.py", "        if message.after > self._last:\n            self.ports.send(sender, Stored(self._epoch, self._last, self._need(), lacks=True))\n            return\n", "", by=WIDE),  # hole in replicate
-    Defect("protocol/recovery/group_log.py", "        if epoch != self._epoch:\n            return\n        self._stored", "        self._stored", by=WIDE),  # stored of another epoch
     Defect("protocol/recovery/group_log.py", "        self._copying.stop()\n        self._wanted = None\n", "        self._wanted = None\n", by=WIDE),  # copy goes on in the next view
-    Defect("protocol/recovery/group_log.py", "self._set_floor(min([young, *needs]), now)", "self._set_floor(young, now)", by=WIDE),  # floor without needs
-    Defect("protocol/recovery/group_log.py", "            if name in self._members or now - at < self._settings.orphan_seconds:\n                needs.append(said)", "            if name in self._members:\n                needs.append(said)", by=WIDE),  # absent need nothing
-    Defect("protocol/recovery/group_log.py", "self._needs.get(name, (0, self._begun_at))", "self._needs.get(name, (self.committed, self._begun_at))", by=WIDE),  # unknown needs nothing
-    Defect("protocol/recovery/group_log.py", "        elif message.epoch != self._epoch:  # type: ignore[attr-defined]\n            return  # of a coordinator that was taken over, or of a view that we do not know yet\n", "", by=WIDE),  # old epoch heard
     Defect("protocol/recovery/group_log.py", "        if message.first > due or not new:", "        if not new:", by=WIDE),  # propose with a hole
     Defect("protocol/recovery/group_log.py", "            if page.is_full or not page.add(placed):\n                break\n        return page", "            page.items.append(placed)\n        return page", by=WIDE),  # replicate unbounded
     Defect("protocol/recovery/group_log.py", "                if page.is_full or not page.add(line[number]):\n                    break\n", "                page.items.append(line[number])\n", by=WIDE),  # proposals of ours unbounded
