@@ -4,9 +4,11 @@
                \\
                 b4
 
-Every link goes through a `Proxy`. Publishers publish without pause, kept, several at once; durable
-subscribers whose filters cover one another listen elsewhere. When the faults are over, everything that
-was acknowledged has to arrive; then `tidings check` judges the history.
+Every link goes through a `Proxy`. Publishers publish without pause, kept, several at once, events of 2 kB in the
+mean and one in a thousand at the limit; durable subscribers whose filters cover one another listen elsewhere. Brokers
+are killed and stopped, links cut and rough, wall clocks set, and the disk of `b2` is filled; with `replaces` it is
+replaced, too, once what was acknowledged there has arrived. When the faults are over, everything that was acknowledged has to arrive; then
+`tidings check` judges the history.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,10 +26,11 @@ from pathlib import Path
 from random import Random
 from typing import Any, ClassVar
 
+from tests.chaos._machines import MAX_FRAME, SmallDisk, command_of, draw_payload
 from tests.chaos._proxy import Proxy, Roughness, lasts
 
 import tidings
-from tidings.errors import UnknownOutcomeError
+from tidings.errors import TidingsError, UnknownOutcomeError
 from tidings.history.recorder import FileRecorder
 from tidings.runtime.connection import NetworkSettings
 
@@ -34,7 +38,8 @@ LINKS = (("b1", "b0"), ("b2", "b1"), ("b3", "b2"), ("b4", "b2"))  # who joins wh
 SOURCE = Path(tidings.__file__).parents[1]
 SAY_SECONDS = 30.0  # between two words of a long run
 AIMING = 20.0  # seconds at most, until a publish is on its way to the victim
-QUICK = NetworkSettings(retry_seconds=0.05, slow_retry_seconds=0.5)
+QUICK = NetworkSettings(retry_seconds=0.05, slow_retry_seconds=0.5, max_frame=MAX_FRAME)
+REPLACED = "b2"  # the broker whose disk is filled and replaced: no subscriber is there
 
 
 class Broker:
@@ -48,10 +53,11 @@ class Broker:
         self._process: subprocess.Popen[str] | None = None
         self.port = 0
         self.kills = 0
+        self.clock = 0.0  # seconds by which its wall clock is wrong, from the next start on
 
     async def start(self) -> None:
         arguments = ["--name", self.name, "--listen", f"127.0.0.1:{self.port}"]
-        arguments += ["--store", str(self._folder / self.name)]
+        arguments += ["--store", str(self.store), "--max-frame", str(MAX_FRAME)]
         for proxy in self._joins:
             arguments += ["--join", proxy.address]
         arguments += self._said
@@ -59,7 +65,7 @@ class Broker:
         with (self._folder / f"{self.name}.err").open("a") as errors:
             self._process = await asyncio.to_thread(
                 subprocess.Popen,
-                [sys.executable, "-m", "tidings.runtime.process", *arguments],
+                [*command_of(self.clock), *arguments],
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
@@ -69,6 +75,14 @@ class Broker:
         line = await asyncio.to_thread(self._process.stdout.readline)
         assert line, f"{self.name} did not start: {(self._folder / f'{self.name}.err').read_text()[-2000:]}"
         self.port = int(json.loads(line)["address"].rpartition(":")[2])
+
+    @property
+    def store(self) -> Path:
+        return self._folder / self.name / "store"
+
+    def replace_disk(self) -> None:
+        """Between two lives: the next one finds nothing."""
+        shutil.rmtree(self.store)
 
     def send(self, number: int) -> None:
         assert self._process is not None
@@ -100,6 +114,7 @@ class Broker:
 class Rig:
     def __init__(self, folder: Path, seed: int, said: tuple[str, ...] = ()) -> None:
         self.rng = Random(seed)
+        self.replaces = False  # a subscriber with two brokers stalls on a log that is gone
         self.said = said  # to every broker
         self.folder = folder
         self.history = folder / "history.jsonl"
@@ -109,6 +124,9 @@ class Rig:
         self.hits = 0  # kills while a publish at that broker was not acknowledged
         self.acknowledged = 0
         self.unknown = 0
+        self.refused = 0  # publishes: a disk was full
+        self._paused: set[str] = set()  # publishers
+        self._disk: SmallDisk | None = None
         self.moves = 0  # connections of the subscriber that has two brokers
         self.heard: dict[str, list[tuple[str, str]]] = {}
         self.told: dict[str, set[tuple[str, str]]] = {}  # by subscriber: the same, to be looked up
@@ -130,7 +148,9 @@ class Rig:
                     await proxy.start()
                     joins.append(proxy)
             self.brokers[name] = Broker(name, self.folder, joins, self.said)
+        self._disk = SmallDisk(self.folder / REPLACED)
         for broker in self.brokers.values():
+            broker.store.parent.mkdir(exist_ok=True)
             await broker.start()
 
     def _place_of(self, name: str) -> Any:
@@ -143,6 +163,8 @@ class Rig:
         for proxy in self.proxies.values():
             await proxy.close()
         self._recorder.close()
+        if self._disk is not None:
+            self._disk.close()
         assert set(codes) == {0}, f"a broker did not drain: {codes}"
 
     def connect(self, name: str, *brokers: str) -> tidings.Bus:
@@ -169,12 +191,21 @@ class Rig:
     async def _publish_line(self, bus: tidings.Bus, broker: str, number: int) -> None:
         rng = Random(f"{bus.name}/{number}")
         while self._is_publishing:
+            if bus.name in self._paused:
+                await lasts(0.05)
+                continue
             kind = rng.randrange(10)
             self._in_flight[broker] += 1
             try:
-                receipt = await bus.publish({"kind": kind}, mode="kept")
+                receipt = await bus.publish({"kind": kind}, payload=draw_payload(rng), mode="kept")
             except UnknownOutcomeError:
                 self.unknown += 1
+                continue
+            except TidingsError as error:
+                if error.code != "full":
+                    raise
+                self.refused += 1
+                await lasts(0.1)
                 continue
             finally:
                 self._in_flight[broker] -= 1
@@ -229,8 +260,12 @@ class Rig:
     async def trouble(self, until: float, acknowledged: int = 0, faults: int = 0) -> None:
         """One fault after another, each by name: so many, until that time of the monotonic clock, and until so
         much was acknowledged."""
-        kinds = [self._kill, self._roughen, self._cut, self._stop]
-        first = self.rng.sample([*kinds, self._kill], 5)  # each at least once
+        kinds = [self._kill, self._roughen, self._cut, self._stop, self._set_clock]
+        if self.replaces:
+            kinds.append(self._replace)
+        if self._disk is not None and self._disk.is_mounted:
+            kinds.append(self._fill)
+        first = self.rng.sample([*kinds, self._kill], len(kinds) + 1)  # each at least once
         done = 0
         while first or done < faults or time.monotonic() < until or self.acknowledged < acknowledged:
             done += 1
@@ -256,6 +291,38 @@ class Rig:
         await asyncio.gather(*(victim.kill() for victim in victims))
         await lasts(self.rng.uniform(0.0, 0.8))
         await asyncio.gather(*(victim.start() for victim in victims))
+
+    async def _set_clock(self) -> None:
+        """A broker starts again an hour behind its earlier life, or ahead of it."""
+        victim = self.rng.choice(list(self.brokers.values()))
+        self.fired["clock jump"] += 1
+        victim.clock += self.rng.uniform(-3600.0, 3600.0)
+        await victim.kill()
+        await victim.start()
+
+    async def _fill(self) -> None:
+        assert self._disk is not None
+        self.fired["full disk"] += 1
+        await asyncio.to_thread(self._disk.fill)
+        await lasts(self.rng.uniform(0.3, 1.5))
+        self._disk.free()
+
+    async def _replace(self) -> None:
+        """An empty disk, when everything that was acknowledged there has arrived; its clock may be wrong, too."""
+        victim, publisher = self.brokers[REPLACED], f"p{REPLACED[1:]}"
+        self._paused.add(publisher)
+        async with asyncio.timeout(120):
+            while self._in_flight[REPLACED] or self._is_missing(publisher):
+                await lasts(0.05)
+        self.fired["disk replaced"] += 1
+        victim.clock = self.rng.choice((0.0, -3600.0, 3600.0))
+        await victim.kill()
+        victim.replace_disk()
+        await victim.start()
+        self._paused.discard(publisher)
+
+    def _is_missing(self, publisher: str) -> bool:
+        return any(source == publisher for missing in self.missing.values() for source, _ in missing)
 
     async def _stop(self) -> None:
         victim = self.rng.choice(list(self.brokers.values()))
@@ -315,6 +382,7 @@ class Rig:
         return {
             "acknowledged": self.acknowledged,
             "unknown": self.unknown,
+            "refused": self.refused,
             "moves": self.moves,
             "heard": {name: len(heard) for name, heard in self.heard.items()},
             "faults": dict(self.fired),

@@ -21,6 +21,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from tidings.errors import TidingsError
+from tidings.runtime.connection import NetworkSettings
 from tidings.runtime.server import Server
 
 DRAIN_SECONDS = 10.0
@@ -99,6 +100,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--peer", action="append", default=[], help="name=host:port")
     parser.add_argument("--options", type=json.loads, default={}, help="knobs of the system, as JSON")
     parser.add_argument("--heal-seconds", type=float, default=0.0)
+    parser.add_argument("--max-frame", type=int, default=NetworkSettings().max_frame, help="bytes")
     given = parser.parse_args(argv)
 
     async def broker() -> bool:
@@ -107,6 +109,7 @@ def main(argv: list[str] | None = None) -> int:
             system=given.system, datagrams=given.datagrams, advertise=given.advertise,
             peers=dict(text.split("=", 1) for text in given.peer),
             options={"heal_seconds": given.heal_seconds, **given.options},
+            network=NetworkSettings(max_frame=given.max_frame),
         )  # fmt: skip
         return await serve(server)
 
