@@ -14,6 +14,7 @@ allocated or how long a step takes. Rules
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from math import isnan
 from typing import Any
@@ -30,7 +31,7 @@ from tidings.protocol.limits import DEFAULT_LIMITS, ClientLimits
 WIDEST = (1 << 63) - 1  # of a number that identifies something
 
 
-class Bound:
+class Bound(ABC):
     """Bound of one field. `limit` names the field of `ClientLimits` that it takes its value from."""
 
     def __init__(self, limit: str = "", *, low: float = 0) -> None:
@@ -40,8 +41,9 @@ class Bound:
     def most(self, limits: ClientLimits) -> Any:
         return getattr(limits, self.limit) if self.limit else WIDEST
 
+    @abstractmethod
     def check(self, value: Any, limits: ClientLimits) -> None:
-        raise NotImplementedError
+        """Raise `RefusedError` when the value is beyond the bound."""
 
     def _refuse(self, what: str, limits: ClientLimits) -> RefusedError:
         named = f" (limit `{self.limit}`)" if self.limit else ""
