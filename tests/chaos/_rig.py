@@ -56,6 +56,7 @@ class Broker:
         self.clock = 0.0  # seconds by which its wall clock is wrong, from the next start on
 
     async def start(self) -> None:
+        self.store.parent.mkdir(exist_ok=True)
         arguments = ["--name", self.name, "--listen", f"127.0.0.1:{self.port}"]
         arguments += ["--store", str(self.store), "--max-frame", str(MAX_FRAME)]
         for proxy in self._joins:
@@ -150,7 +151,6 @@ class Rig:
             self.brokers[name] = Broker(name, self.folder, joins, self.said)
         self._disk = SmallDisk(self.folder / REPLACED)
         for broker in self.brokers.values():
-            broker.store.parent.mkdir(exist_ok=True)
             await broker.start()
 
     def _place_of(self, name: str) -> Any:
