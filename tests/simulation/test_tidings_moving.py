@@ -247,3 +247,36 @@ def test_a_home_that_never_returns_is_given_up_after_a_while() -> None:
     assert guest.figures()["farewells"] == 1
     world.run(80.0)
     assert (guest.figures()["farewells"], guest.figures()["farewells given up"]) == (0, 1)
+
+
+@pytest.mark.parametrize("forgets", [False, True])
+def test_a_token_that_names_a_lost_log_does_not_stop_the_subscription(forgets: bool) -> None:
+    """The disk of b0 was replaced, and then the broker of the subscription: its token still names the old log,
+    which the new broker never knew."""
+    world = scene()
+    world.subscribe("s", "n", "x > 0", durable=True)
+    world.run(3.0)
+    world.publish("p", {"x": 1})
+    world.run(5.0)
+    world.simulation.crash("b3")
+    world.simulation.crash("b0")
+    world.run(6.0)
+    world.simulation.restart("b0", keep_disk=False)
+    world.run(8.0)
+    if forgets:
+        world.simulation.crash("b1")
+        world.simulation.restart("b1", keep_disk=False)
+        world.run(10.0)
+    move(world, "s", "b3", "b1")
+    world.run(12.0)
+    for x in range(2, 6):
+        world.publish("p", {"x": x})
+        world.run(world.simulation.now + 1.0)
+    world.run(40.0)
+    assert heard(world, "s") == [("p", n) for n in range(1, 6)]
+    machine = world.simulation.places["b1"].machine
+    held = next(iter(machine.slots["delivery"]._registry.helds.values()))  # type: ignore[attr-defined]
+    waiting = {log for log, lane in held.lanes.items() if not lane.is_live}
+    assert {log[:3] for log in waiting} == {"b3#"}, (
+        "a cursor waits for the broker that is down, for no lost log"
+    )

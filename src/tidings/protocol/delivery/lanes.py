@@ -152,9 +152,15 @@ class Lanes:
         """Ask for the next page of each log that is not read yet, if there is room for it."""
         if not held.members or len(held.queue) > held.options.queue // 2:
             return
-        for lane in held.lanes.values():
-            if not lane.is_live and lane.reading is None and self._ports.recovery.has_log(lane.log):
+        for lane in list(held.lanes.values()):
+            if lane.is_live or lane.reading is not None:
+                continue
+            if self._ports.recovery.has_log(lane.log):
                 self._ask(held, lane, now)
+            elif self._courier.moves.is_gone(lane.log):
+                self.drop(held, lane.log)
+            else:
+                self._ports.recovery.hurry(lane.log, lane.at + 1, now)  # its broker may have lost that disk
 
     def _ask(self, held: Held, lane: Lane, now: float) -> None:
         if held.durable:

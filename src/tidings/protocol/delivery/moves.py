@@ -156,10 +156,10 @@ class Moves:
             return held.phase is Phase.LIVE or held.at > offset
         lane = held.lanes.get(log)
         if lane is None:
-            return self._is_gone(log)
+            return self.is_gone(log)
         return (self._ports.recovery.known(log) if lane.is_live else lane.at) >= offset
 
-    def _is_gone(self, log: str) -> bool:
+    def is_gone(self, log: str) -> bool:
         """Has its broker begun another log since? `recovery` asks that broker (`hurry`)."""
         return broker_of(log) == self._ports.name or self._ports.recovery.is_gone(log)
 

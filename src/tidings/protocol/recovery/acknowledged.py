@@ -357,13 +357,13 @@ class Acknowledged(Recovery):
         return log in self._gone
 
     def forget(self, log: str, now: float) -> None:
-        """Nothing is known of this log any more."""
-        view = self.views.pop(log, None)
-        if view is not None:
-            self.timers.clear(("ask", log))
-            self.timers.clear(("orphan", log))
-            self._relay.log_gone(log, now)
-            self.ports.delivery.log_gone(log, now)
+        """Drop a log and every reading of it. A subscription may read a log that this broker never knew: a token
+        from another broker names it."""
+        self.views.pop(log, None)
+        self.timers.clear(("ask", log))
+        self.timers.clear(("orphan", log))
+        self._relay.log_gone(log, now)
+        self.ports.delivery.log_gone(log, now)
 
     def _hear_have(self, link: str, message: Have, now: float) -> None:
         for had in message.had:
