@@ -54,6 +54,8 @@ def test_a_publish_that_a_failed_disk_lost_is_not_acknowledged_when_it_is_sent_a
         ("tidings-group", 99),  # a coordinator forgot after its restart how young its log was
         ("tidings-group", 36),  # a member whose disk was full showed a page without what it had committed
         ("tidings-group", 197),  # an entry was committed that one disk had
+        ("tidings-group", 237),  # the answer to a proposal that was committed before was lost with its link
+        ("tidings-group", 240),
         ("tidings-group", 138),  # a short page of a copy was taken for the end of the log
     ],
 )

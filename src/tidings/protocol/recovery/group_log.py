@@ -360,11 +360,14 @@ class GroupLog(Recovery):
 
     def _on_propose(self, sender: str, message: Propose, now: float) -> None:
         due = self._next_of.get(sender, 1)
-        new = message.proposals[max(0, due - message.first) :]
-        if message.first > due or not new:
-            return  # an earlier one was lost: all are said again; or nothing is new
-        self._next_of[sender] = message.first + len(message.proposals)
-        known = self._place(new)
+        if message.first > due:
+            return  # an earlier one was lost: all are proposed again
+        old, new = message.proposals[: due - message.first], message.proposals[due - message.first :]
+        # Proposed again although it is committed: the first answer was lost with its link.
+        known = [p.identity for p in old if p.identity not in self._placed and self.ports.delivery.knows(p)]
+        if new:
+            self._next_of[sender] = message.first + len(message.proposals)
+            known += self._place(new)
         if known:
             self.ports.send(sender, Settled(self._epoch, tuple(known)))
 
@@ -449,8 +452,7 @@ class GroupLog(Recovery):
     def _enter(self, placed: Placed, accepted: float, records: list[Record], now: float) -> None:
         if not self._kept_from or now - self._kept_from[-1][0] >= 1.0:
             self._kept_from.append((now, placed.offset))
-        proposal = placed.proposal
-        self.ports.delivery.enter(placed.offset, proposal, accepted, records, now)
+        self.ports.delivery.enter(placed.offset, placed.proposal, accepted, records, now)
 
     # -- proposing ---------------------------------------------------------------------------------
 
@@ -562,10 +564,7 @@ class GroupLog(Recovery):
         if self._window.tick() or self._is_active:
             self._pump_own(now)
         self._pieces.tick()
-        if self._leads:
-            self._push_on(now)
-        else:
-            self._go_on(now)
+        (self._push_on if self._leads else self._go_on)(now)
         self._again_at = now + self._settings.again_seconds
 
     def _push_on(self, now: float) -> None:
