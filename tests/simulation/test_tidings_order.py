@@ -251,7 +251,8 @@ def test_publishers_move_and_nothing_goes_wrong() -> None:
         judge_moving(play(seed, moving=True))
 
 
-@pytest.mark.parametrize("seed", range(2000, 2024))
+# In 3255 and 3754 an event that no log holds overtook events of its source that waited in the log.
+@pytest.mark.parametrize("seed", [*range(2000, 2024), 3255, 3754])
 def test_publishers_move_amid_faults(seed: int) -> None:
     with_moves(seed)
 

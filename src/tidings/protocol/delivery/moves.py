@@ -95,8 +95,8 @@ class Moves:
         return item.position is None or item.position.offset > told.places.get(item.position.log, 0)
 
     def must_wait(self, held: Held, item: Item) -> bool:
-        line = _line(item)
-        if any(_line(other) == line for other in held.barred):
+        lines = self._lines(item)
+        if any(not lines.isdisjoint(self._lines(other)) for other in held.barred):
             return True
         return item.moved is not None and not self._is_clear(held, item.moved)
 
@@ -132,12 +132,12 @@ class Moves:
         return free
 
     def _next_free(self, held: Held, now: float) -> Item | None:
-        heads: dict[str, Item] = {}
+        waiting: set[str] = set()  # lines of the items before this one
         for item in held.barred:
-            heads.setdefault(_line(item), item)
-        for item in heads.values():
-            if item.moved is None or self._is_clear(held, item.moved):
+            lines = self._lines(item)
+            if lines.isdisjoint(waiting) and (item.moved is None or self._is_clear(held, item.moved)):
                 return item
+            waiting |= lines
         oldest = held.barred[0] if held.barred else None
         if oldest is None or (len(held.barred) <= MOST_BARRED and now < oldest.barred_at + BARRED_SECONDS):
             return None
@@ -163,7 +163,11 @@ class Moves:
         """Has its broker begun another log since? `recovery` asks that broker (`hurry`)."""
         return broker_of(log) == self._ports.name or self._ports.recovery.is_gone(log)
 
-
-def _line(item: Item) -> str:
-    """What keeps its order: a log, or the source of what no log holds."""
-    return f"/{item.event.source}" if item.position is None else item.position.log
+    def _lines(self, item: Item) -> set[str]:
+        """The sequences that an item keeps its place in: its log, and its source for an event of a client of this
+        broker, since of one source some events are in the log and others in no log."""
+        position = item.position
+        source = f"/{item.event.source}"
+        if position is None:
+            return {source}
+        return {position.log, source} if position.log == self._ledger.log else {position.log}
