@@ -6,14 +6,16 @@ optional `error` (absent: none is expected).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from tidings.cli._events import event_of
 from tidings.errors import FilterError
-from tidings.language.cesql import evaluate
+from tidings.language.cesql import evaluate, event_attributes
 from tidings.language.parser import parse
 
 ROOT = Path(__file__).parents[2]
@@ -37,13 +39,22 @@ def cases() -> list[Any]:
     return found
 
 
-def answer(case: dict[str, Any]) -> tuple[Any, list[str]]:
+def attributes(given: dict[str, Any]) -> Any:
+    return given
+
+
+def event_of_ours(given: dict[str, Any]) -> Any:
+    """What the bus, `match` and `filter eval` see of it."""
+    return event_attributes(event_of(given))
+
+
+def answer(case: dict[str, Any], seen: Callable[[dict[str, Any]], Any]) -> tuple[Any, list[str]]:
     event = case.get("event") or ANY_EVENT | case.get("eventOverrides", {})
     try:
         expression = parse(str(case["expression"]), dialect="cesql")
     except FilterError:
         return False, ["parse"]
-    return evaluate(expression, event)
+    return evaluate(expression, seen(event))
 
 
 def test_the_cases_are_there() -> None:
@@ -53,9 +64,10 @@ def test_the_cases_are_there() -> None:
     assert len(cases()) > 100
 
 
+@pytest.mark.parametrize("seen", [attributes, event_of_ours])
 @pytest.mark.parametrize("case", cases())
-def test_case(case: dict[str, Any]) -> None:
-    value, errors = answer(case)
+def test_case(case: dict[str, Any], seen: Callable[[dict[str, Any]], Any]) -> None:
+    value, errors = answer(case, seen)
     assert errors == ([case["error"]] if "error" in case else [])
     if "result" in case:
         assert value == case["result"]

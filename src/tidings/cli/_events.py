@@ -2,7 +2,9 @@
 
 An object with `specversion` is a CloudEvent. Any other object is an event's attributes; in it
 `id source type time topic` are the event's own, as everywhere. An event without an id gets the
-number of its line, from 0. Arrays are no attribute values: filters do not see them.
+number of its line, from 0, and one without a source the source `command line`. Arrays are no
+attribute values: filters do not see them. A member `kinds` that names nulls as `inf` or `-inf`, as
+`tidings sub --json` writes it, makes them infinite.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from tidings.cli._output import KINDS
 from tidings.errors import EventError, InputError
 from tidings.model.event import RESERVED, Event, make_event
 
@@ -96,6 +99,7 @@ def event_of(given: Mapping[str, Any], number: int = 0) -> Event:
 
 
 def _plain_event(given: Mapping[str, Any], number: int) -> Event:
+    given = _with_infinities(given)
     return make_event(
         _without_arrays({name: value for name, value in given.items() if name not in RESERVED}),
         source=_text(given, "source") or UNKNOWN_SOURCE,
@@ -114,10 +118,30 @@ def _without_arrays(given: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def view_of(given: Mapping[str, Any], number: int = 0) -> Mapping[str, Any]:
-    """What a filter sees of the event, and nothing that was only made up for it."""
-    view = event_of(given, number).view
-    return {name: value for name, value in view.items() if name not in ("id", "source") or name in given}
+def _with_infinities(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The object with its infinities; one whose `kinds` is an attribute of its own stays as it is."""
+    kinds = given.get(KINDS)
+    if (
+        not isinstance(kinds, dict)
+        or not kinds
+        or not all(kind in ("inf", "-inf") for kind in kinds.values())
+    ):
+        return given
+    left = dict(kinds)
+    restored = _restored({name: value for name, value in given.items() if name != KINDS}, "", left)
+    return given if left else restored
+
+
+def _restored(tree: Mapping[str, Any], prefix: str, left: dict[str, str]) -> dict[str, Any]:
+    """The tree with numbers for the nulls that `left` names; names that were found are taken out of it."""
+    return {
+        name: _restored(value, f"{prefix}{name}.", left)
+        if isinstance(value, dict)
+        else float(left.pop(prefix + name))
+        if value is None and prefix + name in left
+        else value
+        for name, value in tree.items()
+    }
 
 
 def _cloud_event(given: Mapping[str, Any], number: int) -> Event:

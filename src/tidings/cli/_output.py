@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 PLAIN_WIDTH = 100  # columns where there is no terminal to ask
+KINDS = "kinds"  # the member of a line of JSON that names its infinities
 
 
 class Exit(IntEnum):
@@ -165,26 +166,54 @@ def print_json(value: Any) -> None:
 
 
 def json_line(value: Any) -> str:
-    """Readable where the stream can show it, escaped where it cannot."""
+    """One line of JSON for any value, readable where the stream can show it, escaped where it cannot.
+
+    JSON has no infinity: it is written as null, as in CloudEvents, and the member `kinds` of the line
+    tells by dotted name which null is `inf` or `-inf`. NaN is NULL, as in events.
+    """
+    try:
+        text = _json_text(value)
+    except ValueError:  # infinity or NaN is rare, so only then is the value walked through
+        text = _json_text(_finite_line(value))
+    return text + "\n"
+
+
+def _json_text(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False, default=_json_value, allow_nan=False)
     try:
         text.encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError:
         text = json.dumps(value, default=_json_value, allow_nan=False)
-    return text + "\n"
+    return text
+
+
+def _finite_line(value: Any) -> Any:
+    kinds: dict[str, str] = {}
+    finite = _finite(value, "", kinds)
+    return {**finite, KINDS: kinds} if kinds and isinstance(finite, dict) and KINDS not in finite else finite
+
+
+def _finite(value: Any, path: str, kinds: dict[str, str]) -> Any:
+    """The value with null in place of infinity and NaN; `kinds` gets the name of each infinity."""
+    if isinstance(value, dict):
+        return {name: _finite(member, _path(path, name), kinds) for name, member in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(member, _path(path, place), kinds) for place, member in enumerate(value)]
+    if not isinstance(value, float) or math.isfinite(value):
+        return value
+    if math.isinf(value):
+        kinds[path] = "inf" if value > 0 else "-inf"
+    return None
+
+
+def _path(prefix: str, name: object) -> str:
+    return f"{prefix}.{name}" if prefix else str(name)
 
 
 def _json_value(value: Any) -> Any:
     if isinstance(value, datetime):
         return timestamp(value)
     raise TypeError(f"{type(value).__name__} has no JSON form here")
-
-
-def json_number(value: Any) -> Any:
-    """JSON knows no infinity: it is written as text."""
-    return (
-        ("forever" if value > 0 else "-forever") if isinstance(value, float) and math.isinf(value) else value
-    )
 
 
 def timestamp(moment: datetime) -> str:

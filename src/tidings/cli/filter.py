@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from tidings.cli._events import STDIN, event_of, json_object, lines, view_of, whole_object
+from tidings.cli._events import STDIN, event_of, json_object, lines, whole_object
 from tidings.cli._output import Exit, console, json_line, print_json, say, say_error, show_error
 from tidings.cli._usage import JSON_HELP, Dialect, examples
 from tidings.errors import FilterError, FilterSyntaxError, TidingsError
@@ -70,7 +70,7 @@ def check(
         if as_json:
             print_json({"ok": False, "error": _described(error)})
         raise
-    doubts = doubts_of(filter, known=None if event is None else view_of(whole_object(event)).keys())
+    doubts = doubts_of(filter, known=None if event is None else event_of(whole_object(event)).view.keys())
     constraints = sum(len(c.constraints) for c in filter.conjunctions)
     residuals = sum(len(c.residuals) for c in filter.conjunctions)
     if as_json:
@@ -176,7 +176,7 @@ def _evaluate_line(number: int, line: str, dialect: str) -> bool:
             )
             result, fine = {"value": None, "errors": ["input"]}, False
         else:
-            result, fine = _evaluated(text, given, named), True
+            result, fine = _evaluated(text, given, named, number), True
     except TidingsError as error:
         show_error(error)
         result, fine = {"value": None, "errors": ["input"]}, False
@@ -184,7 +184,7 @@ def _evaluate_line(number: int, line: str, dialect: str) -> bool:
     return fine
 
 
-def _evaluated(text: str, given: dict[str, Any], dialect: str) -> dict[str, Any]:
+def _evaluated(text: str, given: dict[str, Any], dialect: str, number: int = 0) -> dict[str, Any]:
     from tidings.language import cesql, parse
     from tidings.language.evaluate import evaluate as meaning
     from tidings.language.work import BUDGET, cost, work_of_expression
@@ -195,12 +195,12 @@ def _evaluated(text: str, given: dict[str, Any], dialect: str) -> dict[str, Any]
         if dialect == Dialect.CESQL:
             return {"value": False, "errors": ["parse"]}
         return {"value": None, "errors": [error.code]}
+    event = event_of(given, number)  # as `match`, `explain` and the bus see it
     if dialect == Dialect.CESQL:
-        value, errors = cesql.evaluate(expression, given)
+        value, errors = cesql.evaluate(expression, cesql.event_attributes(event))
         return {"value": value, "errors": list(errors)}
-    view = view_of(given)
-    over = cost(work_of_expression(expression), view) > BUDGET
-    return {"value": meaning(expression, view), "errors": ["budget"] if over else []}
+    over = cost(work_of_expression(expression), event.view) > BUDGET
+    return {"value": meaning(expression, event.view), "errors": ["budget"] if over else []}
 
 
 def explain(

@@ -12,6 +12,7 @@ import pytest
 Run = Callable[..., Any]
 STOCK = "StockName = 'IBM' AND change < -3"
 FALLEN = {"StockName": "IBM", "change": -4.5}
+CLOUD_EVENT = {"specversion": "1.0", "id": "1", "source": "s", "type": "t"}
 
 
 @pytest.fixture
@@ -80,7 +81,10 @@ class TestEval:
         ("expression", "event", "value", "errors"),
         [
             ("id", {"id": "7"}, "7", []),
-            ("EXISTS source", {}, False, []),  # nothing is made up for the event
+            ("id", {"a": 1}, "0", []),  # the number of its line
+            ("source", {"a": 1}, "command line", []),
+            ("d < 0", {"d": None, "kinds": {"d": "-inf"}}, True, []),
+            ("kinds.d", {"d": 1, "kinds": {"d": "inf"}}, "inf", []),  # d is no null: an attribute of its own
             ("time > TIMESTAMP '2025-01-01T00:00:00Z'", {"time": "2026-01-01T00:00:00Z"}, True, []),
             ("type IS A 'Order'", {"type": ["Trade", "Order"]}, True, []),
             ("topic MATCHES 'a/#'", {"topic": "a/b"}, True, []),
@@ -110,6 +114,43 @@ class TestEval:
     ) -> None:
         (row,) = evaluated(tidings, {"expression": expression, "event": event, "dialect": "cesql"})
         assert row == {"value": value, "errors": errors}
+
+    @pytest.mark.parametrize(
+        ("expression", "event", "dialect", "accepted"),
+        [
+            ("a.b = '5'", {"a": {"b": "5"}}, "cesql", True),
+            ("hop = 5", {**CLOUD_EVENT, "data": {"hop": 5}}, "cesql", True),
+            ("topic = 'a'", {**CLOUD_EVENT, "topic": "a"}, "cesql", False),  # `topic` is the envelope's
+            ("extension.topic = 'a'", {**CLOUD_EVENT, "topic": "a"}, "cesql", True),
+            ("subject = 'a' AND topic = 'a'", {**CLOUD_EVENT, "subject": "a"}, "cesql", True),
+            ("EXISTS source AND id = '0'", {"a": 1}, "cesql", True),
+            ("EXISTS source AND id = '0'", {"a": 1}, "tidings", True),
+            ("type IS A 'T' AND NOT EXISTS time", {"type": "T"}, "tidings", True),
+            ("d > 5", {"d": float("inf")}, "tidings", True),
+        ],
+    )
+    def test_eval_match_and_explain_see_one_event(
+        self, expression: str, event: Any, dialect: str, accepted: bool, tidings: Run
+    ) -> None:
+        text = json.dumps(event).replace("Infinity", "1e400")
+        (value,) = tidings("filter", "eval", expression, "--event", "-", "-d", dialect, stdin=text).rows
+        (story,) = tidings(
+            "filter", "explain", expression, "--event", "-", "-d", dialect, "--json", stdin=text
+        ).rows
+        matched = tidings("match", "--where", expression, "-d", dialect, stdin=text)
+        assert value["value"] is accepted or (value["errors"] and not accepted)
+        assert (story["accepted"], matched.code) == (accepted, 0 if accepted else 1)
+
+    def test_an_infinity_is_null_with_its_kind_and_the_run_goes_on(self, tidings: Run) -> None:
+        events = [("d", "1e400"), ("d", "-1e400"), ("d > 1", "1e400")]
+        cases = [f'{{"expression": "{text}", "event": {{"d": {d}}}}}' for text, d in events]
+        ran = tidings("filter", "eval", stdin="\n".join(cases) + "\n")
+        assert ran.code == 0
+        assert ran.rows == [
+            {"value": None, "errors": [], "kinds": {"value": "inf"}},
+            {"value": None, "errors": [], "kinds": {"value": "-inf"}},
+            {"value": True, "errors": []},
+        ]
 
     def test_an_event_without_an_expression_is_a_usage_error(self, tidings: Run, quote: str) -> None:
         assert tidings("filter", "eval", "--event", quote).code == 2

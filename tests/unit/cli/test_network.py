@@ -139,6 +139,20 @@ def test_a_durable_subscription_is_kept_and_ended(network: Network, tidings: Run
     assert tidings("sub", *network.at(1), "--durable").code == 2  # needs a name
 
 
+def test_an_infinity_ends_no_subscriber(network: Network, tidings: Run) -> None:
+    durable = ("--as", "endless", "--durable", "-w", "d > 5 OR a.d < -5", "--wait", "20", "--count")
+    assert tidings("sub", *network.at(1), *durable[:-1], "--wait", "0.2").code == 1  # nothing came
+    assert tidings("pub", *network.at(1), "d=1e400", "id=i1").code == 0
+    assert tidings("pub", *network.at(1), stdin='{"id": "i2", "a": {"d": -1e400}}\n').code == 0
+    text = tidings("sub", *network.at(1), *durable, "1")
+    assert (text.code, text.out) == (0, 'i1 {"d": null, "kinds": {"d": "inf"}}\n')
+    said = tidings("sub", *network.at(1), *durable, "1", "--json")
+    assert said.code == 0
+    assert (said.rows[0]["a"], said.rows[0]["kinds"]) == ({"d": None}, {"a.d": "-inf"})
+    assert tidings("match", "--where", "a.d < -5", stdin=said.out).out == said.out  # it reads back
+    assert tidings("sub", *network.at(1), "--as", "endless", "--end").code == 0
+
+
 def test_top_shows_every_broker(network: Network, tidings: Run) -> None:
     (found,) = tidings("top", *network.at(2), "--once", "--json").rows
     assert [one["broker"] for one in found["brokers"]] == ["b3", "b1", "b2"]
