@@ -24,7 +24,7 @@ import typer
 import tidings
 from tidings.cli._output import say
 from tidings.errors import RefusedError, SettingsError
-from tidings.runtime.dialling import parse_addresses
+from tidings.runtime.dialling import PORT, parse_addresses
 from tidings.runtime.environment import credentials, tls_context
 
 HOME = "tidings://127.0.0.1:7117"
@@ -96,6 +96,8 @@ async def _with_a_word(main: Coroutine[Any, Any, T]) -> T:
 
 
 def _check_address(broker: str) -> None:
+    if ":" not in broker:
+        raise SettingsError(f"{broker!r} names no port", hint=f"write --broker tidings://{broker}:{PORT}")
     try:
         parse_addresses(broker)
     except SettingsError as error:

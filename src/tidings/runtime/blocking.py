@@ -28,7 +28,7 @@ from tidings.protocol.messages import LogHeld, LogRead
 from tidings.runtime import connect as way_in
 from tidings.runtime.broker import ConnectionState, Timeout
 from tidings.runtime.bus import Bus, OnState
-from tidings.runtime.callbacks import Callback, Calling
+from tidings.runtime.callbacks import STOP_SECONDS, Callback, Calling, is_cut_off
 from tidings.runtime.clock import Clock
 from tidings.runtime.listener import Listener
 from tidings.runtime.readers import calling_thread
@@ -156,11 +156,11 @@ class BlockingCalling(Generic[T]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.stop()
+        self.stop(timeout=0 if is_cut_off(error) else STOP_SECONDS)
 
-    def stop(self, *, end: bool = False) -> None:
-        """Let the callback that runs finish, then leave."""
-        self._loop.call(lambda: self._calling.stop(end=end))
+    def stop(self, *, end: bool = False, timeout: float | None = STOP_SECONDS) -> None:
+        """Let the callback that runs finish, then leave; after `timeout` seconds it is cancelled."""
+        self._loop.call(lambda: self._calling.stop(end=end, timeout=timeout))
 
     @property
     def error(self) -> BaseException | None:

@@ -38,6 +38,11 @@ LOOKED_AT = 100  # subscriptions, the longest queues first, among which a full o
 Timeout = float | EllipsisType | None  # seconds; None: no limit; left out: `call_timeout` of `connect`
 
 
+Full = dict[
+    str, set[tuple[str, int]]
+]  # by subscription with a full queue: address and call of who waits for it
+
+
 class ConnectionState(str):
     """State of a connection: new, connecting, up, down, refused or closed; a text with a reason.
 
@@ -65,6 +70,7 @@ class Broker(Protocol):
     """What a bus needs of a broker, wherever it is."""
 
     policy: Policy  # of a subscription that names none
+    warns: bool  # of losses, in the log of this process, which is the application's
     call_timeout: float | None  # seconds for an answer to a call that names no timeout; None: no limit
 
     async def join(self, client: str, hear: Hear, watch: Watch) -> str:
@@ -85,14 +91,15 @@ class Broker(Protocol):
     def note(self, address: str, subscription: SubscriptionId, event: Event, position: Position) -> None:
         """Record that a client was handed an event that came another way than by its machine."""
 
-    def full_queues(self) -> list[str]:
-        """Subscriptions whose full queue makes publishers wait (policy `block`)."""
+    def full_queues(self) -> Full:
+        """Subscriptions whose full queue makes publishers wait (policy `block`), and those publishers."""
 
 
 class EmbeddedBroker:
     """A broker in this process, with its log in memory or in the directory `path`."""
 
     policy = Policy.BLOCK
+    warns = True
 
     def __init__(
         self,
@@ -163,10 +170,10 @@ class EmbeddedBroker:
             who = address.rpartition("#")[0]
             self._recorder.record(ntfy_row(self._clock.now(), who, subscription, event, position=position))
 
-    def full_queues(self) -> list[str]:
+    def full_queues(self) -> Full:
         assert self._node is not None
         rows = self._node.describe(LOOKED_AT)
-        return [row["subscription"] for row in rows if row["blocked"]]
+        return {row["subscription"]: set(row["publishers"]) for row in rows if row["blocked"]}
 
     def figures(self) -> dict[str, Any]:
         self._running()

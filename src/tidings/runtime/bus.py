@@ -37,12 +37,21 @@ from tidings.protocol.inputs import (
     Input,
 )
 from tidings.protocol.messages import Mode
-from tidings.runtime.broker import Broker, ConnectionState, Timeout
-from tidings.runtime.callbacks import Callback, Calling
+from tidings.runtime.broker import Broker, ConnectionState, Full, Timeout
+from tidings.runtime.callbacks import Callback, Calling, is_cut_off
 from tidings.runtime.drafts import event_from, filter_from
 from tidings.runtime.failures import error_of, refuse_unknown
 from tidings.runtime.listener import Listener
-from tidings.runtime.readers import CHECK_SECONDS, Reader, current_reader, has_others, may_be_read
+from tidings.runtime.losses import tell_gap
+from tidings.runtime.readers import (
+    CHECK_SECONDS,
+    Reader,
+    current_reader,
+    deadlocked,
+    has_others,
+    may_be_read,
+    own_queue_error,
+)
 
 log = logging.getLogger("tidings.client")
 
@@ -108,6 +117,8 @@ class Bus:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        for calling in self._callings if is_cut_off(error) else ():
+            await calling.stop(timeout=0)
         await self.close(commit=error is None)
 
     @property
@@ -153,6 +164,8 @@ class Bus:
 
     def _on_state(self, state: ConnectionState, error: TidingsError | None) -> None:
         is_new = state != self._connection
+        if state == "up" and self._connection == "down":
+            tell_gap(self.name, self._listeners.values())
         self._connection = state
         if error is not None:
             self._over = error
@@ -467,12 +480,33 @@ class Bus:
         self._checking = None
         if not waiting or self._state != "open":
             return
-        if waiting & before:
-            for full in self._broker.full_queues():
-                self._judge(full, waiting & before)
-            pause *= 2  # the longer it lasts, the less news there is
+        queues = self._broker.full_queues()
+        self._fail_callbacks(queues)
+        for full in queues if waiting & before else ():
+            self._judge(full, waiting & before)
+        pause = (
+            pause * 2 if waiting <= before else CHECK_SECONDS
+        )  # the longer it lasts, the less news there is
         loop = asyncio.get_running_loop()
         self._checking = loop.call_later(pause, self._check_readers, waiting, pause)
+
+    def _fail_callbacks(self, queues: Full) -> None:
+        """Fail publishes of callbacks that wait for their own queue, or for one another's."""
+        callbacks = {calling._task for bus in self._family for calling in bus._callings}
+        readers: dict[str, set[Reader | None]] = {full: set() for full in queues}
+        waits: dict[Reader, set[str]] = {}
+        for bus in self._family:
+            for listener in bus._listeners.values():
+                readers.get(str(listener.id), set()).add(listener._reader)
+            for call, publisher in bus._held_up.items():
+                for full in queues if publisher in callbacks else ():
+                    if publisher is not None and (bus._address, call) in queues[full]:
+                        waits.setdefault(publisher, set()).add(full)
+        stuck = deadlocked(waits, readers)
+        for call, publisher in self._held_up.items():
+            future = self._waiting.get(call)
+            if publisher in stuck and future is not None and not future.done():
+                future.set_exception(own_queue_error(min(waits[publisher])))
 
     def _judge(self, full: str, calls: Iterable[int]) -> None:
         """Find out whether anything reads a subscription whose full queue these publishes wait for."""
@@ -533,7 +567,7 @@ class Bus:
                 self._answer(call, effect)
             case fx.Counted(ref, lost):
                 if ref in self._listeners:
-                    self._listeners[ref]._lost = dict(lost)
+                    self._listeners[ref]._losses.count(self._listeners[ref], lost, warns=self._broker.warns)
 
     def _answer(self, call: int, value: Any) -> None:
         future = self._waiting.get(call)

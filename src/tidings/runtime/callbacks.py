@@ -2,7 +2,8 @@
 
 An event is committed when its callback has returned. A callback that fails gives its event back; it
 comes again, and after `max_deliveries` it goes to dead letters. The failure is told to the event
-loop's exception handler, and the last one is kept.
+loop's exception handler, and the last one is kept. A callback that is still at work `STOP_SECONDS` after
+the end was asked for, or when its application is cancelled, is cancelled too, and gives its event back.
 """
 
 from __future__ import annotations
@@ -15,9 +16,17 @@ from typing import Any, Generic, TypeVar
 
 from tidings.errors import ClosedError, TidingsError
 from tidings.runtime.listener import Listener
+from tidings.runtime.readers import calling_thread
 
 T = TypeVar("T")
 Callback = Callable[[T], Awaitable[None] | None]
+STOP_SECONDS = 30.0  # for a callback that runs to finish, when nothing else is said
+CANCEL_SECONDS = 5.0  # for one that was cancelled to clean up
+
+
+def is_cut_off(error: BaseException | None) -> bool:
+    """Whether an application leaves because it was cancelled or interrupted, and not by an error of its own."""
+    return error is not None and not isinstance(error, Exception)
 
 
 class Calling(Generic[T]):
@@ -45,22 +54,34 @@ class Calling(Generic[T]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self.stop()
+        await self.stop(timeout=0 if is_cut_off(error) else STOP_SECONDS)
 
-    async def stop(self, *, end: bool = False) -> None:
-        """Let the callback that runs finish, then leave; `end` ends a durable subscription too."""
+    async def stop(self, *, end: bool = False, timeout: float | None = STOP_SECONDS) -> None:
+        """Let the callback that runs finish, then leave; `end` ends a durable subscription too. A callback
+        that has not finished after `timeout` seconds is cancelled, and its event is given back."""
         self._is_stopping = True
         task = self._task
         if task is not None and task is not asyncio.current_task():
-            if not self._is_calling:
-                task.cancel()
-            await asyncio.wait([task])
+            await self._finish(task, timeout)
         if end:
             await self.listener.unsubscribe()
         else:
             await self.listener.close()
 
+    async def _finish(self, task: asyncio.Task[None], timeout: float | None) -> None:
+        if not self._is_calling:
+            task.cancel()
+        try:
+            done, _ = await asyncio.wait([task], timeout=timeout)
+        except asyncio.CancelledError:
+            task.cancel()
+            raise
+        if not done:
+            task.cancel()
+            await asyncio.wait([task], timeout=CANCEL_SECONDS)
+
     async def _run(self) -> None:
+        calling_thread.set(None)  # this task reads, whichever thread began it
         try:
             while not self._is_stopping:
                 event = await self.listener.get()
@@ -78,6 +99,9 @@ class Calling(Generic[T]):
             if inspect.isawaitable(result):
                 await result
             await self.listener.ack()
+        except asyncio.CancelledError:
+            await self.listener.nack()
+            raise
         except Exception as error:
             await self.listener.nack()
             self._tell(error)

@@ -70,16 +70,17 @@ def _embedded(options: dict[str, Any], *, path: Any, **common: Any) -> Broker:
 
 
 def _remote(address: str, options: dict[str, Any], *, path: Any, **common: Any) -> Broker:
-    if "://" not in str(address) and ":" not in str(address):
+    from tidings.runtime.dialling import PORT, parse_addresses
+    from tidings.runtime.remote import RemoteBroker, RemoteSettings
+
+    if ":" not in str(address):
         raise SettingsError(
             f"{address!r} is no broker's address",
-            hint=f"for a store in that directory: connect(path={address!r})",
+            hint=f"write host:port, as in tidings://{address}:{PORT}; for a store in that directory: "
+            f"connect(path={address!r})",
         )
     if path is not None:
         raise SettingsError("a broker elsewhere has its own store", hint="leave path= out")
-    from tidings.runtime.dialling import parse_addresses
-    from tidings.runtime.remote import RemoteBroker, RemoteSettings
-
     refuse_unknown({key: 1 for key in options if key not in _REMOTE}, _REMOTE, "connect")
     addresses = parse_addresses(str(address))
     own = {key: options.pop(key) for key in RemoteSettings.__struct_fields__ if key in options}

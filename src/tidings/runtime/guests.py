@@ -20,7 +20,7 @@ from tidings.protocol.client import Client
 from tidings.protocol.inputs import ClientSubscribe, Input
 from tidings.protocol.messages import Message
 from tidings.runtime.admission import Admission
-from tidings.runtime.broker import ConnectionState, Watch
+from tidings.runtime.broker import ConnectionState, Full, Watch
 from tidings.runtime.bus import Bus
 from tidings.runtime.clock import Clock
 from tidings.runtime.connection import NetworkSettings
@@ -121,6 +121,7 @@ class Guests:
     """A broker as the guests of one principal see it (`runtime.broker.Broker`)."""
 
     policy = Policy.DROP_OLDEST  # as for clients elsewhere: nobody waits for a slow subscriber
+    warns = False  # the log is the broker's, and a guest's reader is elsewhere
     call_timeout: float | None = None
 
     def __init__(self, host: Host, principal: Any) -> None:
@@ -185,8 +186,8 @@ class Guests:
     def note(self, address: str, subscription: SubscriptionId, event: Event, position: Position) -> None:
         """Nobody records."""
 
-    def full_queues(self) -> list[str]:
-        return []  # brokers with gateways have no policy `block`
+    def full_queues(self) -> Full:
+        return {}  # brokers with gateways have no policy `block`
 
     def figures(self) -> dict[str, Any]:
         return self._host.figures()

@@ -24,6 +24,7 @@ from tidings.model.subscription import Notification, Position, SubscriptionId
 from tidings.protocol.effects import Notify, Opened
 from tidings.protocol.inputs import ClientAck, ClientLeave, ClientNack, ClientSubscribe, ClientTake
 from tidings.runtime.broker import Timeout
+from tidings.runtime.losses import Losses
 from tidings.runtime.readers import Reader, current_reader
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class Listener(Generic[T]):
     """What `bus.subscribe` gives: enter it (or await it) to begin, then iterate."""
 
     __slots__ = (
-        "__weakref__", "_bus", "_durable", "_filter", "_is_over", "_last", "_last_tag", "_lost", "_opened", "_push", "_read",
+        "__weakref__", "_bus", "_durable", "_filter", "_is_over", "_last", "_last_tag", "_losses", "_opened", "_push", "_read",
         "_reader", "_ref", "_taken", "_wanted",
     )  # fmt: skip
 
@@ -55,7 +56,7 @@ class Listener(Generic[T]):
         self._last: Notification | None = None
         self._last_tag: int | None = None
         self._taken = 0
-        self._lost: dict[str, int] | None = None
+        self._losses = Losses()
         self._reader: Reader | None = None  # the task or thread that touched it last
         self._push: Callable[[Notification], None] | None = None  # called with what comes, in place of taking
 
@@ -106,6 +107,7 @@ class Listener(Generic[T]):
             await self._bus._ask(lambda call: ClientLeave(call, ref, commit, end), timeout=timeout)
         self._bus._listeners.pop(ref, None)
         self._bus._pushed.pop(ref, None)
+        self._losses.end(self)
 
     # -- hearing -----------------------------------------------------------------------------
 
@@ -205,7 +207,7 @@ class Listener(Generic[T]):
     @property
     def counters(self) -> dict[str, int]:
         """`taken`, and how many were lost, by the name of the policy or bound."""
-        return {"taken": self._taken, **(self._lost or {})}
+        return {"taken": self._taken, **self._losses.counts}
 
     def __repr__(self) -> str:
         named = None if self._wanted is None else self._wanted["name"]

@@ -7,15 +7,20 @@ of such a queue is the task, or the thread, that publishes. Rules
   application is left that could read instead: then the publish fails. Otherwise a warning is logged, once
   for each subscription, because another task may be about to read. So it is for a queue that was never
   read, whichever task publishes: a task that gathers publishes before it reads waits for itself too.
+- A callback's task takes the next event when the callback has returned, and no other task takes it. So a
+  callback that publishes into its own full queue has no way out, and neither have callbacks that wait for
+  one another's queues: their publishes fail, whichever tasks are there beside them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Set
 from contextvars import ContextVar
 from typing import Any, Protocol
+
+from tidings.errors import DeadlockError
 
 CHECK_SECONDS = 0.4  # between two looks at publishes that wait; one is judged when two looks have seen it
 _OWN = (
@@ -52,6 +57,28 @@ def has_others(publisher: Reader | None) -> bool:
         return any(not thread.name.startswith(_OWN) for thread in threads)
     tasks = (task for task in asyncio.all_tasks() if task is not publisher)
     return any(not task.get_name().startswith(_OWN) for task in tasks)
+
+
+def deadlocked(waits: Mapping[Reader, Set[str]], readers: Mapping[str, Set[Reader | None]]) -> set[Reader]:
+    """Callbacks that wait in a publish for queues which only such callbacks read. `waits`: the full queues
+    that each waits for; `readers`: who reads each queue."""
+    stuck = set(waits)
+    while True:
+        left = {
+            each for each in stuck if any(readers[full] and readers[full] <= stuck for full in waits[each])
+        }
+        if left == stuck:
+            return stuck
+        stuck = left
+
+
+def own_queue_error(full: str) -> DeadlockError:
+    """The error of a callback's publish that waits for such a queue."""
+    return DeadlockError(
+        f"a callback publishes into the full queue of subscription {full}, which is read when it has returned",
+        hint="publish in a task of your own, or subscribe with a larger queue= or with policy='drop oldest'; "
+        "the event is delivered when there is room",
+    )
 
 
 def _is_alive(reader: Reader) -> bool:

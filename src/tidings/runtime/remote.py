@@ -34,7 +34,7 @@ from tidings.protocol.client import Client
 from tidings.protocol.inputs import ClientSubscribe, Input
 from tidings.protocol.limits import DEFAULT_LIMITS
 from tidings.protocol.messages import Ack, Message, Welcome
-from tidings.runtime.broker import ConnectionState, Watch, recorder_of
+from tidings.runtime.broker import ConnectionState, Full, Watch, recorder_of
 from tidings.runtime.clock import Clock, RealClock
 from tidings.runtime.connection import Connection, Gathering, NetworkSettings
 from tidings.runtime.dialling import Address, Dialled, Pauses, dial
@@ -366,6 +366,7 @@ class RemoteBroker:
     """Brokers elsewhere, as a bus sees them."""
 
     policy = Policy.DROP_OLDEST  # of a subscription that names none: nobody waits for a slow subscriber
+    warns = True
 
     def __init__(
         self,
@@ -430,8 +431,8 @@ class RemoteBroker:
             )
             self._recorder.record(row)
 
-    def full_queues(self) -> list[str]:
-        return []  # brokers elsewhere have no policy `block`
+    def full_queues(self) -> Full:
+        return {}  # brokers elsewhere have no policy `block`
 
     def figures(self) -> dict[str, Any]:
         """What is known here: where each client is connected."""

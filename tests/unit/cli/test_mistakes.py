@@ -33,6 +33,7 @@ MISTAKES = {
     "sub-durable": ("sub --durable", 2, "give --as NAME"),
     "top-address": ("top h:1", 2, "give the address by --broker h:1"),
     "broker-address": ("sub --broker nonsense:x", 2, "write --broker tidings://host:port"),
+    "broker-port": ("pub --broker 127.0.0.1 a=1", 2, "write --broker tidings://127.0.0.1:7117"),
     "scheme": ("trace x --broker http://h", 2, "no broker can be reached by http://"),
     "option": ("broker --lisen 127.0.0.1:0", 2, "No such option"),
     "listen": ("broker --users users.toml --name b --listen 127.0.0.1:99999", 2, "is no broker's address"),

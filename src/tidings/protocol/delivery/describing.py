@@ -58,7 +58,7 @@ def busiest(helds: Mapping[Any, Held], limit: int, sees: Sees | None = None) -> 
 
 def described(held: Held, known: Callable[[str], int]) -> dict[str, Any]:
     """What waits for it here, and how far it is in each log; `known` says how far a log is known here."""
-    return {
+    row = {
         "subscription": held.id.shown,
         "filter": held.filter.text,
         "dialect": held.filter.dialect,
@@ -77,3 +77,6 @@ def described(held: Held, known: Callable[[str], int]) -> dict[str, Any]:
             for log, lane in held.lanes.items()
         },
     }
+    if held.blocked:  # only where policy `block` is allowed: in the application's own process
+        row["publishers"] = [each for item in held.blocked if item.ticket for each in item.ticket.waiters]
+    return row

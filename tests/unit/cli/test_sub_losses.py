@@ -1,0 +1,32 @@
+"""`tidings sub` says on standard error what it may have lost."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.unit.runtime._network import until
+
+from tidings.cli import _remote
+from tidings.runtime.server import Server
+
+
+def test_a_full_queue_and_a_failover_are_said_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+    async def play() -> None:
+        servers = [Server("b1"), Server("b2")]
+        for server in servers:
+            await server.start()
+        where = ",".join(f"tidings://127.0.0.1:{server.addresses[0].port}" for server in servers)
+        async with _remote.bus(where, "ann") as bus, bus.subscribe("n >= 0", name="numbers", queue=8) as news:
+            for n in range(40):
+                await bus.publish({"n": n})
+            await until(lambda: "drop oldest" in news.counters)
+            await servers[0].close()
+            await until(lambda: bus.state.broker == "b2")
+        await servers[1].close()
+
+    _remote.run(asyncio.wait_for(play(), 120))
+    said = capsys.readouterr().err
+    assert "subscription ann/numbers lost 1 event so far (drop oldest: 1)" in said
+    assert "ann/numbers may have missed events meanwhile" in said
+    assert "--durable --as NAME" in said
