@@ -55,14 +55,13 @@ class Writer:
         """The condition; unknown where it would cost more than the budget (`language/work.py`)."""
         most = BUDGET + 1  # enough to be over, and no product of two such overflows
         costs = [
-            f"{min(weight, most)}L * least(length({operand.text}), {most})"
+            f"{min(weight, most)}L * least(coalesce(length({operand.text}), 0), {most})"  # least passes over NULL
             for name, weight in work
             if (operand := self.attribute(e.Attribute(name))).type == STRING
         ]
         if not costs:
             return text
-        cost = " + ".join(f"coalesce({one}, 0L)" for one in costs)
-        return f"IF({cost} > {BUDGET}L, {UNKNOWN}, {text})"
+        return f"IF({' + '.join(costs)} > {BUDGET}L, {UNKNOWN}, {text})"
 
     def conjunction(self, part: Conjunction) -> str:
         conditions = [self.constraint(constraint) for constraint in part.constraints]
