@@ -40,7 +40,7 @@ X = "nanvl(`x`, CAST(NULL AS DOUBLE))"
         ("x < 9007199254740993", f"({X} <= 9007199254740992.0D)"), ("x = 9007199254740993", f"({X} IS NULL AND NULL)"),
         ("s = 5", UNKNOWN), ("S = 'a'", UNKNOWN), ("nobody > 1", UNKNOWN), ("b", "(`b` = TRUE)"), ("NOT b", "(`b` = FALSE)"),
         ("i", UNKNOWN), ("EXISTS nobody", "FALSE"), ("EXISTS x", f"({X} IS NOT NULL)"), ("i IS NULL", "(NOT (`i` IS NOT NULL))"),
-        ("s LIKE 'a%'", "startswith(`s`, 'a')"), ("s LIKE '_\\%$%'", rf"IF(coalesce(5L * least(length(`s`), 1048577), 0L) > 1048576L, {UNKNOWN}, (`s` LIKE '_\\%\u0024%' ESCAPE '\\'))"),
+        ("s LIKE 'a%'", "startswith(`s`, 'a')"), ("s LIKE '_\\%$%'", rf"IF(5L * least(coalesce(length(`s`), 0), 1048577) > 1048576L, {UNKNOWN}, (`s` LIKE '_\\%\u0024%' ESCAPE '\\'))"),
         ("s IN ('a', 'b')", "(`s` IN ('a', 'b'))"), ("i BETWEEN 1 AND 3", "((`i` >= 1L) AND (`i` <= 3L))"),
         ("type IS A Cat", UNKNOWN), ("topic = 'a/+'", r"(`topic` RLIKE '\\A(?!/\\z)a/[^/]*\\z')"),
         ("at > TIMESTAMP '1970-01-01T00:00:00.000001Z'", "(`at` > timestamp_micros(1L))"),
