@@ -23,6 +23,7 @@ from tidings.model.event import Event
 from tidings.model.subscription import DeliveryOptions, Policy
 from tidings.protocol import messages as msg
 from tidings.protocol.inputs import Fetched, LinkDown, LinkUp, Persisted, Received, Started, TimerFired
+from tidings.runtime.admission import Admission
 from tidings.runtime.connection import Connection, Gathering, NetworkSettings
 from tidings.runtime.gate import Gate
 from tidings.runtime.reception import Reception
@@ -127,7 +128,9 @@ def test_nobody_is_let_in_by_bytes_that_say_nothing(pieces: list[bytes]) -> None
             connection.end("enough")
 
         reception = Reception("tidings", LoopbackOnly(), bounds, Gathering(), admit)
-        connection = reception.connection()
+        visit = Admission().enter(None, lambda reason: None)
+        assert visit is not None
+        connection = reception.connection(visit)
         wire = Wire()
         connection.connection_made(wire)  # type: ignore[arg-type]
         for piece in pieces:
