@@ -282,7 +282,7 @@ class Gate:
         return msgspec.structs.replace(message, query=self._query_scope + message.query)
 
     def _commit(self, message: Any) -> Any:
-        """A commit leaves a row on the disk, even of no parts: only a publisher has one."""
+        """A commit leaves a row on the disk, even of no parts: a principal without rights gets none."""
         if self._guard is not None:
             self._guard.stages(self._principal, message.query)
         return self._scoped(message)

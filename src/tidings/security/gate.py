@@ -303,9 +303,13 @@ class Gate:
 
     def stages(self, principal: Principal, query: str) -> None:
         with self._refusing(principal, "stage", query):
-            if self.right(principal, Action.PUBLISH).filter.is_never_true:
+            # A reader of the log, such as a Spark stream, notes its progress as a commit of no parts.
+            if all(
+                self.right(principal, each).filter.is_never_true
+                for each in (Action.PUBLISH, Action.SUBSCRIBE)
+            ):
                 raise RefusedError(
-                    f"{principal.name} may publish nothing here, and so stage nothing",
+                    f"{principal.name} may neither publish nor subscribe here, and so commit nothing",
                     hint="a rule for the action publish has to allow it",
                 )
 
