@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
@@ -64,8 +65,9 @@ class SmallDisk:
             try:
                 while ballast.write(bytes(1 << 20)):
                     ballast.flush()
-            except OSError:
-                pass
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
 
     def free(self) -> None:
         (self._folder / "ballast").unlink(missing_ok=True)
