@@ -10,9 +10,10 @@ Rules
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,17 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     )
     parts += [f"{count} skipped ({reason})" for reason, count in skipped.items()]
     terminalreporter.write_line("left out: " + ("; ".join(parts) if parts else "nothing"))
+
+
+@pytest.fixture(autouse=True)
+def restored_logs() -> Iterator[None]:
+    """Undo what a broker inside the test's own process did to the `tidings` logger: it stops propagation,
+    and a later test on the same worker would find no record in `caplog`."""
+    logger = logging.getLogger("tidings")
+    handlers, level, propagate = list(logger.handlers), logger.level, logger.propagate
+    yield
+    logger.handlers[:], logger.propagate = handlers, propagate
+    logger.setLevel(level)
 
 
 @pytest.fixture

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from tidings.gateway.doors import Gateways
 from tidings.runtime.connection import NetworkSettings
@@ -34,15 +31,6 @@ filter = "topic = 'quotes/#'"
 who = ["market", "slow"]
 action = ["publish", "subscribe"]
 """
-
-
-@pytest.fixture(autouse=True)
-def quiet_logs() -> Iterator[None]:
-    logger = logging.getLogger("tidings")
-    before = (list(logger.handlers), logger.level, logger.propagate)
-    yield
-    logger.handlers[:], logger.propagate = before[0], before[2]
-    logger.setLevel(before[1])
 
 
 @asynccontextmanager

@@ -14,7 +14,6 @@ import aiomqtt
 import httpx
 import pytest
 import websockets
-from tests.gateway.conftest import quiet_logs
 
 import tidings
 from tidings.console.doors import ConsoleGateways
@@ -26,7 +25,6 @@ from tidings.security.principal import Means, Principal
 from tidings.security.scram import make_key
 from tidings.security.tokens import sign
 
-__all__ = ["quiet_logs"]
 SECRET = b"0123456789abcdef0123456789abcdef"
 KEY, OTHER = make_key("p", iterations=4096), make_key("q", iterations=4096)
 EVE = f'[users.eve]\npassword = "{KEY}"\ngroups = ["secret"]\n'

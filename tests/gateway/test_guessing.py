@@ -10,7 +10,7 @@ from typing import Any
 import aiomqtt
 import httpx
 import pytest
-from tests.gateway.conftest import USERS, quiet_logs
+from tests.gateway.conftest import USERS
 
 import tidings
 from tidings.console.doors import ConsoleGateways
@@ -20,8 +20,6 @@ from tidings.runtime.service import Service
 from tidings.runtime.settings import BrokerSettings, ConsoleSettings, GatewaySettings, SecuritySettings
 from tidings.security.attempts import PAIR
 from tidings.security.credentials import PasswordCredentials
-
-__all__ = ["quiet_logs"]
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,6 @@ import httpx
 import msgspec
 import pytest
 import websockets
-from tests.gateway.conftest import quiet_logs
 
 import tidings
 from tidings.console.doors import ConsoleGateways
@@ -33,7 +32,6 @@ from tidings.runtime.settings import (
 from tidings.security.credentials import PasswordCredentials
 from tidings.security.scram import make_key
 
-__all__ = ["quiet_logs"]
 KEY = make_key("p", iterations=4096)
 USERS = f"""
 [users.owner]

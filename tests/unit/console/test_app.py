@@ -14,14 +14,13 @@ import httpx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.gateway.conftest import USERS, quiet_logs
+from tests.gateway.conftest import USERS
 
 from tidings.console import pages
 from tidings.console.doors import ConsoleGateways
 from tidings.runtime.service import Service
 from tidings.runtime.settings import BrokerSettings, ConsoleSettings, SecuritySettings, TraceSettings
 
-__all__ = ["quiet_logs"]
 OURS = {"x-tidings-console": "1"}
 POSTS = ("/api/filter", "/api/explain", "/api/publish", "/api/session")
 GETS = ("/api/trace", "/api/log", "/api/subscriptions", "/api/words", "/api/pictures/x", "/api/verdict")

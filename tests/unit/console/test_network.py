@@ -18,7 +18,7 @@ from tidings.runtime.service import Service
 from tidings.security.scram import make_key
 from tidings.security.tokens import sign
 
-quiet_logs, certs, home = whole.quiet_logs, whole.certs, whole.home
+certs, home = whole.certs, whole.home
 
 OPS = f"""
 [users.ops]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -53,15 +51,6 @@ action = ["publish", "subscribe"]
 """
 OPTIONS = DeliveryOptions(policy=Policy.DROP_OLDEST)
 FORGED = Filter("level < 5", EVERYTHING.conjunctions)  # a text that is allowed, a meaning that is not
-
-
-@pytest.fixture(autouse=True)
-def quiet_logs() -> Iterator[None]:
-    logger = logging.getLogger("tidings")
-    before = (list(logger.handlers), logger.level, logger.propagate)
-    yield
-    logger.handlers[:], logger.propagate = before[0], before[2]
-    logger.setLevel(before[1])
 
 
 class Raw:

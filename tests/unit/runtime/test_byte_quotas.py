@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.runtime.test_attacks import KEY, Raw, quiet_logs, raw
+from tests.unit.runtime.test_attacks import KEY, Raw, raw
 
 from tidings.language import parse_filter
 from tidings.model.event import FOREVER, make_event
@@ -15,8 +15,6 @@ from tidings.model.subscription import DeliveryOptions, Policy
 from tidings.protocol import messages as msg
 from tidings.runtime.service import Service
 from tidings.runtime.settings import read_settings
-
-__all__ = ["quiet_logs"]  # a fixture
 
 USERS = f"""
 [users.q]

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
-import logging
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +16,6 @@ from tidings.errors import RefusedError, StoreFullError, UnknownOutcomeError
 from tidings.runtime.service import Service
 from tidings.runtime.settings import BrokerSettings, read_settings
 from tidings.store.rocks import RocksEngine
-
-
-@pytest.fixture(autouse=True)
-def quiet_logs() -> Iterator[None]:
-    logger = logging.getLogger("tidings")
-    before = (list(logger.handlers), logger.level, logger.propagate)
-    yield
-    logger.handlers[:], logger.propagate = before[0], before[2]
-    logger.setLevel(before[1])
 
 
 def settings(home: Path) -> BrokerSettings:

@@ -113,16 +113,6 @@ def test_metrics_follow_the_figures() -> None:
 # -- logs ------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def restored_logs() -> Any:
-    logger = logging.getLogger(logs.ROOT)
-    before = (list(logger.handlers), logger.level, logger.propagate)
-    yield
-    logger.handlers[:], logger.propagate = before[0], before[2]
-    logger.setLevel(before[1])
-
-
-@pytest.mark.usefixtures("restored_logs")
 def test_logs_are_json_lines_with_what_was_given(capsys: pytest.CaptureFixture[str]) -> None:
     logs.set_up(LogSettings(format="json", level="info"), "b1")
     logs.set_up(LogSettings(format="json", level="info"), "b1")  # again, as a reload does: no line twice
@@ -138,7 +128,6 @@ def test_logs_are_json_lines_with_what_was_given(capsys: pytest.CaptureFixture[s
     assert "ValueError: bad" in second["error"]
 
 
-@pytest.mark.usefixtures("restored_logs")
 def test_logs_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     logs.set_up(LogSettings(level="warning"), "b%1")
     logging.getLogger("tidings.broker").warning("careful")

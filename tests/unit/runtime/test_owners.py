@@ -15,7 +15,6 @@ from tidings.security.credentials import TokenCredentials
 from tidings.security.scram import make_key
 from tidings.security.tokens import sign
 
-quiet_logs = whole.quiet_logs
 SECRET = whole.SECRET
 KEY = make_key("p", iterations=4096)
 SHARE = """

@@ -17,7 +17,7 @@ from tidings.runtime.settings import read_settings
 from tidings.security.credentials import CertificateCredentials
 from tidings.security.scram import make_key
 
-quiet_logs, certs, home = whole.quiet_logs, whole.certs, whole.home
+certs, home = whole.certs, whole.home
 
 
 def own_certs(certs: Path, home: Path) -> Path:
