@@ -1,7 +1,7 @@
 # Every target does the set-up it needs; only Python 3.11 or newer and make have to be there.
 #   make demo     show the product at work          make test     run the tests
 #   make help     list the rest
-# Settings: PYTHON=<interpreter>  WORKERS=<test processes>  ARGS=<passed on to the command>
+# Settings: PYTHON=<interpreter>  WORKERS=<test processes, one more than cores>  ARGS=<passed on to the command>
 
 SHELL   := /bin/sh
 VENV    := .venv
@@ -32,15 +32,16 @@ setup: $(READY) ## make .venv and install everything
 demo: $(READY) ## show the product at work, in about a minute
 	@$(RUN) -m tidings demo $(ARGS)
 
-# Names have one order in every process, so that a run depends on the code alone.
+# Names have one order in every process, so that a run depends on the code alone. Bytecode is kept even where the
+# environment says otherwise: the tests start hundreds of processes, and each would compile the package again.
 TEST    := -m pytest -n $(WORKERS) --maxprocesses 8 --dist loadgroup -m "not soak"
 
 test: $(READY) ## run the tests, the same examples every time (soak tests apart)
-	@PYTHONHASHSEED=0; export PYTHONHASHSEED; $(RUN) $(TEST) $(ARGS)
+	@PYTHONHASHSEED=0; PYTHONDONTWRITEBYTECODE=; export PYTHONHASHSEED PYTHONDONTWRITEBYTECODE; $(RUN) $(TEST) $(ARGS)
 
 nightly: $(READY) ## run the tests on newly drawn examples (TEST_SEED=<number> repeats a night)
 	@TEST_SEED=$${TEST_SEED:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}; PYTHONHASHSEED=$$TEST_SEED; \
-	export TEST_SEED PYTHONHASHSEED; echo "TEST_SEED=$$TEST_SEED"; $(RUN) $(TEST) $(ARGS); \
+	PYTHONDONTWRITEBYTECODE=; export TEST_SEED PYTHONHASHSEED PYTHONDONTWRITEBYTECODE; echo "TEST_SEED=$$TEST_SEED"; $(RUN) $(TEST) $(ARGS); \
 	ended=$$?; echo "TEST_SEED=$$TEST_SEED"; exit $$ended
 
 repeat: $(READY) ## run the tests five times, one with one worker and one beside a busy machine, and print a table

@@ -5,6 +5,7 @@ Rules
 - The default suite draws the same examples in every run, on any number of workers. `TEST_SEED=<number>` draws
   anew from that seed, as `make nightly` and `make soak` do; the seed is printed, and a failure prints the line
   that repeats its example.
+- No verdict depends on the order of tests. `TEST_ORDER=<number>` shuffles them, which finds the tests that do.
 """
 
 from __future__ import annotations
@@ -15,10 +16,13 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import HealthCheck, core, settings
 from hypothesis.internal.conjecture import providers
+
+pytest_plugins = ("tests.leaks", "tests.workers")
 
 Figures = Callable[..., None]
 
@@ -30,6 +34,7 @@ _SHARED = {
 settings.register_profile("fixed", derandomize=True, **_SHARED)
 settings.register_profile("fresh", derandomize=False, print_blob=True, **_SHARED)
 SEED = os.environ.get("TEST_SEED")
+ORDER = os.environ.get("TEST_ORDER")
 settings.load_profile("fresh" if SEED else "fixed")
 if not SEED:
     # Hypothesis mixes constants of every module imported so far into its draws: an order of tests, or a line of
@@ -47,7 +52,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_report_header() -> str:
-    return f"examples: drawn anew, TEST_SEED={SEED}" if SEED else "examples: the same in every run"
+    examples = f"drawn anew, TEST_SEED={SEED}" if SEED else "the same in every run"
+    return f"examples: {examples}" + (f"; order: TEST_ORDER={ORDER}" if ORDER else "")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -55,6 +61,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("spark") and not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group("spark"))  # one session, started once
+    if ORDER:
+        Random(int(ORDER)).shuffle(items)  # the same order on every worker
 
 
 def pytest_deselected(items: Iterable[pytest.Item]) -> None:

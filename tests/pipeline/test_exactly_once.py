@@ -85,8 +85,12 @@ def start(folder: Path) -> subprocess.Popen[str]:
 
 
 def descendants(pid: int) -> Iterator[tuple[int, str]]:
-    """(process id, command) of everything that a process started."""
-    for task in Path(f"/proc/{pid}/task").glob("*"):
+    """(process id, command) of every process that a process started; any of them may end meanwhile."""
+    try:
+        tasks = list(Path(f"/proc/{pid}/task").iterdir())
+    except OSError:
+        return
+    for task in tasks:
         try:
             children = (task / "children").read_text().split()
         except OSError:
@@ -112,7 +116,26 @@ def victims(process: subprocess.Popen[str], victim: str) -> list[int]:
 
 def run_until_killed(folder: Path, plan: list[tuple[str, int, str]]) -> int:
     """Run a driver; kill at (step, how often it was seen, victim). How many kills of the plan were done."""
-    process = start(folder)
+    with start(folder) as process:
+        try:
+            return kill_by_plan(process, plan)
+        finally:
+            end(process)
+
+
+def end(process: subprocess.Popen[str], *first: int) -> None:
+    """Kill a driver and all that it started, so that a test which fails leaves no process to the next."""
+    if process.poll() is None:
+        kill(*first, process.pid, *(pid for pid, _ in descendants(process.pid)))
+
+
+def kill(*pids: int) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def kill_by_plan(process: subprocess.Popen[str], plan: list[tuple[str, int, str]]) -> int:
     seen, done, ended = dict.fromkeys(STEPS, 0), 0, False
     assert process.stdout is not None
     for line in process.stdout:
@@ -120,17 +143,13 @@ def run_until_killed(folder: Path, plan: list[tuple[str, int, str]]) -> int:
         seen[step] = seen.get(step, 0) + 1
         if ended or done == len(plan) or step != plan[done][0] or seen[step] < plan[done][1]:
             continue
-        below = [pid for pid, _ in descendants(process.pid)]
         chosen = victims(process, plan[done][2])
-        for pid in chosen:
-            os.kill(pid, signal.SIGKILL)
         if chosen and plan[done][2] != "worker":
             ended = True
-            for pid in (process.pid, *below):  # a machine that dies takes all of it
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+            end(process, *chosen)  # a machine that dies takes all of it
+        else:
+            kill(*chosen)
         done += bool(chosen)  # no worker yet: the next step will do
-    process.stdout.close()
     process.wait(timeout=600)
     return done
 

@@ -43,13 +43,14 @@ def python_files(*folders: str) -> list[Path]:
     return [path for path in tracked() if path.suffix == ".py" and any(path.is_relative_to(r) for r in roots)]
 
 
-def pages() -> list[Path]:
+@cache
+def pages() -> tuple[Path, ...]:
     """The pages that users read: README and the docs."""
-    return [path for path in tracked() if path.suffix == ".md" and path.parent in (ROOT, *_docs())]
-
-
-def _docs() -> set[Path]:
-    return {path.parent for path in tracked() if path.is_relative_to(ROOT / "docs")}
+    return tuple(
+        path
+        for path in tracked()
+        if path.suffix == ".md" and (path.parent == ROOT or path.is_relative_to(ROOT / "docs"))
+    )
 
 
 def name_of(path: Path) -> str:

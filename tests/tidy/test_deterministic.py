@@ -1,4 +1,6 @@
-"""The default suite draws the same examples in every run, whatever was imported before; a seed draws others."""
+"""The default suite draws the same examples in every run, whatever was imported before; a seed draws others.
+Tests may come in any order, because a test that leaves changed state behind fails.
+"""
 
 from __future__ import annotations
 
@@ -55,6 +57,43 @@ def test_draws_depend_on_neither_imports_nor_hashes_but_on_a_seed(tmp_path: Path
     assert len(first.splitlines()) >= 100
     assert drawn(tmp_path, "planted", PYTHONHASHSEED="2") == first
     assert drawn(tmp_path, TEST_SEED="7") != first
+
+
+LEAKS = """
+import decimal, os, subprocess, signal, sys, threading
+
+def test_environment(): os.environ["LEFT"] = "1"
+def test_directory(tmp_path): os.chdir(tmp_path)
+def test_handler(): signal.signal(signal.SIGTERM, signal.SIG_IGN)
+def test_path(): sys.path.append("left")
+def test_context(): decimal.getcontext().prec = 5
+def test_thread(): threading.Thread(target=threading.Event().wait, args=(1,), name="left").start()
+def test_process(): globals()["left"] = subprocess.Popen(["sleep", "60"])
+def test_end(): left.kill(); left.wait()
+"""
+
+
+def test_a_test_that_leaves_changed_state_behind_fails(tmp_path: Path) -> None:
+    file = tmp_path / "test_leaks.py"
+    file.write_text(LEAKS)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "tests.leaks", str(file)],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert "8 passed, 7 errors" in done.stdout, done.stdout
+    for leak in (
+        "environment: {} became {'LEFT': '1'}",
+        "current directory: ",
+        "signal handlers: ",
+        "sys.path: ",
+        "decimal context: (28, ",
+        "thread: left",
+        "process: ",
+    ):
+        assert f"this test leaves behind:\n{leak}" in done.stdout, leak
 
 
 def test_the_table_of_repeated_runs_reads_verdicts() -> None:
