@@ -10,6 +10,7 @@ Rules
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import os
@@ -99,14 +100,16 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 @pytest.fixture(autouse=True)
-def restored_logs() -> Iterator[None]:
-    """Undo what a broker inside the test's own process did to the `tidings` logger: it stops propagation,
-    and a later test on the same worker would find no record in `caplog`."""
+def restored_broker_settings() -> Iterator[None]:
+    """Undo what a broker inside the test's own process did: it stops the propagation of the `tidings` logger, so
+    that a later test on the same worker would find no record in `caplog`, and it tunes garbage collection."""
     logger = logging.getLogger("tidings")
     handlers, level, propagate = list(logger.handlers), logger.level, logger.propagate
+    thresholds = gc.get_threshold()
     yield
     logger.handlers[:], logger.propagate = handlers, propagate
     logger.setLevel(level)
+    gc.set_threshold(*thresholds)
 
 
 @pytest.fixture

@@ -61,15 +61,18 @@ def test_draws_depend_on_neither_imports_nor_hashes_but_on_a_seed(tmp_path: Path
 
 LEAKS = """
 import decimal, os, subprocess, signal, sys, threading
+from tests import leaks
+
+RELEASE, leaks.GRACE = threading.Event(), 0.1
 
 def test_environment(): os.environ["LEFT"] = "1"
 def test_directory(tmp_path): os.chdir(tmp_path)
 def test_handler(): signal.signal(signal.SIGTERM, signal.SIG_IGN)
 def test_path(): sys.path.append("left")
 def test_context(): decimal.getcontext().prec = 5
-def test_thread(): threading.Thread(target=threading.Event().wait, args=(1,), name="left").start()
+def test_thread(): threading.Thread(target=RELEASE.wait, name="left").start()
 def test_process(): globals()["left"] = subprocess.Popen(["sleep", "60"])
-def test_end(): left.kill(); left.wait()
+def test_end(): RELEASE.set(); left.kill(); left.wait()
 """
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +13,29 @@ import pytest
 from tidings.bench import churn, matching, memory, plots, workloads
 from tidings.errors import InputError, TidingsError
 
+pytestmark = pytest.mark.xdist_group("bench matching")  # each work is measured once
 KEYS = {"work", "size", "engine", "figure", "unit", "ratio_to_best_peer"}
+SIZE = 300  # subscriptions
 
 
-@pytest.fixture(autouse=True)
-def _short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(matching, "PEER_SECONDS", 0.005)
-    monkeypatch.setattr(matching, "BATCH", 200)
+@pytest.fixture(scope="module", autouse=True)
+def _short() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(matching, "PEER_SECONDS", 0.005)
+        patch.setattr(matching, "BATCH", 200)
+        yield
+
+
+@cache
+def measured(name: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The rows of a work and what it keeps for comparisons; each is measured once."""
+    kept: dict[str, Any] = {}
+    return list(matching.one_work(workloads.workload(name), SIZE, kept)), kept
 
 
 @pytest.mark.parametrize("name", ["W1", "W2", "W4"])
 def test_a_work_gives_rows_of_the_contract(name: str) -> None:
-    rows = list(matching.one_work(workloads.workload(name), 300))
+    rows, _ = measured(name)
     assert all(set(row) == KEYS for row in rows)
     assert {"tidings, one by one", "tidings, columns", "brute force, NumPy"} <= {
         row["engine"] for row in rows
@@ -89,7 +102,7 @@ def test_churn_counts_its_freezes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_plots_are_drawn(tmp_path: Path) -> None:
-    rows = list(matching.one_work(workloads.workload("W1"), 300))
+    rows, _ = measured("W1")
     drawn = plots.plot(rows, str(tmp_path))
     assert [path.name for path in drawn] == ["cost-by-subscriptions.svg", "cost-by-matches.svg"]
     for wanted in ("W1", "W1, counting", "W1, tree", "subscriptions"):
@@ -98,16 +111,14 @@ def test_plots_are_drawn(tmp_path: Path) -> None:
 
 
 def test_mixed_filters_are_compared_with_plain_ones_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    kept: dict[str, Any] = {}
-    for name in ("W2", "W4"):
-        list(matching.one_work(workloads.workload(name), 200, kept))
-    assert [row["unit"] for row in matching.mixed_over_plain(kept, 200)] == ["times the cost"] * 2
+    kept = measured("W2")[1] | measured("W4")[1]
+    assert [row["unit"] for row in matching.mixed_over_plain(kept, SIZE)] == ["times the cost"] * 2
     order = iter((2.0, 4.0, 9.0, 8.0) + (1.0, 9.0, 6.0, 9.0) * (matching.TURNS - 1))
     monkeypatch.setattr(matching, "_cpu", lambda work: next(order))
-    single, batch = (row["figure"] for row in matching.mixed_over_plain(kept, 200))
+    single, batch = (row["figure"] for row in matching.mixed_over_plain(kept, SIZE))
     assert single == 6.0  # the best of each: 6 against 1
     assert batch == 2.0  # 8 against 4
-    assert list(matching.mixed_over_plain({"W2": kept["W2"]}, 200)) == []
+    assert list(matching.mixed_over_plain({"W2": kept["W2"]}, SIZE)) == []
 
 
 def test_some_works_alone_can_be_run(monkeypatch: pytest.MonkeyPatch) -> None:

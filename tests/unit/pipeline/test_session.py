@@ -33,8 +33,9 @@ def a_java(folder: Path, version: str) -> Path:
 @pytest.fixture
 def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
     """No Java anywhere; temporary files of our own."""
-    monkeypatch.delenv("JAVA_HOME", raising=False)
-    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    for name in ("JAVA_HOME", "PYSPARK_PYTHON"):  # set first, so that they are restored to being absent
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
     monkeypatch.setattr("shutil.which", lambda name: None)
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
     return monkeypatch
