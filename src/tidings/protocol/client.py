@@ -64,7 +64,7 @@ class Client:
         self._listenings: dict[int, Listening] = {}  # by ref
         self._leaving: dict[int, Listening] = {}  # by ref: those that wait for the answer to it ...
         self._held_back: dict[int, Listening] = {}  # ... and those that wait for one of their name
-        self._last_ref, self._tokens = 0, Tokens()
+        self._last_ref, self._tokens = 0, Tokens(limits.remembered_copies)
         most = limits.remembered_events if remembers is None else remembers
         self._known_again = Heard(most, limits.remembered_copies)
         self._homes: dict[str, str] = {}  # by name of a durable subscription: where it was opened first

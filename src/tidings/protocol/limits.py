@@ -84,7 +84,7 @@ class ResourceLimits(msgspec.Struct, frozen=True, kw_only=True):
     store_bytes: int = 1 << 50  # of a store's files; at it publishes are refused, and nothing owed is dropped
 
     # -- tables --------------------------------------------------------------------------------
-    remembered_copies: int = 1 << 16  # foreign ids that a client knows from other brokers' logs
+    remembered_copies: int = 1 << 16  # foreign ids, and commits in a group, that a client knows again
     remembered_events: int = 1024  # that no log holds and a client recognises; more recognises older ones
 
     client: ClientLimits = ClientLimits()  # the most that one message of a client may ask for

@@ -84,11 +84,29 @@ class Told(NamedTuple):
         return accepts(self.filter, deliver.event)
 
 
+class Committed:
+    """The last positions that a client committed in a durable group."""
+
+    __slots__ = ("_most", "_positions")
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._positions: dict[Position, None] = {}
+
+    def add(self, position: Position) -> None:
+        self._positions[position] = None
+        if len(self._positions) > self._most:
+            del self._positions[next(iter(self._positions))]
+
+    def __contains__(self, position: Position) -> bool:
+        return position in self._positions
+
+
 class Listening:
     """The state of one subscription, or of one membership of a group."""
 
     __slots__ = (
-        "_packed", "after", "auto", "buffer", "call", "ending", "fence", "given_back", "granted", "home", "id",
+        "_packed", "after", "auto", "buffer", "call", "committed", "ending", "fence", "given_back", "granted", "home", "id",
         "is_fenced", "is_on", "leaving_calls",
         "must_end", "named", "options", "phase", "policy", "ref", "skipped", "taken", "told", "waiting", "waits", "window",
     )  # fmt: skip
@@ -119,6 +137,7 @@ class Listening:
         self.after = (
             dict(after) if after else NOTHING
         )  # token: by log, everything up to this offset was committed
+        self.committed: Committed | None = None  # of a member of a durable group
         self.given_back: frozenset[Position] = (
             frozenset()
         )  # `nack`ed and not committed since: the token waits
@@ -199,6 +218,8 @@ class Listening:
     def was_committed(self, deliver: Deliver) -> bool:
         """True when our token is past it. (What a group is sent says nothing about its other members.)"""
         position = deliver.position
+        if self.committed is not None:
+            return position is not None and position in self.committed
         if position is None or self.options.group is not None or self.options.dead_letters_of is not None:
             return False
         return position.offset <= self.after.get(position.log, 0) and position not in self.given_back
@@ -239,6 +260,10 @@ class Listening:
         before = self.taken
         tags = self.settle(tag)
         still = {taken.deliver.position for taken in self.taken}
+        if self.committed is not None:
+            for position in (taken.deliver.position for taken in before):
+                if position is not None and position not in still:
+                    self.committed.add(position)
         for position in (taken.deliver.position for taken in before):
             if position is None:
                 continue
@@ -249,6 +274,8 @@ class Listening:
 
     def advance(self, position: Position) -> None:
         """It is committed, and so is all before it: move the token, unless something was given back."""
+        if self.committed is not None:
+            self.committed.add(position)
         if self.given_back:
             self.given_back -= {position}
             if any(p.log == position.log and p.offset < position.offset for p in self.given_back):

@@ -6,17 +6,21 @@ Rules
   where it knows the client to stand. What the earlier one wanted, up to where the client itself knows to have
   stood, was told already.
 - One that was ended begins anew, and was told nothing; with the same filter it goes on all the same.
+- A member of a durable group has no token, since events between two of its own go to other members. It remembers
+  which positions it committed, and acknowledges them once more when they are delivered again.
 """
 
 from __future__ import annotations
 
-from tidings.protocol.listening import Listening, Told
+from tidings.protocol.listening import Committed, Listening, Told
 
 MOST = 4  # filters that are remembered for a name
 
 
 class Tokens:
-    def __init__(self) -> None:
+    def __init__(self, most_positions: int) -> None:
+        self._most_positions = most_positions
+        self._committed: dict[str, Committed] = {}  # by durable group
         self._left: dict[str, tuple[Told, ...]] = {}  # by name, the last first
         self._ended: set[str] = set()
 
@@ -34,6 +38,9 @@ class Tokens:
 
     def resume(self, listening: Listening) -> None:
         """Say where it goes on, unless the application has said so."""
+        group = listening.options.group
+        if group is not None and listening.options.durable:
+            listening.committed = self._committed.setdefault(group, Committed(self._most_positions))
         left = self._left.get(listening.id.name, ())
         if listening.after or not left:
             return

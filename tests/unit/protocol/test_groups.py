@@ -94,3 +94,40 @@ def test_one_member_that_unsubscribes_only_leaves() -> None:
     stage.leave("m1", refs["m1"], end=True)
     stage.settle()
     assert stage.node.slots["delivery"].subscriptions() == ()  # type: ignore[attr-defined]
+
+
+def test_what_one_member_committed_says_nothing_of_what_another_had() -> None:
+    """The member that came back first counted as having handled all up to its last event, those of others too."""
+    stage, refs = stage_with(2, durable=True)
+    for number in (1, 2, 3):
+        stage.published("p", {"n": number})
+    assert stage.drain("m0", refs["m0"], most=1) == [1]
+    assert stage.drain("m1", refs["m1"], most=1) == [2]
+    assert stage.drain("m0", refs["m0"]) == [3]
+    stage.wait(1.0)
+    stage.crash()
+    stage.link("m0")  # and m1 never comes back
+    stage.settle()
+    assert stage.drain("m0", refs["m0"]) == [2]
+
+
+def test_a_member_knows_again_what_it_committed_before_its_broker_crashed() -> None:
+    stage, refs = stage_with(1, durable=True)
+    for number in (1, 2):
+        stage.published("p", {"n": number})
+    stage.tick = 0.0  # so that no progress is written any more
+    assert stage.drain("m0", refs["m0"]) == [1, 2]
+    stage.crash()
+    stage.link("m0")
+    stage.settle()
+    assert stage.drain("m0", refs["m0"]) == []
+    stage.crash()
+    stage.link("m0")
+    stage.leave("m0", refs["m0"])
+    stage.settle()
+    again = stage.subscribed("m0", group="workers", durable=True)
+    assert stage.drain("m0", again) == []
+    stage.link("p")
+    stage.settle()
+    stage.published("p", {"n": 3})
+    assert stage.drain("m0", again) == [3]

@@ -317,7 +317,10 @@ class Registry:
             self._courier.take_back(member, now)
 
     def _acknowledge_handled(self, held: Held, message: Subscribe, now: float) -> None:
-        """The client's token is ahead of what we know: settle what it handled."""
+        """The client's token is ahead of what we know: settle what it handled. One member's token says nothing of
+        what the others of its group handled."""
+        if message.options.group is not None and held.durable:
+            return
         after = message.after
         for line in (held.queue, held.barred):
             for item in [item for item in line if item.position is not None]:
