@@ -152,4 +152,8 @@ DEFECTS = (
     Defect("protocol/delivery/intake.py", "            partial(self._stalled, arrival),\n        )\n        if mode", "            None,\n        )\n        if mode", by=WIDE),  # full disk keeps in flight waiting
     Defect("protocol/delivery/intake.py", "        if needs_disk or event.source in self._last_of:\n", "        if False:\n", by=WIDE),  # full disk takes publishes
     Defect("security/gate.py", "        return f\"{tenant}{principal.name}{OWNER_MARK}\"", "        return tenant", by=WIDE),  # groups common
+    Defect("protocol/delivery/exactly_once.py", "        is_new = not member.held.is_kept  #", "        is_new = True  #", by=WIDE),  # ended with a refused listener
+    Defect("protocol/delivery/lanes.py", "        if is_found and held.durable and self._has_outlived(held, log):\n", "        if False:\n", by=WIDE),  # age of a subscription by clocks of two lives
+    Defect("protocol/delivery/registry.py", "        if message.options.group is not None and held.durable:\n            return\n", "", by=("tests/unit/protocol/test_groups.py",)),  # one member's token for all
+    Defect("protocol/tokens.py", "self._committed.setdefault(group, Committed(self._most_positions))", "Committed(self._most_positions)", by=WIDE),  # commits of a member forgotten
 )  # fmt: skip

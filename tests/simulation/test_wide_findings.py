@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.simulation._wide import run
 
+from tidings.protocol import inputs as ins
 from tidings.simulation import faults as fault
 from tidings.simulation.faults import FaultPlan, Incident
 from tidings.simulation.simulator import SimulationSettings
@@ -41,6 +42,46 @@ def test_a_publish_that_a_failed_disk_lost_is_not_acknowledged_when_it_is_sent_a
     assert [failed.code for failed in application.failures] in (["unknown"], ["store"])
 
 
+def test_a_durable_subscription_outlives_a_listener_whom_a_failed_disk_refuses() -> None:
+    """The broker ended the subscription with the refused listener, and confirmed events that were owed to it."""
+    world = two()
+    leave = ins.ClientLeave(world.next_call(), world.applications["d"].refs.pop("n"))
+    world.simulation.input("d", leave)
+    world.run(3.5)
+    world.publish("p", {"x": 1})
+    world.simulation.plan(FaultPlan(incidents=(incident(fault.SYNC_FAILURE, 3.4, 8.0, "b1"),)))
+    world.subscribe("d", "n", "EXISTS x", durable=True)
+    world.run(7.0)
+    assert [failed.code for failed in world.applications["d"].failures] == ["store"]
+    assert not world.heard("d")
+    world.run(9.0)
+    world.subscribe("d", "n", "EXISTS x", durable=True)
+    world.run(20.0)
+    assert [id.rpartition("-")[2] for _, id in world.heard("d")] == ["1"]
+
+
+@pytest.mark.parametrize("by", [0.0, -3600.0])
+def test_a_log_that_replaces_a_lost_one_is_owed_whole_whatever_the_clock_of_its_reader_says(
+    by: float,
+) -> None:
+    """A subscription seemed younger than events of the new log, since its broker's clock was set back."""
+    world = two()
+    simulation = world.simulation
+    world.publish("p", {"x": 1})
+    world.run(4.0)
+    for name in ("b0", "b1"):
+        simulation.crash(name)
+    world.run(5.0)
+    simulation.restart("b0", keep_disk=False)
+    world.run(6.0)
+    world.publish("p", {"x": 2})
+    world.run(20.0)
+    simulation.places["b1"].clock.set_wall(by)
+    simulation.restart("b1")
+    world.run(60.0)
+    assert [id.rpartition("-")[2] for _, id in world.heard("d")] == ["1", "2"]
+
+
 @pytest.mark.parametrize(
     ("system", "seed"),
     [
@@ -51,6 +92,10 @@ def test_a_publish_that_a_failed_disk_lost_is_not_acknowledged_when_it_is_sent_a
         ("tidings", 50),  # a broker confirmed for durable subscriptions after its disk had failed
         ("tidings", 80),
         ("tidings", 184),  # a publish that a failed disk lost was answered by its number
+        ("tidings", 2144),  # a durable subscription was ended with a listener whom a failed disk refused
+        ("tidings", 1910),  # events of a new log seemed older than a subscription, whose clock was set back
+        ("tidings", 1355),
+        ("tidings", 718),  # a member of a group that was refused forgot what it had committed
         ("tidings-group", 99),  # a coordinator forgot after its restart how young its log was
         ("tidings-group", 36),  # a member whose disk was full showed a page without what it had committed
         ("tidings-group", 197),  # an entry was committed that one disk had

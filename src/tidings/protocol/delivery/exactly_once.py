@@ -323,7 +323,7 @@ class ExactlyOnce(Delivery):
         not_opened = partial(self._not_opened, session, message.call, member)
 
         def stalled(reason: str) -> None:  # one that is on the disk goes on; what is new about it can wait
-            if is_resumed:
+            if member.held.is_kept:
                 opened(now)
             else:
                 not_opened(PersistFailed(0, "full", reason), now)
@@ -332,8 +332,10 @@ class ExactlyOnce(Delivery):
 
     def _opened(self, member: Member, call: int, is_resumed: bool, now: float) -> None:
         held = member.held
-        if member not in held.joining:
-            return  # it left before it was answered
+        if held.durable:
+            held.is_kept = True
+        if member not in held.joining:  # it left before it was answered
+            return
         held.leave_out(member)
         held.members = (*held.members, member)
         member.is_open = True
@@ -349,7 +351,8 @@ class ExactlyOnce(Delivery):
         if member not in member.held.joining:
             return  # it left, or was refused before
         self.ports.send(session.address, Refused(call, failure.code, f"not kept: {failure.reason}"))
-        self._persist(self._registry.leave(member, end=True, lingers=False, now=now), now)
+        is_new = not member.held.is_kept  # one that the disk holds outlives a refused listener
+        self._persist(self._registry.leave(member, end=is_new, lingers=False, now=now), now)
 
     def _on_unsubscribe(self, session: Session, message: Unsubscribe, now: float) -> None:
         member = session.members.get(message.ref)
@@ -535,8 +538,7 @@ class ExactlyOnce(Delivery):
         stalled: Callable[[str], None] | None = None,
     ) -> None:
         """Keep the records, if there is anything to keep; tables are kept only where they last."""
-        disk = self.ports.disk
-        if not disk.stable:
+        if not (disk := self.ports.disk).stable:
             records = [record for record in records if isinstance(record, Append | Forget)]
         elif records:
             records = [*records, clock_row(now)]

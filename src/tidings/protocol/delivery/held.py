@@ -78,8 +78,10 @@ class Held:
     rights: Sequence[Right] = ()  # what it was owed under earlier filters
     again_below = 0  # offsets below this may have been sent in an earlier life
     is_from_disk = False  # it began in an earlier life
+    is_kept = False  # the disk holds it
     is_guest = False  # it was resumed here; another broker is its home
     left_at: float | None = None  # when the last listener of a guest left
+    outlived: frozenset[str] = frozenset()  # brokers that lost a log which it heard
     home = ""  # of a guest: the log of its home
     attended = 0.0  # of a durable one: when somebody last subscribed to it
     memory = UNCOUNTED  # of the principal that subscribed

@@ -3,6 +3,7 @@
 Rules
 - Every subscription has a lane in every log that is known. A new one reads what is available
   there first, unless it wants no replay; a log that is found later is read then.
+- A log that replaces one which a durable subscription heard began after the subscription: it has a right to all of it.
 - It reads only while somebody listens and the queue is at most half full, like the reader of our
   own log. A durable subscription whose queue is full reads on later: it spills to the log of
   origin, which keeps its events because our acknowledgement waits for its progress.
@@ -25,6 +26,7 @@ from tidings.protocol.delivery.moved import moved_of
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.lines import EMPTY, NOTHING, own, own_table
 from tidings.protocol.messages import Envelope
+from tidings.protocol.naming import broker_of
 from tidings.protocol.reading import Page, Wanted
 from tidings.protocol.slots import Ports
 
@@ -47,6 +49,9 @@ class Lanes:
         if held.handle is None or log in held.lanes:
             return
         known = self._ports.recovery.known(log)
+        if is_found and held.durable and self._has_outlived(held, log):
+            own_table(held, "lanes")[log] = Lane(log, 0, start=1, hold=0)
+            return
         if held.is_from_disk or (is_found and held.durable):
             # It began in an earlier life, which did not write down where in this log, or the log began on an empty
             # disk and took events before it was heard of here: nothing of it may go.
@@ -57,6 +62,12 @@ class Lanes:
             return
         lane = own_table(held, "lanes")[log] = Lane(log, known, start=known + 1, hold=known)
         lane.phase = LanePhase.LIVE
+
+    def _has_outlived(self, held: Held, log: str) -> bool:
+        """Did the subscription hear an earlier log of this broker? Then it is older than all that this log holds, and
+        no clock is asked: that of either broker may have been set back between two of its lives."""
+        broker = broker_of(log)
+        return broker in held.outlived or any(broker_of(other) == broker for other in held.lanes)
 
     def resume_from(self, held: Held, after: Mapping[str, int]) -> None:
         """A durable subscription goes on here that was at another broker; in each log from its token on.
@@ -100,6 +111,8 @@ class Lanes:
         lane = held.lanes.pop(log, None)
         if lane is not None:
             self._stop(lane)
+            if held.durable and self._ports.recovery.is_gone(log):
+                held.outlived = held.outlived | {broker_of(log)}
 
     # -- the live way --------------------------------------------------------------------------
 

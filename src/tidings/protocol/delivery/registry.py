@@ -454,9 +454,9 @@ class Registry:
             log: rows.LaneRow(lane.progress, lane.told_from, lane.start, lane.hold, list(lane.rights))
             for log, lane in held.lanes.items()
         }
-        return rows.put_for(
-            rows.PROGRESS, held.id, ProgressRow(held.id, held.progress, lanes=lanes, movers=dict(held.movers))
-        )
+        movers, outlived = dict(held.movers), sorted(held.outlived)
+        row = ProgressRow(held.id, held.progress, lanes=lanes, movers=movers, outlived=outlived)
+        return rows.put_for(rows.PROGRESS, held.id, row)
 
     def load(self, state: Loaded, now: float) -> None:
         self.memory.load(state)
@@ -468,7 +468,7 @@ class Registry:
             held.told = rows.read_told(row.told)
             held.rights = row.rights
             held.again_below = self._ledger.end
-            held.is_from_disk = True
+            held.is_from_disk = held.is_kept = True
             held.is_guest, held.home, held.attended = row.is_guest, row.home, row.attended
             if held.is_guest:
                 self._guest_left(held, now)
@@ -481,6 +481,7 @@ class Registry:
             if held.id in known:
                 held.lanes = {log: _lane(log, lane) for log, lane in known[held.id].lanes.items()}
                 held.movers = known[held.id].movers
+                held.outlived = frozenset(known[held.id].outlived)
 
     def _owe_again(self, held: Held) -> None:
         """Its bounds act on what it was handed in an earlier life, and has not settled, too."""

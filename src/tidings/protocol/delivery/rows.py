@@ -55,6 +55,7 @@ class ProgressRow(msgspec.Struct, array_like=True, frozen=True):
     version: int = VERSION
     lanes: dict[str, LaneRow] = {}  # by log of another broker
     movers: dict[str, Moved] = {}  # by source: the last stay of a publisher that moved
+    outlived: list[str] = []  # brokers that lost a log which it heard
 
 
 class LogRow(msgspec.Struct, array_like=True, frozen=True):
