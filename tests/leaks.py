@@ -1,7 +1,8 @@
 """A guard around every test: state of the process that a test changes and does not restore fails that test.
 
 The next test on the same worker would inherit it, so the verdict would depend on the order of tests and on the
-number of workers. State of fixtures with a wider scope is set up before the guard looks and may stay.
+number of workers. A test with a fixture of wider scope may leave threads and processes: servers that tests share
+are started when they are first needed, and some tests restart one.
 
 Rules
 - The guard takes 0.3 ms for a test that leaves nothing behind. It waits only for threads and processes that are
@@ -114,16 +115,29 @@ def differences(before: dict[str, object], after: dict[str, object]) -> list[str
     return found
 
 
+def shares_servers(test: pytest.Item) -> bool:
+    """Does the test use a fixture of ours that outlives it?"""
+    info = getattr(test, "_fixtureinfo", None)
+    fixtures = info.name2fixturedefs.values() if info else ()
+    return any(each.scope != "function" and each.baseid for found in fixtures for each in found)
+
+
 @pytest.fixture(autouse=True)
-def leaks_nothing() -> Iterator[None]:
+def leaks_nothing(request: pytest.FixtureRequest) -> Iterator[None]:
     """Fail a test that leaves a changed setting, a thread or a process to the next test."""
     settings, running, started = state(), threads(), children()
     yield
     leaks = differences(settings, state())
-    leaks += [f"thread: {thread.name}" for thread in threads() - running if not _ends(thread)]
+    if not shares_servers(request.node):
+        leaks += _left_running(running, started)
+    if leaks:
+        pytest.fail("this test leaves behind:\n" + "\n".join(leaks), pytrace=False)
+
+
+def _left_running(running: set[threading.Thread], started: set[int]) -> list[str]:
+    """One line for each thread and process that is new and does not end."""
+    found = [f"thread: {thread.name}" for thread in threads() - running if not _ends(thread)]
     deadline = time.monotonic() + GRACE
     while (left := _left(children() - started)) and time.monotonic() < deadline:
         time.sleep(0.01)
-    leaks += [f"process: {pid} {command}" for pid, command in left]
-    if leaks:
-        pytest.fail("this test leaves behind:\n" + "\n".join(leaks), pytrace=False)
+    return found + [f"process: {pid} {command}" for pid, command in left]

@@ -8,7 +8,6 @@ broker on the way knows what is wanted.
 from __future__ import annotations
 
 import asyncio
-import atexit
 import json
 import os
 import subprocess
@@ -54,7 +53,6 @@ class Keeper:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
             env={**os.environ, "PYTHONPATH": path},
         )  # fmt: skip
-        atexit.register(self.close)
 
     def ask(self, **what: Any) -> dict[str, Any]:
         self.tell(**what)
@@ -86,6 +84,11 @@ def keepers(count: int) -> list[Keeper]:
     while len(_keepers) < count:
         _keepers.append(Keeper())
     return _keepers[:count]
+
+
+def close_keepers() -> None:
+    while _keepers:
+        _keepers.pop().close()
 
 
 class OneBroker:
