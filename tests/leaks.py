@@ -32,7 +32,8 @@ SET_BY_OTHERS = frozenset({"PYTEST_CURRENT_TEST", "_RJEM_MALLOC_CONF"})  # by py
 GRACE = 5.0  # seconds for threads and processes that were told to end
 WRITTEN_BY_TOOLS = frozenset({".pytest_cache", ".hypothesis", ".mypy_cache", ".ruff_cache", "__pycache__"})
 KEPT_CHILDREN = ("resource_tracker", "forkserver")  # of multiprocessing: they end with this process
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM, signal.SIGCHLD, signal.SIGUSR1)
+# Without SIGALRM: pytest-timeout removes its handler when a test fails.
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGUSR1)
 
 
 def state() -> dict[str, object]:
@@ -137,7 +138,7 @@ def leaks_nothing(request: pytest.FixtureRequest) -> Iterator[None]:
 def _left_running(running: set[threading.Thread], started: set[int]) -> list[str]:
     """One line for each thread and process that is new and does not end."""
     found = [f"thread: {thread.name}" for thread in threads() - running if not _ends(thread)]
-    deadline = time.monotonic() + GRACE
+    deadline, pause = time.monotonic() + GRACE, threading.Event()
     while (left := _left(children() - started)) and time.monotonic() < deadline:
-        time.sleep(0.01)
+        pause.wait(0.01)
     return found + [f"process: {pid} {command}" for pid, command in left]
