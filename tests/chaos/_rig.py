@@ -6,9 +6,9 @@
 
 Every link goes through a `Proxy`. Publishers publish without pause, kept, several at once, events of 2 kB in the
 mean and one in a thousand at the limit; durable subscribers whose filters cover one another listen elsewhere. Brokers
-are killed and stopped, links cut and rough, wall clocks set, and the disk of `b2` is filled; with `replaces` it is
-replaced, too, once what was acknowledged there has arrived. When the faults are over, everything that was acknowledged has to arrive; then
-`tidings check` judges the history.
+are killed and stopped, links cut and rough, wall clocks set, and the disk of `b2` is filled, and replaced once what was
+acknowledged there has arrived. Publishers wait while too much is on its way. When the faults are over, everything
+that was acknowledged has to arrive; then `tidings check` judges the history.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ SOURCE = Path(tidings.__file__).parents[1]
 SAY_SECONDS = 30.0  # between two words of a long run
 AIMING = 20.0  # seconds at most, until a publish is on its way to the victim
 QUICK = NetworkSettings(retry_seconds=0.05, slow_retry_seconds=0.5, max_frame=MAX_FRAME)
+BACKLOG = 10_000  # deliveries that are on their way, at most; more would measure the queues
 REPLACED = "b2"  # the broker whose disk is filled and replaced: no subscriber is there
 
 
@@ -115,7 +116,6 @@ class Broker:
 class Rig:
     def __init__(self, folder: Path, seed: int, said: tuple[str, ...] = ()) -> None:
         self.rng = Random(seed)
-        self.replaces = False  # a subscriber with two brokers stalls on a log that is gone
         self.said = said  # to every broker
         self.folder = folder
         self.history = folder / "history.jsonl"
@@ -129,8 +129,8 @@ class Rig:
         self._paused: set[str] = set()  # publishers
         self._disk: SmallDisk | None = None
         self.moves = 0  # connections of the subscriber that has two brokers
-        self.heard: dict[str, list[tuple[str, str]]] = {}
-        self.told: dict[str, set[tuple[str, str]]] = {}  # by subscriber: the same, to be looked up
+        self.received: dict[str, set[tuple[str, str]]] = {}  # by subscriber
+        self.doubled: list[tuple[str, tuple[str, str]]] = []  # subscriber, event
         self.missing: dict[str, set[tuple[str, str]]] = {}  # by subscriber: acknowledged, and not heard yet
         self._in_flight: Counter[str] = Counter()  # by broker
         self._recorder = FileRecorder(self.history)
@@ -191,7 +191,7 @@ class Rig:
     async def _publish_line(self, bus: tidings.Bus, broker: str, number: int) -> None:
         rng = Random(f"{bus.name}/{number}")
         while self._is_publishing:
-            if bus.name in self._paused:
+            if bus.name in self._paused or sum(map(len, self.missing.values())) > BACKLOG:
                 await lasts(0.05)
                 continue
             kind = rng.randrange(10)
@@ -211,15 +211,14 @@ class Rig:
                 self._in_flight[broker] -= 1
             self.acknowledged += 1
             for subscriber, most in self.bounds.items():
-                if kind < most and (receipt.source, receipt.id) not in self.told[subscriber]:
+                if kind < most and (receipt.source, receipt.id) not in self.received[subscriber]:
                     self.missing[subscriber].add((receipt.source, receipt.id))
             await lasts(rng.uniform(0.0, 0.02))
 
     bounds: ClassVar = {"all": 10, "some": 5, "few": 2}  # by subscriber: the kinds below this are wanted
 
     async def listen(self, name: str, brokers: tuple[str, ...], ready: asyncio.Event) -> None:
-        heard = self.heard[name] = []
-        told = self.told[name] = set()
+        received = self.received[name] = set()
         missing = self.missing[name] = set()
         async with (
             self.connect(name, *brokers) as bus,
@@ -231,8 +230,9 @@ class Rig:
                     event = await news.get(timeout=0.2)
                 except TimeoutError:
                     continue
-                heard.append(event.identity)
-                told.add(event.identity)
+                if event.identity in received:
+                    self.doubled.append((name, event.identity))
+                received.add(event.identity)
                 missing.discard(event.identity)
             self.moves += bus.figures()["connections"] - 1 if len(brokers) > 1 else 0
 
@@ -253,16 +253,14 @@ class Rig:
                 raise TimeoutError(f"{len(pending)} clients do not end; missing: {missing}")
 
     def _progress(self) -> tuple[int, ...]:
-        return (self.acknowledged, self.unknown, *(len(heard) for heard in self.heard.values()))
+        return (self.acknowledged, self.unknown, *(len(some) for some in self.received.values()))
 
     # -- faults --------------------------------------------------------------------------------
 
     async def trouble(self, until: float, acknowledged: int = 0, faults: int = 0) -> None:
         """One fault after another, each by name: so many, until that time of the monotonic clock, and until so
         much was acknowledged."""
-        kinds = [self._kill, self._roughen, self._cut, self._stop, self._set_clock]
-        if self.replaces:
-            kinds.append(self._replace)
+        kinds = [self._kill, self._roughen, self._cut, self._stop, self._set_clock, self._replace]
         if self._disk is not None and self._disk.is_mounted:
             kinds.append(self._fill)
         first = self.rng.sample([*kinds, self._kill], len(kinds) + 1)  # each at least once
@@ -384,7 +382,8 @@ class Rig:
             "unknown": self.unknown,
             "refused": self.refused,
             "moves": self.moves,
-            "heard": {name: len(heard) for name, heard in self.heard.items()},
+            "received": {name: len(some) for name, some in self.received.items()},
+            "doubled": len(self.doubled),
             "faults": dict(self.fired),
             "frames": dict(between),
             "kills with publishes not acknowledged": f"{self.hits} of {kills}",

@@ -9,7 +9,7 @@ import pytest
 from tidings.protocol.effects import Connect, Disconnect
 from tidings.protocol.inputs import Joined, Parted
 from tidings.simulation.simulator import SimulationSettings
-from tidings.simulation.topology import line
+from tidings.simulation.topology import Overlay, line
 from tidings.simulation.world import World
 from tidings.store.memory import MemoryStore
 from tidings.systems import Site
@@ -18,8 +18,8 @@ from tidings.systems import Site
 class Growing:
     """b0 - b1, and b9 that may join; p publishes at b0, s subscribes at b9."""
 
-    def __init__(self) -> None:
-        self.world = World("tidings", line(2), seed=1, settings=SimulationSettings(check=True))
+    def __init__(self, topology: Overlay | None = None) -> None:
+        self.world = World("tidings", topology or line(2), seed=1, settings=SimulationSettings(check=True))
         simulation = self.simulation = self.world.simulation
         simulation.add("b9", self.world._builder(Site(name="b9", brokers=("b9",))), disk=MemoryStore())
         self.world.add_client("p", "b0")

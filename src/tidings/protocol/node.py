@@ -139,7 +139,7 @@ class Node:
             "messages too large": self.unsent,
             "disk full": int(self._disk.full is not None),
             "events over links": self.over_links,
-            "neighbours": len(ports.overlay.peers()),
+            "neighbours": len(ports.overlay.peers()) - ports.recovery.is_unsure,
             "links untold": len(untold),  # the far end does not know yet all that is wanted here
             "logs": len(ports.recovery.logs()),
         }

@@ -34,6 +34,8 @@ from tidings.protocol.limits import ResourceLimits
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.reading import Page, Wanted
 
+UNKNOWN = "?"  # among `Overlay.peers`: a neighbour that we do not know by name; no broker has this name
+
 
 class Machine(Protocol):
     """The one narrow door: a node, a client, and whatever else a driver drives."""
@@ -258,6 +260,9 @@ class Routing(Strategy):
     def ways_changed(self, now: float) -> None:
         """The overlay may lead to some keys by other ways than before."""
 
+    def neighbours_known(self, now: float) -> None:
+        """The overlay counts no unknown neighbour any more."""
+
 
 class Overlay(Strategy):
     """Which links exist."""
@@ -309,6 +314,11 @@ class Recovery(Strategy):
 
     kind = "recovery"
     is_blind: ClassVar[bool] = False  # True: `observe` does nothing at a publish that no log holds
+
+    @property
+    def is_unsure(self) -> bool:
+        """May an earlier life, on another disk, have had neighbours that are not back?"""
+        return False
 
     @property
     def has_caught_up(self) -> bool:

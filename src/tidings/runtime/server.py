@@ -235,6 +235,7 @@ class Server:
         options = {
             "delivery": msgspec.structs.asdict(self._delivery),
             "datagrams": self._wants_datagrams,
+            "joins": bool(self._join),
             **self._options,
         }
         known = {name: value for name, value in options.items() if name in self._system.options}

@@ -63,7 +63,11 @@ def _tidings(site: Site) -> dict[str, Any]:
         "delivery": plain_delivery(
             **{**site.options.get("delivery", {}), "allow_block": False, "names_log": True}
         ),
-        "recovery": Acknowledged(AcknowledgedSettings(orphan_seconds=patience, resends=resends)),
+        "recovery": Acknowledged(
+            AcknowledgedSettings(orphan_seconds=patience, resends=resends),
+            recalls=not site.neighbours,
+            is_joining=bool(site.options.get("joins", False)),
+        ),
     }
 
 
@@ -118,7 +122,7 @@ SYSTEMS: tuple[System, ...] = (
         "availability 0 / Δ / ∞",
         graph=TREE,
         strategies=_tidings,
-        options=("delivery", "advertising", "datagrams", "heal_seconds"),
+        options=("delivery", "advertising", "datagrams", "heal_seconds", "joins"),
         networked=True,
     ),
     System(

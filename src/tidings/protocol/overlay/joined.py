@@ -6,7 +6,8 @@ Rules
 - A broker that is already reached on another way may not join: the overlay would have a cycle, and
   events of one log would come from two sides. What two joins at the same moment close together is
   found afterwards, and the younger one is undone (`circles.py`); for a while it is not tried again.
-- A neighbour stays one until it is `Parted`.
+- A neighbour stays one until it is `Parted`. After a lost disk one more counts as missing, until those that are back
+  have said which brokers were behind this one (`recovery/recall.py`).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from tidings.protocol.messages import Message
 from tidings.protocol.naming import broker_of
 from tidings.protocol.overlay.circles import MESSAGES, Circle, Circles, Cut, Uncoupled
 from tidings.protocol.overlay.static import StaticOverlay
-from tidings.protocol.slots import Ports
+from tidings.protocol.slots import UNKNOWN, Ports
 
 NEIGHBOURS = "overlay.neighbours"  # table: by name, when it joined
 UNDONE_SECONDS = (
@@ -72,6 +73,9 @@ class JoinedOverlay(StaticOverlay):
             self._circles.on_cut(message, now)
         elif isinstance(message, Uncoupled):
             self._undo(sender, now)
+
+    def peers(self) -> tuple[str, ...]:
+        return (*self.neighbours, UNKNOWN) if self.ports.recovery.is_unsure else self.neighbours
 
     def heard_from_two(self, log: str, upstream: str, other: str, now: float) -> None:
         if upstream in self._up:

@@ -27,11 +27,12 @@ from math import inf
 import msgspec
 
 from tidings.model.event import Event, event_size
-from tidings.protocol.inputs import Input, LinkDown, LinkUp, Parted
+from tidings.protocol.inputs import Input, LinkDown, LinkUp, Parted, Started
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.naming import broker_of
 from tidings.protocol.reading import Page, Wanted
 from tidings.protocol.recovery.logs import ORPHAN, LogView, Trail
+from tidings.protocol.recovery.recall import ASK, NAMED, Recall
 from tidings.protocol.recovery.relay import Relay
 from tidings.protocol.recovery.resend import Resend
 from tidings.protocol.recovery.timers import Timers
@@ -48,7 +49,7 @@ from tidings.protocol.recovery.words import (
     ReplayPart,
     Unheard,
 )
-from tidings.protocol.slots import Ports, Recovery
+from tidings.protocol.slots import UNKNOWN, Ports, Recovery
 
 
 class AcknowledgedSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +63,7 @@ class AcknowledgedSettings(msgspec.Struct, frozen=True, kw_only=True):
     slow_seconds: float = 3.0  # the longest pause between tries
     poll_seconds: float = 10.0  # how often to ask a link that has all but needs it still
     orphan_seconds: float = 60.0  # a log whose link was undone is heard by another way by then, or gone
+    recall_seconds: float = 600.0  # a broker that was behind an earlier disk of ours is back by then, or gone
     waiting: int = 1024  # events that wait behind a gap, per log; more holds more memory
     gone: int = 1024  # names of logs that are no more; one that is forgotten is asked about again
     resends: int = 0  # events of each link that are held to be sent again; 0: a log alone answers
@@ -73,8 +75,16 @@ class Acknowledged(Recovery):
     headers = frozenset({PREVIOUS})
     is_blind = True
 
-    def __init__(self, settings: AcknowledgedSettings | None = None) -> None:
+    def __init__(
+        self,
+        settings: AcknowledgedSettings | None = None,
+        *,
+        recalls: bool = False,  # True: neighbours are kept on the disk alone, and may know more of them
+        is_joining: bool = False,
+    ) -> None:
         self.settings = settings or AcknowledgedSettings()
+        self._recalls = recalls
+        self._is_joining = is_joining
         self.timers = Timers()
         self.views: dict[str, LogView] = {}  # by log, ours too
         self._up: dict[str, None] = {}  # links, in the order in which they came
@@ -89,12 +99,15 @@ class Acknowledged(Recovery):
         super().bind(ports)
         if self.settings.resends:
             self.resend = Resend(self.settings.resends, ports.limits.batch_count)
+        self.recall = Recall(ports, self, is_joining=self._is_joining)
         self._relay = Relay(ports, self)
 
     # -- inputs ------------------------------------------------------------------------------
 
     def on_input(self, input: Input, now: float) -> None:
-        if isinstance(input, LinkUp) and input.peer in self.ports.overlay.peers():
+        if isinstance(input, Started) and self._recalls:
+            self.recall.load(input.state)
+        elif isinstance(input, LinkUp) and input.peer in self.ports.overlay.peers():
             self._link_up(input.peer, now)
         elif isinstance(input, LinkDown):
             self._link_down(input.peer)
@@ -124,6 +137,7 @@ class Acknowledged(Recovery):
                 self.forget(view.name, now)
             else:
                 view.trails.pop(peer, None)
+        self.recall.part(peer, now)
         self.ports.delivery.unpinned()
         self.progressed(now)
 
@@ -154,6 +168,7 @@ class Acknowledged(Recovery):
         self._orphan([view for view in self.views.values() if view.upstream == peer], now)
 
     def _hear_unheard(self, link: str, message: Unheard, now: float) -> None:
+        self.recall.named(message.logs, now)
         views = [self.views[log] for log in message.logs if log in self.views]
         self._orphan([view for view in views if view.upstream == link], now)
         if any(view.is_told_to(link) and view.trail(link).is_behind for view in views):
@@ -181,6 +196,19 @@ class Acknowledged(Recovery):
         self._pauses[link] = self.settings.doubt_seconds
         self.timers.set(("tell", link), now)
         self._relay.link_up(link, now)
+        self.recall.link_up(link, now)
+
+    @property
+    def is_unsure(self) -> bool:
+        return self.recall.is_unsure
+
+    def is_sure(self, now: float) -> None:
+        """All neighbours are known: what was kept for one more need not be."""
+        for view in self.views.values():
+            view.trails.pop(UNKNOWN, None)
+        self.ports.routing.neighbours_known(now)
+        self.ports.delivery.unpinned()
+        self.progressed(now)
 
     def is_up(self, link: str | None) -> bool:
         return link in self._up
@@ -323,6 +351,7 @@ class Acknowledged(Recovery):
         view = self.views[news.log] = LogView(news.log, link, news.base)
         self._announce(view, now)
         self.ports.delivery.log_found(news.log, now)
+        self.recall.found(broker, now)
         return view
 
     def _announce(self, view: LogView, now: float) -> None:
@@ -457,6 +486,10 @@ class Acknowledged(Recovery):
                 self._ask(self.views[whom], now)
             elif what == "orphan":
                 self.forget(whom, now)
+            elif what == ASK:
+                self.recall.ask(whom, now)
+            elif what == NAMED:
+                self.recall.found(whom, now)
             else:
                 readings.append(int(whom))
         self._relay.retry(readings, now)

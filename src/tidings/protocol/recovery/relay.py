@@ -154,7 +154,9 @@ class Relay:
 
     def on_message(self, sender: str, message: Message, now: float) -> None:
         if isinstance(message, Ask | ReplayAsk):
-            if isinstance(message, Ask) and self._sent_again(sender, message, now):
+            if isinstance(message, Ask) and (
+                self._recovery.recall.answer(sender, message) or self._sent_again(sender, message, now)
+            ):
                 return
             if broker_of(message.log) == self._ports.name:
                 self._answer(sender, message)
@@ -168,6 +170,7 @@ class Relay:
             if len(message.path) > 1:
                 self._pass_back(message)
             elif isinstance(message, Fill):
+                self._recovery.recall.filled(message, sender, now)
                 self._filled(message, now)
             else:
                 self._read(message, now)

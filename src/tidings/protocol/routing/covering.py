@@ -402,6 +402,9 @@ class SubscriptionRouting(Routing):
         self._subs.link_down(old)
         self._flush(now)
 
+    def neighbours_known(self, now: float) -> None:
+        self._flush(now)
+
     def table_size(self) -> int:
         """Filters held for links."""
         return sum(len([s for s in sources if s != LOCAL]) for sources in self._subs.sources.values())

@@ -1,0 +1,119 @@
+"""Recall: a broker on an empty disk learns from its neighbours which brokers were behind its earlier life.
+
+A broker keeps its neighbours on its disk. One whose disk was replaced knows none of them, so it would take the first
+neighbour that is back for the only one: it would acknowledge events that the others have not received, and withdraw
+their interest. Rules
+- Such a broker asks each neighbour, over the new link, which logs came from it: an `Ask` for its own log. The neighbour
+  answers with `Unheard`, which names them, and with an empty `Fill`.
+- Until every neighbour that joined has answered, and until a log of each broker that was named is announced, the
+  broker is *unsure*: the overlay counts one more neighbour, which has said nothing (`UNKNOWN`). So events are kept,
+  nothing is acknowledged and no interest is withdrawn.
+- A broker that was told to join another one is unsure from its start.
+- A neighbour of the last version answers nothing, and a broker that was named may be gone for good: both are waited
+  for at most `recall_seconds`.
+- A row on the disk says that the recall is over. A next life that does not find it asks again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidings.availability.records import Loaded, Put
+from tidings.protocol.naming import broker_of
+from tidings.protocol.recovery.words import Ask, Fill, Unheard
+from tidings.protocol.slots import Ports
+
+if TYPE_CHECKING:
+    from tidings.protocol.recovery.acknowledged import Acknowledged
+
+TABLE = "recovery.recall"
+DONE = "done"
+ASK = "recall"  # timer, by link: ask it again
+NAMED = "named"  # timer, by broker: it is waited for no longer
+
+
+class Recall:
+    def __init__(self, ports: Ports, recovery: Acknowledged, *, is_joining: bool) -> None:
+        self._ports = ports
+        self._recovery = recovery
+        self._is_joining = is_joining  # it was told to join a broker, and none has answered
+        self._is_new = False  # no row says that the neighbours are known
+        self._asked: dict[str, float] = {}  # by neighbour: until when its answer is waited for
+        self._named: dict[str, None] = {}  # brokers of which no log is announced yet
+
+    @property
+    def is_unsure(self) -> bool:
+        return self._is_new and bool(self._is_joining or self._asked or self._named)
+
+    def load(self, state: Loaded) -> None:
+        self._is_new = DONE not in state.tables.get(TABLE, {})
+
+    # -- asking --------------------------------------------------------------------------------
+
+    def link_up(self, link: str, now: float) -> None:
+        if self._is_new:
+            self._asked.setdefault(link, now + self._recovery.settings.recall_seconds)
+            self.ask(link, now)
+
+    def ask(self, link: str, now: float) -> None:
+        """Ask a neighbour, again and again until it has answered."""
+        until = self._asked.get(link)
+        if until is None:
+            return
+        if until <= now:
+            self._answered(link, now)
+            return
+        if self._recovery.is_up(link):
+            self._ports.send(link, Ask(self._ports.delivery.log, 0, 0, (self._ports.name,)))
+        self._recovery.timers.set((ASK, link), now + self._recovery.settings.retry_seconds)
+
+    def named(self, logs: tuple[str, ...], now: float) -> None:
+        """A neighbour hears these logs from us alone."""
+        if not self._is_new:
+            return
+        known = {broker_of(log) for log in self._recovery.views}
+        for broker in {broker_of(log) for log in logs} - known - {self._ports.name}:
+            if broker not in self._named:
+                self._named[broker] = None
+                self._recovery.timers.set((NAMED, broker), now + self._recovery.settings.recall_seconds)
+
+    def filled(self, fill: Fill, link: str, now: float) -> None:
+        if fill.log == self._ports.delivery.log and link in self._asked:
+            self._answered(link, now)
+
+    def _answered(self, link: str, now: float) -> None:
+        self._asked.pop(link, None)
+        self._recovery.timers.clear((ASK, link))
+        self._is_joining = False
+        self._review(now)
+
+    def found(self, broker: str, now: float) -> None:
+        """A log of this broker is announced, or the broker is waited for no longer."""
+        if broker in self._named:
+            del self._named[broker]
+            self._recovery.timers.clear((NAMED, broker))
+            self._review(now)
+
+    def part(self, peer: str, now: float) -> None:
+        if peer in self._asked:
+            self._answered(peer, now)
+        self.found(peer, now)
+
+    def _review(self, now: float) -> None:
+        if self._is_new and not self.is_unsure:
+            self._is_new = False
+            if self._ports.disk.stable and self._ports.disk.failed is None:
+                self._ports.disk.persist([Put(TABLE, DONE, b"")])
+            self._recovery.is_sure(now)
+
+    # -- answering -----------------------------------------------------------------------------
+
+    def answer(self, link: str, ask: Ask) -> bool:
+        """Was this a neighbour's question about itself?"""
+        if broker_of(ask.log) != link or ask.path != (link,):
+            return False
+        logs = tuple(view.name for view in self._recovery.views.values() if view.upstream == link)
+        if logs:
+            self._ports.send(link, Unheard(logs))
+        self._ports.send(link, Fill(ask.log, 0, 0, (), ask.path))
+        return True
