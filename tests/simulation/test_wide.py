@@ -14,12 +14,23 @@ from tests.simulation._wide import run
 from tidings.availability.records import Append, Forget, Put
 from tidings.language import parse_filter
 from tidings.model.event import FOREVER, Event
+from tidings.protocol import effects as fx
+from tidings.protocol.delivery.held import Held
 from tidings.protocol.proposals import Placed, Proposal
 from tidings.protocol.recovery.group_log import TABLE
 from tidings.runtime.gate import Gate
+from tidings.security.principal import Means, Principal
 from tidings.security.users import NOBODY, parse_users
 from tidings.simulation.topology import line, mesh
-from tidings.simulation.wide.drawing import GROUP, TIDINGS, Publishing, draw, draw_limits, draw_size
+from tidings.simulation.wide.drawing import (
+    GROUP,
+    TIDINGS,
+    Publishing,
+    draw,
+    draw_limits,
+    draw_size,
+    is_disabled,
+)
 from tidings.simulation.wide.guarded import GuardedNode, Rules
 from tidings.simulation.wide.hostile import KINDS, Hostile
 from tidings.simulation.wide.meeting import Meter
@@ -205,3 +216,26 @@ def test_a_client_is_sent_what_its_principal_may_read_and_no_more() -> None:
     world.run(4.0)
     assert len(sent) == 2
     assert len(world.applications["p"].failures) == 2
+
+
+def test_waiting_bytes_that_no_quota_counts_break_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Held, "count_queued", lambda self, size: None)
+    assert "bytes for a principal and counts" in run(1).broken
+
+
+def test_a_disabled_user_that_is_let_in_breaks_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    seed = next(seed for seed in range(20) if is_disabled(draw(seed)))
+    assert not run(seed).broken
+    found = Rules.principal
+    monkeypatch.setattr(
+        Rules, "principal", lambda self, client: found(self, client) or Principal(client, Means.SCRAM)
+    )
+    assert "after it was disabled" in run(seed).broken
+
+
+def test_a_read_of_more_than_a_page_breaks_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unbounded(request: int, from_offset: int, limit: int, max_bytes: int) -> fx.Fetch:
+        return fx.Fetch(request, from_offset, limit, 1 << 40)
+
+    monkeypatch.setattr("tidings.protocol.disk.Fetch", unbounded)
+    assert "asked its disk for" in run(1).broken

@@ -197,6 +197,11 @@ def _events(publishers: tuple[str, ...], limits: ResourceLimits, rng: Random) ->
     return tuple(sorted(found, key=lambda publishing: publishing.at))
 
 
+def is_disabled(drawn: Drawn) -> bool:
+    """Are the hostile users disabled when the faults are over, while they are connected?"""
+    return bool(drawn.hostile) and Random(f"disabled/{drawn.seed}").random() < 0.5
+
+
 def calm_events(drawn: Drawn, at: float) -> tuple[Publishing, ...]:
     """Events that are published when the faults are over: all of them are owed."""
     rng = Random(f"calm/{drawn.seed}")

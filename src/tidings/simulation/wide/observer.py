@@ -5,12 +5,16 @@ Rules
   replaced, the events (and the subscriptions) whose only copy was on it are forgiven, and nothing else.
 - A committed entry of a group is on a majority of the disks when it is committed, and each offset holds the same
   event at every member.
-- No honest machine makes a frame over the limit.
+- No honest machine makes a frame over the limit, or asks its disk for more than a page.
+- A user that was disabled while it was connected is sent nothing more, and nothing more is accepted from it.
+- Every byte that waits for a subscription, or is unacknowledged, is counted for its principal, and no principal holds
+  more than its quota and one event for each of its subscriptions. Looked at every `LOOK_EVERY` steps.
 - The work for each step depends on what changed in it, never on the size of the world.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -19,15 +23,19 @@ import msgspec
 from tidings.availability.records import Append, Delete, Forget, Put, Record
 from tidings.errors import WireError
 from tidings.language.evaluate import accepts
-from tidings.model.event import FOREVER, Event
+from tidings.model.event import FOREVER, Event, event_size
 from tidings.model.filter import Filter
 from tidings.protocol import effects as fx
+from tidings.protocol.delivery.held import Held
+from tidings.protocol.delivery.owner import UNCOUNTED, OwnerMemory
 from tidings.protocol.proposals import Placed
 from tidings.protocol.recovery.group_log import TABLE as TAIL
 from tidings.simulation.wide.meeting import Meter
 from tidings.simulation.world import World
 
 Identity = tuple[str, str]  # source, id
+IN_FLIGHT_SECONDS = 1.0  # until what a user sent before it was disabled is on a disk
+LOOK_EVERY = 32  # steps between two looks at the memory of a broker
 
 
 class Violation(AssertionError):
@@ -64,6 +72,8 @@ class Observer:
         self.received: dict[str, dict[Identity, None]] = {}
         self.owed: dict[Identity, set[str]] = {}
         self.checks = 0
+        self._steps = 0
+        self.disabled_since: dict[str, float] = {}  # by user
 
     def _broken(self, what: str) -> Violation:
         return Violation(f"at {self._world.simulation.now:.3f} s: {what}")
@@ -86,10 +96,17 @@ class Observer:
                 tail.pop(int(record.key), None)  # type: ignore[union-attr]
 
     def fetched(self, name: str, effect: fx.Fetch, found: Sequence[Append]) -> None:
+        limits = self._meter.limits
+        if effect.limit > limits.page_count or effect.max_bytes > limits.page_bytes:
+            raise self._broken(f"{name} asked its disk for {effect.limit} entries, {effect.max_bytes} bytes")
         is_end = not self._logs[name] or not found or found[-1].offset >= max(self._logs[name])
         self._meter.fetched(effect.limit, found, is_end)
 
     def _appended(self, name: str, offset: int, identity: Identity) -> None:
+        since = self.disabled_since.get(identity[0])
+        is_late = since is not None and self._world.simulation.now > since + IN_FLIGHT_SECONDS
+        if is_late and identity not in self._copies:
+            raise self._broken(f"{name} accepted {identity} of a user that is disabled")
         self._logs[name][offset] = identity
         self._copies.setdefault(identity, set()).add(name)
         if self._grouped:
@@ -130,15 +147,36 @@ class Observer:
     # -- steps ---------------------------------------------------------------------------------
 
     def stepped(self, name: str, _item: Any, _now: float) -> None:
-        """A broker has handled an input: did it commit anything?"""
+        """A broker has handled an input: did it commit anything, and is its memory within bounds?"""
         node = self._world.simulation.places[name].machine
         slots = getattr(node, "slots", None)
         if slots is None:
+            return
+        self._steps += 1
+        if self._steps % LOOK_EVERY == 0:
+            self._check_memory(name, slots["delivery"]._registry.helds.values())
+        if not self._grouped:
             return
         committed = slots["recovery"].committed
         while self._group_committed < committed:
             self._group_committed += 1
             self._check_majority(self._group_committed, name)
+
+    def _check_memory(self, name: str, subscriptions: Iterable[Held]) -> None:
+        waiting: dict[OwnerMemory, int] = {}
+        count: Counter[OwnerMemory] = Counter()
+        for each in subscriptions:
+            items = [*each.queue, *each.behind, *(item for item, _ in each.unacked.values())]
+            size = sum(event_size(item.event) for item in items)
+            waiting[each.memory] = waiting.get(each.memory, 0) + size
+            count[each.memory] += 1
+        for memory, size in waiting.items():
+            if memory is UNCOUNTED:
+                continue
+            if memory.used < size:
+                raise self._broken(f"{name} holds {size} bytes for a principal and counts {memory.used}")
+            if memory.used > memory.most + count[memory] * self._meter.limits.event_bytes:
+                raise self._broken(f"{name} holds {memory.used} bytes for a principal; most {memory.most}")
 
     def _check_majority(self, offset: int, name: str) -> None:
         self.checks += 1
@@ -163,6 +201,13 @@ class Observer:
             raise self._broken(f"{sender} to {to}: {error}")
 
     # -- clients -------------------------------------------------------------------------------
+
+    def disabled(self, users: Iterable[str]) -> None:
+        self.disabled_since |= dict.fromkeys(users, self._world.simulation.now)
+
+    def sent_to_disabled(self, user: str) -> None:
+        if self._world.simulation.now > self.disabled_since[user]:
+            raise self._broken(f"{user} was sent a message after it was disabled")
 
     def stands(self, id: str, filter: Filter, home: str) -> None:
         self.standing[id] = Standing(filter, home)

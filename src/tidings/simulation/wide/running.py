@@ -40,6 +40,7 @@ from tidings.simulation.wide.drawing import (
     Subscribing,
     calm_events,
     draw,
+    is_disabled,
 )
 from tidings.simulation.wide.guarded import Gate, GuardedNode, Rules
 from tidings.simulation.wide.hostile import Hostile
@@ -48,6 +49,7 @@ from tidings.simulation.wide.observer import Observer, Violation
 from tidings.simulation.world import World
 
 PAGE_SECONDS = 0.05  # to ask for a page and get it, over a few links
+CONNECTED_SECONDS = 0.3  # that a hostile user is connected when it is disabled
 RETRY_SECONDS = 0.5  # of an application whose subscribe was refused
 NAME = "n"  # of each client's subscription
 
@@ -148,6 +150,10 @@ class WideRun:
         recovered = now + recovery_seconds(self.drawn)
         self.world.run(recovered)
         self.observer.restore()
+        if is_disabled(drawn):
+            for client, home in drawn.hostile.items():
+                self.simulation.connect(client, home)  # it may have been cut off before
+            self.simulation.call_at(recovered + CONNECTED_SECONDS, self._disable)
         for event in calm_events(drawn, recovered):
             self._publish(event)
         deadline = recovered + progress_seconds(self.drawn)
@@ -233,11 +239,23 @@ class WideRun:
         self.rules.replace(users_of(self.drawn, without=LEAVER))
         self._is_revoked = True
 
+    def _disable(self) -> None:
+        """The hostile users are disabled while they are connected: their sessions end, and no other begins."""
+        without = LEAVER if self._is_revoked else ""
+        self.rules.replace(users_of(self.drawn, without=without, is_disabled=True))
+        self.observer.disabled(self.drawn.hostile)
+        for client, home in self.drawn.hostile.items():
+            self.simulation.disconnect(client, home)
+            again = self.simulation.now + RETRY_SECONDS
+            self.simulation.call_at(again, partial(self.simulation.connect, client, home))
+
     def _sent(self, principal: Principal, message: msg.Message) -> None:
         """A message leaves a broker for a client: may its principal read the events in it, by the rules of now?"""
         if principal.name == LEAVER and self._is_revoked:
             for event in events_in(message):
                 raise Violation(f"{LEAVER} was sent {event.identity} after its rights had ended")
+        elif principal.name in self.observer.disabled_since:
+            self.observer.sent_to_disabled(principal.name)
         elif principal.name == "few":
             for event in events_in(message):
                 if event.attributes.get("k") != 0:
@@ -270,8 +288,7 @@ class WideRun:
         simulation, hear = self.simulation, self.simulation.on_client_effect
         assert hear is not None
         simulation.watch = self.observer
-        if self.drawn.system == GROUP:
-            simulation.on_handled = self.observer.stepped
+        simulation.on_handled = self.observer.stepped
         keep = self.world.rows.append
 
         def row(found: Row) -> None:
@@ -386,16 +403,17 @@ class WideRun:
         )
 
 
-def users_of(drawn: Drawn, *, without: str = "") -> Users:
+def users_of(drawn: Drawn, *, without: str = "", is_disabled: bool = False) -> Users:
     """The users file of a run: publishers and subscribers may do everything, `LEAVER` by a rule of its own, others
-    a part. `without`: the rules of one principal are gone."""
+    a part. `without`: the rules of one principal are gone; `is_disabled`: the hostile users are."""
     subscribers = [each.client for each in drawn.subscriptions]
     readers = [f"reader-{broker}" for broker in drawn.overlay.brokers]
     rights = {each.client: each.right for each in drawn.subscriptions if each.right}
     rights |= {LEAVER: "TRUE"} | dict.fromkeys(drawn.hostile, "k = 9")
     staff = [name for name in (*drawn.publishers, *subscribers, *readers) if name not in rights]
     lines = [f'[users.{name}]\ngroups = ["staff"]' for name in staff]
-    lines += [f"[users.{name}]" for name in rights]
+    off = "\ndisabled = true" if is_disabled else ""
+    lines += [f"[users.{name}]{off if name in drawn.hostile else ''}" for name in rights]
     lines.append('[[allow]]\nwho = "group:staff"\naction = ["publish", "subscribe"]')
     for name, right in rights.items():
         if name != without:
