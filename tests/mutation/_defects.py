@@ -26,6 +26,22 @@ class Defect(NamedTuple):
 # Seeds of the wide world: those that found a defect once, then the 200 of the default suite.
 WIDE = ("tests/simulation/test_wide_findings.py", "tests/simulation/test_wide_seeds.py")
 
+# Named tests of what processes, disks and gateways promise.
+ORIGINS = ("tests/gateway/test_origins.py",)
+EXCHANGES = ("tests/gateway/test_exchanges.py", "tests/chaos/test_mqtt_kill.py")
+ENDING = (
+    "tests/unit/runtime/test_sessions.py",
+    "tests/gateway/test_ending.py",
+    "tests/unit/runtime/test_revocation.py",
+)
+GUESSING = ("tests/unit/security/test_attempts.py", "tests/gateway/test_guessing.py")
+SLOW = ("tests/unit/runtime/test_admission.py", "tests/gateway/test_slow.py")
+BOUNDS = ("tests/unit/runtime/test_client_bounds.py",)
+BYTES = ("tests/unit/runtime/test_byte_quotas.py",)
+WORK = ("tests/unit/language/test_limits.py", "tests/properties/test_work_budget.py")
+OBSERVING = ("tests/unit/runtime/test_observing.py",)
+RECALL = ("tests/simulation/test_tidings_recall.py",)
+
 ROOMS: dict[str, tuple[str, ...]] = {
     "language": ("tests/unit/language", "tests/properties/test_normal_form.py", "tests/properties/test_language_*.py", "tests/conformance/test_cesql.py"),
     "algebra": ("tests/unit/algebra", "tests/properties/test_algebra_*.py"),
@@ -156,4 +172,54 @@ DEFECTS = (
     Defect("protocol/delivery/lanes.py", "        if is_found and held.durable and self._has_outlived(held, log):\n", "        if False:\n", by=WIDE),  # age of a subscription by clocks of two lives
     Defect("protocol/delivery/registry.py", "        if message.options.group is not None and held.durable:\n            return\n", "", by=("tests/unit/protocol/test_groups.py",)),  # one member's token for all
     Defect("protocol/tokens.py", "self._committed.setdefault(group, Committed(self._most_positions))", "Committed(self._most_positions)", by=WIDE),  # commits of a member forgotten
+    # -- promises of gateways, sessions, quotas and disks, each with the tests that have to notice
+    Defect("gateway/origins.py", "        if not self._is_called(_name(host)):\n", "        if False:\n", by=ORIGINS),  # any Host
+    Defect("gateway/origins.py", "        if origin is None or _matches(origin, self.origins) or _place(origin) == host.lower() != \"\":\n", "        if True:\n", by=ORIGINS),  # any Origin
+    Defect("gateway/origins.py", "        return name == \"localhost\" or ip_address(name).is_loopback\n", "        return name == \"localhost\" or name.startswith(\"127.\")\n", by=ORIGINS),  # a name that begins like loopback
+    Defect("gateway/origins.py", "        if scope[\"type\"] in (\"http\", \"websocket\"):\n", "        if scope[\"type\"] == \"http\":\n", by=ORIGINS),  # WebSocket from any page
+    Defect("gateway/mqtt/exchanges.py", "            await self._keep(IN, packet_id, event)\n", "            self._note(IN, packet_id, event)\n", by=EXCHANGES),  # QoS 2 in: published before it is on the disk
+    Defect("gateway/mqtt/exchanges.py", "        event = self._events.get(packet_id)\n        if event is None:", "        event = None\n        if event is None:", by=EXCHANGES),  # QoS 2 in: another identity when it comes again
+    Defect("gateway/mqtt/exchanges.py", "            await self._keep(RELEASED, packet_id)\n", "            pass\n", by=EXCHANGES),  # QoS 2 in: a free packet id is taken for the old message
+    Defect("gateway/mqtt/exchanges.py", "        return self._append(OUT, packet_id, name, position.log, position.offset)\n", "        return None\n", by=EXCHANGES),  # QoS 2 out: sent, and not in the journal
+    Defect("gateway/mqtt/exchanges.py", "        self._handle(out)\n        return self._append(RECEIVED, packet_id)\n", "        self._handle(out)\n        return None\n", by=EXCHANGES),  # QoS 2 out: PUBREL leaves before PUBREC is on the disk
+    Defect("gateway/mqtt/exchanges.py", "        return (name, position) in self._handled\n", "        return False\n", by=EXCHANGES),  # QoS 2 out: sent again though the client has it
+    Defect("runtime/sessions.py", "                reason = \"\" if self._standing(session.principal) == session.standing else CHANGED\n", "                self._standing(session.principal)\n                reason = \"\"\n", by=ENDING),  # changed rights end no session
+    Defect("runtime/sessions.py", "                reason = error.message\n", "                reason = \"\"\n", by=ENDING),  # a disabled user's sessions go on
+    Defect("runtime/sessions.py", "            if until is not None and until <= now:\n                self._end(session, EXPIRED)", "            if False:\n                self._end(session, EXPIRED)", by=ENDING),  # an expired token's sessions go on
+    Defect("runtime/sessions.py", "            if until <= self._clock.now():\n", "            if False:\n", by=ENDING),  # an expired proof opens a session
+    Defect("runtime/sessions.py", "            log.exception(\"a session of", "            raise\n            log.exception(\"a session of", by=ENDING),  # one failing listener keeps the others open
+    Defect("security/attempts.py", "                    raise TooManyAttempts(left)\n", "                    pass\n", by=GUESSING),  # no back-off
+    Defect("security/attempts.py", "(bound is NAME and (name, net) in self._known)", "bound is NAME", by=GUESSING),  # a name is guessed from many addresses
+    Defect("security/attempts.py", "            while len(self._failures) > MOST_ENTRIES:\n", "            while False:\n", by=GUESSING),  # table of failures unbounded
+    Defect("security/attempts.py", "        return str(ipaddress.ip_network((address, 64), strict=False))\n", "        return str(address)\n", by=GUESSING),  # each IPv6 address of one network has free tries
+    Defect("runtime/admission.py", "        if self._open.get(address, 0) >= self.most_per_address:\n", "        if False:\n", by=SLOW),  # no cap per address
+    Defect("runtime/admission.py", "        most = max(limit - settings.reserved_descriptors, limit // 2, 1)\n", "        most = limit\n", by=SLOW),  # no reserved descriptors
+    Defect("runtime/admission.py", "        if own is not None and len(own) >= self.most_waiting_per_address:\n", "        if False:\n", by=SLOW),  # silent clients per address unbounded
+    Defect("runtime/admission.py", "            return self._crowd_out(max(self._waiting.values(), key=len, default=None))\n", "            return False\n", by=SLOW),  # silent clients keep others out
+    Defect("gateway/serving.py", "        self._timer = asyncio.get_running_loop().call_later(self.seconds, self._too_slow)\n", "        self._timer = None\n", by=SLOW),  # a slow head is waited for
+    Defect("gateway/serving.py", "                visit.leave()\n                lost(exc)\n", "                lost(exc)\n", by=SLOW),  # a WebSocket's visit never ends
+    Defect("protocol/client_bounds.py", "        if not self.low <= value <= self.most(limits) or isnan(value):\n", "        if isnan(value):\n", by=BOUNDS),  # numbers of clients unbounded
+    Defect("protocol/client_bounds.py", "        if value is not None and len(value) > self.most(limits):\n            raise self._refuse(f\"has {len(value)} characters\", limits)\n", "        pass\n", by=BOUNDS),  # names of clients unbounded
+    Defect("protocol/client_bounds.py", "            raise self._refuse(f\"has {len(value)} entries\", limits)\n        if type(self.item)", "            pass\n        if type(self.item)", by=BOUNDS),  # lists of clients unbounded
+    Defect("protocol/client_bounds.py", "            if seen > limits.about:\n", "            if False:\n", by=BOUNDS),  # values of an inquiry unbounded
+    Defect("security/quotas.py", "        self._check(\"stored_bytes\", self.stored + self.pending + size)\n", "", by=("tests/unit/security/test_quotas.py", *BYTES)),  # stored bytes unbounded
+    Defect("security/quotas.py", "        self.stored += size\n", "        self.stored += max(0, size)\n", by=("tests/unit/security", *BYTES)),  # forgotten bytes are not given back
+    Defect("protocol/delivery/held.py", "        self.queued_bytes += size\n        self.memory.used += size\n", "        self.queued_bytes += size\n", by=WIDE),  # queued bytes in no quota
+    Defect("protocol/delivery/courier.py", "        member.held.memory.used += size\n", "        pass\n", by=WIDE),  # unacknowledged bytes in no quota
+    Defect("protocol/delivery/holding.py", "        if row.most_bytes and kept.bytes > row.most_bytes and name not in self._overfull:\n", "        if False:\n", by=("tests/unit/protocol/test_holding.py", *BYTES)),  # a hold pins without bound
+    Defect("security/gate.py", "            allowed = self.right(principal, Action.SUBSCRIBE).narrowed(filter)\n            account = self._accounts.of(principal.name, self._clock())\n            self._keep(account, (HOLDS", "            allowed = filter\n            account = self._accounts.of(principal.name, self._clock())\n            self._keep(account, (HOLDS", by=("tests/unit/security/test_gate.py", "tests/unit/runtime/test_gate.py", *BYTES)),  # a hold pins what its holder may not read
+    Defect("language/work.py", "    return cost(work, event.view) > BUDGET\n", "    return False\n", by=WORK),  # no budget in the evaluator
+    Defect("language/work.py", "    return lambda value: not (type(value) is str and weight * len(value) > BUDGET) and accepts(value)\n", "    return accepts\n", by=(*WORK, "tests/unit/matching")),  # no budget in the tables
+    Defect("matching/columnar/derived.py", "    return lambda view: run(view) if cost(work, view) <= BUDGET else None\n", "    return run\n", by=(*WORK, "tests/unit/matching")),  # no budget in derived columns
+    Defect("matching/engine.py", "        over = self._routed.may_accept(event)\n", "        over = ()\n", by=(*WORK, "tests/unit/matching")),  # over budget is no match in routing
+    Defect("runtime/observing.py", "    if guard is None or guard.observes_all(principal):\n", "    if True:\n", by=OBSERVING),  # every observer sees all tenants
+    Defect("security/gate.py", "        return self.right(principal, Action.OBSERVE).allows(event)\n", "        return True\n", by=(*OBSERVING, "tests/unit/security")),  # events of others in a trace
+    Defect("security/gate.py", "        if not principal.tenant or self._tenant_of(id) != principal.tenant:\n            return False\n", "", by=(*OBSERVING, "tests/unit/security")),  # subscriptions of other tenants are shown
+    Defect("protocol/recovery/acknowledged.py", "        if event_size(envelope.event) <= self.ports.limits.event_bytes:\n            return False\n", "        return False\n", by=("tests/unit/runtime/test_sizes.py", "tests/simulation/test_sizes.py")),  # a poison event cuts a link for ever
+    Defect("systems/system.py", "        return site.limits.datagram_event_bytes if by_datagram else site.limits.event_bytes\n", "        return site.limits.event_bytes\n", by=("tests/unit/runtime/test_datagrams.py", "tests/unit/runtime/test_sizes.py")),  # no datagram limit at publish
+    Defect("availability/identity.py", "        return self._foreign.add(_key(source, id), now)\n\n    @property", "        return []\n\n    @property", by=("tests/unit/availability/test_identity.py", "tests/unit/protocol/test_publishing.py")),  # no deduplication window after the log forgot
+    Defect("protocol/recovery/recall.py", "        return self._is_new and bool(self._is_joining or self._asked or self._named)\n", "        return False\n", by=RECALL),  # an empty disk forgets neighbours
+    Defect("protocol/recovery/recall.py", "bool(self._is_joining or self._asked or self._named)", "bool(self._asked or self._named)", by=RECALL),  # events before the first neighbour are not kept
+    Defect("protocol/recovery/recall.py", "        self.found(peer, now)\n\n    def _review(self, now: float) -> None:\n        if self._is_new and not self.is_unsure:\n            self._is_new = False\n", "        self.found(peer, now)\n\n    def _review(self, now: float) -> None:\n        if self._is_new and not self._asked:\n            self._is_new = False\n", by=RECALL),  # the named ones are not waited for
+    Defect("security/users.py", "        if user.disabled:\n", "        if False:\n", by=WIDE),  # a disabled user is let in
 )  # fmt: skip

@@ -214,3 +214,10 @@ def test_a_filter_or_an_event_inside_a_message_is_bounded_by_its_own_entry() -> 
         check_message(msg.ReadLog(1, too_long))
     with pytest.raises(RefusedError, match=r"Publish\.event\.type has 65 entries; at most 64"):
         check_message(msg.Publish(1, Event("a", "1", type=("t",) * 65), 1))
+
+
+def test_values_inside_an_inquiry_are_counted_over_all_its_levels() -> None:
+    lists = [list(range(100)) for _ in range(20)]
+    with pytest.raises(RefusedError, match="more than 1024 values"):
+        check_message(Inquire(1, "figures", {"lists": lists}), LIMITS)
+    check_message(Inquire(1, "figures", {"lists": lists[:5]}), LIMITS)
