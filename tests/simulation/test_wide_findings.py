@@ -82,6 +82,17 @@ def test_a_log_that_replaces_a_lost_one_is_owed_whole_whatever_the_clock_of_its_
     assert [id.rpartition("-")[2] for _, id in world.heard("d")] == ["1", "2"]
 
 
+def test_slow_links_that_overlap_end_with_their_incidents() -> None:
+    """Their factors were multiplied: what was sent meanwhile was on its way for minutes, all else behind it."""
+    world = two()
+    slow = Incident(kind=fault.SLOW_LINK, at=3.1, until=5.0, cut=(("b0", "b1"),), amount=40.0)
+    world.simulation.plan(FaultPlan(incidents=(slow, slow, slow)))
+    world.run(4.0)
+    world.publish("p", {"x": 1})
+    world.run(7.0)
+    assert len(world.heard("d")) == 1
+
+
 @pytest.mark.parametrize(
     ("system", "seed"),
     [

@@ -36,7 +36,7 @@ def begin(simulation: Simulation, incident: Incident) -> None:
         took = [places[name].up for name in incident.nodes]
     elif kind == fault.SLOW_LINK:
         for a, b in incident.cut:
-            simulation.links[pair(a, b)].slower *= incident.amount
+            simulation.links[pair(a, b)].slowed.append(incident.amount)
     else:
         cut = [(a, b) for a, b in incident.cut if pair(a, b) in simulation.links]
         took = [bool(cut)]
@@ -69,7 +69,7 @@ def end(simulation: Simulation, incident: Incident) -> None:
             simulation.restart(name)
     elif kind == fault.SLOW_LINK:
         for a, b in incident.cut:
-            simulation.links[pair(a, b)].slower /= incident.amount
+            simulation.links[pair(a, b)].slowed.remove(incident.amount)
     elif kind != fault.CLOCK_SKEW:  # a clock that jumped stays where it is
         for a, b in incident.cut:
             if pair(a, b) in simulation.links:

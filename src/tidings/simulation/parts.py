@@ -89,7 +89,7 @@ class Place:
 class Link:
     """Both directions between two machines."""
 
-    __slots__ = ("cut", "free_at", "last_arrival", "seconds", "session", "slower", "up", "wanted")
+    __slots__ = ("cut", "free_at", "last_arrival", "seconds", "session", "slowed", "up", "wanted")
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -97,9 +97,15 @@ class Link:
         self.wanted = True  # part of the overlay
         self.session = 0  # grows when the link goes down: what was in flight is lost
         self.cut: Counter[tuple[str, str]] = Counter()  # directions that incidents block
-        self.slower = 1.0
+        self.slowed: list[float] = []  # by how much each incident that acts slows it; the greatest counts
         self.last_arrival: dict[str, float] = {}  # by receiver: first in, first out
         self.free_at: dict[str, float] = {}  # by receiver: when the last byte is out
+
+    @property
+    def slower(self) -> float:
+        """By how much the latency is longer now. Incidents that overlap do not multiply: what was sent then would be
+        on its way, and with it all that is sent behind it, long after the last fault is over."""
+        return max(self.slowed, default=1.0)
 
 
 def pair(a: str, b: str) -> tuple[str, str]:
