@@ -328,3 +328,10 @@ def test_refusals_in_masses_are_counted_not_written() -> None:
     house.clock.now += 5
     house.gate.deliver(ANN, quote(1))
     assert house.entries[-1].more == 1_000 - BURST
+
+
+def test_a_hold_keeps_only_what_its_holder_may_read() -> None:
+    house = House()
+    held = house.gate.hold(Principal("bob", Means.SCRAM, tenant="acme"), "h", parse_filter("EXISTS x"))
+    assert accepts(held, make_event({"x": 1, "tenant": "acme"}, source="bob", id="1"))
+    assert not accepts(held, make_event({"x": 1, "tenant": "evil"}, source="carl", id="1"))
