@@ -39,7 +39,7 @@ SLOW = ("tests/unit/runtime/test_admission.py", "tests/gateway/test_slow.py")
 BOUNDS = ("tests/unit/runtime/test_client_bounds.py",)
 BYTES = ("tests/unit/runtime/test_byte_quotas.py",)
 WORK = ("tests/unit/language/test_limits.py", "tests/properties/test_work_budget.py")
-OBSERVING = ("tests/unit/runtime/test_observing.py",)
+OBSERVING = ("tests/unit/runtime/test_observing.py", "tests/gateway/test_rights.py")
 RECALL = ("tests/simulation/test_tidings_recall.py",)
 
 ROOMS: dict[str, tuple[str, ...]] = {

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 from tests.simulation.test_tidings_joining import Growing
 
-from tidings.protocol.slots import UNKNOWN
+from tidings.protocol.naming import UNKNOWN
 from tidings.simulation.topology import line
 from tidings.store.memory import MemoryStore
 from tidings.systems import Site

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from random import Random
 
+UNKNOWN = "?"  # among `Overlay.peers`: a neighbour that we do not know by name; no broker has this name
+
 
 def log_name(broker: str, begun: float, rng: Random) -> str:
     """The name of a log that begins now; no other log has it."""

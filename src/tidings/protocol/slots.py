@@ -34,8 +34,6 @@ from tidings.protocol.limits import ResourceLimits
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.reading import Page, Wanted
 
-UNKNOWN = "?"  # among `Overlay.peers`: a neighbour that we do not know by name; no broker has this name
-
 
 class Machine(Protocol):
     """The one narrow door: a node, a client, and whatever else a driver drives."""
@@ -258,10 +256,7 @@ class Routing(Strategy):
         """The overlay replaces a link: move what was wanted over `old` to `new`."""
 
     def ways_changed(self, now: float) -> None:
-        """The overlay may lead to some keys by other ways than before."""
-
-    def neighbours_known(self, now: float) -> None:
-        """The overlay counts no unknown neighbour any more."""
+        """The overlay may lead to some keys by other ways than before, or counts no unknown neighbour any more."""
 
 
 class Overlay(Strategy):
@@ -317,8 +312,7 @@ class Recovery(Strategy):
 
     @property
     def is_unsure(self) -> bool:
-        """May an earlier life, on another disk, have had neighbours that are not back?"""
-        return False
+        return False  # may an earlier life, on another disk, have had neighbours that are not back?
 
     @property
     def has_caught_up(self) -> bool:

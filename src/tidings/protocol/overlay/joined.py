@@ -22,10 +22,10 @@ from tidings.availability.records import Delete, Put, Record
 from tidings.protocol.effects import Connect, Disconnect
 from tidings.protocol.inputs import Input, Joined, Parted, PersistFailed, Started
 from tidings.protocol.messages import Message
-from tidings.protocol.naming import broker_of
+from tidings.protocol.naming import UNKNOWN, broker_of
 from tidings.protocol.overlay.circles import MESSAGES, Circle, Circles, Cut, Uncoupled
 from tidings.protocol.overlay.static import StaticOverlay
-from tidings.protocol.slots import UNKNOWN, Ports
+from tidings.protocol.slots import Ports
 
 NEIGHBOURS = "overlay.neighbours"  # table: by name, when it joined
 UNDONE_SECONDS = (

@@ -29,7 +29,7 @@ import msgspec
 from tidings.model.event import Event, event_size
 from tidings.protocol.inputs import Input, LinkDown, LinkUp, Parted, Started
 from tidings.protocol.messages import Envelope, Message
-from tidings.protocol.naming import broker_of
+from tidings.protocol.naming import UNKNOWN, broker_of
 from tidings.protocol.reading import Page, Wanted
 from tidings.protocol.recovery.logs import ORPHAN, LogView, Trail
 from tidings.protocol.recovery.recall import ASK, NAMED, Recall
@@ -49,7 +49,7 @@ from tidings.protocol.recovery.words import (
     ReplayPart,
     Unheard,
 )
-from tidings.protocol.slots import UNKNOWN, Ports, Recovery
+from tidings.protocol.slots import Ports, Recovery
 
 
 class AcknowledgedSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -206,7 +206,7 @@ class Acknowledged(Recovery):
         """All neighbours are known: what was kept for one more need not be."""
         for view in self.views.values():
             view.trails.pop(UNKNOWN, None)
-        self.ports.routing.neighbours_known(now)
+        self.ports.routing.ways_changed(now)
         self.ports.delivery.unpinned()
         self.progressed(now)
 

@@ -402,7 +402,7 @@ class SubscriptionRouting(Routing):
         self._subs.link_down(old)
         self._flush(now)
 
-    def neighbours_known(self, now: float) -> None:
+    def ways_changed(self, now: float) -> None:
         self._flush(now)
 
     def table_size(self) -> int:
