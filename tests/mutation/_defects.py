@@ -222,4 +222,5 @@ DEFECTS = (
     Defect("protocol/recovery/recall.py", "bool(self._is_joining or self._asked or self._named)", "bool(self._asked or self._named)", by=RECALL),  # events before the first neighbour are not kept
     Defect("protocol/recovery/recall.py", "        self.found(peer, now)\n\n    def _review(self, now: float) -> None:\n        if self._is_new and not self.is_unsure:\n            self._is_new = False\n", "        self.found(peer, now)\n\n    def _review(self, now: float) -> None:\n        if self._is_new and not self._asked:\n            self._is_new = False\n", by=RECALL),  # the named ones are not waited for
     Defect("security/users.py", "        if user.disabled:\n", "        if False:\n", by=WIDE),  # a disabled user is let in
+    Defect("protocol/delivery/lanes.py", "            start = known + 1 if held.durable else None\n", "            start = None\n", by=("tests/simulation/test_wide_findings.py",)),  # first page judged by age
 )  # fmt: skip

@@ -82,6 +82,26 @@ def test_a_log_that_replaces_a_lost_one_is_owed_whole_whatever_the_clock_of_its_
     assert [id.rpartition("-")[2] for _, id in world.heard("d")] == ["1", "2"]
 
 
+@pytest.mark.parametrize("by", [0.0, -3600.0])
+def test_a_first_page_that_comes_after_a_restart_holds_all_that_is_owed(by: float) -> None:
+    """A subscription that had read nothing yet had its rights judged by its age, which a clock made too small."""
+    world = two()
+    world.add_client("e", "b1")
+    cut = incident(fault.ISOLATE_ONE, 3.1, 30.0, cut=(("b0", "b1"), ("b1", "b0")))
+    world.simulation.plan(FaultPlan(incidents=(cut,)))
+    world.run(4.0)
+    world.subscribe("e", "n", "EXISTS x", durable=True)
+    world.run(5.0)
+    world.publish("p", {"x": 1})
+    world.run(6.0)
+    world.simulation.crash("b1")
+    world.run(20.0)
+    world.simulation.places["b1"].clock.set_wall(by)
+    world.simulation.restart("b1")
+    world.run(60.0)
+    assert [len(world.heard(client)) for client in ("d", "e")] == [1, 1]
+
+
 def test_slow_links_that_overlap_end_with_their_incidents() -> None:
     """Their factors were multiplied: what was sent meanwhile was on its way for minutes, all else behind it."""
     world = two()

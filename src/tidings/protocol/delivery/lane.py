@@ -8,8 +8,8 @@ Rules
 - LIVE: it hears the events of that log as they pass. What the last page held already is not heard
   twice: the seam is an offset.
 - `later` is kept for a durable subscription with bounds alone: they act on what it has not read too.
-- It has a right to every event from `start` on. Until the first last page has come `start` is not
-  known; a durable subscription then needs what comes after `hold`.
+- It has a right to every event from `start` on. Where `start` is not known (the log was found later, or the subscription
+  is transient) the first last page says it. A durable subscription needs nothing up to `hold`.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Lane:
 
     def settled_upto(self, known: int) -> int:
         """A durable subscription needs nothing up to here."""
-        return self.hold if self.start is None else self.floor(known) - 1
+        return self.hold if self.start is None else max(self.hold, self.floor(known) - 1)
 
     def read_to(self, upto: int) -> None:
         """Everything up to there was read; what was owed there and was not found has ended."""

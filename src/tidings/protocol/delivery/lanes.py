@@ -58,7 +58,9 @@ class Lanes:
             own_table(held, "lanes")[log] = Lane(log, 0, start=None, hold=0)
             return
         if held.options.replay:
-            own_table(held, "lanes")[log] = Lane(log, 0, start=None, hold=known)
+            # What a durable one is owed is said by offset: its age may be read in another life, by another clock.
+            start = known + 1 if held.durable else None
+            own_table(held, "lanes")[log] = Lane(log, 0, start=start, hold=known)
             return
         lane = own_table(held, "lanes")[log] = Lane(log, known, start=known + 1, hold=known)
         lane.phase = LanePhase.LIVE
@@ -228,6 +230,7 @@ class Lanes:
         lane.phase = LanePhase.LIVE
         lane.again = False
         lane.rights = ()
+        lane.hold = 0  # from now on its progress alone says what it needs
         if lane.start is None:
             lane.start = lane.at + 1
         pending, lane.pending = list(lane.pending), EMPTY
