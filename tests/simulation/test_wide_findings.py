@@ -133,6 +133,11 @@ def test_slow_links_that_overlap_end_with_their_incidents() -> None:
         ("tidings-group", 237),  # the answer to a proposal that was committed before was lost with its link
         ("tidings-group", 240),
         ("tidings-group", 138),  # a short page of a copy was taken for the end of the log
+        ("tidings-group", 369),  # a coordinator waited for a number whose event was committed by another way
+        ("tidings-group", 774),  # a publisher went on at another member; the earlier event was placed behind
+        ("tidings-group", 843),  # a coordinator with an empty disk led the view of its earlier life
+        ("tidings-group", 894),  # a member that its view named by an earlier life said that it had caught up
+        ("tidings-group", 1113),  # another log was committed further than the best one, which held as much
     ],
 )
 def test_seeds_that_found_a_defect_hold(system: str, seed: int) -> None:

@@ -152,6 +152,9 @@ class ViewChanged(_Input, frozen=True):
     members: tuple[str, ...]
     serves: bool  # is it one of the members, and in the majority?
     joined: tuple[str, ...] = ()  # members that were not in the view before it, or in another life
+    is_member: bool = (
+        True  # False: the view names an earlier life of this node, or another disk, or not this node
+    )
 
 
 # -- of a client: what the application asks ------------------------------------------------

@@ -539,8 +539,12 @@ class Delivery(Strategy):
         """Was it committed before?"""
         return False
 
-    def settle(self, identity: tuple[str, str]) -> None:
-        """It was, though nobody here knew: answer its publisher."""
+    def last_number(self, proposal: Any) -> int:
+        """The highest number of its publisher that was committed; 0: none was."""
+        return 0
+
+    def settle(self, identity: tuple[str, str], *, is_kept: bool = True) -> None:
+        """It was committed before, though this member did not know, or never will be: answer its publisher."""
 
     def needs(self) -> int:
         """The lowest offset of our log that a durable subscription here still needs."""

@@ -249,6 +249,8 @@ GROWN: tuple[m.Message, ...] = (
     m.Hello("ann", "i1", owner="ann", memory=1 << 28),
     m.HoldLog(1, "spark", FILTER, 7, 60.0, True, "b0", 1 << 30),
     Interest("subscriptions", (FILTER,), ("00ff",), True, "b0.1f/2e", 3, False, 1, 3),
+    gl.Propose(3, 7, (PROPOSAL,), 6),
+    gl.Settled(3, (("ann", "a-1"),), (("ann", "a-2"),)),
     gl.LogAsk(3, True),
     gl.LogState(3, 2, 8, (Placed(9, PROPOSAL),), 4, 900),
     gl.CopyAsk(3, 8, True, "t\0k"),

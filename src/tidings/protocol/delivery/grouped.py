@@ -47,6 +47,7 @@ from tidings.protocol.proposals import Placed, Proposal
 from tidings.protocol.slots import Ports
 
 NO_STAGING = "a group takes no staged batches; publish to it, or stage at a broker of its own"
+PASSED = "not kept, since a later event of its publisher was accepted at another member; publish it again"
 NO_STORE = "modes 'kept' and 'replicated' need a store at every member of the group; this one has none"
 
 
@@ -163,6 +164,9 @@ class Grouped(Serving):
         seen = identities.look(event.source, event.id, None, self._ledger.now)
         return not proposal.is_own and seen is Seen.SEEN
 
+    def last_number(self, proposal: Any) -> int:
+        return self._intake.identities.last(proposal.event.source, proposal.incarnation) or 0
+
     def needs(self) -> int:
         waiting = [held.progress.low_water for held in self._registry.durables.values()]
         return min([self._ledger.end, *waiting])
@@ -199,11 +203,14 @@ class Grouped(Serving):
         if not self._entering:
             self._ledger.end = max(self._ledger.end, upto + 1)
 
-    def settle(self, identity: tuple[str, str]) -> None:
+    def settle(self, identity: tuple[str, str], *, is_kept: bool = True) -> None:
         arrival = self._arrivals.pop(identity, None)
-        if arrival is not None:
+        if arrival is not None and is_kept:
             arrival.offset = self._ledger.offset_of(identity)
             self._intake._answer(arrival)
+        elif arrival is not None:
+            for address, call in arrival.waiters:
+                self.ports.send(address, Refused(call, "refused", PASSED))
 
     def entering(self) -> int:
         return len(self._entering)

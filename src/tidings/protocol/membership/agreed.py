@@ -305,7 +305,9 @@ class AgreedViews(Membership):
         if serves is not self._was_serving:
             self._was_serving = serves
             if view is not None:
-                self.ports.events.view_changed(ViewChanged(view.number, view.members, serves), now)
+                self.ports.events.view_changed(
+                    ViewChanged(view.number, view.members, serves, (), self.is_member), now
+                )
 
     def _base(self) -> View | None:
         """The view that we know; for the first of all, the founders when each has said that it knows none."""
@@ -440,7 +442,7 @@ class AgreedViews(Membership):
             for member, life in zip(view.members, view.lives, strict=True)
             if before is None or not before.has(member, life)
         )
-        change = ViewChanged(view.number, view.members, self._was_serving, joined)
+        change = ViewChanged(view.number, view.members, self._was_serving, joined, self.is_member)
         self.ports.events.view_changed(change, now)
         self._review(now)
 

@@ -31,6 +31,7 @@ from tidings.protocol.inputs import Input, LinkUp, Started, ViewChanged
 from tidings.protocol.messages import Message
 from tidings.protocol.proposals import Placed, Proposal
 from tidings.protocol.recovery.group_copy import Copying, Pieces
+from tidings.protocol.recovery.group_proposals import Proposals, Tail
 from tidings.protocol.recovery.group_words import (
     MESSAGES,
     Adopt,
@@ -51,6 +52,7 @@ from tidings.protocol.slots import Ports, Recovery
 
 TABLE = "recovery.tail"  # rows: by offset what is not committed; `epoch`
 EPOCH = "epoch"
+FIRST = 1  # epoch: its members founded the group, and nothing was committed before it
 TELLINGS = 3  # of how far the log is committed, after the first: nothing confirms it, and one may be lost
 
 
@@ -72,9 +74,7 @@ class GroupLog(Recovery):
         self._accepted: dict[int, float] = {}  # by offset of the tail: when, by our clock
         self._stored = 0  # all of this epoch up to here is on our disk
         self._is_active = False  # the log of this epoch is ours too
-        self._own: dict[tuple[str, str], tuple[int, Proposal, float]] = {}  # ours: number, it, since when
-        self._line: dict[int, Proposal] = {}  # by number: ours, from the first that is not committed on
-        self._proposed = 0
+        self._is_kept = False  # and our disk says so
         self._again_at: float | None = None
         self._members: tuple[str, ...] = ()
         self._epoch = 0
@@ -86,7 +86,7 @@ class GroupLog(Recovery):
         self._windows: dict[str, Window] = {}  # by member that has taken the tail: what it was sent
         self._untold = 0  # times that the members are told again how far the log is committed
         self._next_of: dict[str, int] = {}  # by member: the number of its next proposal
-        self._placed: set[tuple[str, str]] = set()  # identities in the tail
+        self._placed = Tail()
         self._needs: dict[str, tuple[int, float]] = {}  # by voter: what it said, and when
         self._begun_at = 0.0
         self.floor = 0
@@ -94,7 +94,7 @@ class GroupLog(Recovery):
 
     def bind(self, ports: Ports) -> None:
         super().bind(ports)
-        self._window = Window(ports.limits)  # of our proposals
+        self._proposals = Proposals(ports, self)
         self._copying = Copying(ports, self)
         self._pieces = Pieces(ports)  # of a tail that comes in parts
 
@@ -106,8 +106,8 @@ class GroupLog(Recovery):
         elif isinstance(input, ViewChanged):
             self._view_changed(input, now)
         elif isinstance(input, LinkUp) and input.peer == self._coordinator:
-            self._window.restart(self._window.acked)
-            self._pump_own(now)
+            self._proposals.restart()
+            self._proposals.pump(now)
         elif isinstance(input, LinkUp) and input.peer in self._windows:
             self._windows[input.peer].restart(self._windows[input.peer].acked)
             self._pump(input.peer)
@@ -146,26 +146,23 @@ class GroupLog(Recovery):
         return self._coordinator == self.ports.name
 
     def _view_changed(self, change: ViewChanged, now: float) -> None:
-        self._members = tuple(member for member in change.members if member != self.ports.name)
-        if change.number == self._epoch:
+        number = change.number if change.is_member else 0
+        self._members = tuple(member for member in change.members if number and member != self.ports.name)
+        if number == self._epoch:
             return  # it only began or ceased to serve
-        self._epoch, self._begun_at = change.number, now
-        self._is_active = False
+        self._epoch, self._begun_at = number, now
+        self._is_active = self._is_kept = False
         self._copying.stop()
         self._wanted = None
         self._pieces.clear()
         self._states, self._acks, self._next_of, self._windows = {}, {}, {}, {}
-        self._number_anew(now)
-        if self._leads and self.ports.name in change.members:
+        self._proposals.number_anew()
+        if number == FIRST and not self.log_epoch:
+            self.log_epoch = FIRST
+            self._keep((), (), None)
+        if number and self._leads:
             self._ask(now)
         self._again_at = now + self._settings.again_seconds
-
-    def _number_anew(self, now: float) -> None:
-        waiting = [(proposal, since) for _, proposal, since in self._own.values()]
-        self._own = {p.identity: (place, p, since) for place, (p, since) in enumerate(waiting, start=1)}
-        self._line = {place: proposal for place, proposal, _ in self._own.values()}
-        self._proposed = len(waiting)
-        self._window = Window(self.ports.limits)
 
     def _to_members(self, message: Message) -> None:
         for member in self._members:
@@ -187,8 +184,7 @@ class GroupLog(Recovery):
 
     def _try_take(self, now: float) -> None:
         """Take the best log, as soon as a majority has shown theirs."""
-        counting = [name for name in self._states if self.ports.membership.counts(name)]
-        if len(counting) * 2 <= len(self.ports.membership.voters) or self._copying.is_on or self._is_active:
+        if self._copying.is_on or self._is_active or not self._have_enough():
             return
         best = max(sorted(self._states), key=lambda name: self._worth(self._states[name]))
         state = self._states[best]
@@ -196,22 +192,29 @@ class GroupLog(Recovery):
             self._copying.begin(best)
             return
         committed = max(each.committed for each in self._states.values())
-        assert committed <= self.committed or best == self.ports.name, (
-            "the best log holds all that was committed"
-        )
+        assert committed <= max(self.committed, state.end), "the best log holds all that was committed"
         tail = self._pieces.tail(best, state.tail, self.committed, state.end, self._epoch)
         if tail is not None:
             self._take_tail(tail, now)
             self._adopt_everywhere(now)
+
+    def _have_enough(self) -> bool:
+        """Is every committed entry in one of the logs that were shown? An entry is on a majority of disks, and a
+        disk that replaces one of them is empty: it makes up a majority of members, and proves nothing."""
+        membership = self.ports.membership
+        shown = [self._states[name] for name in self._states if membership.counts(name)]
+        written = sum(state.log_epoch > 0 for state in shown)
+        voters = len(membership.voters)
+        return len(shown) == voters or (2 * len(shown) > voters and 2 * written >= voters)
 
     def _worth(self, state: LogState) -> tuple[int, int]:
         return (state.log_epoch, state.end)
 
     def _adopt_everywhere(self, now: float) -> None:
         self._next_of, self._windows = {}, {}
-        self._placed = {placed.proposal.identity for placed in self._tail.values()}
+        self._placed = Tail(placed.proposal for placed in self._tail.values())
         self._to_members(self._adoption())
-        self._pump_own(now)
+        self._proposals.pump(now)
 
     def _adoption(self) -> Adopt | AdoptPages:
         page = self._page(self._tail.values())
@@ -282,7 +285,7 @@ class GroupLog(Recovery):
         elif isinstance(message, Replicate) and sender == self._coordinator:
             self._on_replicate(sender, message, now)
         elif isinstance(message, Settled) and sender == self._coordinator:
-            self._settle(message.identities, now)
+            self._settle(message, now)
         elif isinstance(message, Stored) and self._leads:
             self._on_stored(sender, message, now)
         elif isinstance(message, Propose) and self._leads and self._is_active:
@@ -318,7 +321,7 @@ class GroupLog(Recovery):
         if tail is not None:
             self._wanted = None
             self._take_tail(tail, now)
-            self._pump_own(now)
+            self._proposals.pump(now)
 
     def _on_replicate(self, sender: str, message: Replicate, now: float) -> None:
         self._known_committed = max(self._known_committed, message.committed)
@@ -342,7 +345,7 @@ class GroupLog(Recovery):
     def _is_stored(self, epoch: int, upto: int, now: float) -> None:
         if epoch != self._epoch:
             return
-        self._stored = max(self._stored, upto)
+        self._stored, self._is_kept = max(self._stored, upto), True
         if self._leads:
             self._acks[self.ports.name] = self._stored
             self._count(now)
@@ -359,29 +362,38 @@ class GroupLog(Recovery):
     # -- the coordinator ---------------------------------------------------------------------------
 
     def _on_propose(self, sender: str, message: Propose, now: float) -> None:
-        due = self._next_of.get(sender, 1)
+        due = max(self._next_of.get(sender, 1), message.done + 1)
         if message.first > due:
             return  # an earlier one was lost: all are proposed again
-        old, new = message.proposals[: due - message.first], message.proposals[due - message.first :]
-        # Proposed again although it is committed: the first answer was lost with its link.
-        known = [p.identity for p in old if p.identity not in self._placed and self.ports.delivery.knows(p)]
+        new = message.proposals[due - message.first :]
         if new:
             self._next_of[sender] = message.first + len(message.proposals)
-            known += self._place(new)
-        if known:
-            self.ports.send(sender, Settled(self._epoch, tuple(known)))
+            self._place(new)
+        # Those of the old ones were proposed again because the first answer was lost with its link.
+        if (settled := self._settled(message.proposals)) is not None:
+            self.ports.send(sender, settled)
 
-    def _place(self, proposals: Sequence[Proposal]) -> list[tuple[str, str]]:
-        """Give them places, and send them on; those that were committed before."""
-        known, before = [], self._last
+    def _settled(self, proposals: Sequence[Proposal]) -> Settled | None:
+        """The answer for those that have no place in the tail; None: all have one."""
+        known: list[tuple[str, str]] = []
+        passed: list[tuple[str, str]] = []
         for proposal in proposals:
-            if proposal.identity in self._placed:
+            if proposal not in self._placed:
+                is_known = self.ports.delivery.knows(proposal)
+                (known if is_known else passed).append(proposal.identity)
+        return Settled(self._epoch, tuple(known), tuple(passed)) if known or passed else None
+
+    def _place(self, proposals: Sequence[Proposal]) -> None:
+        """Give places to those that were not committed before, and send them on."""
+        before = self._last
+        for proposal in proposals:
+            if proposal in self._placed or self.ports.delivery.knows(proposal):
                 continue
-            if self.ports.delivery.knows(proposal):
-                known.append(proposal.identity)
-                continue
+            last = max(self._placed.last_number(proposal), self.ports.delivery.last_number(proposal))
+            if proposal.sequence < last:
+                continue  # its publisher went on without it
             offset = self._last + 1
-            self._placed.add(proposal.identity)
+            self._placed.add(proposal)
             self._tail[offset] = Placed(offset, proposal)
         new = [self._tail[offset] for offset in range(before + 1, self._last + 1)]
         if new:
@@ -389,7 +401,6 @@ class GroupLog(Recovery):
                 self._pump(member)
             epoch, last = self._epoch, self._last
             self._keep(new, (), lambda at: self._is_stored(epoch, last, at))
-        return known
 
     def _pump(self, member: str) -> None:
         """Send a member what comes next, as far as its window has room."""
@@ -444,10 +455,10 @@ class GroupLog(Recovery):
             offset = self.committed + 1
             placed, accepted = self._tail.pop(offset), self._accepted.pop(offset, now)
             self.committed = offset
-            self._placed.discard(placed.proposal.identity)
-            self._own.pop(placed.proposal.identity, None)
+            self._placed.committed(placed.proposal)
+            self._proposals.done(placed.proposal.identity)
             self._enter(placed, accepted, [Delete(TABLE, str(offset))], now)
-        self._pump_own(now)
+        self._proposals.pump(now)
 
     def _enter(self, placed: Placed, accepted: float, records: list[Record], now: float) -> None:
         if not self._kept_from or now - self._kept_from[-1][0] >= 1.0:
@@ -457,46 +468,31 @@ class GroupLog(Recovery):
     # -- proposing ---------------------------------------------------------------------------------
 
     def propose(self, proposals: Sequence[Any], now: float) -> None:
-        for proposal in proposals:
-            self._proposed += 1
-            self._own[proposal.identity] = (self._proposed, proposal, now)
-            self._line[self._proposed] = proposal
+        self._proposals.add(proposals)
         if self._again_at is None or self._again_at > now + self._settings.again_seconds:
             self._again_at = now + self._settings.again_seconds
-        self._pump_own(now)
+        self._proposals.pump(now)
 
-    def _settle(self, identities: Iterable[tuple[str, str]], now: float) -> None:
-        """These of ours were committed long ago."""
-        for identity in identities:
-            self._own.pop(identity, None)
-            self.ports.delivery.settle(identity)
-        self._pump_own(now)
+    @property
+    def takes_proposals(self) -> bool:
+        """Is there a coordinator whose log of this epoch is here?"""
+        return self._is_active and self._coordinator is not None
 
-    def _pump_own(self, now: float) -> None:
-        """Propose what comes next of ours, in order, as far as the window has room. A number whose event is
-        committed already is proposed all the same: the coordinator expects the numbers without a hole."""
-        window, line = self._window, self._line
-        while line and self._is_done(first := next(iter(line))):
-            del line[first]
-            window.acknowledge(first)
-        while self._is_active and self._coordinator is not None and window.has_room:
-            page = Page[Proposal](self.ports.limits)
-            for number in range(window.sent + 1, self._proposed + 1):
-                if page.is_full or not page.add(line[number]):
-                    break
-            if not page.items:
-                return
-            proposals, first = tuple(page.items), window.sent + 1
-            window.send(window.sent + len(proposals), page.size)
-            if not self._leads:
-                self.ports.send(self._coordinator, Propose(self._epoch, first, proposals))
-            elif known := self._place(proposals):
-                self._settle(known, now)
+    def send_proposals(self, message: Propose, now: float) -> None:
+        assert self._coordinator is not None
+        if not self._leads:
+            self.ports.send(self._coordinator, message)
+            return
+        self._place(message.proposals)
+        if (settled := self._settled(message.proposals)) is not None:
+            self._settle(settled, now)
 
-    def _is_done(self, number: int) -> bool:
-        """Is this one of ours committed?"""
-        own = self._own.get(self._line[number].identity)
-        return own is None or own[0] != number
+    def _settle(self, settled: Settled, now: float) -> None:
+        """These of ours wait for no place."""
+        for identity in (*settled.identities, *settled.passed):
+            self._proposals.done(identity)
+            self.ports.delivery.settle(identity, is_kept=identity not in settled.passed)
+        self._proposals.pump(now)
 
     @property
     def epoch(self) -> int:
@@ -525,7 +521,7 @@ class GroupLog(Recovery):
     def has_caught_up(self) -> bool:
         """Does this member's log hold, on its disk, all that the group has committed as far as is known here?"""
         is_here = self.committed >= self._known_committed and not self.ports.delivery.entering()
-        return self._is_active and is_here
+        return self._is_active and self._is_kept and is_here
 
     # -- what is kept ------------------------------------------------------------------------------
 
@@ -561,8 +557,8 @@ class GroupLog(Recovery):
         self._again_at = None
         if not self._epoch or not self._members:
             return
-        if self._window.tick() or self._is_active:
-            self._pump_own(now)
+        self._proposals.tick()
+        self._proposals.pump(now)
         self._pieces.tick()
         (self._push_on if self._leads else self._go_on)(now)
         self._again_at = now + self._settings.again_seconds
@@ -590,7 +586,7 @@ class GroupLog(Recovery):
         return {
             "group committed": self.committed,
             "group tail": len(self._tail),
-            "group proposals waiting": len(self._own),
+            "group proposals waiting": self._proposals.waiting,
             "group epoch": self._epoch,
             "group caught up": int(self.has_caught_up),
         }

@@ -15,15 +15,17 @@ class Propose(Message, frozen=True):
     epoch: int
     first: int
     proposals: tuple[Proposal, ...]
+    done: int = 0  # all up to this number are committed; messages with them may never arrive
 
 
 class Settled(Message, frozen=True):
-    """To a member: these that it proposed were committed long ago."""
+    """To a member: of these that it proposed, the first were committed long ago, and the others never will be."""
 
     epoch: int
     cut_field: ClassVar[str] = "identities"
 
     identities: tuple[tuple[str, str], ...]
+    passed: tuple[tuple[str, str], ...] = ()  # a later event of the same publisher has its place already
 
 
 class Replicate(Message, frozen=True):

@@ -1,0 +1,239 @@
+"""The log of a group at one member: views, logs of others, and proposals, as messages arrive one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tidings.availability.records import Record
+from tidings.model.event import make_event
+from tidings.protocol.inputs import ViewChanged
+from tidings.protocol.limits import DEFAULT_LIMITS
+from tidings.protocol.messages import Message
+from tidings.protocol.proposals import Placed, Proposal
+from tidings.protocol.recovery.group_log import GroupLog
+from tidings.protocol.recovery.group_words import (
+    Adopt,
+    LogAsk,
+    LogState,
+    Propose,
+    Replicate,
+    Settled,
+    Stored,
+)
+from tidings.protocol.slots import Delivery, Membership, Ports
+
+MEMBERS = ("b0", "b1", "b2")
+
+
+def proposal(number: int, *, source: str = "p", incarnation: str = "i") -> Proposal:
+    event = make_event({"x": number}, source=source, id=f"{incarnation}-{number}")
+    return Proposal(event, incarnation, number, True)
+
+
+def placed(offset: int, number: int | None = None) -> Placed:
+    return Placed(offset, proposal(offset if number is None else number))
+
+
+class Views(Membership):
+    def __init__(self, coordinator: str) -> None:
+        self.leader = coordinator
+
+    @property
+    def coordinator(self) -> str | None:
+        return self.leader
+
+    @property
+    def voters(self) -> dict[str, str]:
+        return dict.fromkeys(MEMBERS, "disk")
+
+    def counts(self, peer: str) -> bool:
+        return peer in MEMBERS
+
+
+class Entered(Delivery):
+    """Delivery that writes down the committed events and the answers."""
+
+    def __init__(self) -> None:
+        self.entries: dict[int, Proposal] = {}
+        self.settled: list[tuple[str, bool]] = []
+
+    def enter(self, offset: int, proposal: Any, accepted: float, records: list[Record], now: float) -> None:
+        self.entries[offset] = proposal
+
+    def knows(self, proposal: Any) -> bool:
+        return any(each.identity == proposal.identity for each in self.entries.values())
+
+    def last_number(self, proposal: Any) -> int:
+        return max((each.sequence for each in self.entries.values()), default=0)
+
+    def settle(self, identity: tuple[str, str], *, is_kept: bool = True) -> None:
+        self.settled.append((identity[1], is_kept))
+
+
+class Disk:
+    """Keeps a batch when it is told to."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Any] = []
+
+    def persist(self, records: Sequence[Record], then: Any = None, *_: Any) -> None:
+        self.waiting.append(then)
+
+    def sync(self) -> None:
+        waiting, self.waiting = self.waiting, []
+        for then in waiting:
+            if then is not None:
+                then(0.0)
+
+
+class One:
+    """The member `name` of a group of three."""
+
+    def __init__(self, name: str, coordinator: str) -> None:
+        self.sent: list[tuple[str, Message]] = []
+        self.delivery, self.disk = Entered(), Disk()
+        self.views = Views(coordinator)
+        ports = Ports()
+        ports.name, ports.limits = name, DEFAULT_LIMITS
+        ports.send = lambda to, message, *_: self.sent.append((to, message))  # type: ignore[assignment]
+        ports.membership, ports.delivery, ports.disk = self.views, self.delivery, self.disk  # type: ignore[assignment]
+        self.log = GroupLog()
+        self.log.bind(ports)
+        self.views.bind(ports)
+
+    def view(self, number: int, *, is_member: bool = True) -> None:
+        self.log.on_input(ViewChanged(number, MEMBERS, is_member, (), is_member), 0.0)
+
+    def receive(self, sender: str, *messages: Message) -> None:
+        for message in messages:
+            self.log.on_message(sender, message, 0.0)
+
+    def take(self, kind: type[Any]) -> list[Any]:
+        """The messages of this kind that were sent, in order; all others are dropped."""
+        sent, self.sent = self.sent, []
+        return [message for _, message in sent if isinstance(message, kind)]
+
+
+def leading() -> One:
+    """The coordinator of the first view, whose log is adopted by a majority."""
+    one = One("b0", "b0")
+    one.view(1)
+    one.receive("b1", LogState(1, 1, 0, (), 0, 0))
+    one.disk.sync()
+    one.receive("b1", Stored(1, 0, 0))
+    one.receive("b2", Stored(1, 0, 0))
+    one.sent.clear()
+    return one
+
+
+# -- who takes part -----------------------------------------------------------------------------------
+
+
+def test_a_view_of_an_earlier_life_makes_nobody_a_coordinator() -> None:
+    one = One("b0", "b0")
+    one.view(4, is_member=False)
+    one.receive("b1", LogState(4, 3, 7, (), 0, 7))
+    one.receive("b2", LogState(4, 3, 7, (), 0, 7))
+    assert not one.sent
+    assert not one.log.has_caught_up
+    one.view(5)
+    assert [message.epoch for message in one.take(LogAsk)] == [5, 5]
+
+
+def test_a_member_has_caught_up_when_its_disk_says_which_log_it_holds() -> None:
+    one = One("b1", "b0")
+    one.view(5)
+    one.receive("b0", Adopt(5, 0, (placed(1),)))
+    assert not one.log.has_caught_up
+    one.disk.sync()
+    assert one.log.has_caught_up
+
+
+# -- a new coordinator --------------------------------------------------------------------------------
+
+
+def test_an_empty_disk_says_nothing_of_committed_entries() -> None:
+    """An entry was committed by b0, whose disk was then replaced, and b2; the coordinator b1 never received it."""
+    one = One("b1", "b1")
+    one.view(1)
+    one.view(5)
+    one.receive("b0", LogState(5, 0, 0, (), 0, 0))  # an empty disk
+    assert not one.take(Adopt)
+    one.receive("b2", LogState(5, 4, 0, (placed(1),), 0, 1))
+    assert [message.tail for message in one.take(Adopt)] == [(placed(1),)] * 2
+
+
+def test_a_group_goes_on_when_all_have_shown_their_logs() -> None:
+    """The disks of two of three were replaced at once: more than a group promises to survive, and no reason to stop."""
+    one = One("b1", "b1")
+    one.view(5)
+    one.receive("b0", LogState(5, 0, 0, (), 0, 0))
+    assert not one.take(Adopt)
+    one.receive("b2", LogState(5, 0, 0, (), 0, 0))
+    assert one.take(Adopt)
+
+
+def test_founders_know_that_nothing_was_committed_before_them() -> None:
+    """The coordinator of the first view is gone before it was heard of again."""
+    one = One("b1", "b1")
+    one.view(1)
+    one.view(2)
+    one.receive("b2", LogState(2, 1, 0, (), 0, 0))
+    assert one.take(Adopt)
+
+
+def test_the_best_log_may_be_committed_less_far_than_another() -> None:
+    one = One("b0", "b0")
+    one.view(3)
+    one.receive("b2", LogState(3, 2, 1, (), 0, 1))
+    one.receive("b1", LogState(3, 2, 0, (placed(1),), 0, 1))
+    assert [message.tail for message in one.take(Adopt)] == [(placed(1),)] * 2
+
+
+# -- proposals ----------------------------------------------------------------------------------------
+
+
+def test_the_coordinator_waits_for_no_number_that_is_committed() -> None:
+    """The publisher of number 1 went to another member, and the message with it was lost."""
+    one = leading()
+    one.receive("b1", Propose(1, 2, (proposal(2),), 1))
+    assert [entry.proposal for message in one.take(Replicate) for entry in message.entries] == [
+        proposal(2),
+        proposal(2),
+    ]
+
+
+def test_a_member_says_which_numbers_are_committed() -> None:
+    one = One("b1", "b0")
+    one.view(5)
+    one.receive("b0", Adopt(5, 0, ()))
+    one.log.propose([proposal(1), proposal(2)], 0.0)
+    one.receive("b0", Replicate(5, 0, (placed(1),), 1))  # the publisher sent it to another member, too
+    one.log.propose([proposal(3)], 0.0)
+    assert [(message.first, message.done) for message in one.take(Propose)] == [(1, 0), (3, 1)]
+
+
+def test_an_event_behind_a_later_one_of_its_publisher_gets_no_place() -> None:
+    """A publisher was refused at another member, and went on there; the first member proposes the earlier one late."""
+    one = leading()
+    one.receive("b1", Propose(1, 1, (proposal(13),)))
+    one.receive("b2", Propose(1, 1, (proposal(6), proposal(14))))
+    (settled,) = one.take(Settled)
+    assert (settled.identities, settled.passed) == ((), (("p", "i-6"),))
+    one.receive("b1", Stored(1, 2, 0))
+    one.disk.sync()
+    assert [entry.sequence for entry in one.delivery.entries.values()] == [13, 14]
+    one.receive("b2", Propose(1, 1, (proposal(6),)))  # the answer was lost
+    (settled,) = one.take(Settled)
+    assert settled.passed == (("p", "i-6"),)
+
+
+def test_a_proposal_that_was_passed_is_answered_and_not_proposed_again() -> None:
+    one = One("b1", "b0")
+    one.log.propose([proposal(6)], 0.0)
+    one.view(5)
+    one.receive("b0", Adopt(5, 0, ()))
+    one.receive("b0", Settled(5, (), (("p", "i-6"),)))
+    assert one.delivery.settled == [("i-6", False)]
+    assert one.log.figures()["group proposals waiting"] == 0
