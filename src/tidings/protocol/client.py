@@ -157,7 +157,7 @@ class Client:
             if self._is_too_large(publishing):
                 del self._in_flight[publishing.call]
             elif publishing.log == message.log:
-                self._send(publishing.message)
+                self._send(publishing.sent_to(self.broker))
             else:
                 self._give_up(publishing)
         for question in self._asked.values():
@@ -245,7 +245,7 @@ class Client:
             publishing = self._line.popleft()
             publishing.log = self._log
             self._in_flight[publishing.call] = publishing
-            self._out.append(fx.Send(self.broker, publishing.message))
+            self._out.append(fx.Send(self.broker, publishing.sent_to(self.broker)))
 
     def _published(self, message: msg.Published, now: float) -> None:
         publishing = self._in_flight.pop(message.call, None)
@@ -562,15 +562,14 @@ class Client:
             return
         publishing = self._in_flight.pop(message.call, None)
         if publishing is not None:
-            self._record_publish(publishing, UNKNOWN if message.code == UnknownOutcomeError.code else REFUSED)
-            self._out.append(fx.Failed(message.call, message.code, message.reason))
+            failed = publishing.failed(message)
+            self._record_publish(publishing, UNKNOWN if failed.code == UnknownOutcomeError.code else REFUSED)
+            self._out.append(failed)
             self._send_line()
             return
         for listening in list(self._listenings.values()):
-            if listening.phase is Phase.LEAVING and message.call in (
-                *listening.leaving_calls,
-                -listening.ref,
-            ):
+            leaving = (*listening.leaving_calls, -listening.ref)
+            if listening.phase is Phase.LEAVING and message.call in leaving:
                 self._over(listening, now)
             elif listening.call == message.call:
                 self._record_subscribe(listening, now, REFUSED)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from tidings.errors import TooLargeError
+from tidings.errors import TooLargeError, UnknownOutcomeError
 from tidings.history.schema import Outcome, Row, pub_row
 from tidings.protocol.batches import size_of, too_large
 from tidings.protocol.effects import Failed
 from tidings.protocol.inputs import ClientAsk
-from tidings.protocol.messages import Publish, Stage
+from tidings.protocol.messages import Publish, Refused, Stage
 
 
 class Publishing:
     """A publish that is not acknowledged yet."""
 
-    __slots__ = ("call", "event", "issued", "log", "message", "sequence")
+    __slots__ = ("broker", "call", "event", "has_moved", "issued", "log", "message", "sequence")
 
     def __init__(self, message: Publish, issued: float) -> None:
         self.call = message.call
@@ -22,6 +22,22 @@ class Publishing:
         self.message = message
         self.issued = issued
         self.log = ""  # of the broker that it was sent to
+        self.broker: str | None = None  # to which it was sent last
+        self.has_moved = False  # was it sent to another broker before?
+
+    def sent_to(self, broker: str) -> Publish:
+        """The message, on its way to this broker."""
+        self.has_moved = self.has_moved or self.broker not in (None, broker)
+        self.broker = broker
+        return self.message
+
+    def failed(self, refused: Refused) -> Failed:
+        """The answer for the application. A member of a group refuses for itself: the member that had the publish
+        before may still have it committed, so nobody knows the outcome."""
+        if not self.has_moved or refused.code == UnknownOutcomeError.code:
+            return Failed(self.call, refused.code, refused.reason)
+        reason = f"another broker had it before and did not answer; this one refused it: {refused.reason}"
+        return Failed(self.call, UnknownOutcomeError.code, reason)
 
     def refusal(self, most: int) -> Failed | None:
         """Why a broker that accepts events of so many bytes cannot accept it; None: it can. The application is told

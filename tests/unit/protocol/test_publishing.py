@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from tests.unit.protocol._stage import BROKER, Stage
 
-from tidings.model.event import FOREVER
+from tidings.errors import UnknownOutcomeError
+from tidings.model.event import FOREVER, make_event
 from tidings.protocol.inputs import PersistFailed
-from tidings.protocol.messages import Mode
+from tidings.protocol.messages import Mode, Publish, Refused
+from tidings.protocol.publishing import Publishing
 
 
 def test_publishing_an_identity_again_gives_the_same_acknowledgement_and_changes_nothing() -> None:
@@ -145,3 +147,17 @@ def test_publishes_in_flight_are_bounded_and_keep_their_order() -> None:
     stage.settle()
     assert all(call in stage.answers for call in calls)
     assert stage.drain(s, ref) == list(range(1500))
+
+
+def test_a_refusal_is_final_only_where_no_other_broker_had_the_publish() -> None:
+    """A member of a group refuses for itself; the member before it may still have the event committed."""
+    publishing = Publishing(Publish(1, make_event({"x": 1}, source="p", id="i-1"), 1, Mode.AUTO), 0.0)
+    refused = Refused(1, "full", "no space left")
+    publishing.sent_to("b0")
+    publishing.sent_to("b0")
+    assert publishing.failed(refused).code == "full"
+    publishing.sent_to("b1")
+    assert publishing.failed(refused).code == UnknownOutcomeError.code
+    publishing.sent_to("b1")
+    assert "no space left" in publishing.failed(refused).reason
+    assert publishing.failed(refused).code == UnknownOutcomeError.code

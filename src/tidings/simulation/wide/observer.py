@@ -66,6 +66,7 @@ class Observer:
         self._lost: set[Identity] = set()  # its only copy was on a disk that was replaced
         self._group_log: dict[int, Identity] = {}
         self._group_committed = 0
+        self._refused: set[Identity] = set()  # their publishers were told that they are not kept
         self.published: dict[Identity, Event] = {}
         self.acked: dict[Identity, Event] = {}
         self.standing: dict[str, Standing] = {}
@@ -237,11 +238,20 @@ class Observer:
                     f"{identity} was acknowledged, is owed to {sorted(waiting)}, and is in no log"
                 )
 
+    def refused(self, identity: Identity, code: str) -> None:
+        """A publisher was told that its event is not kept."""
+        self._refused.add(identity)
+        for id, received in self.received.items():
+            if identity in received:
+                raise self._broken(f"{identity} was refused ({code}), and {id} had received it")
+
     def notified(self, id: str, event: Event) -> None:
         identity = event.identity
         received = self.received.setdefault(id, {})
         if identity in received:
             raise self._broken(f"{id} received {identity} twice")
+        if identity in self._refused:
+            raise self._broken(f"{id} received {identity}, which was refused")
         received[identity] = None
         if identity not in self.published:
             raise self._broken(f"{id} received {identity}, which was never published")

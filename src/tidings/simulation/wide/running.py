@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from tidings.errors import UnknownOutcomeError
 from tidings.history.schema import Row
 from tidings.language import parse_filter
 from tidings.model.event import Event, make_event
@@ -103,6 +104,7 @@ class WideRun:
         self._digest = blake2b(digest_size=12)
         self._read: dict[str, set[int]] = {}  # by reader of a log: offsets that it has read
         self._calls: dict[int, str] = {}  # of readers
+        self._publishes: dict[int, tuple[str, str]] = {}  # by call
         self._is_revoked = False
         self.refused = 0
 
@@ -214,6 +216,7 @@ class WideRun:
         self.meter.published(_size(event), len(machine._in_flight))
         self.observer.published[event.identity] = event
         call = self.world.next_call()
+        self._publishes[call] = event.identity
         self.simulation.input(each.client, ins.ClientPublish(call, event, number=True))
 
     # -- principals ------------------------------------------------------------------------------------
@@ -304,10 +307,10 @@ class WideRun:
             elif type(effect) is fx.Answer and isinstance(effect.value, msg.LogRead):
                 self._log_read(client, effect.value)
             elif type(effect) is fx.Failed:
-                self._failed(client)
+                self._failed(client, effect)
             elif type(effect) is fx.Ended:
                 self.world.applications[client].refs.clear()
-                self._failed(client)
+                self._failed(client, effect)
 
         simulation.on_client_effect = heard
         simulation.on_row = row
@@ -326,9 +329,11 @@ class WideRun:
             )
         last[event.source] = number
 
-    def _failed(self, client: str) -> None:
+    def _failed(self, client: str, effect: fx.Failed | fx.Ended) -> None:
         if client in self.drawn.publishers:
             self.refused += 1
+            if isinstance(effect, fx.Failed) and effect.code != UnknownOutcomeError.code:
+                self.observer.refused(self._publishes[effect.call], effect.code)
         elif client not in self._read:  # an application that was refused tries again
             again = next(each for each in self.drawn.subscriptions if each.client == client)
             self.simulation.call_at(self.simulation.now + RETRY_SECONDS, partial(self._attach, again))
