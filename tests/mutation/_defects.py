@@ -120,8 +120,8 @@ DEFECTS = (
     Defect("protocol/recovery/group_log.py", "        needed = len(membership.voters) // 2\n", "        needed = 0\n", by=WIDE),  # no majority
     Defect("protocol/recovery/group_log.py", "        self._stored = self.committed\n        epoch, last", "        self._stored = self._last\n        epoch, last", by=WIDE),  # tail taken for stored
     Defect("protocol/recovery/group_log.py", "best = max(sorted(self._states)", "best = min(sorted(self._states)", by=WIDE),  # worst log
-    Defect("protocol/recovery/group_log.py", "            if proposal in self._placed or self.ports.delivery.knows(proposal):\n", "            if self.ports.delivery.knows(proposal):\n", by=WIDE),  # placed twice
-    Defect("protocol/recovery/group_log.py", "            if proposal in self._placed or self.ports.delivery.knows(proposal):\n", "            if proposal in self._placed:\n", by=WIDE),  # knows not asked
+    Defect("protocol/recovery/group_log.py", "            if proposal in self._placed or self.ports.delivery.knows(proposal) is not False:\n", "            if self.ports.delivery.knows(proposal) is not False:\n", by=WIDE),  # placed twice
+    Defect("protocol/recovery/group_log.py", "            if proposal in self._placed or self.ports.delivery.knows(proposal) is not False:\n", "            if proposal in self._placed:\n", by=WIDE),  # knows not asked
     Defect("protocol/recovery/group_log.py", "        if message.after > self._last:\n            self.ports.send(sender, Stored(self._epoch, self._last, self._need(), lacks=True))\n            return\n", "", by=WIDE),  # hole in replicate
     Defect("protocol/recovery/group_log.py", "        self._copying.stop()\n        self._wanted = None\n", "        self._wanted = None\n", by=WIDE),  # copy goes on in the next view
     Defect("protocol/recovery/group_log.py", "        if message.first > due:\n", "        if False:\n", by=WIDE),  # propose with a hole
@@ -136,7 +136,7 @@ DEFECTS = (
     Defect("protocol/recovery/group_log.py", "        number = change.number if change.is_member else 0\n", "        number = change.number\n", by=GROUP_LOG),  # a coordinator in two lives
     Defect("protocol/recovery/group_log.py", "(2 * len(shown) > voters and 2 * written >= voters)", "2 * len(shown) > voters", by=GROUP_LOG),  # an empty disk counted
     Defect("protocol/recovery/group_log.py", "        due = max(self._next_of.get(sender, 1), message.done + 1)\n", "        due = self._next_of.get(sender, 1)\n", by=GROUP_LOG),  # waits for a number that never comes
-    Defect("protocol/recovery/group_log.py", "            if proposal.sequence < last:\n", "            if False:\n", by=GROUP_LOG),  # late proposal out of order
+    Defect("protocol/recovery/group_log.py", "            if proposal.sequence < self._placed.last_number(proposal):\n", "            if False:\n", by=GROUP_LOG),  # late proposal out of order
     Defect("protocol/recovery/relay.py", "        elif batches.read_upto(records, upto) >= upto:", "        elif len(records) < self._ports.limits.page_count:", by=WIDE),  # replay short page
     Defect("protocol/recovery/relay.py", "            if envelope is not None and not scan.page.add(envelope):\n                break\n            read = record.offset\n", "            read = record.offset\n            if envelope is not None and not scan.page.add(envelope):\n                break\n", by=WIDE),  # replay skips one
     Defect("protocol/recovery/relay.py", "scan.then(found, read, read >= upto)", "scan.then(found, read, True)", by=WIDE),  # replay always last

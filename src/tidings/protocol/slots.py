@@ -535,13 +535,9 @@ class Delivery(Strategy):
     def enter(self, offset: int, proposal: Any, accepted: float, records: list[Record], now: float) -> None:
         """Of a group's log: this event was committed in this place; keep these records with it."""
 
-    def knows(self, proposal: Any) -> bool:
-        """Was it committed before?"""
+    def knows(self, proposal: Any) -> bool | None:
+        """Was it committed before? None: it was not, and a later event of its publisher was."""
         return False
-
-    def last_number(self, proposal: Any) -> int:
-        """The highest number of its publisher that was committed; 0: none was."""
-        return 0
 
     def settle(self, identity: tuple[str, str], *, is_kept: bool = True) -> None:
         """It was committed before, though this member did not know, or never will be: answer its publisher."""

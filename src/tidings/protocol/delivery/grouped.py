@@ -154,7 +154,7 @@ class Grouped(Serving):
 
     # -- the group's log (port) ----------------------------------------------------------------------
 
-    def knows(self, proposal: Any) -> bool:
+    def knows(self, proposal: Any) -> bool | None:
         event = proposal.event
         if self._ledger.offset_of(event.identity) is not None:
             return True
@@ -162,10 +162,10 @@ class Grouped(Serving):
         if identities.look_number(event.source, proposal.incarnation, proposal.sequence) is not Seen.NEW:
             return True
         seen = identities.look(event.source, event.id, None, self._ledger.now)
-        return not proposal.is_own and seen is Seen.SEEN
-
-    def last_number(self, proposal: Any) -> int:
-        return self._intake.identities.last(proposal.event.source, proposal.incarnation) or 0
+        if not proposal.is_own and seen is Seen.SEEN:
+            return True
+        last = identities.last(event.source, proposal.incarnation)
+        return None if last is not None and proposal.sequence < last else False
 
     def needs(self) -> int:
         waiting = [held.progress.low_water for held in self._registry.durables.values()]

@@ -387,10 +387,9 @@ class GroupLog(Recovery):
         """Give places to those that were not committed before, and send them on."""
         before = self._last
         for proposal in proposals:
-            if proposal in self._placed or self.ports.delivery.knows(proposal):
+            if proposal in self._placed or self.ports.delivery.knows(proposal) is not False:
                 continue
-            last = max(self._placed.last_number(proposal), self.ports.delivery.last_number(proposal))
-            if proposal.sequence < last:
+            if proposal.sequence < self._placed.last_number(proposal):
                 continue  # its publisher went on without it
             offset = self._last + 1
             self._placed.add(proposal)

@@ -61,11 +61,10 @@ class Entered(Delivery):
     def enter(self, offset: int, proposal: Any, accepted: float, records: list[Record], now: float) -> None:
         self.entries[offset] = proposal
 
-    def knows(self, proposal: Any) -> bool:
-        return any(each.identity == proposal.identity for each in self.entries.values())
-
-    def last_number(self, proposal: Any) -> int:
-        return max((each.sequence for each in self.entries.values()), default=0)
+    def knows(self, proposal: Any) -> bool | None:
+        if any(each.identity == proposal.identity for each in self.entries.values()):
+            return True
+        return None if any(each.sequence > proposal.sequence for each in self.entries.values()) else False
 
     def settle(self, identity: tuple[str, str], *, is_kept: bool = True) -> None:
         self.settled.append((identity[1], is_kept))
