@@ -37,6 +37,7 @@ ENDING = (
 GUESSING = ("tests/unit/security/test_attempts.py", "tests/gateway/test_guessing.py")
 SLOW = ("tests/unit/runtime/test_admission.py", "tests/gateway/test_slow.py")
 BOUNDS = ("tests/unit/runtime/test_client_bounds.py",)
+OWNERS = ("tests/unit/runtime/test_owners.py",)
 BYTES = ("tests/unit/runtime/test_byte_quotas.py",)
 WORK = ("tests/unit/language/test_limits.py", "tests/properties/test_work_budget.py")
 OBSERVING = ("tests/unit/runtime/test_observing.py", "tests/gateway/test_rights.py")
@@ -227,6 +228,8 @@ DEFECTS = (
     Defect("protocol/recovery/recall.py", "        return self._is_new and bool(self._is_joining or self._asked or self._named)\n", "        return False\n", by=RECALL),  # an empty disk forgets neighbours
     Defect("protocol/recovery/recall.py", "bool(self._is_joining or self._asked or self._named)", "bool(self._asked or self._named)", by=RECALL),  # events before the first neighbour are not kept
     Defect("protocol/recovery/recall.py", "        self.found(peer, now)\n\n    def _review(self, now: float) -> None:\n        if self._is_new and not self.is_unsure:\n            self._is_new = False\n", "        self.found(peer, now)\n\n    def _review(self, now: float) -> None:\n        if self._is_new and not self._asked:\n            self._is_new = False\n", by=RECALL),  # the named ones are not waited for
+    Defect("security/gate.py", "        return f\"{tenant}{'' if principal.is_anonymous else principal.name}{OWNER_MARK}{key}\"", "        return tenant + key", by=OWNERS),  # keys common to all
+    Defect("security/gate.py", "            if event.topic != key.removeprefix(MQTT_RETAINED):\n", "            if False:\n", by=OWNERS),  # any retained message is wiped
     Defect("security/users.py", "        if user.disabled:\n", "        if False:\n", by=WIDE),  # a disabled user is let in
     Defect("protocol/delivery/lanes.py", "            start = known + 1 if held.durable else None\n", "            start = None\n", by=("tests/simulation/test_wide_findings.py",)),  # first page judged by age
 )  # fmt: skip

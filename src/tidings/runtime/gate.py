@@ -228,7 +228,7 @@ class Gate:
 
     def _is_free(self, event: Event, guard: Guard[Any]) -> bool:
         """Is there nothing that the guard could say about it?"""
-        if event.lifetime:
+        if event.lifetime or event.key is not None:
             return False
         if self._free_source != event.source or self._free_at != guard.version:
             is_free = guard.publishes_all(self._principal, event.source)
@@ -371,7 +371,7 @@ class Gate:
             nonlocal free_at
             kind = type(message)
             if kind is msg.Deliver:
-                if guard is None or guard.version == free_at:
+                if guard is None or (guard.version == free_at and message.event.key is None):  # type: ignore[attr-defined]
                     say(message)
                     return
                 if guard.hears_all(principal):

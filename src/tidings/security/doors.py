@@ -83,10 +83,10 @@ class Guard(Protocol[P_contra]):
     version: int  # grows whenever a rule changes; what was found free is asked anew then
 
     def hears_all(self, principal: P_contra) -> bool:
-        """Is there nothing that `deliver` could withhold or change, as long as `version` stays?"""
+        """Is there nothing that `deliver` could withhold or change, but for keys, as long as `version` stays?"""
 
     def publishes_all(self, principal: P_contra, source: str) -> bool:
-        """The same of `publish`, for events of this source that have no lifetime."""
+        """The same of `publish`, for events of this source that have no lifetime and no key."""
 
     def connected(self, principal: P_contra, client: str) -> None:
         """A connection was let in under a client's name. Raises when the name is not the principal's to

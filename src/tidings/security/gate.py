@@ -6,6 +6,9 @@ Rules
   for what was subscribed before.
 - The events of a tenant carry its name in the attribute `tenant`; the gate writes it, checks it,
   and keeps the superseding keys of tenants apart.
+- A superseding key is scoped by principal, unless the principal may publish everything (of its tenant) or a rule
+  shares the key: so an event ends only events that its publisher could have published. The key of a retained
+  message of MQTT is common to all that may publish to its topic, and comes with an event of that topic alone.
 - Names that clients choose (of consumer groups, queries, holds) are scoped by principal, or by tenant where a
   rule lets principals share a group. A scope follows from the rules, never from what exists.
 """
@@ -27,7 +30,7 @@ from tidings.model.subscription import GROUPS, OWNER_MARK, TENANT_MARK, Subscrip
 from tidings.security.audit import OK, REFUSED, Audit
 from tidings.security.principal import Principal
 from tidings.security.quotas import Account, Accounts
-from tidings.security.rules import Action, Right, conjoined
+from tidings.security.rules import MQTT_RETAINED, Action, Right, conjoined
 from tidings.security.users import Users
 
 TENANT = "tenant"  # the attribute
@@ -51,6 +54,7 @@ class Gate:
         self._audit = audit
         self._rights: dict[Action, dict[Principal, Right]] = {action: {} for action in Action}
         self._hearing: dict[Principal, Right] = self._rights[Action.SUBSCRIBE]
+        self._totals: dict[Principal, bool] = {}  # may it publish everything of its tenant?
         self._held: dict[tuple[str, str, str], list[int]] = {}  # constraints of open transient subscriptions
         self._attended: Counter[tuple[str, str]] = Counter()  # durable ones that somebody has open
         self._publishers: dict[str, str] = {}  # by source: who published under it what has a lifetime
@@ -72,6 +76,7 @@ class Gate:
         for rights in self._rights.values():
             rights.clear()
         self.version += 1
+        self._totals.clear()
         self._accounts.replace(users.quotas, users.default_quota)
 
     # -- the guard -------------------------------------------------------------------------------
@@ -87,9 +92,10 @@ class Gate:
     def publish(self, principal: Principal, event: Event) -> Event:
         try:
             self._check_name(principal, event.source, "source")
-            _check_key(event)
             marked = _marked(event, principal.tenant) if principal.tenant else event
             self.right(principal, Action.PUBLISH).check(marked)
+            if event.key is not None:
+                marked = msgspec.structs.replace(marked, key=self._scoped_key(principal, event))
             if event.lifetime > 0:
                 if len(self._publishers) >= MOST_RIGHTS:
                     self._publishers.clear()
@@ -99,6 +105,32 @@ class Gate:
         except TidingsError as error:
             self._note_refusal(principal, "publish", f"{event.source} {event.id}", error)
             raise
+
+    def _scoped_key(self, principal: Principal, event: Event) -> str:
+        """The superseding key as brokers compare it: its tenant, its owner unless it is common, the key as given."""
+        key = event.key or ""
+        _check_key(event, key)
+        tenant = principal.tenant + TENANT_MARK if principal.tenant else ""
+        if self._may_publish_all(principal) or self._users.permissions.shares_key(principal, key):
+            return tenant + key
+        if key.startswith(MQTT_RETAINED):
+            if event.topic != key.removeprefix(MQTT_RETAINED):
+                raise RefusedError(
+                    f"the key {key!r} is that of the retained message of another topic",
+                    hint=f"publish to that topic, or choose a key that does not begin with {MQTT_RETAINED!r}",
+                )
+            return tenant + key
+        return f"{tenant}{'' if principal.is_anonymous else principal.name}{OWNER_MARK}{key}"
+
+    def _may_publish_all(self, principal: Principal) -> bool:
+        """Is its right to publish bounded by nothing but its tenant?"""
+        known = self._totals.get(principal)
+        if known is None:
+            if len(self._totals) >= MOST_RIGHTS:
+                self._totals.clear()
+            right = self._users.permissions.right(principal, Action.PUBLISH)
+            known = self._totals[principal] = right.is_total
+        return known
 
     def subscribe(
         self,
@@ -241,7 +273,7 @@ class Gate:
     def deliver(self, principal: Principal, event: Event) -> Event | None:
         right = self._hearing.get(principal) or self.right(principal, Action.SUBSCRIBE)
         if right.allows(event):
-            return _unmarked(event, principal.tenant) if principal.tenant else event
+            return event if event.key is None else _unmarked(event, event.key, principal.tenant)
         self.withheld += 1
         if self._on_withheld is not None:
             self._on_withheld(principal.name, event)
@@ -362,10 +394,10 @@ def _of_tenant(tenant: str) -> Filter:
     return Filter(f"{TENANT} = '{text}'", (Conjunction((Equals(TENANT, tenant),)),))
 
 
-def _check_key(event: Event) -> None:
-    """A key that looks like a tenant's own comes only with an event of that tenant."""
-    tenant, mark, _ = (event.key or "").partition(TENANT_MARK)
-    if mark and event.attributes.get(TENANT) != tenant:
+def _check_key(event: Event, key: str) -> None:
+    """A key that looks like a tenant's own comes only with an event of that tenant, and none with an owner."""
+    tenant, mark, _ = key.partition(TENANT_MARK)
+    if OWNER_MARK in key or (mark and event.attributes.get(TENANT) != tenant):
         raise RefusedError("the key holds a control character", hint="choose another key")
 
 
@@ -374,12 +406,13 @@ def _marked(event: Event, tenant: str) -> Event:
     given = event.attributes.get(TENANT)
     if given not in (None, tenant):
         raise EventError(f"the event says that it is of tenant {given!r}", hint="leave the attribute out")
-    key = None if event.key is None else f"{tenant}{TENANT_MARK}{event.key}"
-    return msgspec.structs.replace(event, attributes={**event.attributes, TENANT: tenant}, key=key)
+    return msgspec.structs.replace(event, attributes={**event.attributes, TENANT: tenant})
 
 
-def _unmarked(event: Event, tenant: str) -> Event:
-    """The event as the tenant's subscribers see it."""
-    if event.key is None:
-        return event
-    return msgspec.structs.replace(event, key=event.key.removeprefix(tenant + TENANT_MARK))
+def _unmarked(event: Event, key: str, tenant: str) -> Event:
+    """The event as subscribers see it: its key without the owner, and to a tenant without the tenant."""
+    scope, mark, own = key.partition(OWNER_MARK)
+    shown = "".join(scope.rpartition(TENANT_MARK)[:2]) + own if mark else key
+    if tenant:
+        shown = shown.removeprefix(tenant + TENANT_MARK)
+    return event if shown == key else msgspec.structs.replace(event, key=shown)

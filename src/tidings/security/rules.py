@@ -27,6 +27,7 @@ from tidings.security.principal import Principal
 GROUP = "group:"
 ANYONE = "anyone"  # every principal that proved who it is
 ANONYMOUS = "anonymous"  # those that did not
+MQTT_RETAINED = "mqtt:"  # before the topic, in the key of a retained message of MQTT
 MQTT_SHARED = "/$share/"  # behind the share name, in the group of an MQTT shared subscription
 
 
@@ -37,7 +38,7 @@ class Action(StrEnum):
     SUBSCRIBE = "subscribe"  # hear live events, and replay what is available
     OBSERVE = "observe"  # see figures and traces of the broker
     RELEASE = "release"  # have the log forget what rests in an archive
-    SHARE = "share"  # consume in groups together with the other principals of such a rule
+    SHARE = "share"  # have groups and superseding keys in common with the other principals of such a rule
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -47,6 +48,7 @@ class Rule(msgspec.Struct, frozen=True):
     action: Action
     filter: Filter = EVERYTHING
     groups: tuple[str, ...] = ()  # of `share`: names of consumer groups; * is a wildcard
+    keys: tuple[str, ...] = ()  # of `share`: superseding keys; * is a wildcard
 
     def speaks_of(self, principal: Principal) -> bool:
         if principal.is_anonymous:
@@ -58,6 +60,9 @@ class Rule(msgspec.Struct, frozen=True):
     def shares(self, group: str) -> bool:
         names = (group, group.partition(MQTT_SHARED)[0])
         return any(fnmatchcase(name, pattern) for pattern in self.groups for name in names)
+
+    def shares_key(self, key: str) -> bool:
+        return any(fnmatchcase(key, pattern) for pattern in self.keys)
 
 
 class Right(msgspec.Struct, frozen=True, dict=True):
@@ -114,9 +119,14 @@ class Permissions:
         """Is this consumer group common to the principal and to others? Else the name is its own."""
         return any(rule.shares(group) for rule in self.rules if rule.speaks_of(principal))
 
+    def shares_key(self, principal: Principal, key: str) -> bool:
+        """Is this superseding key common to the principal and to others by a rule?"""
+        return any(rule.shares_key(key) for rule in self.rules if rule.speaks_of(principal))
+
     def shared_by(self, principal: Principal) -> tuple[str, ...]:
-        """The patterns of consumer groups that the principal shares with others."""
-        return tuple(group for rule in self.rules if rule.speaks_of(principal) for group in rule.groups)
+        """The patterns of consumer groups and keys that the principal shares with others."""
+        rules = [rule for rule in self.rules if rule.speaks_of(principal)]
+        return tuple(pattern for rule in rules for pattern in (*rule.groups, *rule.keys))
 
     def is_shared(self, group: str) -> bool:
         """Does some rule let principals share this consumer group?"""

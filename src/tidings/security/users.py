@@ -15,6 +15,7 @@
     who = "group:workers"
     action = "share"                    # consume together with the others of this rule
     groups = ["orders", "billing-*"]    # names of consumer groups
+    keys = ["room-*"]                   # superseding keys
 
     [[issuers]]
     issuer = "https://login.example"
@@ -69,6 +70,7 @@ class Allow(msgspec.Struct, frozen=True):
     action: Action | tuple[Action, ...]
     filter: str = "TRUE"
     groups: tuple[str, ...] = ()  # of the action share: names of consumer groups; * is a wildcard
+    keys: tuple[str, ...] = ()  # of the action share: superseding keys; * is a wildcard
 
 
 class TrustedIssuer(msgspec.Struct, frozen=True):
@@ -239,22 +241,24 @@ def _rules(given: Any, groups: set[str], where: str) -> list[Rule]:
         _check_share(allow, actions, place)
         for who in (allow.who,) if isinstance(allow.who, str) else allow.who:
             _check_group(who, groups, place)
-            rules += [Rule(who, action, filter, allow.groups) for action in actions]
+            rules += [Rule(who, action, filter, allow.groups, allow.keys) for action in actions]
     return rules
 
 
 def _check_share(allow: Allow, actions: tuple[Action, ...], place: str) -> None:
     if Action.SHARE not in actions:
-        if allow.groups:
-            raise SettingsError(f"{place}: groups are for the action share", hint="leave them out")
+        if allow.groups or allow.keys:
+            raise SettingsError(f"{place}: groups and keys are for the action share", hint="leave them out")
         return
     if len(actions) > 1 or allow.filter != "TRUE":
         raise SettingsError(
             f"{place}: share stands alone, without a filter",
             hint="write one rule for share, another for the rest",
         )
-    if not allow.groups:
-        raise SettingsError(f"{place}: share names no groups", hint='groups = ["orders", "billing-*"]')
+    if not allow.groups and not allow.keys:
+        raise SettingsError(
+            f"{place}: share names no groups and no keys", hint='groups = ["orders", "billing-*"]'
+        )
 
 
 def _check_group(who: str, groups: set[str], place: str) -> None:

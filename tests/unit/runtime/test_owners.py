@@ -231,3 +231,84 @@ def test_no_name_of_a_client_reaches_into_another_s_scope(tmp_path: Path, mark: 
                     await ask()
 
     play(story())
+
+
+KEYS = f"""
+[users.vic]
+password = "{KEY}"
+[users.mal]
+password = "{KEY}"
+[users.max]
+password = "{KEY}"
+[[allow]]
+who = "vic"
+action = ["publish", "subscribe"]
+[[allow]]
+who = ["mal", "max"]
+action = ["publish", "subscribe"]
+filter = "topic = 'mal/#'"
+"""
+
+
+async def kept(service: Service) -> list[tuple[int, str | None]]:
+    """The number and the key of each event of the log, as `vic` reads them."""
+    async with connect(service, "vic", "p") as vic:
+        page = await vic.read_log("TRUE", after=0, limit=100)
+    return [(entry.event.attributes["n"], entry.event.key) for entry in page.entries]
+
+
+def test_an_event_supersedes_only_what_its_publisher_may_publish(tmp_path: Path) -> None:
+    async def story() -> None:
+        (tmp_path / "users.toml").write_text(KEYS)
+        async with running(settings(tmp_path)) as service:
+            async with connect(service, "vic", "p") as vic, connect(service, "mal", "p") as mal:
+                await vic.publish({"n": 1}, topic="vic/x", key="K", lifetime=600)
+                await vic.publish({"n": 2}, topic="vic/ret", key="mqtt:vic/ret", lifetime=600)
+                for lifetime in (0, 600):
+                    await mal.publish({"n": 3}, topic="mal/x", key="K", lifetime=lifetime)
+                with pytest.raises(RefusedError, match="retained message of another topic"):
+                    await mal.publish({"n": 4}, topic="mal/x", key="mqtt:vic/ret")
+                for forged in ("vic\x1eK", "mal\x1eK"):
+                    with pytest.raises(RefusedError, match="control character"):
+                        await mal.publish({"n": 5}, topic="mal/x", key=forged)
+            assert await kept(service) == [(1, "K"), (2, "mqtt:vic/ret"), (3, "K")]
+            async with connect(service, "mal", "p") as mal, connect(service, "vic", "p") as vic:
+                await mal.publish({"n": 6}, topic="mal/x", key="K", lifetime=600)  # its own
+                await vic.publish({"n": 7}, topic="vic/x", key="K", lifetime=600)
+                async with vic.subscribe("n = 8") as live:
+                    await mal.publish({"n": 8}, topic="mal/x", key="live")
+                    assert (await live.get(timeout=60)).key == "live"  # without the scope
+            assert await kept(service) == [(2, "mqtt:vic/ret"), (6, "K"), (7, "K")]
+
+    play(story())
+
+
+def test_a_retained_message_is_replaced_by_all_that_may_publish_to_its_topic(tmp_path: Path) -> None:
+    async def story() -> None:
+        (tmp_path / "users.toml").write_text(KEYS)
+        async with running(settings(tmp_path)) as service:
+            for n, name in enumerate(("vic", "mal", "max")):
+                async with connect(service, name, "p") as bus:
+                    await bus.publish({"n": n}, topic="mal/r", key="mqtt:mal/r", lifetime=600)
+            assert await kept(service) == [(2, "mqtt:mal/r")]
+
+    play(story())
+
+
+def test_a_rule_shares_superseding_keys(tmp_path: Path) -> None:
+    async def story() -> None:
+        rule = """
+[[allow]]
+who = ["mal", "max"]
+action = "share"
+keys = ["room-*"]
+"""
+        (tmp_path / "users.toml").write_text(KEYS + rule)
+        async with running(settings(tmp_path)) as service:
+            for n, name in enumerate(("mal", "max")):
+                async with connect(service, name, "p") as bus:
+                    await bus.publish({"n": n}, topic="mal/r", key="room-1", lifetime=600)
+                    await bus.publish({"n": n + 10}, topic="mal/r", key="own", lifetime=600)
+            assert await kept(service) == [(10, "own"), (1, "room-1"), (11, "own")]
+
+    play(story())

@@ -149,7 +149,7 @@ def test_stored_groups_count_for_their_principal() -> None:
         ('action = "share"', "share names no groups"),
         ('action = ["share", "subscribe"]\ngroups = ["a"]', "share stands alone"),
         ('action = "share"\ngroups = ["a"]\nfilter = "x > 0"', "share stands alone"),
-        ('action = "subscribe"\ngroups = ["a"]', "groups are for the action share"),
+        ('action = "subscribe"\ngroups = ["a"]', "groups and keys are for the action share"),
     ],
 )
 def test_slips_in_rules_of_sharing_are_named(rule: str, problem: str) -> None:
