@@ -7,6 +7,8 @@ Rules
   (`Gathering`), so that what belongs together leaves in one write.
 - A peer that does not read is not read from, and is left when its buffer is full. What it was sent
   is not lost by that: nothing of it was acknowledged.
+- A frame costs memory as its bytes arrive, counted for its principal (`unfinished.py`); a connection that is over
+  lets go of its buffers at once, without waiting for the garbage collector.
 - `Ping` goes out when nothing else did for a while; a peer that is silent for `dead_seconds` is gone.
 """
 
@@ -21,6 +23,7 @@ import msgspec
 from tidings.errors import TidingsError, WireError
 from tidings.protocol.messages import DeliverAll, Message
 from tidings.runtime.admission import Visit
+from tidings.runtime.unfinished import PrincipalFrames
 from tidings.runtime.words import Ping, Pong
 from tidings.wire.codec import Codec, FrameReader
 
@@ -43,12 +46,19 @@ class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True):
     connections: int = 20_000  # of clients; the next one is denied
     max_frame: int = 16 << 20  # bytes; a larger event does not belong on a bus
     handshake_frame: int = 16 << 10  # bytes of a frame before it is known who sent it
+    unfinished_bytes: int = (
+        32 << 20
+    )  # of one principal's incomplete frames; above it one connection is read at a time
     client_buffer: int = 8 << 20  # bytes that wait for a client that does not read; then it is left
     broker_buffer: int = 64 << 20  # the same for a broker
     unanswered: int = 4096  # publishes of one client that wait for the disk; more are not read
     retry_seconds: float = 0.1  # the first pause before connecting again; doubles, with jitter
     slow_retry_seconds: float = 5.0  # the longest pause
     connect_seconds: float = 5.0  # to open a connection and be let in
+
+
+def _ignore(*_: Any) -> None:
+    """Stands for the callbacks of a connection that is over."""
 
 
 class Gathering:
@@ -72,9 +82,9 @@ class Connection(asyncio.Protocol):
     """The near end of a connection. `receive` gets what arrives, `lost` is called once at the end."""
 
     __slots__ = (
-        "_encode", "_ending", "_gathering", "_holds", "_is_gathered", "_is_over", "_is_paused", "_loop", "_made",
-        "_out", "_reader", "_waiting_bytes", "codec", "last_received", "last_sent", "lost", "most_bytes",
-        "receive", "received_bytes", "transport", "unsendable", "visit",
+        "_counted", "_encode", "_ending", "_frames", "_gathering", "_holds", "_is_gathered", "_is_over", "_is_paused",
+        "_loop", "_made", "_out", "_reader", "_waiting_bytes", "codec", "last_received", "last_sent", "lost",
+        "most_bytes", "receive", "received_bytes", "transport", "unsendable", "visit",
     )  # fmt: skip
 
     def __init__(
@@ -108,6 +118,8 @@ class Connection(asyncio.Protocol):
         self._holds: set[str] = set()  # reasons not to read from it
         self._ending = ""
         self._is_over = False
+        self._frames: PrincipalFrames | None = None  # counts what is pending here ...
+        self._counted = 0  # ... which is this much so far
         self.use_codec(codec)
 
     def use_codec(self, codec: Codec) -> None:
@@ -120,6 +132,10 @@ class Connection(asyncio.Protocol):
     def pending(self) -> int:
         """Bytes of a frame that is not complete."""
         return self._reader.pending
+
+    def count_in(self, frames: PrincipalFrames) -> None:
+        """Count what is pending here among the unfinished frames of its principal."""
+        self._frames = frames
 
     # -- from the event loop ------------------------------------------------------------------
 
@@ -139,12 +155,16 @@ class Connection(asyncio.Protocol):
         except WireError as error:
             self.end(f"it sent what is no frame of ours: {error}")
             return
+        if self._frames is not None and (more := self._reader.pending - self._counted):
+            self._counted += more
+            self._frames.count(self, more)
         if messages:
             self.receive(self, messages)
 
     def connection_lost(self, error: Exception | None) -> None:
         reason = self._ending or (f"the connection broke: {error}" if error else "the far end closed it")
         self._over(reason)
+        self.transport = None
 
     def pause_writing(self) -> None:
         self._is_paused = True
@@ -261,9 +281,15 @@ class Connection(asyncio.Protocol):
         if not self._is_over:
             self._is_over = True
             self._out.clear()
+            self._reader.clear()
+            if self._frames is not None:
+                self._frames.leave(self, self._counted)
+                self._frames = None
             if self.visit is not None:
                 self.visit.leave()
             self.lost(self, reason)
+            self.receive, self.lost = _ignore, _ignore  # they lead to this connection again
+            self.unsendable = self.visit = self._made = None
 
     @property
     def is_over(self) -> bool:

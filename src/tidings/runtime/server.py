@@ -36,6 +36,7 @@ from tidings.protocol.node import Node
 from tidings.runtime.admission import Admission, Listener, admission_settings, listeners_at
 from tidings.runtime.archives import ServedArchive
 from tidings.runtime.broker import open_store, owner_of, recorder_of
+from tidings.runtime.client_connection import ClientConnection
 from tidings.runtime.clock import Clock, RealClock
 from tidings.runtime.connection import Connection, Gathering, NetworkSettings
 from tidings.runtime.datagrams import Datagrams
@@ -50,6 +51,7 @@ from tidings.runtime.observing import answers_of
 from tidings.runtime.pages import LogPages
 from tidings.runtime.reception import Reception
 from tidings.runtime.sessions import Session, Sessions
+from tidings.runtime.unfinished import UnfinishedFrames
 from tidings.runtime.words import (
     BESIDE,
     HANDSHAKE,
@@ -81,21 +83,6 @@ LOOPBACK = "127.0.0.1:0"
 Inquiry = Callable[[dict[str, Any], Any], Awaitable[Any] | Any]  # answers what a principal asks about
 LOOKED_AT = 40  # connections in one step; more make others wait longer
 PARTS = range(16, 257)  # steps of a round, few connections to many
-
-
-class _Client:
-    """One client's connection."""
-
-    __slots__ = ("address", "asked", "asked_at", "connection", "gate", "principal", "session")
-
-    def __init__(self, address: str, connection: Connection, gate: Gate, session: Session) -> None:
-        self.address = address
-        self.connection = connection
-        self.gate = gate
-        self.session = session
-        self.principal = session.principal
-        self.asked = 0  # a publish whose answer is timed; 0: none
-        self.asked_at = 0.0
 
 
 class Server:
@@ -167,7 +154,7 @@ class Server:
     def _begin(self) -> None:
         """Nobody is here yet."""
         self._gathering = Gathering()
-        self._clients: dict[Connection, _Client] = {}
+        self._clients: dict[Connection, ClientConnection] = {}
         self._guests: set[Guest] = set()
         self._last_client = 0
         self._listeners: list[Listener] = []
@@ -176,6 +163,7 @@ class Server:
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
         self._answer_seconds = Histogram()
+        self._unfinished = UnfinishedFrames(self.network.unfinished_bytes)
 
     # -- beginning ------------------------------------------------------------------------------
 
@@ -308,11 +296,12 @@ class Server:
             limits=self._limits,
             bounds=self.resources.client,
         )
-        client = self._clients[connection] = _Client(address, connection, gate, session)
+        client = self._clients[connection] = ClientConnection(address, connection, gate, session)
         connection.most_bytes = self.network.client_buffer
         connection.receive, connection.lost = self._receive, self._lost
         connection.unsendable = partial(self._unsendable, client)
         connection.use_codec(self._codec)
+        connection.count_in(self._unfinished.of(client.owner))
         connection.send(Opened(self.name, self._system.name, proved.farewell, self.address))
         self._driver.link_up(address, self._outlet(client))
 
@@ -327,7 +316,7 @@ class Server:
             raise
         return session
 
-    def _outlet(self, client: _Client) -> Callable[[Message], None]:
+    def _outlet(self, client: ClientConnection) -> Callable[[Message], None]:
         unanswered, connection = client.gate.unanswered, client.connection
         least = self.network.unanswered // 2
 
@@ -402,7 +391,7 @@ class Server:
             connection.hold("unanswered")
         self._driver.receive(client.address, allowed, soon=True)
 
-    def _charge(self, client: _Client, guard: Guard[Any]) -> None:
+    def _charge(self, client: ClientConnection, guard: Guard[Any]) -> None:
         connection = client.connection
         pause = guard.charge(client.principal, connection.received_bytes)
         connection.received_bytes = 0
@@ -415,13 +404,14 @@ class Server:
         if client is None:
             return
         log.debug("client %s is gone: %s", client.address, reason)
+        self._unfinished.end(client.owner)
         client.session.close()
         client.gate.close()
         if self._guard is not None:
             self._guard.disconnected(client.principal)
         self._driver.link_down(client.address)
 
-    def _hear_beside(self, client: _Client, message: Message) -> bool:
+    def _hear_beside(self, client: ClientConnection, message: Message) -> bool:
         """What a client says beside the protocol; False: nothing that we know."""
         if isinstance(message, Inquire):
             task = asyncio.create_task(self._inform(client, message))
@@ -431,14 +421,14 @@ class Server:
             client.connection.send(Pong())
         return isinstance(message, Inquire | Ping | Pong)
 
-    async def _inform(self, client: _Client, inquire: Inquire) -> None:
+    async def _inform(self, client: ClientConnection, inquire: Inquire) -> None:
         try:
             value = await self.informed(client.principal, inquire.what, inquire.about)
             client.connection.send(Informed(inquire.call, value))
         except TidingsError as error:
             client.connection.send(NotInformed(inquire.call, error.code, str(error)))
 
-    def _unsendable(self, client: _Client, message: Message, reason: str) -> None:
+    def _unsendable(self, client: ClientConnection, message: Message, reason: str) -> None:
         log.warning("%s is not sent %s", client.address, reason)
         if isinstance(message, Informed):
             client.connection.send(NotInformed(message.call, TooLargeError.code, reason))
@@ -502,6 +492,7 @@ class Server:
             "connections": len(self._clients),
             "guests": len(self._guests),
             "handshakes": len(self._reception),
+            "unfinished bytes": self._unfinished.bytes,
             "links": self.links_at(),
             "problems": dict(self._neighbours.problems),
             "faults": self._faults,

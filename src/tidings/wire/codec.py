@@ -185,6 +185,10 @@ class FrameReader:
             self._rest += view[begin:]
         return messages
 
+    def clear(self) -> None:
+        """Forget the frame that is not complete."""
+        self._rest = bytearray()
+
     @property
     def pending(self) -> int:
         """Bytes of a frame that is not complete yet."""

@@ -1,0 +1,35 @@
+"""One client's connection as the broker serves it, and the owner for whom its use is counted."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+from tidings.runtime.admission import LOCAL
+from tidings.runtime.connection import Connection
+from tidings.runtime.gate import Gate
+from tidings.runtime.sessions import Session
+
+
+class ClientConnection:
+    """The connection of one client with its gate and its session."""
+
+    __slots__ = ("address", "asked", "asked_at", "connection", "gate", "owner", "principal", "session")
+
+    def __init__(self, address: str, connection: Connection, gate: Gate, session: Session) -> None:
+        self.address = address
+        self.connection = connection
+        self.gate = gate
+        self.session = session
+        self.principal = session.principal
+        self.owner = owner_of(self.principal, connection.visit.address if connection.visit else LOCAL)
+        self.asked = 0  # a publish whose answer is timed; 0: none
+        self.asked_at = 0.0
+
+
+def owner_of(principal: Any, address: str) -> Hashable:
+    """The key under which a principal's use is counted over all its connections; an anonymous one by address."""
+    if principal is None or getattr(principal, "is_anonymous", True):
+        return address
+    owner: Hashable = principal.owner
+    return owner
