@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import Any
 
 import pytest
@@ -181,6 +182,8 @@ async def test_a_client_that_does_not_read_is_left_and_others_hear_all() -> None
         raw.send(msg.Subscribe(1, 1, "s", everything, options, credit=1_000_000))
         assert isinstance(await raw.hear(), msg.Subscribed)
         raw.reader._transport.pause_reading()  # type: ignore[attr-defined]
+        # the system would take tens of megabytes for it, more than a subscription may have unacknowledged
+        raw.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
         async with tidings.connect(server.address, name="good") as bus, bus.subscribe("n >= 0") as news:
             heard: list[Any] = []
             while server.figures()["connections"] > 1:
