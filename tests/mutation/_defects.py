@@ -230,6 +230,8 @@ DEFECTS = (
     Defect("protocol/recovery/recall.py", "        self.found(peer, now)\n\n    def _review(self, now: float) -> None:\n        if self._is_new and not self.is_unsure:\n            self._is_new = False\n", "        self.found(peer, now)\n\n    def _review(self, now: float) -> None:\n        if self._is_new and not self._asked:\n            self._is_new = False\n", by=RECALL),  # the named ones are not waited for
     Defect("security/gate.py", "        return f\"{tenant}{'' if principal.is_anonymous else principal.name}{OWNER_MARK}{key}\"", "        return tenant + key", by=OWNERS),  # keys common to all
     Defect("security/gate.py", "            if event.topic != key.removeprefix(MQTT_RETAINED):\n", "            if False:\n", by=OWNERS),  # any retained message is wiped
+    Defect("security/quotas.py", "self.stored + self.pending + self.letters", "self.stored + self.pending", by=BYTES),  # dead letters count nowhere
+    Defect("protocol/delivery/dead.py", "        while (own := self._by_owner.get(box.owner)) and not self._ports.kept.letters_fit(box.owner, size):", "        while False:", by=BYTES),  # old letters keep new ones out
     Defect("security/users.py", "        if user.disabled:\n", "        if False:\n", by=WIDE),  # a disabled user is let in
     Defect("protocol/delivery/lanes.py", "            start = known + 1 if held.durable else None\n", "            start = None\n", by=("tests/simulation/test_wide_findings.py",)),  # first page judged by age
 )  # fmt: skip

@@ -38,6 +38,7 @@ from tidings.protocol.inputs import (
     Unsendable,
     ViewChanged,
 )
+from tidings.protocol.kept import KeptBytes
 from tidings.protocol.limits import DEFAULT_LIMITS, ResourceLimits
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.slots import (
@@ -184,10 +185,9 @@ class Node:
         """The name that positions in this broker's log carry."""
         return self._ports.delivery.log
 
-    def count_stored(self, counted: Callable[[str, int], None]) -> None:
-        """Tell from now on how many bytes of a source's events live in the log: more, or (below 0) fewer. Called
-        before the first input; what is told changes nothing here."""
-        self._ports.stored = counted
+    def count_kept(self, kept: KeptBytes) -> None:
+        """Count there from now on which bytes are kept, and for whom. Called before the first input."""
+        self._ports.kept = kept
 
     def hold_names(self) -> tuple[str, ...]:
         """The names under which readers hold the log, with their scopes."""

@@ -30,6 +30,7 @@ from tidings.model.filter import Filter
 from tidings.model.subscription import Advertisement, Subscription, SubscriptionId
 from tidings.protocol.effects import Channel, Effect
 from tidings.protocol.inputs import FetchFailed, Input, Parted, PersistFailed, ViewChanged
+from tidings.protocol.kept import UNBOUNDED, KeptBytes
 from tidings.protocol.limits import ResourceLimits
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.reading import Page, Wanted
@@ -121,7 +122,7 @@ class Ports:
     recording: bool  # emit `Record` effects?
     limits: ResourceLimits
     event_bytes: int  # the largest event that may be published here
-    stored: Callable[[str, int], None] = staticmethod(lambda source, size: None)  # see `Node.count_stored`
+    kept: KeptBytes = UNBOUNDED  # see `Node.count_kept`
     send: Sender
     emit: Callable[[Effect], None]
     disk: Disk
@@ -132,9 +133,6 @@ class Ports:
     recovery: Recovery
     membership: Membership
     delivery: Delivery
-
-
-# -- the shape ------------------------------------------------------------------------------
 
 
 class Strategy:

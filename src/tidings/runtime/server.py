@@ -182,7 +182,7 @@ class Server:
         self.node = self._build()
         prepare_in_background(self.node)
         if self._guard is not None:
-            self.node.count_stored(self._guard.stored)
+            self.node.count_kept(self._guard)
         recorder = self._recorder
         record: Callable[[Any], None] = (lambda row: None) if recorder is None else recorder.record
         self._driver = Driver(

@@ -136,6 +136,15 @@ class Guard(Protocol[P_contra]):
     def stored(self, source: str, size: int) -> None:
         """So many bytes more of this source's events live in the broker's log; below 0: so many fewer."""
 
+    def owner_of(self, id: SubscriptionId) -> str:
+        """The principal that a subscription belongs to, as far as its identity tells."""
+
+    def letters_fit(self, owner: str, size: int) -> bool:
+        """May so many bytes more of dead letters be kept for this principal?"""
+
+    def count_letters(self, owner: str, size: int) -> None:
+        """So many bytes more of dead letters are kept for it; below 0: so many fewer."""
+
     def answered(self, principal: P_contra, size: int) -> None:
         """A publish of an event of this size, with a lifetime, was answered: `stored` has told what came of it."""
 

@@ -219,9 +219,18 @@ class Gate:
 
     def found(self, subscriber: str, name: str, filter: Filter) -> None:
         """The broker's disk holds this durable subscription: it counts for whom it belongs to."""
-        scope = name.rpartition(OWNER_MARK)[0]  # of a group: it names the principal
-        owner = self._users.owner_of(unscoped(scope or subscriber))
+        owner = self.owner_of(SubscriptionId(subscriber, name))
         self._accounts.of(owner, self._clock()).found((subscriber, name), _cost(filter))
+
+    def owner_of(self, id: SubscriptionId) -> str:
+        scope = id.name.rpartition(OWNER_MARK)[0]  # of a group: it names the principal
+        return self._users.owner_of(unscoped(scope or id.subscriber))
+
+    def letters_fit(self, owner: str, size: int) -> bool:
+        return self._accounts.of(owner, self._clock()).letters_fit(size)
+
+    def count_letters(self, owner: str, size: int) -> None:
+        self._accounts.of(owner, self._clock()).count_letters(size)
 
     def stored(self, source: str, size: int) -> None:
         """So many bytes more of this source live in the broker's log; below 0: so many fewer."""

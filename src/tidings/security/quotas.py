@@ -91,6 +91,7 @@ class Account:
         self.advertisements = 0
         self.stored = 0  # bytes of events in the log whose lifetime lasts ...
         self.pending = 0  # ... and of those that were let in and are not in the log yet
+        self.letters = 0  # bytes of dead letters
         self._bucket = Bucket(quota.bytes_per_second, quota.burst_bytes, now)
         self._durables: dict[tuple[str, str], int] = {}  # by client and name: constraints
 
@@ -151,8 +152,20 @@ class Account:
 
     def reserve(self, size: int) -> None:
         """An event of this size is to be stored: it counts until the broker has answered, and then in `stored`."""
-        self._check("stored_bytes", self.stored + self.pending + size)
+        self._check("stored_bytes", self.kept + size)
         self.pending += size
+
+    @property
+    def kept(self) -> int:
+        """All bytes that count in the quota of stored ones."""
+        return self.stored + self.pending + self.letters
+
+    def letters_fit(self, size: int) -> bool:
+        """Dead letters are stored, and in memory."""
+        return self.kept + size <= self.quota.stored_bytes and self.letters + size <= self.quota.queued_bytes
+
+    def count_letters(self, size: int) -> None:
+        self.letters += size
 
     def unreserve(self, size: int) -> None:
         """The broker answered: what it stored it has told."""
@@ -171,7 +184,7 @@ class Account:
 
     def is_idle(self, now: float) -> bool:
         """Nothing is counted that would be forgotten with it, a debt of bytes neither."""
-        used = self.connections or self.subscriptions or self.advertisements or self.stored or self.pending
+        used = self.connections or self.subscriptions or self.advertisements or self.kept
         return not used and self._bucket.is_full(now)
 
     def bound(self, quota: Quota) -> None:

@@ -191,3 +191,35 @@ def test_unacknowledged_bytes_are_given_back_by_acknowledging_and_by_leaving(tmp
                 await asyncio.sleep(0)
 
     play(tmp_path, story)
+
+
+def test_dead_letters_count_in_the_stored_bytes_of_their_owner(tmp_path: Path) -> None:
+    """Boxes were bounded by count alone and outlived their subscriptions: 600 MiB with a quota of 5 MB."""
+
+    async def story(service: Service) -> None:
+        client = await raw(service, "q")
+        for ref in range(1, 9):  # eight subscriptions, one after the other, that give back what they get
+            options = DeliveryOptions(max_deliveries=1, policy=Policy.DROP_OLDEST)
+            client.say(msg.Subscribe(100 + ref, ref, f"j{ref}", N, options, credit=1000))
+            await client.wait_for(msg.Subscribed)
+            client.heard.clear()
+            publish(client, ref, "q", attributes={"text": "x" * 400})
+            [delivered] = await client.wait_for(msg.Deliver)
+            client.say(msg.Nack(ref, (delivered.tag,)), msg.Unsubscribe(200 + ref, ref))
+            await client.wait_for(msg.Unsubscribed)
+            client.heard.clear()
+        figures = service.figures()
+        assert 1 <= figures["dead letters"] <= 2  # each counts for about a thousand bytes of the two thousand
+        assert figures["dead letters"] + figures["dead letters dropped"] == 8
+        options = DeliveryOptions(dead_letters_of="j8", policy=Policy.DROP_OLDEST)
+        client.say(msg.Subscribe(300, 50, "letters", parse_filter("TRUE"), options, credit=10))
+        [letter] = await client.wait_for(
+            msg.Deliver
+        )  # the newest is there, though its subscription has ended
+        assert letter.event.attributes["n"] == 8
+        publish(client, 401, "q", attributes={"text": "x" * 1500}, lifetime=600)
+        assert "stored bytes" in (await answer(client, 401)).reason  # they leave less room for events
+        client.say(msg.Ack(50, (letter.tag,)), msg.Unsubscribe(301, 50))
+        await client.wait_for(msg.Unsubscribed)
+
+    play(tmp_path, story)

@@ -23,7 +23,7 @@ from tidings.model.filter import Filter
 from tidings.model.subscription import Policy, Position, SubscriptionId
 from tidings.protocol.delivery.arrival import Arrival
 from tidings.protocol.delivery.bounds import Bounds
-from tidings.protocol.delivery.dead import DeadLetters, item_of
+from tidings.protocol.delivery.dead import LINK, DeadLetters, item_of
 from tidings.protocol.delivery.held import Held, Member, Phase
 from tidings.protocol.delivery.item import Item
 from tidings.protocol.delivery.ledger import Ledger
@@ -35,7 +35,6 @@ from tidings.protocol.lines import EMPTY, NOTHING, own
 from tidings.protocol.messages import Deliver, DeliverAll, Envelope, Lost, Message
 from tidings.protocol.slots import Ports
 
-LINK = "link"  # the subscription of a neighbour's dead letters
 OVERTAKEN = "overtaken by a move"  # a later stay of its publisher was told
 FEW_BYTES = 64 << 10  # ahead of a member's acknowledgements when its principal has used up its memory
 OVER_BUDGET = "over the work budget"

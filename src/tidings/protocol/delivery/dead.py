@@ -1,69 +1,179 @@
 """Dead letters: events that a subscription gave back too often.
 
 Rules
-- They are kept for their subscription until somebody who subscribed to them commits them, or
-  until the box is full: then the oldest is dropped and counted.
-- Whoever subscribes to dead letters hears those that are there, oldest first, then new ones.
+- A letter is kept until a subscriber to dead letters commits it. A box is bounded by count and bytes, and the letters
+  of a principal by its quota: at a bound its oldest letters are dropped and counted, never an event that is owed.
+- The box of a subscription that has ended is kept for a stated time, for a subscriber that comes back.
+- A subscriber to dead letters hears those that are there, oldest first, then new ones.
 """
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Container
+
 from tidings.availability.records import Delete, Loaded, Record
+from tidings.model.event import event_size
 from tidings.model.subscription import Position, SubscriptionId
 from tidings.protocol.delivery import rows
 from tidings.protocol.delivery.item import Item
 from tidings.protocol.delivery.rows import DeadRow
+from tidings.protocol.delivery.settings import DeliverySettings
+from tidings.protocol.slots import Ports
+
+OVERHEAD = 512  # of memory and disk beside the event
+STEP = 1024  # letters that one step forgets
+LINK = "link"  # the subscription of a neighbour's dead letters
+
+
+class Box:
+    """The letters of one subscription."""
+
+    __slots__ = ("ends_at", "letters", "owner", "size")
+
+    def __init__(self, owner: str) -> None:
+        self.owner = owner
+        self.letters: dict[int, DeadRow] = {}  # by number, ascending
+        self.size = 0
+        self.ends_at: float | None = None  # its subscription has ended, and this is when it goes
 
 
 class DeadLetters:
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._boxes: dict[SubscriptionId, dict[int, DeadRow]] = {}  # by number, ascending
+    def __init__(self, ports: Ports, settings: DeliverySettings) -> None:
+        self._ports = ports
+        self._most, self._most_bytes = settings.dead_letters, settings.dead_letter_bytes
+        self._seconds = settings.dead_letter_seconds
+        self._boxes: dict[SubscriptionId, Box] = {}
+        self._by_owner: dict[str, dict[int, SubscriptionId]] = {}  # and number, ascending: its box
+        self._ending: deque[tuple[float, SubscriptionId]] = deque()  # what the box does not confirm is stale
         self._last_number = 0
         self.dropped = 0
 
     def load(self, state: Loaded) -> None:
         letters = sorted(rows.decoded(state.tables, rows.DEAD, DeadRow), key=lambda letter: letter.number)
         for letter in letters:
-            self._boxes.setdefault(letter.subscription, {})[letter.number] = letter
+            self._put(letter)
             self._last_number = max(self._last_number, letter.number)
 
     def add(self, id: SubscriptionId, item: Item, now: float) -> tuple[DeadRow, list[Record]]:
-        """Keep a letter; it, and the records to persist."""
+        """Keep a letter, if there is room for it; it, and the records to persist."""
         self._last_number += 1
         letter = DeadRow(id, self._last_number, item.event, item.position, item.attempt, now)
-        box = self._boxes.setdefault(id, {})
-        box[letter.number] = letter
-        records: list[Record] = [rows.put(rows.DEAD, _key(letter), letter)]
-        if len(box) > self._most:
-            records += self.remove(id, next(iter(box)))
+        records = self._make_room(letter)
+        if not self._ports.kept.letters_fit(self._box(id).owner, _size(letter)):
             self.dropped += 1
-        return letter, records
+            self._drop_empty(id)
+            return letter, records
+        self._put(letter)
+        return letter, [*records, rows.put(rows.DEAD, _key(letter), letter)]
+
+    def _make_room(self, letter: DeadRow) -> list[Record]:
+        """Drop the oldest letters of its box, or of its principal, that are in its way; the records to persist."""
+        records: list[Record] = []
+        id, size, box = letter.subscription, _size(letter), self._box(letter.subscription)
+        while box.letters and (len(box.letters) >= self._most or box.size + size > self._most_bytes):
+            records += self._drop(id, next(iter(box.letters)))
+        while (own := self._by_owner.get(box.owner)) and not self._ports.kept.letters_fit(box.owner, size):
+            number, oldest = next(iter(own.items()))
+            records += self._drop(oldest, number)
+        return records
+
+    def _box(self, id: SubscriptionId) -> Box:
+        box = self._boxes.get(id)
+        if box is None:
+            box = self._boxes[id] = Box(self._ports.kept.owner_of(id))
+        return box
+
+    def _put(self, letter: DeadRow) -> None:
+        box, size = self._box(letter.subscription), _size(letter)
+        box.letters[letter.number] = letter
+        box.size += size
+        self._by_owner.setdefault(box.owner, {})[letter.number] = letter.subscription
+        self._ports.kept.count_letters(box.owner, size)
+
+    def _drop(self, id: SubscriptionId, number: int) -> list[Record]:
+        self.dropped += 1
+        return self.remove(id, number)
 
     def remove(self, id: SubscriptionId, number: int) -> list[Record]:
-        """Somebody took care of it; the records to persist."""
-        box = self._boxes.get(id, {})
-        letter = box.pop(number, None)
-        if not box:
-            self._boxes.pop(id, None)
-        return [] if letter is None else [Delete(rows.DEAD, _key(letter))]
+        """A subscriber to dead letters took care of it; the records to persist."""
+        box = self._boxes.get(id)
+        letter = None if box is None else box.letters.pop(number, None)
+        if box is None or letter is None:
+            return []
+        box.size -= _size(letter)
+        self._ports.kept.count_letters(box.owner, -_size(letter))
+        own = self._by_owner[box.owner]
+        del own[number]
+        if not own:
+            del self._by_owner[box.owner]
+        self._drop_empty(id)
+        return [Delete(rows.DEAD, _key(letter))]
+
+    def _drop_empty(self, id: SubscriptionId) -> None:
+        if not self._boxes[id].letters:
+            del self._boxes[id]
 
     def letters(self, id: SubscriptionId) -> list[DeadRow]:
-        return list(self._boxes.get(id, {}).values())
+        box = self._boxes.get(id)
+        return [] if box is None else list(box.letters.values())
+
+    # -- the end of a box --------------------------------------------------------------------
+
+    def ended(self, id: SubscriptionId, now: float) -> None:
+        """Its subscription has ended: the box is kept for a while."""
+        box = self._boxes.get(id)
+        if box is not None:
+            box.ends_at = now + self._seconds
+            self._ending.append((box.ends_at, id))
+
+    def resumed(self, id: SubscriptionId) -> None:
+        """Its subscription is there again."""
+        box = self._boxes.get(id)
+        if box is not None:
+            box.ends_at = None
+
+    def end_others(self, held: Container[SubscriptionId], now: float) -> None:
+        """After a restart: end the boxes of subscriptions that are held no longer; links have none."""
+        for id in self._boxes:
+            if id not in held and id.name != LINK:
+                self.ended(id, now)
+
+    def next_deadline(self) -> float | None:
+        return self._ending[0][0] if self._ending else None
+
+    def expire(self, now: float) -> list[Record]:
+        """One step: drop letters of boxes whose time is over; the records to persist."""
+        records: list[Record] = []
+        while self._ending and self._ending[0][0] <= now and len(records) < STEP:
+            ends_at, id = self._ending[0]
+            box = self._boxes.get(id)
+            if box is None or box.ends_at != ends_at:
+                self._ending.popleft()
+            else:
+                for number in list(box.letters)[:STEP]:
+                    records += self._drop(id, number)
+        return records
 
     def __len__(self) -> int:
-        return sum(len(box) for box in self._boxes.values())
+        return sum(len(box.letters) for box in self._boxes.values())
 
     def check(self) -> None:
-        assert all(0 < len(box) <= self._most for box in self._boxes.values()), "boxes are bounded"
+        for box in self._boxes.values():
+            assert 0 < len(box.letters) <= self._most, "boxes are bounded, and none is empty"
+            assert box.size == sum(map(_size, box.letters.values())), "their bytes are counted"
 
 
 def item_of(letter: DeadRow) -> Item:
-    """The letter as an item of whoever hears dead letters."""
+    """The letter as an item of a subscription to dead letters."""
     position: Position | None = letter.position
     item = Item(letter.event, position, letter.died, None)
     item.letter = letter.number
     return item
+
+
+def _size(letter: DeadRow) -> int:
+    return event_size(letter.event) + OVERHEAD
 
 
 def _key(letter: DeadRow) -> str:

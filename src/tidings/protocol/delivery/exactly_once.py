@@ -93,7 +93,7 @@ class ExactlyOnce(Delivery):
         super().bind(ports)
         settings = self._settings
         self._ledger = Ledger(ports.name, settings.collect_budget, self._is_pinned, ports)
-        self._dead = DeadLetters(settings.dead_letters)
+        self._dead = DeadLetters(ports, settings)
         self._courier = Courier(ports, settings, self._ledger, self._dead, self)
         self._stays = Stays(self._ledger)
         self._reader = Reader(ports, settings, self._ledger, self._courier, self._stays, self.close)
@@ -451,14 +451,13 @@ class ExactlyOnce(Delivery):
         registry = self._registry
         times = (
             self._ledger.next_deadline(), self._flush_at, self._maintain_at, self._age_at, self._identities_at,
-            registry.guests_at, self._farewells.next_at, self._jobs.next_at, registry.memory.next_deadline(),
+            registry.next_deadline(), self._farewells.next_at, self._jobs.next_at,
         )  # fmt: skip
         return min((at for at in times if at is not None), default=None)
 
     def on_timer(self, now: float) -> None:
-        records: list[Record] = [*self._ledger.collect(now), *self._registry.memory.expire(now)]
+        records: list[Record] = [*self._ledger.collect(now), *self._registry.collect(now)]
         records += self._jobs.collect(now)
-        records += self._registry.end_guests(now)
         records += self._farewells.on_timer(now)
         if self._identities_at is not None and self._identities_at <= now:
             records += self._intake.identities.collect(now, self._settings.collect_budget)

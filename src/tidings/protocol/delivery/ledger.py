@@ -14,17 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import inf
-from typing import Protocol
 
 from tidings.availability.lifetime import ExpiryQueue, available
 from tidings.availability.records import Append, Entry, Forget, Loaded, Record, entry_of
 from tidings.availability.superseding import Superseding
+from tidings.protocol.slots import Ports
 
 STEP_SECONDS = 0.05  # between two steps of forgetting; oftener forgets sooner, in smaller batches
-
-
-class Counts(Protocol):
-    stored: Callable[[str, int], None]
 
 
 class Ledger:
@@ -33,14 +29,12 @@ class Ledger:
         log: str,
         budget: int,
         is_pinned: Callable[[int], bool],
-        counts: Counts | None = None,
+        ports: Ports | None = None,
     ) -> None:
         self.log = log  # its name, in positions and tokens
         self._budget = budget
         self._is_pinned = is_pinned  # may some replay still have to read this offset?
-        self._counts = (
-            counts  # told of the bytes of a source whose lifetime lasts, and when it lasts no longer
-        )
+        self._ports = ports  # its `kept` counts the bytes of sources as long as their lifetimes last
         self.appended: Callable[[Append], None] = lambda record: None  # called with each new entry
         self.ended: Callable[[int], None] = lambda offset: None  # called with each that is forgotten
         self.next_offset = 1
@@ -169,8 +163,8 @@ class Ledger:
 
     def _count(self, entry: Entry, size: int) -> None:
         """More or fewer bytes of its source live: it came, its lifetime is over, or a newer event has its key."""
-        if self._counts is not None and entry.ends_at > entry.accepted:
-            self._counts.stored(entry.source, size)
+        if self._ports is not None and entry.ends_at > entry.accepted:
+            self._ports.kept.stored(entry.source, size)
 
     # -- forgetting ------------------------------------------------------------------------
 

@@ -211,6 +211,7 @@ class Registry:
         if message.options.dead_letters_of is not None:
             self._listen_to_dead(held, session, message.options.dead_letters_of)
             return held
+        self._dead.resumed(id)
         if told is not None:
             held.told = told
         held.start = held.told_from = self._ledger.end
@@ -376,6 +377,15 @@ class Registry:
         ends_at = now + self._settings.guest_seconds
         self.guests_at = ends_at if self.guests_at is None else min(self.guests_at, ends_at)
 
+    def next_deadline(self) -> float | None:
+        """When there is something to forget, or a guest to end."""
+        times = (self.guests_at, self.memory.next_deadline(), self._dead.next_deadline())
+        return min((at for at in times if at is not None), default=None)
+
+    def collect(self, now: float) -> list[Record]:
+        """One step of forgetting what ended subscriptions left behind; the records to persist."""
+        return [*self.memory.expire(now), *self._dead.expire(now), *self.end_guests(now)]
+
     def end_guests(self, now: float) -> list[Record]:
         """Guests whose listener did not come back end here; their home keeps all that they are owed. The
         records to persist."""
@@ -406,7 +416,10 @@ class Registry:
         self.durables.pop(held.id, None)
         if held.dead_letters_of is not None:
             self._dead_listeners[held.dead_letters_of].remove(held)
+            if not self._dead_listeners[held.dead_letters_of]:
+                del self._dead_listeners[held.dead_letters_of]
             return []
+        self._dead.ended(held.id, now)
         records: list[Record] = []
         if held.durable:
             records = [rows.delete_for(rows.SUBSCRIPTION, held.id), rows.delete_for(rows.PROGRESS, held.id)]
@@ -482,6 +495,7 @@ class Registry:
                 held.lanes = {log: _lane(log, lane) for log, lane in known[held.id].lanes.items()}
                 held.movers = known[held.id].movers
                 held.outlived = frozenset(known[held.id].outlived)
+        self._dead.end_others(self.helds, now)
 
     def _owe_again(self, held: Held) -> None:
         """Its bounds act on what it was handed in an earlier life, and has not settled, too."""

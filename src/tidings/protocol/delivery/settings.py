@@ -20,6 +20,8 @@ class DeliverySettings(msgspec.Struct, frozen=True, kw_only=True):
     staging_seconds: float = 600.0  # what was staged and not committed is forgotten after so long
     staging_bytes: int = 64 << 20  # that may be staged; they are held in memory too
     dead_letters: int = 1_000  # kept for each subscription; then the oldest is dropped and counted
+    dead_letter_bytes: int = 64 << 20  # the same in bytes; they are in memory too
+    dead_letter_seconds: float = 3600.0  # they are kept so long after their subscription ended
     identities: Bounds = Bounds()  # how much is remembered of what was published
     dedup_seconds: float = 3600.0  # an id of another's making is known so long after its event; 8 bytes each
     names_log: bool = False  # a log has a name of its own: a new one when it begins on an empty disk

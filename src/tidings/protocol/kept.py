@@ -1,0 +1,42 @@
+"""Bytes that a broker keeps for principals, as its guard counts them: events in the log, dead letters."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from tidings.model.subscription import SubscriptionId
+
+
+class KeptBytes(Protocol):
+    """Counts of what is kept, by principal."""
+
+    def stored(self, source: str, size: int) -> None:
+        """So many bytes more of this source's events live in the log; below 0: so many fewer."""
+
+    def owner_of(self, id: SubscriptionId) -> str:
+        """The principal that the subscription belongs to."""
+
+    def letters_fit(self, owner: str, size: int) -> bool:
+        """May so many bytes more of dead letters be kept for this principal? They are in memory too."""
+
+    def count_letters(self, owner: str, size: int) -> None:
+        """So many bytes more of dead letters are kept; below 0: so many fewer."""
+
+
+class Unbounded:
+    """Of a broker without a guard: nothing is counted."""
+
+    def stored(self, source: str, size: int) -> None:
+        pass
+
+    def owner_of(self, id: SubscriptionId) -> str:
+        return ""
+
+    def letters_fit(self, owner: str, size: int) -> bool:
+        return True
+
+    def count_letters(self, owner: str, size: int) -> None:
+        pass
+
+
+UNBOUNDED = Unbounded()
