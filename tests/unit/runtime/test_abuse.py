@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from tidings.model.event import make_event
 from tidings.model.filter import Conjunction, Filter
 from tidings.model.subscription import DeliveryOptions, Policy
 from tidings.protocol import messages as msg
+from tidings.protocol.limits import ResourceLimits
 from tidings.runtime.connection import NetworkSettings
 from tidings.runtime.server import Server
 from tidings.runtime.words import Denied, Open, Ping, Pong, Proof
@@ -175,15 +175,15 @@ async def test_one_client_too_many_is_told_to_go_elsewhere() -> None:
 
 @played
 async def test_a_client_that_does_not_read_is_left_and_others_hear_all() -> None:
-    async with serving(network=SMALL) as server:
+    # the system takes some megabytes for a socket: more than a subscription may have unacknowledged by default
+    limits = ResourceLimits(delivery_bytes=1 << 30)
+    async with serving(network=SMALL, resources=limits) as server:
         raw = await Raw.greeted(server, "slow")
         everything = tidings.parse_filter("n >= 0")
         options = DeliveryOptions(policy=Policy.DROP_NEWEST, queue=1_000_000)
         raw.send(msg.Subscribe(1, 1, "s", everything, options, credit=1_000_000))
         assert isinstance(await raw.hear(), msg.Subscribed)
         raw.reader._transport.pause_reading()  # type: ignore[attr-defined]
-        # the system would take tens of megabytes for it, more than a subscription may have unacknowledged
-        raw.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
         async with tidings.connect(server.address, name="good") as bus, bus.subscribe("n >= 0") as news:
             heard: list[Any] = []
             while server.figures()["connections"] > 1:
