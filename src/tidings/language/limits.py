@@ -17,6 +17,10 @@ class Limits(msgspec.Struct, frozen=True):
     depth: int = 32  # operators inside operators; a chain of AND (or OR, or XOR) is one level
     constraints: int = 256  # conditions, as written
     conjunctions: int = 256  # of the normal form
+    steps: int = (
+        1 << 14
+    )  # conditions copied while the normal form is made: bounds its size, and explaining it
+    patterns: int = 1 << 14  # of all its regular expressions, as RE2 compiles them; \p{..} counts for 512
 
 
 DEFAULT_LIMITS = Limits()
@@ -59,4 +63,22 @@ def check_conjunctions(count: int, limits: Limits) -> None:
             f"the filter needs {count} conjunctions or more in normal form; "
             f"the most is {limits.conjunctions} (limit `conjunctions`)",
             hint="an OR inside an AND multiplies: use IN (...) or several subscriptions",
+        )
+
+
+def check_steps(count: int, limits: Limits) -> None:
+    if count > limits.steps:
+        raise FilterLimitError(
+            f"the filter needs {count} steps or more to be brought into normal form; "
+            f"the most is {limits.steps} (limit `steps`)",
+            hint="an OR inside a long AND repeats the whole AND: use IN (...) or several subscriptions",
+        )
+
+
+def check_patterns(count: int, limits: Limits) -> None:
+    if count > limits.patterns:
+        raise FilterLimitError(
+            f"the filter's regular expressions have {count} steps or more; "
+            f"the most is {limits.patterns} (limit `patterns`)",
+            hint="use smaller counts in {m,n}, fewer \\p{..}, or several subscriptions",
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tidings.language.limits import Limits, check_constraints, too_deep
+from tidings.language.limits import Limits, check_constraints, check_patterns, too_deep
 from tidings.model.expression import (
     And,
     Arithmetic,
@@ -25,6 +25,7 @@ from tidings.model.expression import (
     TopicTest,
     Xor,
 )
+from tidings.model.pattern import compiled_weight
 
 _CHAINS = (And, Or, Xor)
 _LOGIC = (And, Or, Xor, Not)
@@ -65,8 +66,9 @@ def walk(expression: Expression) -> Iterator[Expression]:
 
 
 def check_size(expression: Expression, limits: Limits) -> None:
-    """Refuse an expression past the budgets of depth and of constraints."""
+    """Refuse an expression past the budgets of depth, of constraints and of patterns."""
     constraints = 0
+    patterns: set[str] = set()
     stack = [(expression, 1, True)]
     while stack:
         node, depth, is_condition = stack.pop()
@@ -78,6 +80,8 @@ def check_size(expression: Expression, limits: Limits) -> None:
             continue
         if depth > limits.depth:
             raise too_deep(limits)
+        if isinstance(node, RegexpTest):
+            patterns.add(node.pattern)
         inside = children(node)
         if kind in _CHAINS:
             stack.extend(
@@ -88,3 +92,5 @@ def check_size(expression: Expression, limits: Limits) -> None:
             constraints += sum(type(item) is not Literal for item in node.items)
         stack.extend((child, depth + 1, is_condition and kind is Not) for child in inside)
     check_constraints(constraints, limits)
+    if patterns:
+        check_patterns(sum(map(compiled_weight, patterns)), limits)

@@ -8,7 +8,7 @@ Rules
 - Constraints on one attribute are combined (`combine`); contradictions, duplicates and equal
   conjunctions are dropped; alternatives of values for one attribute become one value set.
 - The order of what was written leaves no trace: equal meaning of this kind has an equal digest.
-- The size is checked before each product is made.
+- The size is checked before each product is made, and the steps (conditions that are copied) over all of them.
 - A filter of dialect `cesql` is one residual: its casts and errors fit no constraint.
 """
 
@@ -22,7 +22,7 @@ import msgspec
 from tidings.language import leaves
 from tidings.language.combine import Constraints, combined
 from tidings.language.constant import UNKNOWN, constant
-from tidings.language.limits import DEFAULT_LIMITS, Limits, check_conjunctions
+from tidings.language.limits import DEFAULT_LIMITS, Limits, check_conjunctions, check_steps
 from tidings.language.measure import check_size, walk
 from tidings.language.mistakes import check_call, check_dialect
 from tidings.language.parser import balanced
@@ -155,6 +155,28 @@ def _both(one: _Box, other: _Box) -> _Box | None:
     return _Box(constraints, _union(one.residuals, other.residuals))
 
 
+def _all_of_single(boxes: Boxes) -> _Box | None:
+    """All of these boxes at once, in one pass; None when they contradict each other."""
+    if len(boxes) <= 1:
+        return boxes[0] if boxes else _ALWAYS[0]
+    constraints: dict[str, Constraints] = {}
+    residuals: dict[bytes, Expression] = {}
+    for box in boxes:
+        for name, wanted in box.constraints.items():
+            known = constraints.get(name)
+            both = wanted if known is None else combined((*known, *wanted))
+            if both is None:
+                return None
+            constraints[name] = both
+        for residual in box.residuals:
+            residuals[msgspec.msgpack.encode(residual)] = residual
+    return _Box(constraints, tuple(residuals[key] for key in sorted(residuals)))
+
+
+def _size(box: _Box) -> int:
+    return len(box.constraints) + len(box.residuals) + 1
+
+
 def _union(one: tuple[Expression, ...], other: tuple[Expression, ...]) -> tuple[Expression, ...]:
     """Residuals of both, each once, in a fixed order. By bytes: Literal(1) equals Literal(True)."""
     if not one or not other:
@@ -169,6 +191,7 @@ class _Normaliser:
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.known: dict[tuple[int, bool], Boxes] = {}
+        self.steps = 0  # conditions that were copied so far
 
     def truth(self, node: Expression, wanted: bool) -> Boxes:
         """The boxes in which the condition is `wanted` (True: true, False: false)."""
@@ -210,14 +233,25 @@ class _Normaliser:
 
     def all_of(self, parts: list[Boxes]) -> Boxes:
         """Every combination; single boxes first, since they only narrow the others."""
-        boxes = _ALWAYS
-        for part in sorted(parts, key=len):
+        if not all(parts):
+            return _NEVER
+        only = _all_of_single([part[0] for part in parts if len(part) == 1])
+        if only is None:
+            return _NEVER
+        boxes = [only]
+        for part in sorted((part for part in parts if len(part) > 1), key=len):
             check_conjunctions(len(boxes) * len(part), self.limits)
+            self.count(len(part) * sum(map(_size, boxes)) + len(boxes) * sum(map(_size, part)))
             joined = (_both(one, other) for one, other in product(boxes, part))
             boxes = [box for box in joined if box is not None]
             if not boxes:
                 return _NEVER
         return _merged(boxes)
+
+    def count(self, steps: int) -> None:
+        """Refuse the filter when so many more steps are too many."""
+        self.steps += steps
+        check_steps(self.steps, self.limits)
 
     # leaves
 

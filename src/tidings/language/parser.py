@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from sys import intern
 
-from tidings.errors import FilterError, FilterSyntaxError
+from tidings.errors import FilterError, FilterLimitError, FilterSyntaxError
 from tidings.language.lexer import (
     CONTEXTUAL,
     END,
@@ -30,7 +30,7 @@ from tidings.language.lexer import (
     string_of,
     tokenise,
 )
-from tidings.language.limits import DEFAULT_LIMITS, Limits, check_text, too_deep
+from tidings.language.limits import DEFAULT_LIMITS, Limits, check_patterns, check_text, too_deep
 from tidings.language.measure import check_size
 from tidings.language.mistakes import check_call, check_dialect, shown, unexpected
 from tidings.model.expression import (
@@ -55,7 +55,7 @@ from tidings.model.expression import (
     Xor,
 )
 from tidings.model.filter import CESQL, TIDINGS
-from tidings.model.pattern import check_regexp
+from tidings.model.pattern import check_regexp, compiled_weight
 from tidings.model.topic import check_pattern, is_pattern
 from tidings.model.value import INT_MAX, INT_MIN, utc
 
@@ -97,6 +97,7 @@ class _Parser:
         self.place = 0
         self.limits = limits
         self.strict = dialect == TIDINGS
+        self.patterns: dict[str, int] = {}  # regular expressions so far, and the weight of each
         self.levels_left = 2 * limits.depth  # a printed NOT (...) takes two
         self.powers = _POWERS[dialect]
         self.power_of_not = _POWER_OF_NOT[dialect]
@@ -246,7 +247,7 @@ class _Parser:
         if kind == "LIKE":
             return LikeTest(operand, self.string("a pattern in quotes"), negated)
         if kind == "REGEXP":
-            return RegexpTest(operand, self.pattern(check_regexp), negated)
+            return RegexpTest(operand, self.pattern(self.check_regexp), negated)
         return TopicTest(operand, self.pattern(check_pattern), negated)
 
     def is_test(self, operand: Expression) -> Expression:
@@ -293,9 +294,17 @@ class _Parser:
         place = self.place
         return self.checked(self.string("a pattern in quotes"), check, place)
 
+    def check_regexp(self, pattern: str) -> str:
+        """The pattern itself, compiled. The budget is looked at first: compiling is what it bounds."""
+        self.patterns[pattern] = compiled_weight(pattern)
+        check_patterns(sum(self.patterns.values()), self.limits)
+        return check_regexp(pattern)
+
     def checked(self, pattern: str, check: Callable[[str], str], place: int) -> str:
         try:
             return check(pattern)
+        except FilterLimitError:
+            raise
         except FilterError as error:
             raise FilterSyntaxError(
                 error.message, text=self.text, offset=self.offsets[place], hint=error.hint

@@ -12,6 +12,7 @@ from tidings.language.simple import plain
 from tidings.model.filter import TIDINGS, Filter
 
 _REMEMBERED = 8192
+_REMEMBERED_TEXT = 512  # characters; the normal form of a longer filter may be large, and is not remembered
 
 
 def read_filter(text: str, dialect: str = TIDINGS, limits: Limits = DEFAULT_LIMITS) -> Filter:
@@ -31,4 +32,6 @@ def parse_filter(text: str, *, dialect: str = TIDINGS, limits: Limits = DEFAULT_
     """The filter that a text says, or a `FilterError` that says what is wrong with it."""
     if not isinstance(text, str):
         raise FilterError(f"a filter's text is a string, not {type(text).__name__}")
+    if len(text) > _REMEMBERED_TEXT:
+        return read_filter(text, dialect, limits)
     return _remembered(text, dialect, limits)

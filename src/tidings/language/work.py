@@ -9,6 +9,8 @@ length (in characters) over those attributes. Rules
   has a weight: what lies behind the filter may have a smaller one (`WorkIndex.may_accept`).
 - The weight belongs to the normal form, with every repetition: that is what engines evaluate. It does not depend on
   the library or the engine, so that a broker, a compiled table and Spark agree.
+- A filter whose regular expressions together are above `MOST_COMPILED` (of a store or a broker of an earlier
+  version: a new one is refused, limit `patterns`) is over budget for every text that they would search.
 - Equality, order, prefixes and membership have no weight: they look at no more text than the filter has.
 """
 
@@ -22,9 +24,10 @@ from tidings.model import expression as e
 from tidings.model.constraint import Constraint, Like, Regexp, TopicIs
 from tidings.model.event import Event
 from tidings.model.filter import CESQL, Filter
-from tidings.model.pattern import like_weight, regexp_weight
+from tidings.model.pattern import compiled_weight, like_weight, regexp_weight
 
 BUDGET = 1 << 20  # characters of text times weight: about 1 ms for a plain pattern, 20 ms for a hostile one
+MOST_COMPILED = 1 << 17  # steps of all regular expressions of a filter; compiling more takes long
 TOPIC_WEIGHT = 1
 TOPIC = "topic"
 
@@ -49,8 +52,21 @@ def work_of(filter: Filter) -> Work:
             for residual in conjunction.residuals:
                 for name, weight in _weights(residual):
                     _add(weights, name, weight)
+        patterns = _patterns(filter)
+        if sum(map(compiled_weight, set(patterns.values()))) > MOST_COMPILED:
+            weights.update((name, BUDGET + 1) for name, _ in patterns)
         work = filter.__dict__["_work"] = tuple(sorted(weights.items()))
     return work
+
+
+def _patterns(filter: Filter) -> dict[tuple[str, str], str]:
+    """The regular expressions of a filter's constraints, by attribute and pattern."""
+    return {
+        (constraint.attribute, constraint.pattern): constraint.pattern
+        for conjunction in filter.conjunctions
+        for constraint in conjunction.constraints
+        if isinstance(constraint, Regexp)
+    }
 
 
 def work_of_expression(expression: e.Expression) -> Work:

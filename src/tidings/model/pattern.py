@@ -10,14 +10,20 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from threading import Lock
 from typing import Any
 
 from tidings.errors import FilterError, FilterLimitError
 
+REMEMBERED_PATTERN = 256  # characters; what a longer one is cut into is not remembered, it would be megabytes
 
-@lru_cache(maxsize=65536)
+
 def like_parts(pattern: str) -> tuple[tuple[str | None, ...], ...]:
     """The pattern cut at its `%`: segments of characters, None standing for `_`."""
+    return _known_parts(pattern) if len(pattern) <= REMEMBERED_PATTERN else _like_parts(pattern)
+
+
+def _like_parts(pattern: str) -> tuple[tuple[str | None, ...], ...]:
     segments: list[tuple[str | None, ...]] = []
     current: list[str | None] = []
     place = 0
@@ -36,6 +42,9 @@ def like_parts(pattern: str) -> tuple[tuple[str | None, ...], ...]:
         place += 1
     segments.append(tuple(current))
     return tuple(segments)
+
+
+_known_parts = lru_cache(maxsize=65536)(_like_parts)
 
 
 def like_prefix(pattern: str) -> str:
@@ -175,9 +184,14 @@ def _regexp_class(pattern: str, place: int) -> tuple[int, int, str]:
     weight = WEIGHT_OF_ANY if negated else WEIGHT_OF_CLASS
     while end < len(pattern) and pattern[end] != "]":
         if pattern.startswith("[:", end):
+            weight = max(weight, WEIGHT_OF_ANY) if pattern.startswith("[:^", end) else weight
             end = max(end, pattern.find(":]", end)) + 2
         elif pattern[end] == "\\":
-            weight = max(weight, WEIGHT_OF_UNICODE if pattern[end + 1 : end + 2] in ("p", "P") else weight)
+            named = pattern[end + 1 : end + 2]
+            if named in ("p", "P"):
+                weight = max(weight, WEIGHT_OF_UNICODE)
+            elif named in ("D", "W", "S"):
+                weight = max(weight, WEIGHT_OF_ANY)
             end += 2
         else:
             weight += not pattern[end].isascii()
@@ -196,9 +210,45 @@ PROGRAM_OF_WEIGHT = 2 << 10  # ... and more for each step of a longer one
 LARGE_PROGRAM = 8 << 20
 
 
-@lru_cache(maxsize=1024)
-def _compiled(pattern: str) -> Any:
-    """The expression as RE2 has it. What it may remember grows with its size: a thousand of them stay small."""
+CACHED_PROGRAMS = 96 << 20  # bytes that all remembered programs may use together
+
+
+class _Programs:
+    """Compiled expressions, the newest; bounded by the bytes that RE2 may use for them."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._programs: dict[str, Any] = {}
+        self._sizes: dict[str, int] = {}  # the memory of each, the oldest first
+        self._lock = Lock()
+        self.bytes = 0
+
+    def get(self, pattern: str) -> Any:
+        program = self._programs.get(pattern)
+        return self._add(pattern) if program is None else program
+
+    def _add(self, pattern: str) -> Any:
+        program, size = _compile(pattern)
+        with self._lock:
+            if pattern not in self._sizes:
+                self.bytes += size
+                self._sizes[pattern], self._programs[pattern] = size, program
+            while self.bytes > self._most and len(self._sizes) > 1:
+                oldest = next(iter(self._sizes))
+                self.bytes -= self._sizes.pop(oldest)
+                del self._programs[oldest]
+        return program
+
+    def __len__(self) -> int:
+        return len(self._sizes)
+
+
+_programs = _Programs(CACHED_PROGRAMS)
+_compiled = _programs.get
+
+
+def _compile(pattern: str) -> tuple[Any, int]:
+    """The expression as RE2 has it, and the memory that it may use, which grows with its size."""
     re2 = _re2()
     small = min(LARGE_PROGRAM, SMALL_PROGRAM + PROGRAM_OF_WEIGHT * regexp_weight(pattern))
     for memory in (small, LARGE_PROGRAM):
@@ -206,7 +256,7 @@ def _compiled(pattern: str) -> Any:
         options.log_errors = False
         options.max_mem = memory
         try:
-            return re2.compile(pattern, options)
+            return re2.compile(pattern, options), memory
         except re2.error as error:
             reason = error.args[0] if error.args else "not understood"
     text = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
@@ -214,6 +264,11 @@ def _compiled(pattern: str) -> Any:
         f"regular expression {pattern!r}: {text}",
         hint="the syntax is RE2's: no look-around, no back-references",
     )
+
+
+def compiled_weight(pattern: str) -> int:
+    """About how much work compiling the expression is: its steps, and its text."""
+    return regexp_weight(pattern) + len(pattern)
 
 
 def check_regexp(pattern: str) -> str:

@@ -23,7 +23,7 @@ import msgspec
 from tidings.errors import RefusedError, TidingsError, WireError
 from tidings.language import DEFAULT_LIMITS, Limits, parse_filter
 from tidings.model.event import RESERVED, Event, checked_event, event_size
-from tidings.model.filter import Filter
+from tidings.model.filter import EVERYTHING, Filter
 from tidings.model.subscription import (
     GROUPS,
     OWNER_MARK,
@@ -237,7 +237,7 @@ class Gate:
         return self._free_source is not None
 
     def _subscribe(self, subscribe: msg.Subscribe) -> msg.Subscribe:
-        filter, options = _parsed(subscribe.filter, self._limits), subscribe.options
+        filter, options = self._parsed_wish(subscribe.filter, subscribe.name), subscribe.options
         if self._guard is not None:
             if subscribe.ref in self._known:
                 raise RefusedError(f"the number {subscribe.ref} names an open subscription already")
@@ -253,6 +253,13 @@ class Gate:
                 self._shared.add(subscribe.ref)
             self._opening[subscribe.call] = subscribe.ref
         return msgspec.structs.replace(subscribe, filter=filter, options=options)
+
+    def _parsed_wish(self, filter: Filter, name: str) -> Filter:
+        """The filter of a request to receive events. Rights come first: parsing is work."""
+        guard = self._guard
+        if guard is not None and guard.hears_nothing(self._principal):
+            guard.subscribe(self._principal, self.client, name, EVERYTHING)  # refuses, and notes it
+        return _parsed(filter, self._limits)
 
     def _scoped_options(self, subscribe: msg.Subscribe, guard: Guard[Any]) -> tuple[DeliveryOptions, bool]:
         """The options with scoped names, and whether the group is one that several principals share."""
@@ -332,7 +339,7 @@ class Gate:
             self._guard.answered(self._principal, size)
 
     def _read_log(self, asked: msg.ReadLog) -> msg.ReadLog:
-        filter = _parsed(asked.filter, self._limits)
+        filter = self._parsed_wish(asked.filter, "")
         if self._guard is not None:
             filter = self._guard.subscribe(self._principal, self.client, "", filter)
             self._guard.unsubscribed(self._principal, self.client, "")
@@ -343,7 +350,7 @@ class Gate:
         if not asked.name:
             raise RefusedError("a hold has a name")
         check_plain(asked.name)
-        filter, name = _parsed(asked.filter, self._limits), self._query_scope + asked.name
+        filter, name = self._parsed_wish(asked.filter, asked.name), self._query_scope + asked.name
         if self._guard is not None:
             if asked.releases:
                 self._guard.releases(self._principal)

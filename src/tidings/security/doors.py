@@ -85,6 +85,9 @@ class Guard(Protocol[P_contra]):
     def hears_all(self, principal: P_contra) -> bool:
         """Is there nothing that `deliver` could withhold or change, but for keys, as long as `version` stays?"""
 
+    def hears_nothing(self, principal: P_contra) -> bool:
+        """Would every `subscribe` be refused, whatever the filter? Then no filter of it is parsed."""
+
     def publishes_all(self, principal: P_contra, source: str) -> bool:
         """The same of `publish`, for events of this source that have no lifetime and no key."""
 

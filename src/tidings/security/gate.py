@@ -294,6 +294,9 @@ class Gate:
     def hears_all(self, principal: Principal) -> bool:
         return not principal.tenant and self.right(principal, Action.SUBSCRIBE).filter.is_always_true
 
+    def hears_nothing(self, principal: Principal) -> bool:
+        return self.right(principal, Action.SUBSCRIBE).filter.is_never_true
+
     def publishes_all(self, principal: Principal, source: str) -> bool:
         if principal.tenant or not principal.may_be_called(source, self._users.named_in(source)):
             return False

@@ -9,8 +9,11 @@ from types import FrameType
 import pytest
 
 from tidings.errors import FilterLimitError
-from tidings.language import Limits, normalise, parse, parse_filter
-from tidings.model.expression import And, Attribute, Compare, Literal, Not, Xor
+from tidings.language import Limits, accepts, normalise, parse, parse_filter
+from tidings.language.work import WorkIndex, is_over
+from tidings.model import pattern as pattern_module
+from tidings.model.event import make_event
+from tidings.model.expression import And, Attribute, Compare, Literal, Not, RegexpTest, Xor
 
 
 @pytest.mark.parametrize(
@@ -33,6 +36,12 @@ from tidings.model.expression import And, Attribute, Compare, Literal, Not, Xor
         (" AND ".join(f"(a{n} OR b{n})" for n in range(100)), "conjunctions"),
         (" XOR ".join(f"a{n}" for n in range(250)), "conjunctions"),
         (" AND ".join(f"a{n} NOT BETWEEN 1 AND 2" for n in range(200)), "conjunctions"),
+        (
+            " AND ".join([*(f"(a{n} OR b{n})" for n in range(8)), *(f"c{n} > d{n}" for n in range(200))]),
+            "steps",
+        ),
+        (" OR ".join(f"a REGEXP '{chr(92)}pL{{4}}{n}'" for n in range(9)), "patterns"),
+        ("a REGEXP '" + r"\pL" * 40 + "'", "patterns"),
     ],
 )
 def test_each_budget_has_an_error_that_names_it(text: str, limit: str) -> None:
@@ -137,3 +146,44 @@ def steps(text: str, limits: Limits) -> int:
     finally:
         sys.settrace(before)
     return counted
+
+
+def test_a_long_and_of_plain_conditions_is_within_the_steps() -> None:
+    found = parse_filter(" AND ".join(f"a{n} > b{n}" for n in range(256)))
+    assert len(found.conjunctions[0].residuals) == 256
+
+
+def test_expressions_over_the_pattern_budget_are_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[str] = []
+    real = pattern_module._compile
+    monkeypatch.setattr(pattern_module, "_compile", lambda text: compiled.append(text) or real(text))
+    with pytest.raises(FilterLimitError, match="limit `patterns`"):
+        parse_filter(" OR ".join(rf"a REGEXP '\pL{{10}}never{n}'" for n in range(100)))
+    assert sum(map(pattern_module.compiled_weight, compiled)) <= Limits().patterns
+    with pytest.raises(FilterLimitError, match="limit `patterns`"):  # an expression without a text
+        normalise(RegexpTest(Attribute("a"), r"\pL{99}other"), text="")
+    assert not any("other" in text for text in compiled)
+
+
+def test_the_same_expression_twice_counts_once() -> None:
+    one = r"REGEXP '\pL{20}'"
+    parse_filter(f"a {one} OR b {one}")
+
+
+def test_compiled_programs_are_bounded_in_bytes() -> None:
+    programs = pattern_module._Programs(1 << 20)
+    for number in range(200):
+        assert programs.get(f"cached{number}").search(f"cached{number}")
+    assert programs.bytes <= 1 << 20
+    assert 1 <= len(programs) < 200
+
+
+def test_a_stored_filter_over_the_pattern_budget_is_unknown_and_routes_as_a_match() -> None:
+    wide = Limits(text=1 << 20, patterns=1 << 30)
+    stored = parse_filter(" OR ".join(rf"a REGEXP '\pL{{20}}s{n}'" for n in range(14)), limits=wide)
+    event = make_event({"a": "x"}, source="s", id="1")
+    assert is_over(stored, event)
+    assert not accepts(stored, event)
+    index = WorkIndex()
+    index.add(1, stored)
+    assert index.over(event) == [1]

@@ -6,6 +6,8 @@ from typing import Any
 
 from tidings.language import accepts, parse_filter
 from tidings.model.event import Event, make_event
+from tidings.model.filter import Filter
+from tidings.model.subscription import DeliveryOptions
 from tidings.protocol import messages as msg
 from tidings.runtime.gate import Gate
 from tidings.security.audit import Audit
@@ -109,3 +111,16 @@ def test_advertisements_are_counted_and_given_back() -> None:
 def test_an_advertisement_under_an_endless_name_is_refused() -> None:
     door = Door("TRUE")
     assert door.advertised("level < 5", "a" * 2000) is None
+
+
+def test_a_principal_without_a_right_to_subscribe_has_no_filter_parsed() -> None:
+    door = Door("FALSE")
+    broken = Filter("this is (no filter", ())
+    wishes: list[msg.Message] = [
+        msg.Subscribe(1, 1, "s", broken, DeliveryOptions(), credit=1),
+        msg.ReadLog(2, broken),
+        msg.HoldLog(3, "h", broken),
+    ]
+    assert door.gate.inward(wishes) == []
+    assert [said.code for said in door.said] == ["refused"] * 3
+    assert door.guard.refused == 3
