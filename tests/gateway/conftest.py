@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tidings.gateway.doors import Gateways
+from tidings.protocol.limits import ResourceLimits
 from tidings.runtime.connection import NetworkSettings
 from tidings.runtime.service import Service
 from tidings.runtime.settings import BrokerSettings, GatewaySettings, SecuritySettings
@@ -39,6 +40,7 @@ async def broker(
     *,
     users: bool = False,
     network: NetworkSettings | None = None,
+    resources: ResourceLimits | None = None,
     **gateway: Any,
 ) -> AsyncIterator[Service]:
     """A broker that lets anybody in from this machine, or by the users file above."""
@@ -54,6 +56,7 @@ async def broker(
         security=security,
         gateway=GatewaySettings(**gateway),
         network=network or NetworkSettings(),
+        resources=resources or ResourceLimits(),
     )
     async with Service(settings, doors=Gateways) as service:
         yield service

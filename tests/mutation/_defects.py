@@ -35,6 +35,7 @@ ENDING = (
     "tests/unit/runtime/test_revocation.py",
 )
 GUESSING = ("tests/unit/security/test_attempts.py", "tests/gateway/test_guessing.py")
+CONFIRMING = ("tests/gateway/test_confirming.py",)
 SLOW = ("tests/unit/runtime/test_admission.py", "tests/gateway/test_slow.py")
 BOUNDS = ("tests/unit/runtime/test_client_bounds.py",)
 OWNERS = ("tests/unit/runtime/test_owners.py",)
@@ -203,6 +204,10 @@ DEFECTS = (
     Defect("runtime/admission.py", "        most = max(limit - settings.reserved_descriptors, limit // 2, 1)\n", "        most = limit\n", by=SLOW),  # no reserved descriptors
     Defect("runtime/admission.py", "        if own is not None and len(own) >= self.most_waiting_per_address:\n", "        if False:\n", by=SLOW),  # silent clients per address unbounded
     Defect("runtime/admission.py", "            return self._crowd_out(max(self._waiting.values(), key=len, default=None))\n", "            return False\n", by=SLOW),  # silent clients keep others out
+    Defect("gateway/streams.py", "                notification, tag = await listener.take()\n        except TimeoutError:", "                notification, tag = await listener._take(), 0\n        except TimeoutError:", by=CONFIRMING),  # durable stream: committed when the next one is taken
+    Defect("gateway/streams.py", "wanted.pop(\"ack\", \"manual\" if is_durable else \"auto\")", "wanted.pop(\"ack\", \"auto\")", by=CONFIRMING),  # durable socket: committed by being sent
+    Defect("gateway/streams.py", "        for _ in range(count):\n", "        for _ in range(len(self.unacked)):\n", by=CONFIRMING),  # one ack commits all that was sent
+    Defect("gateway/tokens.py", "        self._upto.pop(position.log, None)  # the log", "        self._upto.clear()  # the log", by=CONFIRMING),  # the id of an event confirms its own log alone
     Defect("gateway/serving.py", "        self._timer = asyncio.get_running_loop().call_later(self.seconds, self._too_slow)\n", "        self._timer = None\n", by=SLOW),  # a slow head is waited for
     Defect("gateway/serving.py", "                visit.leave()\n                lost(exc)\n", "                lost(exc)\n", by=SLOW),  # a WebSocket's visit never ends
     Defect("protocol/client_bounds.py", "        if not self.low <= value <= self.most(limits) or isnan(value):\n", "        if isnan(value):\n", by=BOUNDS),  # numbers of clients unbounded

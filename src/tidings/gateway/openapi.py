@@ -93,10 +93,21 @@ def _listen() -> Json:
         _query("name", "Of the subscription."),
         _query("durable", "Keep what comes while nobody listens; needs a name.", {"type": "boolean"}),
         _query("replay", "Begin with what is still available.", {"type": "boolean"}),
-        _query("since", "The id of the last event that was handled."),
+        _query("since", "The id of the last event that was handled, as Last-Event-ID says it."),
+        _query(
+            "ack",
+            "manual (the default of durable streams): Last-Event-ID commits. auto: sending the next event commits.",
+            {"enum": ["auto", "manual"]},
+        ),
         _query("queue", "Events that may wait.", {"type": "integer", "minimum": 1, "maximum": 100000}),
     ]
-    answers = {"200": _answer("A stream without an end.", {"type": "string"}, "text/event-stream")}
+    answers = {
+        "200": _answer(
+            "A stream; a durable one ends so that its client confirms.",
+            {"type": "string"},
+            "text/event-stream",
+        )
+    }
     return _operation("listen", "Hear events as server-sent events.", answers, parameters=options)
 
 

@@ -1,22 +1,30 @@
-"""Hearing over HTTP: server-sent events, and a WebSocket.
+"""Events over HTTP: server-sent events, and a WebSocket.
 
-Server-sent events: `GET /events?filter=…`. Each carries the position in the broker's log as its id, so that
-a browser that comes back says `Last-Event-ID` and hears each event once. With `name` and `durable=true` the
-broker keeps what comes while nobody listens.
+Server-sent events: `GET /events?filter=…`. The id of an event is a token (`tokens.py`): a browser that returns says
+`Last-Event-ID`, and goes on behind it. With `name` and `durable=true` the broker keeps what comes meanwhile.
 
 WebSocket: objects in JSON, both ways.
     -> {"op": "subscribe", "ref": "a", "filter": "change < -3"}     <- {"op": "subscribed", "ref": "a"}
     <- {"op": "event", "ref": "a", "event": {…}, "position": "log:7"}
-    -> {"op": "ack", "ref": "a"}                  with "ack": "manual" in the subscribe, else by itself
+    -> {"op": "ack", "ref": "a"}                  the oldest event without an ack; with "position" all up to there
     -> {"op": "publish", "call": 1, "event": {…}}                   <- {"op": "published", "call": 1, …}
     -> {"op": "unsubscribe", "ref": "a"}                            <- {"op": "unsubscribed", "ref": "a"}
+
+Rules
+- A durable subscription commits what its client confirmed, never what was only written to a socket: a broken
+  connection loses what is in its buffers. A stream confirms by the `Last-Event-ID` of its return, a socket by `ack`.
+- A durable stream cannot confirm while it lasts, so it ends when so many events or bytes are unconfirmed that the
+  broker would withhold more. An EventSource returns by itself, with `Last-Event-ID`.
+- A socket has as many unacknowledged events as its `credit`, and then waits for an `ack`.
+- `ack=auto` commits each event when the next one is sent: faster for clients that may lose some.
 """
 
 from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -28,9 +36,12 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from tidings.errors import InputError, RefusedError, TidingsError
 from tidings.gateway.desks import Desk
 from tidings.gateway.problems import Problem, told
+from tidings.gateway.tokens import StreamToken, position_text, read_token
 from tidings.model.cloudevents import from_mapping, to_structured
 from tidings.model.decoding import UNREADABLE
+from tidings.model.event import Event, event_size
 from tidings.model.subscription import Position
+from tidings.protocol.limits import ResourceLimits
 from tidings.runtime.bus import Bus
 from tidings.runtime.guests import charge
 from tidings.runtime.listener import Listener
@@ -38,6 +49,12 @@ from tidings.runtime.listener import Listener
 HEARTBEAT_SECONDS = 15.0
 MOST_SUBSCRIPTIONS = 100  # of one socket
 SUBSCRIBE = ("filter", "dialect", "topic", "type", "name", "durable", "replay", "since", "queue")
+RETRY = b"retry: 200\n"  # milliseconds: a durable stream ends now and then so that its client returns
+FULL_SHARE = (
+    4  # a durable stream ends at this part of the bytes that a broker sends ahead of acknowledgements
+)
+QUIET_SHARE = 64  # a silent one at this part: to a principal short of memory a broker sends no more ahead
+CREDIT = 64  # unacknowledged events of one subscription of a socket
 
 OpenDesk = Callable[[HTTPConnection], AbstractAsyncContextManager[Desk]]
 
@@ -52,6 +69,10 @@ class Streams:
         last = request.headers.get("last-event-id")
         if last:
             query["since"] = last
+        is_manual = _is_manual(query)
+        if is_manual and query.get("durable") != "true":
+            raise InputError("only a durable stream has ack=manual", hint="add durable=true and a name")
+        since = read_token(query["since"]) if "since" in query else {}
         context = self._desk(request)
         desk = await context.__aenter__()
         try:
@@ -64,8 +85,11 @@ class Streams:
         except BaseException as error:
             await context.__aexit__(type(error), error, None)
             raise
+        limits = desk.guests.limits
+        token = StreamToken(since, limits.token_logs)
+        events = _unconfirmed(listener, token, limits) if is_manual else _committed(listener, token)
         return StreamingResponse(
-            _told(bus, listener, context),
+            _closing(events, bus, context),
             media_type="text/event-stream",
             headers={"Cache-Control": "no-store"},
         )
@@ -79,26 +103,71 @@ class Streams:
             await socket.close(code=1008, reason=str(error)[:120])
 
 
-async def _told(
-    bus: Bus, listener: Listener[Any], context: AbstractAsyncContextManager[Desk]
+async def _closing(
+    events: AsyncGenerator[bytes, None], bus: Bus, context: AbstractAsyncContextManager[Desk]
 ) -> AsyncIterator[bytes]:
-    """The stream's bytes. Whoever stops reading ends it; what he was not sent is not committed."""
+    """The bytes of a stream, until it ends or its client stops reading; then everything is closed."""
     try:
-        yield b": listening\n\n"
-        while True:
-            try:
-                event = await listener.get(HEARTBEAT_SECONDS)
-            except TimeoutError:
-                yield b": nothing new\n\n"
-                continue
-            except TidingsError:
-                return  # the subscription is over, or the session of its principal
-            name = position_text(event.position)
-            lines = [f"id: {name}\n".encode()] if name else []
-            yield b"".join([*lines, b"data: ", to_structured(event), b"\n\n"])
+        async for each in events:
+            yield each
     finally:
+        await events.aclose()
         await bus.close(commit=False)
         await context.__aexit__(None, None, None)
+
+
+async def _committed(listener: Listener[Any], token: StreamToken) -> AsyncGenerator[bytes, None]:
+    """A stream that commits each event when it takes the next one."""
+    yield b": listening\n\n"
+    while True:
+        try:
+            event = await listener.get(HEARTBEAT_SECONDS)
+        except TimeoutError:
+            yield b": nothing new\n\n"
+            continue
+        except TidingsError:
+            return  # the subscription is over, or the session of its principal
+        yield _written(event, event.position, token)
+
+
+async def _unconfirmed(
+    listener: Listener[Any], token: StreamToken, limits: ResourceLimits
+) -> AsyncGenerator[bytes, None]:
+    """A durable stream: nothing is committed but events that no log holds, which no client can confirm."""
+    yield RETRY + b": listening\n\n"
+    count = size = 0
+    while count < limits.unconfirmed_count and size < limits.delivery_bytes // FULL_SHARE:
+        try:
+            async with asyncio.timeout(HEARTBEAT_SECONDS):
+                notification, tag = await listener.take()
+        except TimeoutError:
+            if size >= limits.delivery_bytes // QUIET_SHARE:
+                return
+            yield b": nothing new\n\n"
+            continue
+        except TidingsError:
+            return
+        event, position = notification.event, notification.position
+        yield _written(event.placed_at(position), position, token)
+        if position is None:
+            listener.settle(tag)
+        else:
+            count, size = count + 1, size + event_size(event)
+    yield b": as much as may be unconfirmed was sent; return with Last-Event-ID\n\n"
+
+
+def _written(event: Event, position: Position | None, token: StreamToken) -> bytes:
+    lines = [] if position is None else [f"id: {token.after(position)}\n".encode()]
+    return b"".join([*lines, b"data: ", to_structured(event), b"\n\n"])
+
+
+def _is_manual(wanted: dict[str, Any]) -> bool:
+    """Does the client confirm what it has? It takes `ack` out; durable subscriptions are manual by default."""
+    is_durable = "durable" in wanted and _truth("durable", wanted["durable"])
+    ack = wanted.pop("ack", "manual" if is_durable else "auto")
+    if ack not in ("auto", "manual"):
+        raise InputError(f"ack is {str(ack)[:40]!r}", hint="auto or manual")
+    return bool(ack == "manual")
 
 
 async def _subscription(bus: Bus, wanted: Mapping[str, Any]) -> Listener[Any]:
@@ -110,7 +179,7 @@ async def _subscription(bus: Bus, wanted: Mapping[str, Any]) -> Listener[Any]:
         if name in wanted:
             options[name] = _truth(name, wanted[name])
     if "queue" in wanted:
-        options["queue"] = _count(wanted["queue"])
+        options["queue"] = _count("queue", wanted["queue"], 100_000)
     since = wanted.get("since")
     return await bus.subscribe(
         wanted.get("filter"),
@@ -118,20 +187,9 @@ async def _subscription(bus: Bus, wanted: Mapping[str, Any]) -> Listener[Any]:
         topic=wanted.get("topic"),
         type=wanted.get("type"),
         name=wanted.get("name"),
-        since=None if since is None else read_position(since),
+        since=None if since is None else read_token(since),
         **options,
     )
-
-
-def position_text(position: Position | None) -> str:
-    return "" if position is None else f"{position.log}:{position.offset}"
-
-
-def read_position(text: Any) -> Position:
-    log, colon, offset = str(text).rpartition(":")
-    if not colon or not offset.isdecimal() or not offset.isascii() or len(offset) > 19:
-        raise InputError(f"{text!r} is no position", hint="give back the id of an event, log:offset")
-    return Position(log, int(offset))
 
 
 def _truth(name: str, value: Any) -> bool:
@@ -140,11 +198,37 @@ def _truth(name: str, value: Any) -> bool:
     return value in (True, "true")
 
 
-def _count(value: Any) -> int:
+def _count(name: str, value: Any, most: int) -> int:
     text = str(value)
-    if not (text.isascii() and text.isdecimal() and len(text) < 7 and 1 <= int(text) <= 100_000):
-        raise InputError(f"queue is {text[:40]!r}", hint="a number from 1 to 100000")
+    if not (text.isascii() and text.isdecimal() and len(text) < 7 and 1 <= int(text) <= most):
+        raise InputError(f"{name} is {text[:40]!r}", hint=f"a number from 1 to {most}")
     return int(text)
+
+
+class _Subscription:
+    """One subscription of a socket."""
+
+    def __init__(self, bus: Bus | None, listener: Listener[Any], is_manual: bool, credit: int) -> None:
+        self.bus = bus  # of its own: a named one has a client of its own
+        self.listener = listener
+        self.is_manual = is_manual
+        self.unacked: deque[tuple[int, str]] = deque()  # tags and positions, in the order they were sent
+        self.credit = asyncio.Semaphore(credit)
+        self.task: asyncio.Task[None] | None = None
+
+    def acknowledge(self, position: str | None) -> None:
+        """Commit the oldest, or all up to this position. Raises `InputError`."""
+        count = 1
+        if position is not None:
+            places = [place for place, (_, sent) in enumerate(self.unacked, 1) if sent == position]
+            count = places[0] if places else 0
+        if not count or not self.unacked:
+            what = "no event" if position is None else f"no event of position {position[:200]!r}"
+            raise InputError(f"{what} waits for an ack here", hint="acknowledge each event once")
+        for _ in range(count):
+            tag, _position = self.unacked.popleft()
+            self.listener.settle(tag)
+            self.credit.release()
 
 
 class _Talk:
@@ -154,10 +238,7 @@ class _Talk:
         self._socket = socket
         self._desk = desk
         self._bus = desk.client(f"socket-{secrets.token_hex(6)}")
-        self._named: dict[str, Bus] = {}  # durable subscriptions have clients of their own
-        self._listeners: dict[str, Listener[Any]] = {}
-        self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._acked: dict[str, asyncio.Event] = {}
+        self._subscriptions: dict[str, _Subscription] = {}  # by ref
         self._does = {
             "subscribe": self._subscribe,
             "unsubscribe": self._unsubscribe,
@@ -189,12 +270,17 @@ class _Talk:
             running.uncancel()
             raise RefusedError("the session of this principal has ended", hint="connect again") from None
         finally:
-            for task in self._tasks.values():
-                task.cancel()
-            await asyncio.gather(*self._tasks.values(), return_exceptions=True)
-            for bus in self._named.values():
-                await bus.close(commit=False)
+            for subscription in self._subscriptions.values():
+                await self._stop(subscription)
+                if subscription.bus is not None:
+                    await subscription.bus.close(commit=False)
             await self._bus.close(commit=False)
+
+    @staticmethod
+    async def _stop(subscription: _Subscription) -> None:
+        if subscription.task is not None:
+            subscription.task.cancel()
+            await asyncio.gather(subscription.task, return_exceptions=True)
 
     async def _hear(self, text: str) -> None:
         said: Any = None
@@ -219,42 +305,63 @@ class _Talk:
     async def _subscribe(self, said: dict[str, Any]) -> None:
         ref = str(said.pop("ref", ""))
         said.pop("op")
-        manual = said.pop("ack", "auto") == "manual"
-        if not ref or ref in self._listeners or len(self._listeners) >= MOST_SUBSCRIPTIONS:
+        is_manual = _is_manual(said)
+        most = self._desk.guests.limits.unconfirmed_count
+        credit = _count("credit", said.pop("credit", min(CREDIT, most)), most)
+        if not ref or ref in self._subscriptions or len(self._subscriptions) >= MOST_SUBSCRIPTIONS:
             raise InputError(
                 f"`ref` is {ref!r}",
                 hint=f"a name that no open subscription has, {MOST_SUBSCRIPTIONS} at most",
             )
-        bus = self._bus
-        if said.get("name"):
-            bus = self._named[ref] = await self._desk.client(str(said["name"])).open()
-        listener = self._listeners[ref] = await _subscription(bus, said)
-        self._acked[ref] = asyncio.Event()
-        await self._say({"op": "subscribed", "ref": ref, "resumed": listener.resumed})
-        self._tasks[ref] = asyncio.create_task(self._pump(ref, listener, manual))
-
-    async def _pump(self, ref: str, listener: Listener[Any], manual: bool) -> None:
+        bus = await self._desk.client(str(said["name"])).open() if said.get("name") else None
         try:
-            async for event in listener:
-                body = msgspec.Raw(to_structured(event))
-                where = position_text(event.position)
-                await self._say({"op": "event", "ref": ref, "event": body, "position": where or None})
-                if manual:
-                    await self._acked[ref].wait()
-                    self._acked[ref].clear()
+            listener = await _subscription(bus or self._bus, said)
+        except BaseException:
+            if bus is not None:
+                await bus.close()
+            raise
+        subscription = self._subscriptions[ref] = _Subscription(bus, listener, is_manual, credit)
+        await self._say({"op": "subscribed", "ref": ref, "resumed": listener.resumed})
+        pump = self._pump_manual if is_manual else self._pump
+        subscription.task = asyncio.create_task(pump(ref, subscription))
+
+    async def _pump(self, ref: str, subscription: _Subscription) -> None:
+        try:
+            async for event in subscription.listener:
+                await self._say_event(ref, event, event.position)
         except (WebSocketDisconnect, RuntimeError, TidingsError) as error:
-            del error  # nobody hears any more; what was not acknowledged stays
+            del error  # the connection or the subscription is over
+
+    async def _pump_manual(self, ref: str, subscription: _Subscription) -> None:
+        try:
+            while True:
+                await subscription.credit.acquire()
+                notification, tag = await subscription.listener.take()
+                position = notification.position
+                subscription.unacked.append((tag, position_text(position)))
+                await self._say_event(ref, notification.event.placed_at(position), position)
+        except (WebSocketDisconnect, RuntimeError, TidingsError) as error:
+            del error  # what was not acknowledged stays
+
+    async def _say_event(self, ref: str, event: Event, position: Position | None) -> None:
+        body = msgspec.Raw(to_structured(event))
+        where = position_text(position) or None
+        await self._say({"op": "event", "ref": ref, "event": body, "position": where})
+
+    def _subscribed(self, said: dict[str, Any]) -> _Subscription:
+        ref = str(said.get("ref"))
+        if ref not in self._subscriptions:
+            raise InputError(f"no subscription is called {ref!r} here")
+        return self._subscriptions[ref]
 
     async def _unsubscribe(self, said: dict[str, Any]) -> None:
-        ref = str(said.get("ref"))
-        listener = self._listeners.pop(ref, None)
-        if listener is None:
-            raise InputError(f"no subscription is called {ref!r} here")
-        self._tasks.pop(ref).cancel()
-        await listener.unsubscribe()
-        bus = self._named.pop(ref, None)
-        if bus is not None:
-            await bus.close()
+        subscription = self._subscribed(said)
+        ref = str(said["ref"])
+        del self._subscriptions[ref]
+        await self._stop(subscription)
+        await subscription.listener.unsubscribe()
+        if subscription.bus is not None:
+            await subscription.bus.close()
         await self._say({"op": "unsubscribed", "ref": ref})
 
     async def _publish(self, said: dict[str, Any]) -> None:
@@ -270,8 +377,9 @@ class _Talk:
         )
 
     async def _ack(self, said: dict[str, Any]) -> None:
-        ref = str(said.get("ref"))
-        if ref not in self._listeners:
-            raise InputError(f"no subscription is called {ref!r} here")
-        await self._listeners[ref].ack()
-        self._acked[ref].set()
+        subscription = self._subscribed(said)
+        if subscription.is_manual:
+            position = said.get("position")
+            subscription.acknowledge(None if position is None else str(position))
+        else:
+            await subscription.listener.ack()

@@ -18,6 +18,7 @@ from tidings.model.event import Event
 from tidings.model.subscription import Policy, Position, SubscriptionId
 from tidings.protocol.client import Client
 from tidings.protocol.inputs import ClientSubscribe, Input
+from tidings.protocol.limits import ResourceLimits
 from tidings.protocol.messages import Message
 from tidings.runtime.admission import Admission
 from tidings.runtime.broker import ConnectionState, Full, Watch
@@ -93,6 +94,7 @@ class Host(Protocol):
     name: str
     network: NetworkSettings
     admission: Admission  # of the connections of all listeners
+    resources: ResourceLimits
 
     @property
     def clock(self) -> Clock: ...
@@ -130,6 +132,10 @@ class Guests:
         self._guests: dict[str, tuple[Driver, Guest]] = {}
         self._names = 0
         self._rng = Random(SystemRandom().getrandbits(64))
+
+    @property
+    def limits(self) -> ResourceLimits:
+        return self._host.resources
 
     def bus(self, name: str) -> Bus:
         """A client of this principal; open it to begin."""
