@@ -11,7 +11,8 @@ Rules
 - A foreign id outside the window is NEW: the window is stated, and a gateway's clients are told of it.
 - Everything is bounded: gaps per incarnation, incarnations, foreign ids. Beyond its bound the incarnation that was
   silent for longest goes, and `given_up` counts it when it had not yet run out of time. Beyond theirs, foreign ids
-  are refused (`is_full`).
+  are refused (`is_full`), but only those of publishers that have used up an equal share of the table.
+- Foreign ids are known by the event's identity, which holds its tenant: one tenant's id says nothing of another's.
 - `remember` gives the rows to persist, `collect` those to delete.
 """
 
@@ -19,15 +20,16 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from operator import itemgetter
 from typing import TypeVar
 
 import msgspec
 
-from tidings.availability.records import Delete, Put, Record
+from tidings.availability.records import Delete, Entry, Put, Record
 from tidings.availability.window import DedupWindow
+from tidings.model.event import TENANT_MARK
 
 T = TypeVar("T")
 
@@ -53,6 +55,8 @@ class Bounds(msgspec.Struct, frozen=True):
 
 
 DEFAULT_BOUNDS = Bounds()
+PublisherOf = Callable[[str], str]  # of a source: whose share of the table its ids are in
+ONE_PUBLISHER: PublisherOf = lambda source: ""  # noqa: E731 - where publishers have no principals
 
 
 class Numbers(msgspec.Struct, array_like=True):
@@ -92,14 +96,20 @@ class Numbers(msgspec.Struct, array_like=True):
 class Identities:
     """What a broker knows of the events that were published to it."""
 
-    def __init__(self, bounds: Bounds = DEFAULT_BOUNDS) -> None:
+    def __init__(self, bounds: Bounds = DEFAULT_BOUNDS, publisher_of: PublisherOf = ONE_PUBLISHER) -> None:
         self._bounds = bounds
         self._numbered: OrderedDict[tuple[str, str], Numbers] = OrderedDict()  # silent for longest first
-        self._foreign = DedupWindow(bounds.foreign_seconds, bounds.foreign_ids)
+        self._publisher_of = publisher_of
+        self._foreign = DedupWindow(
+            bounds.foreign_seconds,
+            bounds.foreign_ids,
+            lambda key: self._share(_names(key)[0]),
+        )
         self.given_up = 0
 
     def look(self, source: str, id: str, sequence: int | None, now: float) -> Seen:
-        """Was this published before? `sequence` is the publisher's own number, or None for a foreign id."""
+        """Was this published before? `sequence` is the publisher's own number, or None for a foreign id. The source
+        of a foreign id is that of the event's identity, with its tenant."""
         if sequence is not None:
             return self.look_number(source, _incarnation(id, sequence), sequence)
         return Seen.SEEN if self._foreign.has(_key(source, id), now) else Seen.NEW
@@ -117,17 +127,21 @@ class Identities:
             return [self.row(source, incarnation)]
         return self._foreign.add(_key(source, id), now)
 
-    def forgotten(self, source: str, id: str, now: float) -> list[Record]:
+    def forgotten(self, entry: Entry, now: float) -> list[Record]:
         """The log forgets this event: a foreign id is remembered from now on. The rows to persist."""
-        incarnation, _, number = id.rpartition("-")
-        if number.isdecimal() and self.look_number(source, incarnation, int(number)) is not Seen.NEW:
+        incarnation, _, number = entry.id.rpartition("-")
+        if number.isdecimal() and self.look_number(entry.source, incarnation, int(number)) is not Seen.NEW:
             return []
-        return self._foreign.add(_key(source, id), now)
+        return self._foreign.add(_key(*entry.identity), now)
 
-    @property
-    def is_full(self) -> bool:
-        """Are as many foreign ids remembered as may be?"""
-        return self._foreign.is_full
+    def is_full(self, source: str) -> bool:
+        """Are as many foreign ids remembered as may be, and of the publisher of this source (of an identity) its share?"""
+        return self._foreign.is_full(self._share(source))
+
+    def _share(self, source: str) -> str:
+        """Whose share of the table the ids of this source are in, by tenant and principal."""
+        tenant, mark, own = source.rpartition(TENANT_MARK)
+        return tenant + mark + self._publisher_of(own)
 
     @property
     def foreign(self) -> int:
@@ -195,10 +209,13 @@ class Identities:
 
     @classmethod
     def restore(
-        cls, tables: Mapping[str, Mapping[str, bytes]], bounds: Bounds = DEFAULT_BOUNDS
+        cls,
+        tables: Mapping[str, Mapping[str, bytes]],
+        bounds: Bounds = DEFAULT_BOUNDS,
+        publisher_of: PublisherOf = ONE_PUBLISHER,
     ) -> Identities:
         """From the rows that `remember` gave, after a restart."""
-        identities = cls(bounds)
+        identities = cls(bounds, publisher_of)
         identities._foreign.restore(tables)
         numbered = {
             _names(key): msgspec.msgpack.decode(row, type=Numbers) for key, row in _rows(tables, NUMBERED)

@@ -18,7 +18,7 @@ from math import inf
 
 import msgspec
 
-from tidings.model.event import Event, event_size
+from tidings.model.event import TENANT, Event, event_size, identity_of
 
 
 class Append(msgspec.Struct, frozen=True, tag="append", omit_defaults=True):
@@ -76,6 +76,11 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     sequence: int | None = None
     key: str | None = None
     size: int = 0  # bytes of its event, or of its record on the disk
+    tenant: str = ""
+
+    @property
+    def identity(self) -> tuple[str, str]:
+        return identity_of(self.source, self.id, self.tenant)
 
 
 class Loaded(msgspec.Struct, frozen=True):
@@ -124,4 +129,5 @@ def entry_of(append: Append) -> Entry:
         sequence=append.sequence,
         key=event.key,
         size=event_size(event),
+        tenant=tenant if type(tenant := event.attributes.get(TENANT)) is str else "",
     )

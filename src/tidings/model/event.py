@@ -1,7 +1,7 @@
 """The event: what a publisher says.
 
 Rules
-- Identity is (source, id), given by the publisher; publishing it again changes nothing.
+- Identity is (source, id), given by the publisher, within its tenant; publishing it again changes nothing.
 - Attributes may be nested; `name.accuracy` addresses a nested one. `id source type time topic`
   belong to the event itself and cannot be attributes.
 - `type` is a lineage: the type's own name first, then its ancestors up to the root.
@@ -23,6 +23,8 @@ from tidings.model.value import Value, checked_time, checked_value, is_null
 
 FOREVER = math.inf
 RESERVED = frozenset({"id", "source", "type", "time", "topic"})
+TENANT = "tenant"  # the attribute that a broker writes and checks where principals have tenants
+TENANT_MARK = "\x1f"  # after the tenant, in names that a broker scopes by tenant
 LINEAGE = "type.lineage"  # where `Event.view` keeps the lineage; no attribute can have this name
 MAX_ATTRIBUTES = 1024
 MAX_NESTING = 16
@@ -52,6 +54,11 @@ class _View:
         return view
 
 
+def identity_of(source: str, id: str, tenant: Any) -> tuple[str, str]:
+    """What an event is known by, from the attribute `tenant` that its broker wrote and checked."""
+    return (f"{tenant}{TENANT_MARK}{source}" if tenant and type(tenant) is str else source, id)
+
+
 class Event(msgspec.Struct, frozen=True, dict=True, omit_defaults=True):
     """An immutable event. Use `make_event` to build one from what a user hands over."""
 
@@ -69,7 +76,8 @@ class Event(msgspec.Struct, frozen=True, dict=True, omit_defaults=True):
 
     @property
     def identity(self) -> tuple[str, str]:
-        return (self.source, self.id)
+        """Source and id. Sources of two tenants may have one name, so a tenant's event has its tenant before it."""
+        return identity_of(self.source, self.id, self.attributes.get(TENANT))
 
     @property
     def position(self) -> Any:

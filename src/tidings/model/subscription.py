@@ -6,10 +6,9 @@ from enum import StrEnum
 
 import msgspec
 
-from tidings.model.event import Event
+from tidings.model.event import TENANT_MARK, Event
 from tidings.model.filter import Filter
 
-TENANT_MARK = "\x1f"  # after the tenant, in names that a broker scopes by tenant
 GROUPS = "*"  # stands for the subscriber in the identity of a consumer group
 OWNER_MARK = "\x1e"  # after the principal, in names that a broker scopes by principal
 

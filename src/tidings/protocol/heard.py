@@ -63,7 +63,7 @@ class Heard:
 
 
 def _key(deliver: Deliver) -> tuple[int, str, str]:
-    return (deliver.ref, deliver.event.source, deliver.event.id)
+    return (deliver.ref, *deliver.event.identity)
 
 
 def is_numbered(id: str) -> bool:

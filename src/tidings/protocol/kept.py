@@ -13,6 +13,9 @@ class KeptBytes(Protocol):
     def stored(self, source: str, size: int) -> None:
         """So many bytes more of this source's events live in the log; below 0: so many fewer."""
 
+    def publisher_of(self, source: str) -> str:
+        """The principal that publishes under this source."""
+
     def owner_of(self, id: SubscriptionId) -> str:
         """The principal that the subscription belongs to."""
 
@@ -28,6 +31,9 @@ class Unbounded:
 
     def stored(self, source: str, size: int) -> None:
         pass
+
+    def publisher_of(self, source: str) -> str:
+        return ""
 
     def owner_of(self, id: SubscriptionId) -> str:
         return ""

@@ -18,7 +18,7 @@ class Proposal(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def identity(self) -> tuple[str, str]:
-        return (self.event.source, self.event.id)
+        return self.event.identity
 
 
 class Placed(msgspec.Struct, frozen=True, array_like=True):

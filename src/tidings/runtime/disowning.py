@@ -15,8 +15,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from tidings.errors import RefusedError
+from tidings.model.event import TENANT_MARK
 from tidings.model.filter import NOTHING, Filter
-from tidings.model.subscription import OWNER_MARK, TENANT_MARK
+from tidings.model.subscription import OWNER_MARK
 from tidings.protocol.inputs import Disowned
 from tidings.runtime.sessions import until_of
 from tidings.security.principal import Means, Principal

@@ -22,12 +22,11 @@ import msgspec
 
 from tidings.errors import RefusedError, TidingsError, WireError
 from tidings.language import DEFAULT_LIMITS, Limits, parse_filter
-from tidings.model.event import RESERVED, Event, checked_event, event_size
+from tidings.model.event import RESERVED, TENANT_MARK, Event, checked_event, event_size
 from tidings.model.filter import EVERYTHING, Filter
 from tidings.model.subscription import (
     GROUPS,
     OWNER_MARK,
-    TENANT_MARK,
     DeliveryOptions,
     Subscription,
     SubscriptionId,

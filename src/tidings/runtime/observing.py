@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidings.errors import RefusedError
-from tidings.model.event import Event
-from tidings.model.subscription import OWNER_MARK, TENANT_MARK, Subscription, SubscriptionId
+from tidings.model.event import TENANT_MARK, Event
+from tidings.model.subscription import OWNER_MARK, Subscription, SubscriptionId
 from tidings.security.doors import Guard
 
 if TYPE_CHECKING:

@@ -139,6 +139,9 @@ class Guard(Protocol[P_contra]):
     def stored(self, source: str, size: int) -> None:
         """So many bytes more of this source's events live in the broker's log; below 0: so many fewer."""
 
+    def publisher_of(self, source: str) -> str:
+        """The principal that publishes under this source, as far as it is known."""
+
     def owner_of(self, id: SubscriptionId) -> str:
         """The principal that a subscription belongs to, as far as its identity tells."""
 

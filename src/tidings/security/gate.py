@@ -24,16 +24,15 @@ import msgspec
 from tidings.algebra.covers import covers
 from tidings.errors import EventError, RefusedError, TidingsError
 from tidings.model.constraint import Equals
-from tidings.model.event import Event, event_size
+from tidings.model.event import TENANT, TENANT_MARK, Event, event_size
 from tidings.model.filter import Conjunction, Filter
-from tidings.model.subscription import GROUPS, OWNER_MARK, TENANT_MARK, SubscriptionId, unscoped
+from tidings.model.subscription import GROUPS, OWNER_MARK, SubscriptionId, unscoped
 from tidings.security.audit import OK, REFUSED, Audit
 from tidings.security.principal import Principal
 from tidings.security.quotas import Account, Accounts
 from tidings.security.rules import MQTT_RETAINED, Action, Right, conjoined
 from tidings.security.users import Users
 
-TENANT = "tenant"  # the attribute
 HOLDS = "\x1fholds"  # stands for the client where holds are counted: no client can have this name
 MOST_RIGHTS = 10_000  # remembered; then they are made anew
 
@@ -234,15 +233,15 @@ class Gate:
 
     def stored(self, source: str, size: int) -> None:
         """So many bytes more of this source live in the broker's log; below 0: so many fewer."""
-        owner, before = self._stored.get(source) or (self._owner_of(source), 0)
+        owner, before = self._stored.get(source) or (self.publisher_of(source), 0)
         if before + size > 0:
             self._stored[source] = (owner, before + size)
         else:
             self._stored.pop(source, None)
         self._accounts.of(owner, self._clock()).count_stored(size)
 
-    def _owner_of(self, source: str) -> str:
-        """Who publishes under this name, or who would as far as the users file says."""
+    def publisher_of(self, source: str) -> str:
+        """The principal that published under this name, or that would as far as the users file says."""
         return self._publishers.get(source) or self._users.owner_of(source)
 
     def answered(self, principal: Principal, size: int) -> None:

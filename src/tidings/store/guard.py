@@ -11,6 +11,7 @@ Rules
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import msgspec
 from crc32c import crc32c
@@ -41,6 +42,12 @@ class _Stored(msgspec.Struct, array_like=True, frozen=True):
     event: Event
 
 
+class _Tenant(msgspec.Struct, frozen=True):
+    """Of an event's attributes, the one that its identity needs."""
+
+    tenant: Any = None
+
+
 class _EventHead(msgspec.Struct, frozen=True):
     """The few things of an event that the index needs; decoding skips the rest."""
 
@@ -48,6 +55,7 @@ class _EventHead(msgspec.Struct, frozen=True):
     id: str
     lifetime: float = 0.0
     key: str | None = None
+    attributes: _Tenant = _Tenant()
 
 
 class _Head(msgspec.Struct, array_like=True, frozen=True):
@@ -143,4 +151,5 @@ def entry_from(key: bytes, value: bytes, name: str) -> Entry:
         head.sequence,
         event.key,
         len(value),
+        tenant if type(tenant := event.attributes.tenant) is str else "",
     )

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidings.availability.identity import NUMBERED, Bounds, Identities, Numbers, Seen
-from tidings.availability.records import Delete, Put, Record
+from tidings.availability.records import Delete, Entry, Put, Record
 from tidings.availability.window import RECENT, SEALED
 
 
@@ -105,11 +105,11 @@ def test_foreign_ids_are_never_forgotten_within_their_window_and_their_bound_is_
     identities, disk = Identities(Bounds(foreign_ids=3, foreign_seconds=10.0)), Disk()
     for number in range(5):
         disk.do(*identities.remember("s", f"f{number}", None, float(number)))
-    assert identities.is_full
+    assert identities.is_full("s")
     disk.do(*identities.collect(9.0, 100))
     assert all(identities.look("s", f"f{number}", None, 9.0) is Seen.SEEN for number in range(5))
     disk.do(*identities.collect(13.0, 100))
-    assert not identities.is_full
+    assert not identities.is_full("s")
     assert {table: len(rows) for table, rows in disk.tables.items()} == {RECENT: 1}
 
 
@@ -134,11 +134,40 @@ def test_many_foreign_ids_cost_few_rows_and_few_bytes_and_survive_a_restart() ->
     assert not disk.tables[SEALED]
 
 
+def entry(source: str, id: str, tenant: str = "") -> Entry:
+    return Entry(1, source, id, 0.0, 0.0, tenant=tenant)
+
+
+def test_a_foreign_id_of_one_tenant_says_nothing_of_another_s() -> None:
+    identities = Identities(Bounds(foreign_seconds=10.0))
+    identities.forgotten(entry("zed", "order-1", "a"), 0.0)
+    assert identities.look(*entry("zed", "order-1", "a").identity, None, 1.0) is Seen.SEEN
+    for tenant in ("b", ""):
+        assert identities.look(*entry("zed", "order-1", tenant).identity, None, 1.0) is Seen.NEW
+
+
+def test_a_full_table_of_foreign_ids_refuses_those_alone_that_have_used_up_their_share() -> None:
+    bounds, disk = Bounds(foreign_ids=10_000, foreign_seconds=10.0), Disk()
+    identities = Identities(bounds, lambda source: source.partition("/")[0])
+    disk.do(*identities.remember("good/x", "order-1", None, 0.0))
+    for number in range(9_999):
+        disk.do(*identities.remember(f"mal/{number % 7}", f"f{number}", None, 1.0))
+    for known in (
+        identities,
+        Identities.restore(disk.tables, bounds, lambda source: source.partition("/")[0]),
+    ):
+        assert known.is_full("mal/8")
+        assert not known.is_full("good/y")
+        assert not known.is_full("new")
+        assert known.collect(20.0, 100_000)
+        assert not known.is_full("mal/8")
+
+
 def test_an_event_that_the_log_forgets_is_remembered_unless_its_number_is() -> None:
     identities = Identities(Bounds(foreign_seconds=10.0))
     identities.remember("s", "own-7", 7, 0.0)
-    assert identities.forgotten("s", "own-7", 5.0) == []
-    assert identities.forgotten("s", "payment-7", 5.0), "it only looks like a number of ours"
+    assert identities.forgotten(entry("s", "own-7"), 5.0) == []
+    assert identities.forgotten(entry("s", "payment-7"), 5.0), "it only looks like a number of ours"
     assert identities.look("s", "payment-7", None, 14.0) is Seen.SEEN
     assert identities.look("s", "payment-7", None, 15.0) is Seen.NEW
 

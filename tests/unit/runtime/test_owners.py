@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -312,3 +313,29 @@ keys = ["room-*"]
             assert await kept(service) == [(10, "own"), (1, "room-1"), (11, "own")]
 
     play(story())
+
+
+def test_an_id_that_one_tenant_published_under_is_free_in_another(tmp_path: Path) -> None:
+    """A principal of another tenant with the same name published first: the event was acknowledged and lost."""
+
+    async def publish(service: Service, tenant: str) -> int:
+        claims = {"iss": "i", "aud": "a", "sub": "zed", "exp": time.time() + 600, "tenant": tenant}
+        credentials = TokenCredentials(lambda: sign(claims, SECRET, "HS256"))
+        async with connect(service, "zed", credentials=credentials) as zed:
+            receipt = await zed.publish({"of": tenant}, id="order-1", lifetime=600)
+            page = await zed.read_log("TRUE", after=0, limit=10)
+        assert [entry.event.attributes["of"] for entry in page.entries] == [tenant]
+        assert receipt.position is not None
+        return receipt.position.offset
+
+    async def first() -> None:
+        async with running(settings(tmp_path)) as service:
+            assert [await publish(service, tenant) for tenant in ("a", "b", "a")] == [1, 2, 1]
+
+    async def second() -> None:
+        async with running(settings(tmp_path)) as service:
+            assert [await publish(service, tenant) for tenant in ("b", "c", "a")] == [2, 3, 1]
+
+    home_of(tmp_path)
+    play(first())
+    play(second())

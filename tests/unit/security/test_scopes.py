@@ -8,8 +8,8 @@ import pytest
 
 from tidings.errors import RefusedError, SettingsError
 from tidings.language import parse_filter
-from tidings.model.event import FOREVER, make_event
-from tidings.model.subscription import OWNER_MARK, TENANT_MARK, SubscriptionId, unscoped
+from tidings.model.event import FOREVER, TENANT_MARK, make_event
+from tidings.model.subscription import OWNER_MARK, SubscriptionId, unscoped
 from tidings.security.audit import Audit
 from tidings.security.gate import Gate
 from tidings.security.principal import Means, Principal

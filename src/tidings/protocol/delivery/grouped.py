@@ -20,6 +20,7 @@ import msgspec
 from tidings.availability.identity import Seen
 from tidings.availability.records import Append, Put, Record
 from tidings.errors import TooLargeError
+from tidings.model.event import Event
 from tidings.model.subscription import Position, SubscriptionId
 from tidings.protocol.batches import too_large
 from tidings.protocol.delivery.arrival import Arrival
@@ -126,7 +127,7 @@ class Grouped(Serving):
         offset = self._ledger.offset_of(identity)
         if offset is not None and offset >= self._ledger.end:
             return self._wait_for(offset, address, message.call)
-        seen = self._seen(message.event.source, message.event.id, session.incarnation, message.sequence, now)
+        seen = self._seen(message.event, session.incarnation, message.sequence, now)
         if offset is not None or seen is Seen.SEEN:
             position = None if offset is None else Position(self._ledger.log, offset)
             self.ports.send(address, Published(message.call, position))
@@ -146,10 +147,10 @@ class Grouped(Serving):
             arrival.waiters.append((address, call))
         return arrival is not None
 
-    def _seen(self, source: str, id: str, incarnation: str, sequence: int, now: float) -> Seen:
-        seen = self._intake.identities.look_number(source, incarnation, sequence)
-        if seen is Seen.NEW and id != f"{incarnation}-{sequence}":
-            seen = self._intake.identities.look(source, id, None, now)
+    def _seen(self, event: Event, incarnation: str, sequence: int, now: float) -> Seen:
+        seen = self._intake.identities.look_number(event.source, incarnation, sequence)
+        if seen is Seen.NEW and event.id != f"{incarnation}-{sequence}":
+            seen = self._intake.identities.look(*event.identity, None, now)
         return seen
 
     # -- the group's log (port) ----------------------------------------------------------------------
@@ -161,7 +162,7 @@ class Grouped(Serving):
         identities = self._intake.identities
         if identities.look_number(event.source, proposal.incarnation, proposal.sequence) is not Seen.NEW:
             return True
-        seen = identities.look(event.source, event.id, None, self._ledger.now)
+        seen = identities.look(*event.identity, None, self._ledger.now)
         if not proposal.is_own and seen is Seen.SEEN:
             return True
         last = identities.last(event.source, proposal.incarnation)

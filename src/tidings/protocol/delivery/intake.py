@@ -43,7 +43,7 @@ NO_STORE = "mode 'kept' needs a broker with a store; this one keeps events only 
 
 NO_GROUP = "mode 'replicated' needs a broker in a group (tidings broker --group); here 'kept' is on this broker's disk"
 
-MANY_IDS = "as many ids of other publishers as may be are remembered here; leave the id out, or publish later"
+MANY_IDS = "as many ids of other publishers as may be are remembered here, and yours are more than a fair share; leave the id out, or publish later"
 
 STALE = "this number was passed long ago; nobody can tell whether it was published"
 
@@ -61,7 +61,7 @@ class Intake:
         self._bounds = bounds
         self._ledger = ledger
         self._stays = stays
-        self.identities = Identities(bounds)
+        self.identities = Identities(bounds, self._publisher_of)
         ledger.on_forgotten = self.identities.forgotten
         self._is_owed = is_owed  # does some durable subscription accept it?
         self._under_way: dict[tuple[str, str], Arrival] = {}  # by identity
@@ -75,12 +75,15 @@ class Intake:
 
     def adopt(self, tables: Mapping[str, Mapping[str, bytes]]) -> None:
         """Know what these tables hold, and nothing else."""
-        self.identities = Identities.restore(tables, self._bounds)
+        self.identities = Identities.restore(tables, self._bounds, self._publisher_of)
         self._ledger.on_forgotten = self.identities.forgotten
+
+    def _publisher_of(self, source: str) -> str:
+        return self._ports.kept.publisher_of(source)
 
     def publish(self, session: Session, message: Publish, now: float) -> None:
         event = message.event
-        identity = (event.source, event.id)
+        identity = event.identity
         is_own = True
         if self._ports.disk.full is not None and self._is_kept_out(session, message, now):
             return
@@ -141,7 +144,7 @@ class Intake:
                 or message.mode is replicated
                 or event.key is not None
                 or event.expires is not None
-                or (under_way and (source, event.id) in under_way)
+                or (under_way and event.identity in under_way)
                 or event_size(event) > most_bytes
             ):
                 break
@@ -185,7 +188,7 @@ class Intake:
             return False
         if message.mode is Mode.REPLICATED:
             return False
-        return self.identities.take_next(identity[0], session.incarnation, number, now)
+        return self.identities.take_next(message.event.source, session.incarnation, number, now)
 
     def _answer_again(
         self, session: Session, message: Publish, identity: tuple[str, str], is_own: bool, now: float
@@ -193,7 +196,7 @@ class Intake:
         """True when this was published before, or nobody can tell. A client numbers all that it publishes,
         so what it sends again is known by its number; an id that is not the client's own is known
         besides, whoever sends it."""
-        address, source = session.address, identity[0]
+        address, source = session.address, message.event.source
         arrival = self._under_way.get(identity)
         if arrival is not None:
             arrival.waiters.append((address, message.call))
@@ -203,7 +206,7 @@ class Intake:
         if seen is Seen.NEW and self._ledger.offset_of(identity) is not None:
             seen = Seen.SEEN
         if seen is Seen.NEW and not is_own:
-            seen = self.identities.look(source, identity[1], None, now)
+            seen = self.identities.look(*identity, None, now)
         if seen is Seen.NEW:
             return False
         if seen is Seen.STALE:
@@ -230,7 +233,7 @@ class Intake:
         if seen is Seen.NEW and self._ledger.offset_of(event.identity) is not None:
             return False
         if seen is Seen.NEW and not _is_own(session, event.id, message.sequence):
-            seen = self.identities.look(event.source, event.id, None, now)
+            seen = self.identities.look(*event.identity, None, now)
         if seen is not Seen.NEW:
             return False
         needs_disk = event.lifetime > 0 or message.mode is Mode.KEPT or self._is_owed(event)
@@ -252,7 +255,7 @@ class Intake:
 
     def _remember(self, event: Event, now: float) -> None:
         """No log will hold it: its id is remembered from now on."""
-        disk, rows = self._ports.disk, self.identities.remember(event.source, event.id, None, now)
+        disk, rows = self._ports.disk, self.identities.remember(*event.identity, None, now)
         if disk.stable and disk.failed is None:
             disk.persist(rows)
 
@@ -266,7 +269,9 @@ class Intake:
             return ("refused", NO_STORE)
         if message.mode is Mode.REPLICATED:
             return ("refused", NO_GROUP)
-        return None if is_own or not self.identities.is_full else ("limit", MANY_IDS)
+        return (
+            None if is_own or not self.identities.is_full(message.event.identity[0]) else ("limit", MANY_IDS)
+        )
 
     def _position(self, offset: int | None) -> Position | None:
         return None if offset is None else Position(self._ledger.log, offset)
@@ -306,7 +311,7 @@ class Intake:
         arrivals: list[Arrival] = []
         kept_first: list[DiskRecord] = []
         for event in events:
-            if self._is_known(event.source, event.id, now):
+            if self._is_known(event, now):
                 self.figures["published again"] += 1
                 continue
             self.number += 1
@@ -334,13 +339,14 @@ class Intake:
 
         self._ports.disk.persist([*kept_first, *records], kept, not_kept, stalled)
 
-    def _is_known(self, source: str, id: str, now: float) -> bool:
-        if (source, id) in self._under_way or self._ledger.offset_of((source, id)) is not None:
+    def _is_known(self, event: Event, now: float) -> bool:
+        source, identity = event.source, event.identity
+        if identity in self._under_way or self._ledger.offset_of(identity) is not None:
             return True
-        incarnation, _, number = id.rpartition("-")
+        incarnation, _, number = event.id.rpartition("-")
         if number.isdecimal() and self.identities.look_number(source, incarnation, int(number)) is Seen.SEEN:
             return True
-        return self.identities.look(source, id, None, now) is Seen.SEEN
+        return self.identities.look(*identity, None, now) is Seen.SEEN
 
     def _kept(self, arrival: Arrival, now: float) -> None:
         if self._last_of.get(arrival.event.source) is arrival:

@@ -51,7 +51,7 @@ class Ledger:
         self._next_step = 0.0
         self.forgotten = 0
         self.now = 0.0  # the latest time that was told
-        self.on_forgotten: Callable[[str, str, float], list[Record]] = lambda source, id, now: []
+        self.on_forgotten: Callable[[Entry, float], list[Record]] = lambda entry, now: []
 
     def load(self, state: Loaded) -> None:
         """Begin with what the disk holds."""
@@ -66,7 +66,7 @@ class Ledger:
         """Take it in; the offset that it supersedes."""
         self.entries[entry.offset] = entry
         self._count(entry, entry.size)
-        self._offsets[entry.source, entry.id] = entry.offset
+        self._offsets[entry.identity] = entry.offset
         return self._keys.supersede(entry.key, entry.offset)
 
     def _watch(self, entry: Entry) -> None:
@@ -203,9 +203,9 @@ class Ledger:
         self._lapses.discard(offset)
         self._ends.discard(offset)
         self._keys.forget(entry.key, offset)
-        if self._offsets.get((entry.source, entry.id)) == offset:
-            del self._offsets[entry.source, entry.id]
-        return [Forget(offset), *self.on_forgotten(entry.source, entry.id, self.now)]
+        if self._offsets.get(entry.identity) == offset:
+            del self._offsets[entry.identity]
+        return [Forget(offset), *self.on_forgotten(entry, self.now)]
 
     def check(self) -> None:
         assert self.end <= self.next_offset
