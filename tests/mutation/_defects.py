@@ -43,6 +43,7 @@ BYTES = ("tests/unit/runtime/test_byte_quotas.py",)
 WORK = ("tests/unit/language/test_limits.py", "tests/properties/test_work_budget.py")
 OBSERVING = ("tests/unit/runtime/test_observing.py", "tests/gateway/test_rights.py")
 RECALL = ("tests/simulation/test_tidings_recall.py",)
+FULL_GROUP = ("tests/unit/protocol/recovery/test_group_log.py", "tests/simulation/test_full_disks.py")
 GROUP_LOG = ("tests/unit/protocol/recovery/test_group_log.py", *WIDE)
 
 ROOMS: dict[str, tuple[str, ...]] = {
@@ -121,10 +122,10 @@ DEFECTS = (
     Defect("protocol/recovery/group_copy.py", "                    upto = append.offset - 1\n                    break", "                    upto = append.offset\n                    break", by=WIDE),  # copy skips the one that did not fit
     Defect("protocol/recovery/group_log.py", "        needed = len(membership.voters) // 2\n", "        needed = 0\n", by=WIDE),  # no majority
     Defect("protocol/recovery/group_log.py", "        self._stored = self.committed\n        epoch, last", "        self._stored = self._last\n        epoch, last", by=WIDE),  # tail taken for stored
-    Defect("protocol/recovery/group_log.py", "best = max(sorted(self._states)", "best = min(sorted(self._states)", by=WIDE),  # worst log
+    Defect("protocol/recovery/group_log.py", "best, state = max(sorted(", "best, state = min(sorted(", by=WIDE),  # worst log
     Defect("protocol/recovery/group_log.py", "            if proposal in self._placed or self.ports.delivery.knows(proposal) is not False:\n", "            if self.ports.delivery.knows(proposal) is not False:\n", by=WIDE),  # placed twice
     Defect("protocol/recovery/group_log.py", "            if proposal in self._placed or self.ports.delivery.knows(proposal) is not False:\n", "            if proposal in self._placed:\n", by=WIDE),  # knows not asked
-    Defect("protocol/recovery/group_log.py", "        if message.after > self._last:\n            self.ports.send(sender, Stored(self._epoch, self._last, self._need(), lacks=True))\n            return\n", "", by=WIDE),  # hole in replicate
+    Defect("protocol/recovery/group_log.py", "        if message.after > self._last:\n", "        if False:\n", by=WIDE),  # hole in replicate
     Defect("protocol/recovery/group_log.py", "        self._copying.stop()\n        self._wanted = None\n", "        self._wanted = None\n", by=WIDE),  # copy goes on in the next view
     Defect("protocol/recovery/group_log.py", "        if message.first > due:\n", "        if False:\n", by=WIDE),  # propose with a hole
     Defect("protocol/recovery/group_log.py", "        if (settled := self._settled(message.proposals)) is not None:\n            self.ports.send(sender", "        if (settled := self._settled(new)) is not None:\n            self.ports.send(sender", by=WIDE),  # lost answer
@@ -139,6 +140,9 @@ DEFECTS = (
     Defect("protocol/recovery/group_log.py", "(2 * len(shown) > voters and 2 * written >= voters)", "2 * len(shown) > voters", by=GROUP_LOG),  # an empty disk counted
     Defect("protocol/recovery/group_log.py", "        due = max(self._next_of.get(sender, 1), message.done + 1)\n", "        due = self._next_of.get(sender, 1)\n", by=GROUP_LOG),  # waits for a number that never comes
     Defect("protocol/recovery/group_log.py", "            if proposal.sequence < self._placed.last_number(proposal):\n", "            if False:\n", by=GROUP_LOG),  # late proposal out of order
+    Defect("protocol/recovery/group_room.py", "        if full and 2 * len(able) <= len(membership.voters):\n", "        if False:\n", by=FULL_GROUP),  # publishers wait for room at a majority
+    Defect("protocol/recovery/group_room.py", "                self._ports.delivery.settle(identity, is_kept=None)\n", "                pass\n", by=FULL_GROUP),  # those under way wait for room
+    Defect("protocol/recovery/group_log.py", "None, lambda reason: self._no_room())", "None, None)", by=FULL_GROUP),  # a member with a full disk says nothing
     Defect("protocol/recovery/relay.py", "        elif batches.read_upto(records, upto) >= upto:", "        elif len(records) < self._ports.limits.page_count:", by=WIDE),  # replay short page
     Defect("protocol/recovery/relay.py", "            if envelope is not None and not scan.page.add(envelope):\n                break\n            read = record.offset\n", "            read = record.offset\n            if envelope is not None and not scan.page.add(envelope):\n                break\n", by=WIDE),  # replay skips one
     Defect("protocol/recovery/relay.py", "scan.then(found, read, read >= upto)", "scan.then(found, read, True)", by=WIDE),  # replay always last
@@ -168,7 +172,7 @@ DEFECTS = (
     Defect("protocol/disk.py", "self._emit(Fetch(self._request, from_offset, min(limit, limits.page_count), limits.page_bytes))", "self._emit(Fetch(self._request, from_offset, limit, 1 << 40))", by=WIDE),  # page bytes of disk
     Defect("protocol/delivery/lanes.py", "        if held.is_from_disk or (is_found and held.durable):", "        if held.is_from_disk:", by=WIDE),  # empty disk forgotten
     Defect("protocol/client.py", "        self._tokens.leave(listening)  # the next one of this name goes on from here\n", "", by=WIDE),  # token dropped
-    Defect("protocol/recovery/group_log.py", "        self._kept_from = [\n            (now, started.state.first_offset)\n        ]  # how old they are is not known: none is too old\n", "", by=WIDE),  # young log taken for old
+    Defect("protocol/recovery/group_retention.py", "        self._kept_from = [(now, first_offset)]  # how old they are is not known: none is too old\n", "        pass\n", by=WIDE),  # young log taken for old
     Defect("protocol/delivery/intake.py", "        if failed is not None and (offset is None or offset >= self._ledger.end):", "        if False:", by=WIDE),  # failed disk answers by number
     Defect("protocol/recovery/group_copy.py", "min(self._log.committed, self._ports.delivery.told_upto), message.epoch", "self._log.committed, message.epoch", by=WIDE),  # copy of what is not on the disk
     Defect("protocol/disk.py", "        if self.failed is not None:\n            if otherwise is not None:\n                otherwise(self.failed, self._failed_at)\n            return\n        self._token += 1", "        self._token += 1", by=WIDE),  # persist on a failed disk

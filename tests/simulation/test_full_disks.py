@@ -98,6 +98,41 @@ def test_a_group_goes_on_with_the_full_disk_of_one_member(broker: str) -> None:
         assert len(world.heard(f"s{place}")) == len(heard)
 
 
+@pytest.mark.parametrize("fulls", [("b1", "b2"), ("b0", "b2")])
+def test_a_group_whose_majority_is_full_answers_every_publisher(fulls: tuple[str, str]) -> None:
+    """Found from outside: publishes at the member with room waited for ever, and it was ready."""
+    world = World("tidings-group", mesh(3), seed=3, settings=SimulationSettings(check=True))
+    world.run(3.0)
+    for place in range(3):
+        world.add_client(f"s{place}", f"b{place}")
+        world.add_client(f"p{place}", f"b{place}")
+    world.run(4.0)
+    for place in range(3):
+        world.subscribe(f"s{place}", "all", "x > 0", durable=True)
+    world.run(6.0)
+    for broker in fulls:
+        full(world, broker, 7.0, 14.0)
+    for place in range(3):
+        publish_every(world, f"p{place}", 0.5, 6.5 + place / 10, 18.0)
+    world.run(13.9)
+    assert all(node_at(world, f"b{place}").disk_full is not None for place in range(3))
+    for place in range(3):
+        acknowledged, codes = outcomes(world, f"p{place}")
+        assert len(acknowledged) + sum(codes.values()) == 15, "each was answered"
+        assert codes["full"] > 8
+    world.run(60.0)
+    assert all(node_at(world, f"b{place}").disk_full is None for place in range(3))
+    answers = [outcomes(world, f"p{place}") for place in range(3)]
+    acknowledged = set().union(*(acked for acked, _ in answers))
+    assert len(acknowledged) >= 24, "those before and those after, by themselves"
+    unsure = sum(codes.get("unknown", 0) for _, codes in answers)
+    for place in range(3):
+        heard = [id for _, id in world.heard(f"s{place}")]
+        assert acknowledged <= set(heard)
+        assert len(heard) == len(set(heard))
+        assert len(set(heard) - acknowledged) <= unsure, "a publish that was refused was delivered"
+
+
 def test_a_new_durable_subscription_that_was_on_its_way_to_a_full_disk_is_refused_and_leaves_nothing() -> (
     None
 ):

@@ -201,8 +201,8 @@ class Node:
 
     @property
     def disk_full(self) -> str | None:
-        """For people: why the disk takes no more events at the moment."""
-        return self._disk.full
+        """For people: why the disk, or those of its group, take no more events at the moment."""
+        return self._disk.full or self._ports.recovery.full
 
     def describe(
         self, limit: int, sees: Callable[[SubscriptionId], bool] | None = None

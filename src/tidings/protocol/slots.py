@@ -307,6 +307,7 @@ class Recovery(Strategy):
 
     kind = "recovery"
     is_blind: ClassVar[bool] = False  # True: `observe` does nothing at a publish that no log holds
+    full: str | None = None  # why our group can keep no event at the moment
 
     @property
     def is_unsure(self) -> bool:
@@ -510,8 +511,7 @@ class Delivery(Strategy):
         """Recovery needs less of our log than before."""
 
     def settled(self, log: str) -> int | None:
-        """The durable subscriptions here need nothing of another broker's log up to this offset;
-        None: there are none."""
+        """Offset of another log up to which durable subscriptions here need nothing; None: there are none."""
         return None
 
     def hold_names(self) -> tuple[str, ...]:
@@ -537,8 +537,8 @@ class Delivery(Strategy):
         """Was it committed before? None: it was not, and a later event of its publisher was."""
         return False
 
-    def settle(self, identity: tuple[str, str], *, is_kept: bool = True) -> None:
-        """It was committed before, though this member did not know, or never will be: answer its publisher."""
+    def settle(self, identity: tuple[str, str], *, is_kept: bool | None = True) -> None:
+        """It was committed before, never will be, or (None) when disks have room: answer its publisher."""
 
     def needs(self) -> int:
         """The lowest offset of our log that a durable subscription here still needs."""

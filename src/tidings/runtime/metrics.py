@@ -43,6 +43,9 @@ KNOWN = {
     "kept": Metric("events_kept", "Events that went to the log.", True),
     "refused for room": Metric("publishes_refused_full", "Publishes that a full disk refused.", True),
     "disk full": Metric("disk_full", "1 while the disk has no room: publishes that need it are refused."),
+    "group full": Metric(
+        "group_full", "1 while too few disks of the group have room: publishes to it are refused."
+    ),
     "audit lost": Metric("audit_entries_lost", "Audit entries that could not be written or held.", True),
     "delivered": Metric("notifications_sent", "Notifications that were sent to clients.", True),
     "lost": Metric("notifications_lost", "Notifications that a policy or a bound dropped.", True),

@@ -27,7 +27,7 @@ from tidings.protocol.delivery.arrival import Arrival
 from tidings.protocol.delivery.asking import ASK_SECONDS, Asking, HeldAnswer, HeldAsk
 from tidings.protocol.delivery.held import Member
 from tidings.protocol.delivery.intake import STALE
-from tidings.protocol.delivery.refusals import kept_out, unsure
+from tidings.protocol.delivery.refusals import GROUP, kept_out, unsure
 from tidings.protocol.delivery.serving import Serving
 from tidings.protocol.delivery.sessions import Session, identity
 from tidings.protocol.inputs import Input, LinkDown, ViewChanged
@@ -117,9 +117,10 @@ class Grouped(Serving):
         if message.mode in (Mode.KEPT, Mode.REPLICATED) and not disk.stable:
             self.ports.send(address, Refused(message.call, "refused", NO_STORE))
             return True
+        full = (disk.full,) if disk.full is not None else (self.ports.recovery.full, GROUP)
         under_way = self._arrivals.get(identity)
-        if under_way is not None and disk.full is not None:
-            self.ports.send(address, Refused(message.call, *unsure(disk.full)))
+        if under_way is not None and full[0] is not None:
+            self.ports.send(address, Refused(message.call, *unsure(*full)))
             return True
         if under_way is not None:
             under_way.waiters.append((address, message.call))
@@ -135,10 +136,10 @@ class Grouped(Serving):
         if seen is Seen.STALE:
             self.ports.send(address, Refused(message.call, "refused", STALE))
             return True
-        if disk.full is not None:
+        if full[0] is not None:
             self._intake.figures["refused for room"] += 1
-            self.ports.send(address, Refused(message.call, *kept_out(disk.full)))
-        return disk.full is not None
+            self.ports.send(address, Refused(message.call, *kept_out(*full)))
+        return full[0] is not None
 
     def _wait_for(self, offset: int, address: str, call: int) -> bool:
         """It is committed, and on its way to our disk."""
@@ -204,7 +205,10 @@ class Grouped(Serving):
         if not self._entering:
             self._ledger.end = max(self._ledger.end, upto + 1)
 
-    def settle(self, identity: tuple[str, str], *, is_kept: bool = True) -> None:
+    def settle(self, identity: tuple[str, str], *, is_kept: bool | None = True) -> None:
+        if is_kept is None:
+            self._answer_unsure(identity)
+            return
         arrival = self._arrivals.pop(identity, None)
         if arrival is not None and is_kept:
             arrival.offset = self._ledger.offset_of(identity)
@@ -212,6 +216,14 @@ class Grouped(Serving):
         elif arrival is not None:
             for address, call in arrival.waiters:
                 self.ports.send(address, Refused(call, "refused", PASSED))
+
+    def _answer_unsure(self, identity: tuple[str, str]) -> None:
+        """It waits for room on the disks of the group; its publisher does not."""
+        arrival = self._arrivals.get(identity)
+        if arrival is not None:
+            waiters, arrival.waiters = arrival.waiters, []
+            for address, call in waiters:
+                self.ports.send(address, Refused(call, *unsure(self.ports.recovery.full, GROUP)))
 
     def entering(self) -> int:
         return len(self._entering)

@@ -5,18 +5,18 @@ from __future__ import annotations
 from tidings.protocol.delivery.held import Held
 from tidings.protocol.slots import Disk
 
+DISK = "the broker's disk is full"
+GROUP = "the disks of the broker's group are full"
 
-def kept_out(reason: str | None) -> tuple[str, str]:
+
+def kept_out(reason: str | None, full: str = DISK) -> tuple[str, str]:
     """The refusal of what a full disk does not take; it was not kept, and will not be."""
-    return (
-        "full",
-        f"not kept, since the broker's disk is full ({reason}); publish it again when there is room",
-    )
+    return ("full", f"not kept, since {full} ({reason}); publish it again when there is room")
 
 
-def unsure(reason: str | None) -> tuple[str, str]:
+def unsure(reason: str | None, full: str = DISK) -> tuple[str, str]:
     """The answer to what was handed to the disk before the disk was full."""
-    return ("unknown", f"the broker's disk is full ({reason}); it is kept when there is room, or never")
+    return ("unknown", f"{full} ({reason}); it is kept when there is room, or never")
 
 
 def not_known(reason: str) -> tuple[str, str]:

@@ -32,6 +32,8 @@ from tidings.protocol.messages import Message
 from tidings.protocol.proposals import Placed, Proposal
 from tidings.protocol.recovery.group_copy import Copying, Pieces
 from tidings.protocol.recovery.group_proposals import Proposals, Tail
+from tidings.protocol.recovery.group_retention import Retention
+from tidings.protocol.recovery.group_room import TELLINGS, Room
 from tidings.protocol.recovery.group_words import (
     MESSAGES,
     Adopt,
@@ -53,7 +55,6 @@ from tidings.protocol.slots import Ports, Recovery
 TABLE = "recovery.tail"  # rows: by offset what is not committed; `epoch`
 EPOCH = "epoch"
 FIRST = 1  # epoch: its members founded the group, and nothing was committed before it
-TELLINGS = 3  # of how far the log is committed, after the first: nothing confirms it, and one may be lost
 
 
 class GroupLogSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,7 +78,7 @@ class GroupLog(Recovery):
         self._is_kept = False  # and our disk says so
         self._again_at: float | None = None
         self._members: tuple[str, ...] = ()
-        self._epoch = 0
+        self.epoch = 0
         self._known_committed = 0  # that the group has committed, as far as we heard
         self._wanted: Adopt | AdoptPages | None = None  # the tail, until what lies before it is here
         # of the coordinator
@@ -87,16 +88,14 @@ class GroupLog(Recovery):
         self._untold = 0  # times that the members are told again how far the log is committed
         self._next_of: dict[str, int] = {}  # by member: the number of its next proposal
         self._placed = Tail()
-        self._needs: dict[str, tuple[int, float]] = {}  # by voter: what it said, and when
-        self._begun_at = 0.0
-        self.floor = 0
-        self._kept_from: list[tuple[float, int]] = []  # when, and the first offset of then
 
     def bind(self, ports: Ports) -> None:
         super().bind(ports)
         self._proposals = Proposals(ports, self)
         self._copying = Copying(ports, self)
         self._pieces = Pieces(ports)  # of a tail that comes in parts
+        self._room = Room(ports, self._proposals)
+        self._retention = Retention(ports, self._settings)
 
     # -- what is on the disk ---------------------------------------------------------------------
 
@@ -121,9 +120,7 @@ class GroupLog(Recovery):
                 self._tail[int(key)] = msgspec.msgpack.decode(value, type=Placed)
         self._tail = {offset: self._tail[offset] for offset in sorted(self._tail)}
         self._accepted = dict.fromkeys(self._tail, now)
-        self._kept_from = [
-            (now, started.state.first_offset)
-        ]  # how old they are is not known: none is too old
+        self._retention.load(started.state.first_offset, now)
 
     @property
     def _last(self) -> int:
@@ -132,8 +129,24 @@ class GroupLog(Recovery):
     def _keep(self, entries: Sequence[Placed], drop: Sequence[int], then: Any) -> None:
         records: list[Record] = [Delete(TABLE, str(offset)) for offset in drop]
         records += [Put(TABLE, str(placed.offset), msgspec.msgpack.encode(placed)) for placed in entries]
-        records.append(Put(TABLE, EPOCH, msgspec.msgpack.encode(self._epoch)))
-        self.ports.disk.persist(records, then)
+        records.append(Put(TABLE, EPOCH, msgspec.msgpack.encode(self.epoch)))
+        self.ports.disk.persist(records, then, None, lambda reason: self._no_room())
+
+    # -- room ------------------------------------------------------------------------------------
+
+    @property
+    def full(self) -> str | None:
+        return self._room.reason or None
+
+    def _no_room(self) -> None:
+        if self._leads:
+            self._look_at_room()
+        elif self._is_active:
+            self._say_stored()
+
+    def _look_at_room(self) -> None:
+        if self._room.review():
+            self._tell_all_committed()
 
     # -- views -----------------------------------------------------------------------------------
 
@@ -148,15 +161,17 @@ class GroupLog(Recovery):
     def _view_changed(self, change: ViewChanged, now: float) -> None:
         number = change.number if change.is_member else 0
         self._members = tuple(member for member in change.members if number and member != self.ports.name)
-        if number == self._epoch:
+        if number == self.epoch:
             return  # it only began or ceased to serve
-        self._epoch, self._begun_at = number, now
+        self.epoch = number
+        self._retention.begin(now)
         self._is_active = self._is_kept = False
         self._copying.stop()
         self._wanted = None
         self._pieces.clear()
         self._states, self._acks, self._next_of, self._windows = {}, {}, {}, {}
         self._proposals.number_anew()
+        self._room.clear()
         if number == FIRST and not self.log_epoch:
             self.log_epoch = FIRST
             self._keep((), (), None)
@@ -164,36 +179,31 @@ class GroupLog(Recovery):
             self._ask(now)
         self._again_at = now + self._settings.again_seconds
 
-    def _to_members(self, message: Message) -> None:
-        for member in self._members:
-            self.ports.send(member, message)
-
     # -- a new coordinator -------------------------------------------------------------------------
 
     def _ask(self, now: float) -> None:
-        mine = LogState(self._epoch, self.log_epoch, self.committed, tuple(self._tail.values()), self._need())
-        self._states[self.ports.name] = mine
-        self._to_members(LogAsk(self._epoch, pages=True))
+        self._states[self.ports.name] = self._state(LogAsk(self.epoch), now)
+        for member in self._members:
+            self.ports.send(member, LogAsk(self.epoch, pages=True))
         self._try_take(now)
 
     def _on_state(self, sender: str, message: LogState, now: float) -> None:
-        if message.epoch == self._epoch and self._leads and not self._is_active:
+        if message.epoch == self.epoch and self._leads and not self._is_active:
             self._states[sender] = message
-            self._needs[sender] = (message.needs, now)
+            self._retention.said(sender, message.needs, now)
             self._try_take(now)
 
     def _try_take(self, now: float) -> None:
         """Take the best log, as soon as a majority has shown theirs."""
         if self._copying.is_on or self._is_active or not self._have_enough():
             return
-        best = max(sorted(self._states), key=lambda name: self._worth(self._states[name]))
-        state = self._states[best]
+        best, state = max(sorted(self._states.items()), key=lambda item: (item[1].log_epoch, item[1].end))
         if state.committed > self.committed:
             self._copying.begin(best)
             return
         committed = max(each.committed for each in self._states.values())
         assert committed <= max(self.committed, state.end), "the best log holds all that was committed"
-        tail = self._pieces.tail(best, state.tail, self.committed, state.end, self._epoch)
+        tail = self._pieces.tail(best, state.tail, self.committed, state.end, self.epoch)
         if tail is not None:
             self._take_tail(tail, now)
             self._adopt_everywhere(now)
@@ -207,20 +217,18 @@ class GroupLog(Recovery):
         voters = len(membership.voters)
         return len(shown) == voters or (2 * len(shown) > voters and 2 * written >= voters)
 
-    def _worth(self, state: LogState) -> tuple[int, int]:
-        return (state.log_epoch, state.end)
-
     def _adopt_everywhere(self, now: float) -> None:
         self._next_of, self._windows = {}, {}
         self._placed = Tail(placed.proposal for placed in self._tail.values())
-        self._to_members(self._adoption())
+        for member in self._members:
+            self.ports.send(member, self._adoption())
         self._proposals.pump(now)
 
     def _adoption(self) -> Adopt | AdoptPages:
         page = self._page(self._tail.values())
         if len(page.items) == len(self._tail):
-            return Adopt(self._epoch, self.committed, tuple(page.items))
-        return AdoptPages(self._epoch, self.committed, self._last)
+            return Adopt(self.epoch, self.committed, tuple(page.items))
+        return AdoptPages(self.epoch, self.committed, self._last)
 
     def _page(self, entries: Iterable[Placed]) -> Page[Placed]:
         """As many of these as one message holds."""
@@ -236,7 +244,7 @@ class GroupLog(Recovery):
             return
         wanted = (placed for offset, placed in self._tail.items() if offset > message.after)
         page = self._page(self._aged(placed, now) for placed in wanted)
-        self.ports.send(sender, TailPart(self._epoch, message.after, tuple(page.items)))
+        self.ports.send(sender, TailPart(self.epoch, message.after, tuple(page.items)))
 
     def _on_tail_part(self, sender: str, message: TailPart, now: float) -> None:
         if self._pieces.add(sender, message.entries):
@@ -256,9 +264,9 @@ class GroupLog(Recovery):
         dropped = [offset for offset in self._tail if offset > (tail[-1].offset if tail else self.committed)]
         self._tail = {placed.offset: placed for placed in tail}
         self._accepted = {placed.offset: now - placed.proposal.age for placed in tail}
-        self._is_active, self.log_epoch = True, self._epoch
+        self._is_active, self.log_epoch = True, self.epoch
         self._stored = self.committed
-        epoch, last = self._epoch, self._last
+        epoch, last = self.epoch, self._last
         self._keep(tail, dropped, lambda at: self._is_stored(epoch, last, at))
 
     # -- members -----------------------------------------------------------------------------------
@@ -270,7 +278,7 @@ class GroupLog(Recovery):
             self._copying.on_copy(sender, message, now)
         elif isinstance(message, CopyAsk):
             self._copying.on_ask(sender, message)
-        elif message.epoch != self._epoch:  # type: ignore[attr-defined]
+        elif message.epoch != self.epoch:  # type: ignore[attr-defined]
             return  # of a coordinator that was taken over, or of a view that we do not know yet
         elif isinstance(message, LogAsk) and sender == self._coordinator:
             self.ports.send(sender, self._state(message, now))
@@ -299,7 +307,9 @@ class GroupLog(Recovery):
         aged = (self._aged(placed, now) for placed in self._tail.values())
         tail = self._page(aged).items if asked.pages else list(aged)
         last = self._last if asked.pages else -1
-        return LogState(self._epoch, self.log_epoch, self.committed, tuple(tail), self._need(), last)
+        return LogState(
+            self.epoch, self.log_epoch, self.committed, tuple(tail), self.ports.delivery.needs(), last
+        )
 
     def _on_adopt(self, message: Adopt | AdoptPages, now: float) -> None:
         self._known_committed = max(self._known_committed, message.committed)
@@ -317,7 +327,7 @@ class GroupLog(Recovery):
             tail: tuple[Placed, ...] | None = tuple(p for p in message.tail if p.offset > self.committed)
         else:
             end = max(message.last, self.committed)
-            tail = self._pieces.tail(self._coordinator, (), self.committed, end, self._epoch)
+            tail = self._pieces.tail(self._coordinator, (), self.committed, end, self.epoch)
         if tail is not None:
             self._wanted = None
             self._take_tail(tail, now)
@@ -325,25 +335,28 @@ class GroupLog(Recovery):
 
     def _on_replicate(self, sender: str, message: Replicate, now: float) -> None:
         self._known_committed = max(self._known_committed, message.committed)
+        self._room.hear(message.full)
         if not self._is_active:
             return  # the tail of this epoch did not come yet; it is sent again
         if message.after > self._last:
-            self.ports.send(sender, Stored(self._epoch, self._last, self._need(), lacks=True))
+            self.ports.send(
+                sender, Stored(self.epoch, self._last, self.ports.delivery.needs(), True, self._room.own)
+            )
             return
         new = [placed for placed in message.entries if placed.offset > self._last]
         for placed in new:
             self._tail[placed.offset] = placed
             self._accepted[placed.offset] = now - placed.proposal.age
         if new:
-            epoch, last = self._epoch, self._last
+            epoch, last = self.epoch, self._last
             self._keep(new, (), lambda at: self._is_stored(epoch, last, at))
         elif message.entries:
             self._say_stored()  # it was sent again: what we said of it was lost
-        self._set_floor(message.floor, now)
+        self._retention.set_floor(message.floor)
         self._commit(min(message.committed, self._last), now)
 
     def _is_stored(self, epoch: int, upto: int, now: float) -> None:
-        if epoch != self._epoch:
+        if epoch != self.epoch:
             return
         self._stored, self._is_kept = max(self._stored, upto), True
         if self._leads:
@@ -354,10 +367,8 @@ class GroupLog(Recovery):
 
     def _say_stored(self) -> None:
         if self._coordinator is not None:
-            self.ports.send(self._coordinator, Stored(self._epoch, self._stored, self._need()))
-
-    def _need(self) -> int:
-        return self.ports.delivery.needs()
+            stored = Stored(self.epoch, self._stored, self.ports.delivery.needs(), full=self._room.own)
+            self.ports.send(self._coordinator, stored)
 
     # -- the coordinator ---------------------------------------------------------------------------
 
@@ -375,13 +386,10 @@ class GroupLog(Recovery):
 
     def _settled(self, proposals: Sequence[Proposal]) -> Settled | None:
         """The answer for those that have no place in the tail; None: all have one."""
-        known: list[tuple[str, str]] = []
-        passed: list[tuple[str, str]] = []
-        for proposal in proposals:
-            if proposal not in self._placed:
-                is_known = self.ports.delivery.knows(proposal)
-                (known if is_known else passed).append(proposal.identity)
-        return Settled(self._epoch, tuple(known), tuple(passed)) if known or passed else None
+        absent = [proposal for proposal in proposals if proposal not in self._placed]
+        known = tuple(each.identity for each in absent if self.ports.delivery.knows(each))
+        passed = tuple(each.identity for each in absent if each.identity not in known)
+        return Settled(self.epoch, known, passed) if absent else None
 
     def _place(self, proposals: Sequence[Proposal]) -> None:
         """Give places to those that were not committed before, and send them on."""
@@ -398,7 +406,7 @@ class GroupLog(Recovery):
         if new:
             for member in self._windows:
                 self._pump(member)
-            epoch, last = self._epoch, self._last
+            epoch, last = self.epoch, self._last
             self._keep(new, (), lambda at: self._is_stored(epoch, last, at))
 
     def _pump(self, member: str) -> None:
@@ -407,17 +415,18 @@ class GroupLog(Recovery):
         while self._is_active and window.has_room and self.committed <= window.sent < self._last:
             page = self._page(self._tail[offset] for offset in range(window.sent + 1, self._last + 1))
             entries = tuple(page.items)
-            self.ports.send(member, Replicate(self._epoch, window.sent, entries, self.committed, self.floor))
+            self._replicate(member, window, entries)
             window.send(entries[-1].offset, page.size)
 
     def _on_stored(self, sender: str, message: Stored, now: float) -> None:
-        self._needs[sender] = (message.needs, now)
+        self._retention.said(sender, message.needs, now)
+        self._room.told(sender, message)
         if not message.lacks:  # else it says what it holds, which is not what is on its disk
             self._acks[sender] = max(self._acks.get(sender, 0), message.upto)
         window = self._windows.get(sender)
         if window is None:
             window = self._windows[sender] = Window(self.ports.limits, message.upto)
-            self._tell_committed(sender, window)  # it was not told of what was committed before
+            self._replicate(sender, window)  # it was not told of what was committed before
         if message.lacks:
             window.restart(message.upto)
         else:
@@ -440,12 +449,17 @@ class GroupLog(Recovery):
         needed = len(membership.voters) // 2
         if self._is_active and len(marks) > needed and marks[needed] > self.committed:
             self._commit(min(marks[needed], self._last), now)
-            self._untold = TELLINGS
-            for member, window in self._windows.items():
-                self._tell_committed(member, window)
+            self._tell_all_committed()
+        self._look_at_room()
 
-    def _tell_committed(self, member: str, window: Window) -> None:
-        self.ports.send(member, Replicate(self._epoch, window.sent, (), self.committed, self.floor))
+    def _tell_all_committed(self) -> None:
+        self._untold = TELLINGS
+        for member, window in self._windows.items():
+            self._replicate(member, window)
+
+    def _replicate(self, member: str, window: Window, entries: tuple[Placed, ...] = ()) -> None:
+        log = (self.committed, self.floor, self._room.reason)
+        self.ports.send(member, Replicate(self.epoch, window.sent, entries, *log))
 
     # -- committing --------------------------------------------------------------------------------
 
@@ -460,8 +474,7 @@ class GroupLog(Recovery):
         self._proposals.pump(now)
 
     def _enter(self, placed: Placed, accepted: float, records: list[Record], now: float) -> None:
-        if not self._kept_from or now - self._kept_from[-1][0] >= 1.0:
-            self._kept_from.append((now, placed.offset))
+        self._retention.entered(placed.offset, now)
         self.ports.delivery.enter(placed.offset, placed.proposal, accepted, records, now)
 
     # -- proposing ---------------------------------------------------------------------------------
@@ -493,10 +506,6 @@ class GroupLog(Recovery):
             self.ports.delivery.settle(identity, is_kept=identity not in settled.passed)
         self._proposals.pump(now)
 
-    @property
-    def epoch(self) -> int:
-        return self._epoch
-
     def copied(self, message: Copy, now: float) -> None:
         """A page of another member's log: committed, so it goes into ours."""
         self._known_committed = max(self._known_committed, message.end)
@@ -524,28 +533,12 @@ class GroupLog(Recovery):
 
     # -- what is kept ------------------------------------------------------------------------------
 
+    @property
+    def floor(self) -> int:
+        return self._retention.floor
+
     def is_pinned(self, offset: int) -> bool:
         return offset >= self.floor
-
-    def _raise_floor(self, now: float) -> None:
-        """Of the coordinator: below which offset does nobody in the group need anything?"""
-        needs = [self._need()]
-        for name in self.ports.membership.voters:
-            if name == self.ports.name:
-                continue
-            said, at = self._needs.get(name, (0, self._begun_at))
-            if name in self._members or now - at < self._settings.orphan_seconds:
-                needs.append(said)
-        oldest = now - self._settings.keep_seconds
-        while len(self._kept_from) > 1 and self._kept_from[1][0] <= oldest:
-            self._kept_from.pop(0)
-        young = self._kept_from[0][1] if self._kept_from else self.committed
-        self._set_floor(min([young, *needs]), now)
-
-    def _set_floor(self, floor: int, now: float) -> None:
-        if floor > self.floor:
-            self.floor = floor
-            self.ports.delivery.unpinned()
 
     # -- time --------------------------------------------------------------------------------------
 
@@ -554,12 +547,14 @@ class GroupLog(Recovery):
 
     def on_timer(self, now: float) -> None:
         self._again_at = None
-        if not self._epoch or not self._members:
+        if not self.epoch or not self._members:
             return
         self._proposals.tick()
         self._proposals.pump(now)
         self._pieces.tick()
         (self._push_on if self._leads else self._go_on)(now)
+        if self._room.tick():
+            self._no_room()
         self._again_at = now + self._settings.again_seconds
 
     def _push_on(self, now: float) -> None:
@@ -567,10 +562,10 @@ class GroupLog(Recovery):
             self._go_on(now)
             for member in self._members:
                 if member not in self._states:
-                    self.ports.send(member, LogAsk(self._epoch, pages=True))
+                    self.ports.send(member, LogAsk(self.epoch, pages=True))
             return
         before = self.floor
-        self._raise_floor(now)
+        self._retention.raise_floor(self._members, self.committed, now)
         for member in self._members:
             window = self._windows.get(member)
             if window is None:
@@ -578,7 +573,7 @@ class GroupLog(Recovery):
             elif window.tick() or window.sent < self._last:
                 self._send_on(member, window)
             elif self.floor != before or self._untold:
-                self._tell_committed(member, window)
+                self._replicate(member, window)
         self._untold = max(0, self._untold - 1)
 
     def figures(self) -> dict[str, Any]:
@@ -586,8 +581,9 @@ class GroupLog(Recovery):
             "group committed": self.committed,
             "group tail": len(self._tail),
             "group proposals waiting": self._proposals.waiting,
-            "group epoch": self._epoch,
+            "group epoch": self.epoch,
             "group caught up": int(self.has_caught_up),
+            "group full": int(self.full is not None),
         }
 
     def check(self) -> None:

@@ -69,6 +69,9 @@ class Proposals:
     def waiting(self) -> int:
         return len(self._numbers)
 
+    def identities(self) -> list[tuple[str, str]]:
+        return list(self._numbers)
+
     def add(self, proposals: Sequence[Proposal]) -> None:
         for proposal in proposals:
             self._last += 1

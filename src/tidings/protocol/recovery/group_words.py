@@ -36,6 +36,7 @@ class Replicate(Message, frozen=True):
     entries: tuple[Placed, ...]
     committed: int
     floor: int = 0  # below this nobody in the group needs anything
+    full: str = ""  # why the group keeps no event at the moment: too few disks have room
 
 
 class Stored(Message, frozen=True):
@@ -45,6 +46,7 @@ class Stored(Message, frozen=True):
     upto: int
     needs: int  # the lowest offset that a subscription here still needs
     lacks: bool = False  # something before it did not come: send it again from `upto`
+    full: str = ""  # why the disk of the sender has no room; empty: it has
 
 
 class LogAsk(Message, frozen=True):

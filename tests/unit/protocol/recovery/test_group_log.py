@@ -50,13 +50,16 @@ class Views(Membership):
     def counts(self, peer: str) -> bool:
         return peer in MEMBERS
 
+    def view(self, scope: str = "") -> tuple[str, ...]:
+        return MEMBERS
+
 
 class Entered(Delivery):
     """Delivery that writes down the committed events and the answers."""
 
     def __init__(self) -> None:
         self.entries: dict[int, Proposal] = {}
-        self.settled: list[tuple[str, bool]] = []
+        self.settled: list[tuple[str, bool | None]] = []
 
     def enter(self, offset: int, proposal: Any, accepted: float, records: list[Record], now: float) -> None:
         self.entries[offset] = proposal
@@ -66,7 +69,7 @@ class Entered(Delivery):
             return True
         return None if any(each.sequence > proposal.sequence for each in self.entries.values()) else False
 
-    def settle(self, identity: tuple[str, str], *, is_kept: bool = True) -> None:
+    def settle(self, identity: tuple[str, str], *, is_kept: bool | None = True) -> None:
         self.settled.append((identity[1], is_kept))
 
 
@@ -75,12 +78,24 @@ class Disk:
 
     def __init__(self) -> None:
         self.waiting: list[Any] = []
+        self.full: str | None = None
+        self.stalled: list[Any] = []
 
-    def persist(self, records: Sequence[Record], then: Any = None, *_: Any) -> None:
+    def persist(
+        self, records: Sequence[Record], then: Any = None, otherwise: Any = None, stalled: Any = None
+    ) -> None:
         self.waiting.append(then)
+        self.stalled.append(stalled)
+
+    def fill(self, reason: str) -> None:
+        self.full = reason
+        for stalled in self.stalled:
+            if stalled is not None:
+                stalled(reason)
 
     def sync(self) -> None:
         waiting, self.waiting = self.waiting, []
+        self.full, self.stalled = None, []
         for then in waiting:
             if then is not None:
                 then(0.0)
@@ -236,3 +251,64 @@ def test_a_proposal_that_was_passed_is_answered_and_not_proposed_again() -> None
     one.receive("b0", Settled(5, (), (("p", "i-6"),)))
     assert one.delivery.settled == [("i-6", False)]
     assert one.log.figures()["group proposals waiting"] == 0
+
+
+# -- full disks ----------------------------------------------------------------------------------------
+
+
+def test_a_coordinator_refuses_while_fewer_than_a_majority_have_room() -> None:
+    one = leading()
+    one.log.propose((proposal(1),), 0.0)
+    one.receive("b1", Stored(1, 0, 0, full="no space left"))
+    assert one.log.full is None, "b0 and b2 keep it"
+    one.sent.clear()
+    one.receive("b2", Stored(1, 0, 0, full="no space left"))
+    assert one.log.full is not None
+    assert "b1 (no space left), b2 (no space left)" in one.log.full
+    assert {message.full for message in one.take(Replicate)} == {one.log.full}, "the members are told"
+    assert one.delivery.settled == [(proposal(1).event.id, None)], "its publisher does not wait"
+    one.receive("b1", Stored(1, 1, 0))
+    one.disk.sync()
+    assert one.log.full is None
+    assert [message.full for message in one.take(Replicate)][-1] == ""
+    assert list(one.delivery.entries) == [1], "it is committed when there is room"
+
+
+def test_a_full_disk_of_the_coordinator_counts_with_the_others() -> None:
+    one = leading()
+    one.log.propose((proposal(1),), 0.0)
+    one.receive("b1", Stored(1, 0, 0, full="no space left"))
+    one.disk.fill("quota")
+    assert one.log.full is not None
+    assert "b0 (quota)" in one.log.full
+
+
+def test_a_member_says_at_once_that_its_disk_is_full_and_repeats_that_there_is_room() -> None:
+    one = One("b1", "b0")
+    one.view(1)
+    one.receive("b0", Adopt(1, 0, ()))
+    one.disk.sync()
+    one.receive("b0", Replicate(1, 0, (placed(1),), 0))
+    one.sent.clear()
+    one.disk.fill("no space left")
+    assert [message.full for message in one.take(Stored)] == ["no space left"]
+    one.log.on_timer(0.5)
+    assert [message.full for message in one.take(Stored)] == ["no space left"]
+    one.disk.sync()
+    for tick in range(8):
+        one.log.on_timer(1.0 + tick / 2)
+    said = [message.full for message in one.take(Stored)]
+    assert set(said) == {""}
+    assert 1 < len(said) < 8
+
+
+def test_a_member_that_hears_of_full_disks_answers_those_that_wait() -> None:
+    one = One("b1", "b0")
+    one.view(1)
+    one.receive("b0", Adopt(1, 0, ()))
+    one.log.propose((proposal(1),), 0.0)
+    one.receive("b0", Replicate(1, 0, (), 0, full="b0 (no space left)"))
+    assert one.log.full == "b0 (no space left)"
+    assert one.delivery.settled == [(proposal(1).event.id, None)]
+    one.receive("b0", Replicate(1, 0, (), 0))
+    assert one.log.full is None
