@@ -6,6 +6,7 @@ the events of each publisher in the order of their numbers, through crashes, par
 
 from __future__ import annotations
 
+from copy import deepcopy
 from functools import partial
 from random import Random
 from typing import Any
@@ -23,6 +24,7 @@ from tidings.simulation.faults import FaultMix, drawn
 from tidings.simulation.simulator import SimulationSettings
 from tidings.simulation.topology import Overlay, mesh
 from tidings.simulation.world import World
+from tidings.store.memory import MemoryStore
 
 KINDS = tuple(kind for kind in EVERYTHING if kind != fault.DISK_LOSS)
 SECONDS, CALM = 30.0, 60.0
@@ -101,6 +103,37 @@ def test_a_minority_of_disks_may_be_lost_for_good() -> None:
     assert numbers == list(range(1, 41))
     assert len(world.applications["p"].receipts) == 40
     assert {node.slots["recovery"].committed for _, node in world.nodes()} == {40}
+
+
+def test_one_disk_may_be_put_back_to_an_older_copy() -> None:
+    """Found from outside: b2's older copy and b1, which was away, were a majority without what b0 and b2 had."""
+    world = small(seed=6)
+    world.add_client("p", "b0")
+    world.run(4.0)
+    published(world, "p", 5, lifetime=1000.0)
+    place = world.simulation.places["b2"]
+    crash(world, "b2")
+    assert isinstance(place.disk, MemoryStore)
+    copy = MemoryStore(deepcopy(place.disk.disk))
+    world.simulation.restart("b2")
+    world.run(15.0)
+    crash(world, "b1")
+    world.run(20.0)
+    published(world, "p", 20, lifetime=1000.0)
+    assert len(world.applications["p"].receipts) == 25
+    crash(world, "b2")
+    crash(world, "b0")
+    place.disk = copy
+    world.simulation.restart("b1")
+    world.simulation.restart("b2")
+    world.run(world.simulation.now + 15.0)
+    assert not any(node.is_serving for name, node in world.nodes() if name != "b0"), (
+        "b1 and b2 lack what was acknowledged"
+    )
+    world.simulation.restart("b0")
+    world.run(world.simulation.now + 15.0)
+    assert entries(world) == dict.fromkeys(("b0", "b1", "b2"), 25)
+    assert all(node.has_caught_up for _, node in world.nodes())
 
 
 def test_a_minority_acknowledges_nothing() -> None:

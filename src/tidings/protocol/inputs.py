@@ -155,6 +155,7 @@ class ViewChanged(_Input, frozen=True):
     is_member: bool = (
         True  # False: the view names an earlier life of this node, or another disk, or not this node
     )
+    went_back: bool = False  # this node's disk was put back to an older copy, and counts as an empty one
 
 
 # -- of a client: what the application asks ------------------------------------------------

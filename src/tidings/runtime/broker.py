@@ -23,6 +23,7 @@ from tidings.protocol.delivery import rows
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.inputs import Input, Started
 from tidings.protocol.limits import DEFAULT_LIMITS, ResourceLimits
+from tidings.protocol.membership.agreed import member_of
 from tidings.protocol.naming import broker_of
 from tidings.protocol.node import Node
 from tidings.runtime.clock import Clock, RealClock
@@ -221,10 +222,10 @@ async def open_store(path: str | os.PathLike[str] | None, most_bytes: int | None
 
 
 def owner_of(state: Loaded) -> str:
-    """The broker whose log the disk holds; empty: none has begun one."""
+    """The broker whose log, or whose copy of a group's log, the disk holds; empty: none has begun one."""
     for row in rows.decoded(state.tables, rows.LOG, rows.LogRow):
         return broker_of(row.name)
-    return ""
+    return member_of(state.tables)
 
 
 def recorder_of(record: Recorder | Path | str | None) -> Recorder | None:

@@ -7,10 +7,12 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import tidings
 from tidings.errors import RefusedError, SettingsError
+from tidings.protocol.membership.agreed import TABLE, AgreedViews, member_of
 from tidings.runtime.server import Server
 from tidings.runtime.service import Service
 from tidings.runtime.settings import BrokerSettings, read_settings
@@ -81,3 +83,36 @@ async def _three(folder: Path) -> None:
         assert (figures["members"], figures["group committed"]) == (3, 1)
         assert sorted(services[2].server.links) == ["d1", "d2"], "it was told of d1 alone, and heard of d2"
         assert services[2]._readyz().status == 200
+
+
+def test_a_member_refuses_the_store_of_another_member(tmp_path: Path) -> None:
+    """Found from outside: a copy of d2's disk voted as d1's, and what d1 had acknowledged was lost."""
+    asyncio.run(_on_the_store_of_another(tmp_path))
+
+
+async def _on_the_store_of_another(folder: Path) -> None:
+    def of(name: str) -> BrokerSettings:
+        members = ["d1", "d2", "d3"]
+        return settings(name=name, store=str(folder / "s"), group__name="news", group__members=members)
+
+    async with Service(of("d2")) as service:
+        while not _says_owner(service):
+            await asyncio.sleep(0)
+    with pytest.raises(RefusedError, match="is that of broker d2, and this is d1"):
+        await Service(of("d1")).__aenter__()
+    async with Service(of("d2")):
+        pass
+
+
+def _says_owner(service: Service) -> bool:
+    membership = service.server.node.slots["membership"]
+    assert isinstance(membership, AgreedViews)
+    return bool(membership.life)  # the row with its name is on the disk
+
+
+def test_a_store_without_an_owner_is_adopted() -> None:
+    """The last version wrote no name into the store of a group."""
+    table = {TABLE: {"self": msgspec.msgpack.encode(["disk", 3])}}
+    assert member_of(table) == ""
+    assert member_of({TABLE: {"self": msgspec.msgpack.encode(["disk", 3, "d1"])}}) == "d1"
+    assert member_of({}) == ""

@@ -7,12 +7,15 @@ Rules
   interrogates (`voting.py`): three phases. Words of a coordinator that was taken over are refused.
 - Failure detection (`suspecting.py`) only says when to try. The first whom nobody senior is trusted tries.
 - A newcomer knows no view. It is let in by the next one, and the other slots hand it what it needs.
+- A process whose disk was put back to an older copy learns so from a view that names a later life of that disk. It
+  has forgotten promises, so it goes on under a new disk id, as with an empty disk.
 - The first view of all needs everybody who was named when the group was founded.
 - A process serves while it is in the view that it knows and trusts a majority of the voters, itself included.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -36,6 +39,7 @@ from tidings.protocol.membership.views import (
     ViewInstall,
     ViewPropose,
     ViewRefused,
+    went_back,
 )
 from tidings.protocol.membership.voting import Round, Vote
 from tidings.protocol.messages import Message
@@ -56,6 +60,13 @@ class GroupSettings(msgspec.Struct, frozen=True, kw_only=True):
 class _Self(msgspec.Struct, array_like=True):
     disk: str
     lives: int
+    name: str = ""  # of the broker; the last version wrote none
+
+
+def member_of(tables: Mapping[str, Mapping[str, bytes]]) -> str:
+    """The member of a group whose disk it is; empty: no group's, or no name was written by the last version."""
+    row = tables.get(TABLE, {}).get("self")
+    return msgspec.msgpack.decode(row, type=_Self).name if row is not None else ""
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -89,7 +100,7 @@ class AgreedViews(Membership):
         self._flushing: tuple[int, Ballot, str] | None = None  # what is acknowledged when we have flushed
         self._was_serving = False
         self._clock = 0.0  # when something happened last
-        self.figures_of = {"views": 0, "takeovers": 0, "refused ballots": 0}
+        self.figures_of = {"views": 0, "takeovers": 0, "refused ballots": 0, "disks put back": 0}
 
     def bind(self, ports: Ports) -> None:
         super().bind(ports)
@@ -148,9 +159,8 @@ class AgreedViews(Membership):
 
     def _start(self, rows: dict[str, bytes], now: float) -> None:
         me = msgspec.msgpack.decode(rows["self"], type=_Self) if "self" in rows else None
-        if me is None:
-            me = _Self(f"{self.ports.rng.getrandbits(48):012x}", 0)
-        me.lives += 1
+        me = self._new_disk() if me is None else me
+        me.lives, me.name = me.lives + 1, self.ports.name
         if "view" in rows:
             self.current = msgspec.msgpack.decode(rows["view"], type=View)
             self._vote = Vote(self.current.number + 1)
@@ -159,11 +169,29 @@ class AgreedViews(Membership):
             self._vote = vote if vote.number >= self._vote.number else self._vote
         self._keep([self._row("self", me)], partial(self._started, me))
 
+    def _new_disk(self) -> _Self:
+        return _Self(f"{self.ports.rng.getrandbits(48):012x}", 0)
+
     def _started(self, me: _Self, now: float) -> None:
-        self._disk, self.life = me.disk, f"{me.disk}.{me.lives}"
+        self._disk, self.life = me.disk, f"{me.disk}.{me.lives}.{self.ports.rng.getrandbits(32):08x}"
         for peer in self._detector.links():
             self._greet(peer)
         self._beat_at = now
+
+    def _look_at_disk(self, view: View, now: float) -> None:
+        """Go on under a new disk id where the view knows that our disk was put back to an older copy."""
+        lives = dict(zip(view.members, view.lives, strict=True))
+        if not self.life or not went_back(self.life, lives.get(self.ports.name, self.life)):
+            return
+        me = self._new_disk()
+        me.lives, me.name = 1, self.ports.name
+        self._disk = self.life = ""  # nothing is said until the new id is kept
+        self._round = self._flushing = None
+        self._was_serving = False
+        self.figures_of["disks put back"] += 1
+        change = ViewChanged(self.epoch, self.view(), False, (), is_member=False, went_back=True)
+        self.ports.events.view_changed(change, now)
+        self._keep([self._row("self", me)], partial(self._started, me))
 
     def _row(self, key: str, value: Any) -> Put:
         return Put(TABLE, key, msgspec.msgpack.encode(value))
@@ -230,6 +258,8 @@ class AgreedViews(Membership):
 
     def _on_ballot(self, sender: str, message: ViewAsk | ViewPropose, now: float) -> None:
         self._install(message.base, now, is_base=message.base.number == 0)
+        if not self.life:
+            return  # our disk has forgotten what it promised
         number, ballot = message.base.number + 1, message.ballot
         self._highest = max(self._highest, ballot[0])
         if number < self._vote.number:  # the sender does not know what was decided
@@ -423,6 +453,7 @@ class AgreedViews(Membership):
     # -- installing ------------------------------------------------------------------------------
 
     def _install(self, view: View, now: float, *, is_base: bool = False) -> None:
+        self._look_at_disk(view, now)
         if is_base or (self.current is not None and view.number <= self.current.number):
             return
         before, self.current = self.current, view

@@ -5,6 +5,8 @@ Rules
   and the voters: whose word counts for the next view, and on which disk they gave it.
 - A process that comes back is another process (Mathur et al. 1995, 3.1): its life is new. A voter that comes
   back without its disk has forgotten what it promised, so its word counts again only in a later view.
+- A life is `disk.number.chance`. The number is on the disk and grows with each start, so a disk that was put back to
+  an older copy is found out: a view names a life of the same number or a later one.
 - A ballot orders the tries to agree on one number: `(try, who)`. The coordinator of a view has the try 0 to
   itself, and needs no interrogation for it.
 """
@@ -16,6 +18,13 @@ import msgspec
 from tidings.protocol.messages import Message
 
 Ballot = tuple[int, str]
+
+
+def went_back(life: str, known: str) -> bool:
+    """Was the disk of this life put back to an older copy, seen that a view names the life `known`?"""
+    disk, number = life.split(".")[:2]
+    known_disk, known_number = known.split(".")[:2]
+    return life != known and disk == known_disk and int(number) <= int(known_number)
 
 
 class View(msgspec.Struct, frozen=True, array_like=True):

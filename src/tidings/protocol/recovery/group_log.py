@@ -30,6 +30,7 @@ from tidings.protocol.batches import Page
 from tidings.protocol.inputs import Input, LinkUp, Started, ViewChanged
 from tidings.protocol.messages import Message
 from tidings.protocol.proposals import Placed, Proposal
+from tidings.protocol.recovery.group_acks import Acks
 from tidings.protocol.recovery.group_copy import Copying, Pieces
 from tidings.protocol.recovery.group_proposals import Proposals, Tail
 from tidings.protocol.recovery.group_retention import Retention
@@ -83,7 +84,6 @@ class GroupLog(Recovery):
         self._wanted: Adopt | AdoptPages | None = None  # the tail, until what lies before it is here
         # of the coordinator
         self._states: dict[str, LogState] = {}
-        self._acks: dict[str, int] = {}
         self._windows: dict[str, Window] = {}  # by member that has taken the tail: what it was sent
         self._untold = 0  # times that the members are told again how far the log is committed
         self._next_of: dict[str, int] = {}  # by member: the number of its next proposal
@@ -94,6 +94,7 @@ class GroupLog(Recovery):
         self._proposals = Proposals(ports, self)
         self._copying = Copying(ports, self)
         self._pieces = Pieces(ports)  # of a tail that comes in parts
+        self._acks = Acks(ports)
         self._room = Room(ports, self._proposals)
         self._retention = Retention(ports, self._settings)
 
@@ -132,6 +133,11 @@ class GroupLog(Recovery):
         records.append(Put(TABLE, EPOCH, msgspec.msgpack.encode(self.epoch)))
         self.ports.disk.persist(records, then, None, lambda reason: self._no_room())
 
+    def _forget_epoch(self) -> None:
+        """Our disk was put back to an older copy: its log proves as little as an empty one."""
+        self.log_epoch = 0
+        self.ports.disk.persist([Put(TABLE, EPOCH, msgspec.msgpack.encode(0))])
+
     # -- room ------------------------------------------------------------------------------------
 
     @property
@@ -164,12 +170,15 @@ class GroupLog(Recovery):
         if number == self.epoch:
             return  # it only began or ceased to serve
         self.epoch = number
+        if change.went_back:
+            self._forget_epoch()
         self._retention.begin(now)
         self._is_active = self._is_kept = False
         self._copying.stop()
         self._wanted = None
         self._pieces.clear()
-        self._states, self._acks, self._next_of, self._windows = {}, {}, {}, {}
+        self._states, self._next_of, self._windows = {}, {}, {}
+        self._acks.clear()
         self._proposals.number_anew()
         self._room.clear()
         if number == FIRST and not self.log_epoch:
@@ -184,7 +193,7 @@ class GroupLog(Recovery):
     def _ask(self, now: float) -> None:
         self._states[self.ports.name] = self._state(LogAsk(self.epoch), now)
         for member in self._members:
-            self.ports.send(member, LogAsk(self.epoch, pages=True))
+            self.ports.send(member, LogAsk(self.epoch, True, self._acks.proved(member)))
         self._try_take(now)
 
     def _on_state(self, sender: str, message: LogState, now: float) -> None:
@@ -281,6 +290,8 @@ class GroupLog(Recovery):
         elif message.epoch != self.epoch:  # type: ignore[attr-defined]
             return  # of a coordinator that was taken over, or of a view that we do not know yet
         elif isinstance(message, LogAsk) and sender == self._coordinator:
+            if message.stored > self._last:
+                self._forget_epoch()
             self.ports.send(sender, self._state(message, now))
         elif isinstance(message, LogState):
             self._on_state(sender, message, now)
@@ -360,7 +371,7 @@ class GroupLog(Recovery):
             return
         self._stored, self._is_kept = max(self._stored, upto), True
         if self._leads:
-            self._acks[self.ports.name] = self._stored
+            self._acks.add(self.ports.name, self._stored)
             self._count(now)
         else:
             self._say_stored()
@@ -422,7 +433,7 @@ class GroupLog(Recovery):
         self._retention.said(sender, message.needs, now)
         self._room.told(sender, message)
         if not message.lacks:  # else it says what it holds, which is not what is on its disk
-            self._acks[sender] = max(self._acks.get(sender, 0), message.upto)
+            self._acks.add(sender, message.upto)
         window = self._windows.get(sender)
         if window is None:
             window = self._windows[sender] = Window(self.ports.limits, message.upto)
@@ -443,13 +454,10 @@ class GroupLog(Recovery):
 
     def _count(self, now: float) -> None:
         """What a majority of the voters has is committed."""
-        membership = self.ports.membership
-        counting = [name for name in membership.voters if membership.counts(name)]
-        marks = sorted((self._acks.get(name, 0) for name in counting), reverse=True)
-        needed = len(membership.voters) // 2
-        if self._is_active and len(marks) > needed and marks[needed] > self.committed:
-            self._commit(min(marks[needed], self._last), now)
+        if self._is_active and (upto := self._acks.majority()) > self.committed:
+            self._commit(min(upto, self._last), now)
             self._tell_all_committed()
+        self._acks.prove(self.committed)
         self._look_at_room()
 
     def _tell_all_committed(self) -> None:
@@ -562,7 +570,7 @@ class GroupLog(Recovery):
             self._go_on(now)
             for member in self._members:
                 if member not in self._states:
-                    self.ports.send(member, LogAsk(self.epoch, pages=True))
+                    self.ports.send(member, LogAsk(self.epoch, True, self._acks.proved(member)))
             return
         before = self.floor
         self._retention.raise_floor(self._members, self.committed, now)

@@ -54,6 +54,9 @@ class LogAsk(Message, frozen=True):
 
     epoch: int
     pages: bool = False  # True: the tail may be given in part, the rest is asked for (`TailAsk`)
+    stored: int = (
+        0  # committed, and on your disk by your own word: a log that ends before it is an older copy
+    )
 
 
 class LogState(Message, frozen=True):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 import pytest
 from tests.unit.protocol.membership._group import Group
 from tests.unit.protocol.membership.test_crash_points import founded, judge
 
 from tidings.protocol.inputs import Received
-from tidings.protocol.membership.views import ViewPropose
+from tidings.protocol.membership.views import ViewPropose, went_back
+from tidings.store.memory import MemoryStore
 
 
 def split(group: Group, one: list[str], other: list[str]) -> None:
@@ -115,6 +118,61 @@ def test_a_voter_without_its_disk_does_not_vote_until_it_was_let_in() -> None:
     group.start("d2")
     assert group.run(10, lambda: group.agree("d1", "d2", "d3"))
     judge(group)
+
+
+def put_back(group: Group, name: str, copy: MemoryStore) -> None:
+    group.crash(name)
+    group.disks[name] = copy
+
+
+def test_a_voter_whose_disk_was_put_back_to_an_older_copy_counts_as_one_without_its_disk() -> None:
+    """Found from outside: it came back under the life that the view names, and voted as if nothing were lost."""
+    group = founded(3)
+    group.crash("d3")
+    group.run(5)
+    copy = MemoryStore(deepcopy(group.disks["d3"].disk))
+    group.start("d3")
+    assert group.run(5, lambda: group.agree("d1", "d2", "d3"))
+    group.crash("d2")
+    assert group.run(5, lambda: group.agree("d1", "d3"))
+    group.crash("d1")
+    put_back(group, "d3", copy)
+    group.run(1)
+    group.start("d2", "d3")
+    group.run(10)
+    assert not group.membership("d2").is_serving, "d3 has forgotten the view of d1 and d3"
+    assert not group.membership("d3").is_serving
+    assert group.membership("d3").figures()["disks put back"] == 1
+    group.start("d1")
+    assert group.run(10, lambda: group.agree("d1", "d2", "d3"))
+    assert group.membership("d3").counts("d3")
+    judge(group)
+
+
+def test_each_start_from_the_same_disk_counts() -> None:
+    group = founded(3)
+    for _ in range(3):
+        group.crash("d3")
+        group.run(3)
+        group.start("d3")
+        assert group.run(5, lambda: group.agree("d1", "d2", "d3"))
+    assert group.membership("d3").figures()["disks put back"] == 0
+    assert group.membership("d1").voters["d3"] == group.membership("d3").life.partition(".")[0]
+
+
+@pytest.mark.parametrize(
+    ("life", "known", "is_older"),
+    [
+        ("a.2.x", "a.2.y", True),
+        ("a.1.x", "a.2.y", True),
+        ("a.2.x", "a.2", True),  # known by the last version, which wrote no third part
+        ("a.3.x", "a.2.y", False),
+        ("a.2.x", "a.2.x", False),
+        ("b.1.x", "a.2.y", False),
+    ],
+)
+def test_a_disk_went_back_when_a_view_names_a_later_life_of_it(life: str, known: str, is_older: bool) -> None:
+    assert went_back(life, known) is is_older
 
 
 def test_all_at_once_lose_power_and_go_on_from_their_disks() -> None:

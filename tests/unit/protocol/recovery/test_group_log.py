@@ -312,3 +312,46 @@ def test_a_member_that_hears_of_full_disks_answers_those_that_wait() -> None:
     assert one.delivery.settled == [(proposal(1).event.id, None)]
     one.receive("b0", Replicate(1, 0, (), 0))
     assert one.log.full is None
+
+
+# -- disks that were put back to an older copy ---------------------------------------------------------
+
+
+def test_the_log_of_a_disk_that_was_put_back_proves_as_little_as_an_empty_one() -> None:
+    one = One("b1", "b0")
+    one.view(1)
+    assert one.log.log_epoch == 1
+    one.log.on_input(ViewChanged(1, MEMBERS, False, (), False, went_back=True), 0.0)
+    assert one.log.log_epoch == 0
+    one.view(3)
+    one.receive("b0", LogAsk(3, True))
+    assert [state.log_epoch for state in one.take(LogState)] == [0]
+
+
+def test_a_log_that_ends_before_what_its_member_acknowledged_is_an_older_copy() -> None:
+    one = leading()
+    one.log.propose((proposal(1),), 0.0)
+    one.disk.sync()
+    one.receive("b1", Stored(1, 1, 0))
+    assert one.log.committed == 1
+    one.sent.clear()
+    one.view(2)
+    asked = {to: message.stored for to, message in one.sent if isinstance(message, LogAsk)}
+    assert asked == {"b1": 1, "b2": 0}, "b2 acknowledged nothing that is committed"
+    other = One("b1", "b0")
+    other.view(1)
+    other.view(2)
+    other.receive("b0", LogAsk(2, True, 0))
+    other.receive("b0", LogAsk(2, True, 1))
+    assert [state.log_epoch for state in other.take(LogState)] == [1, 0]
+
+
+def test_an_acknowledged_entry_that_is_not_committed_may_be_taken_back() -> None:
+    """A later coordinator drops it rightly, so it says nothing about the disk."""
+    one = leading()
+    one.log.propose((proposal(1),), 0.0)
+    one.receive("b1", Stored(1, 1, 0))
+    assert one.log.committed == 0
+    one.sent.clear()
+    one.view(2)
+    assert {message.stored for message in one.take(LogAsk)} == {0}
