@@ -8,12 +8,13 @@ from tidings.protocol.batches import size_of, too_large
 from tidings.protocol.effects import Failed
 from tidings.protocol.inputs import ClientAsk
 from tidings.protocol.messages import Publish, Refused, Stage
+from tidings.protocol.naming import broker_of
 
 
 class Publishing:
     """A publish that is not acknowledged yet."""
 
-    __slots__ = ("broker", "call", "event", "has_moved", "issued", "log", "message", "sequence")
+    __slots__ = ("broker", "call", "event", "issued", "log", "message", "sequence", "was_elsewhere")
 
     def __init__(self, message: Publish, issued: float) -> None:
         self.call = message.call
@@ -23,20 +24,22 @@ class Publishing:
         self.issued = issued
         self.log = ""  # of the broker that it was sent to
         self.broker: str | None = None  # to which it was sent last
-        self.has_moved = False  # was it sent to another broker before?
+        self.was_elsewhere = False  # may an earlier message be known to a broker other than the next one?
 
     def sent_to(self, broker: str) -> Publish:
-        """The message, on its way to this broker."""
-        self.has_moved = self.has_moved or self.broker not in (None, broker)
+        """The message, on its way to this broker. A member of a group passes a publish on at once, so an earlier one is
+        known elsewhere even when the same member gets it again."""
+        is_group = broker_of(self.log) != broker != self.log
+        self.was_elsewhere = self.was_elsewhere or self.broker not in (None, None if is_group else broker)
         self.broker = broker
         return self.message
 
     def failed(self, refused: Refused) -> Failed:
-        """The answer for the application. A member of a group refuses for itself: the member that had the publish
-        before may still have it committed, so nobody knows the outcome."""
-        if not self.has_moved or refused.code == UnknownOutcomeError.code:
+        """The answer for the application. A member of a group refuses for itself: a member that had the publish before
+        may still have it committed, so the outcome is unknown."""
+        if not self.was_elsewhere or refused.code == UnknownOutcomeError.code:
             return Failed(self.call, refused.code, refused.reason)
-        reason = f"another broker had it before and did not answer; this one refused it: {refused.reason}"
+        reason = f"it was sent before and not answered; the broker refused it now: {refused.reason}"
         return Failed(self.call, UnknownOutcomeError.code, reason)
 
     def refusal(self, most: int) -> Failed | None:

@@ -152,12 +152,24 @@ def test_publishes_in_flight_are_bounded_and_keep_their_order() -> None:
 def test_a_refusal_is_final_only_where_no_other_broker_had_the_publish() -> None:
     """A member of a group refuses for itself; the member before it may still have the event committed."""
     publishing = Publishing(Publish(1, make_event({"x": 1}, source="p", id="i-1"), 1, Mode.AUTO), 0.0)
+    publishing.log = "b0#1"
     refused = Refused(1, "full", "no space left")
     publishing.sent_to("b0")
     publishing.sent_to("b0")
-    assert publishing.failed(refused).code == "full"
+    assert publishing.failed(refused).code == "full", "its log would know it"
     publishing.sent_to("b1")
     assert publishing.failed(refused).code == UnknownOutcomeError.code
     publishing.sent_to("b1")
     assert "no space left" in publishing.failed(refused).reason
+    assert publishing.failed(refused).code == UnknownOutcomeError.code
+
+
+def test_a_refusal_of_a_publish_that_a_group_got_before_is_unknown() -> None:
+    """Seeds 1485, 2522, 2775 and 2798 of the wide world: the member had passed it on before it was refused there."""
+    publishing = Publishing(Publish(1, make_event({"x": 1}, source="p", id="i-1"), 1, Mode.AUTO), 0.0)
+    publishing.log = "news"
+    refused = Refused(1, "store", "the disk has failed")
+    publishing.sent_to("b0")
+    assert publishing.failed(refused).code == "store", "it was sent once"
+    publishing.sent_to("b0")
     assert publishing.failed(refused).code == UnknownOutcomeError.code

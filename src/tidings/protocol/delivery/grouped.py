@@ -27,7 +27,7 @@ from tidings.protocol.delivery.arrival import Arrival
 from tidings.protocol.delivery.asking import ASK_SECONDS, Asking, HeldAnswer, HeldAsk
 from tidings.protocol.delivery.held import Member
 from tidings.protocol.delivery.intake import STALE
-from tidings.protocol.delivery.refusals import GROUP, kept_out, unsure
+from tidings.protocol.delivery.refusals import GROUP, kept_out, not_known, unsure
 from tidings.protocol.delivery.serving import Serving
 from tidings.protocol.delivery.sessions import Session, identity
 from tidings.protocol.inputs import Input, LinkDown, ViewChanged
@@ -109,16 +109,17 @@ class Grouped(Serving):
         if (reason := too_large(message.event, self.ports.event_bytes)) is not None:
             self.ports.send(address, Refused(message.call, TooLargeError.code, reason))
             return True
+        under_way = self._arrivals.get(identity)
         if disk.failed is not None:
-            self.ports.send(
-                address, Refused(message.call, "store", f"the broker's disk has failed: {disk.failed.reason}")
-            )
+            refusal = ("store", f"the broker's disk has failed: {disk.failed.reason}")
+            if under_way is not None or self._ledger.offset_of(identity) is not None:
+                refusal = not_known(disk.failed.reason)  # the other members may commit it
+            self.ports.send(address, Refused(message.call, *refusal))
             return True
         if message.mode in (Mode.KEPT, Mode.REPLICATED) and not disk.stable:
             self.ports.send(address, Refused(message.call, "refused", NO_STORE))
             return True
         full = (disk.full,) if disk.full is not None else (self.ports.recovery.full, GROUP)
-        under_way = self._arrivals.get(identity)
         if under_way is not None and full[0] is not None:
             self.ports.send(address, Refused(message.call, *unsure(*full)))
             return True
