@@ -17,9 +17,7 @@ class Limits(msgspec.Struct, frozen=True):
     depth: int = 32  # operators inside operators; a chain of AND (or OR, or XOR) is one level
     constraints: int = 256  # conditions, as written
     conjunctions: int = 256  # of the normal form
-    steps: int = (
-        1 << 14
-    )  # conditions copied while the normal form is made: bounds its size, and explaining it
+    steps: int = 1 << 14  # conditions copied while the normal form is made: bounds its size
     patterns: int = 1 << 14  # of all its regular expressions, as RE2 compiles them; \p{..} counts for 512
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from tidings.runtime.admission import LOCAL
 from tidings.runtime.connection import Connection
+from tidings.runtime.fairness import Fairness
 from tidings.runtime.gate import Gate
 from tidings.runtime.sessions import Session
 
@@ -14,15 +15,28 @@ from tidings.runtime.sessions import Session
 class ClientConnection:
     """The connection of one client with its gate and its session."""
 
-    __slots__ = ("address", "asked", "asked_at", "connection", "gate", "owner", "principal", "session")
+    __slots__ = (
+        "address",
+        "asked",
+        "asked_at",
+        "connection",
+        "gate",
+        "owner",
+        "principal",
+        "session",
+        "share",
+    )
 
-    def __init__(self, address: str, connection: Connection, gate: Gate, session: Session) -> None:
+    def __init__(
+        self, address: str, connection: Connection, gate: Gate, session: Session, fairness: Fairness
+    ) -> None:
         self.address = address
         self.connection = connection
         self.gate = gate
         self.session = session
         self.principal = session.principal
         self.owner = owner_of(self.principal, connection.visit.address if connection.visit else LOCAL)
+        self.share = fairness.join(self.owner, connection)  # of the loop's time
         self.asked = 0  # a publish whose answer is timed; 0: none
         self.asked_at = 0.0
 

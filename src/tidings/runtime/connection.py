@@ -9,6 +9,7 @@ Rules
   is not lost by that: nothing of it was acknowledged.
 - A frame costs memory as its bytes arrive, counted for its principal (`unfinished.py`); a connection that is over
   lets go of its buffers at once, without waiting for the garbage collector.
+- Messages of a client are handled in slices, and the time of each is charged to its owner (`fairness.py`).
 - `Ping` goes out when nothing else did for a while; a peer that is silent for `dead_seconds` is gone.
 """
 
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from time import perf_counter
 from typing import Any, cast
 
 import msgspec
@@ -26,6 +28,9 @@ from tidings.runtime.admission import Visit
 from tidings.runtime.unfinished import PrincipalFrames
 from tidings.runtime.words import Ping, Pong
 from tidings.wire.codec import Codec, FrameReader
+
+SLICE = 2048  # messages of a client that are handled in one turn of the loop
+BACKLOG = "backlog"  # the reason to read no more while some wait
 
 Receive = Callable[["Connection", list[Message]], None]
 Unsent = Callable[[Message, str], None]
@@ -46,9 +51,7 @@ class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True):
     connections: int = 20_000  # of clients; the next one is denied
     max_frame: int = 16 << 20  # bytes; a larger event does not belong on a bus
     handshake_frame: int = 16 << 10  # bytes of a frame before it is known who sent it
-    unfinished_bytes: int = (
-        32 << 20
-    )  # of one principal's incomplete frames; above it one connection is read at a time
+    unfinished_bytes: int = 32 << 20  # of one principal's incomplete frames; then one is read at a time
     client_buffer: int = 8 << 20  # bytes that wait for a client that does not read; then it is left
     broker_buffer: int = 64 << 20  # the same for a broker
     unanswered: int = 4096  # publishes of one client that wait for the disk; more are not read
@@ -84,7 +87,7 @@ class Connection(asyncio.Protocol):
     __slots__ = (
         "_counted", "_encode", "_ending", "_frames", "_gathering", "_holds", "_is_gathered", "_is_over", "_is_paused",
         "_loop", "_made", "_out", "_reader", "_waiting_bytes", "codec", "last_received", "last_sent", "lost",
-        "most_bytes", "receive", "received_bytes", "transport", "unsendable", "visit",
+        "most_bytes", "receive", "received_bytes", "spent", "transport", "unsendable", "visit",
     )  # fmt: skip
 
     def __init__(
@@ -108,6 +111,7 @@ class Connection(asyncio.Protocol):
         self.last_sent = 0.0
         self.transport: asyncio.Transport | None = None
         self.visit: Visit | None = None  # of the far end, where connections are admitted
+        self.spent: Callable[[float], None] | None = None  # charges seconds of handling; None: nobody counts
         self._made = made
         self._gathering = gathering
         self._loop = asyncio.get_running_loop()
@@ -150,8 +154,30 @@ class Connection(asyncio.Protocol):
             return
         self.last_received = self._loop.time()
         self.received_bytes += len(data)
+        if self.spent is None:
+            self._handle(data)
+        else:
+            self._handle_slice(data)
+
+    def _handle_slice(self, data: bytes) -> None:
+        """Handle some of the messages; others follow in a later turn."""
+        began, spent = perf_counter(), self.spent
+        self._handle(data, SLICE)
+        if self._reader.has_more:
+            self.hold(BACKLOG)
+            self._loop.call_soon(self._go_on)
+        if spent is not None:
+            spent(perf_counter() - began)
+
+    def _go_on(self) -> None:
+        """Handle the next slice, unless there are other reasons to wait."""
+        if not self._is_over and len(self._holds) == 1 and BACKLOG in self._holds:
+            self.release(BACKLOG)
+            self._handle_slice(b"")
+
+    def _handle(self, data: bytes, limit: int = 1 << 62) -> None:
         try:
-            messages = self._reader.feed(data)
+            messages = self._reader.feed(data, limit)
         except WireError as error:
             self.end(f"it sent what is no frame of ours: {error}")
             return
@@ -232,6 +258,8 @@ class Connection(asyncio.Protocol):
     def release(self, reason: str) -> None:
         if reason in self._holds:
             self._holds.remove(reason)
+            if len(self._holds) == 1 and BACKLOG in self._holds:
+                self._loop.call_soon(self._go_on)
             if not self._holds and self.transport is not None and not self.transport.is_closing():
                 self.last_received = self._loop.time()  # its silence was ours
                 self.transport.resume_reading()
@@ -289,7 +317,7 @@ class Connection(asyncio.Protocol):
                 self.visit.leave()
             self.lost(self, reason)
             self.receive, self.lost = _ignore, _ignore  # they lead to this connection again
-            self.unsendable = self.visit = self._made = None
+            self.unsendable = self.visit = self._made = self.spent = None
 
     @property
     def is_over(self) -> bool:

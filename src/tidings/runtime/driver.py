@@ -17,12 +17,24 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from functools import partial
+from time import perf_counter
 from typing import Any, Protocol
 
 from tidings.history.schema import Row
 from tidings.protocol import effects as fx
-from tidings.protocol.inputs import Input, LinkDown, LinkUp, Received, ReceivedAll, Started, TimerFired
-from tidings.protocol.messages import Message
+from tidings.protocol.inputs import (
+    Fetched,
+    FetchFailed,
+    Input,
+    LinkDown,
+    LinkUp,
+    Received,
+    ReceivedAll,
+    Started,
+    TimerFired,
+)
+from tidings.protocol.messages import Message, Publish
 from tidings.protocol.slots import Machine
 from tidings.runtime.clock import Clock, Timer
 from tidings.runtime.drives import Drive, Inline, Threaded
@@ -45,6 +57,16 @@ class Tap(Protocol):
     def went(self, peer: str, message: Message, now: float) -> None: ...
 
     def gone(self, peer: str) -> None: ...
+
+
+class FetchMeter(Protocol):
+    """Counts reading the log for those who asked for it (see `fairness.py`)."""
+
+    def fetch(self, request: int, author: str, perform: Callable[[], None]) -> None:
+        """Read on behalf of this author, now or when it is its turn."""
+
+    def fetched(self, request: int, seconds: float) -> None:
+        """It was read, or failed, and handling that took so long."""
 
 
 class Driver:
@@ -78,6 +100,9 @@ class Driver:
         self._drive: Drive | None = None
         self.datagram: Callable[[str, Message], None] | None = None  # how to send one
         self._breathe: Callable[[], None] | None = None
+        self.meter: FetchMeter | None = None
+        self._author: str | None = None  # on whose behalf the log is read in this step; None: nobody's
+        self._fetches: dict[int, str] = {}  # by request: the same of reads that are on their way
         self._performed = 0  # effects since the last breath
         self._sets_timer_soon = False
         self._performers: dict[type, Callable[[str, Any], None]] = {
@@ -93,11 +118,19 @@ class Driver:
             drive = Inline(store, self.report)
         self._drive = drive
         self.perform(fx.Persist, drive.persist)
-        self.perform(fx.Fetch, drive.fetch)
+        self.perform(fx.Fetch, partial(self._fetch, drive))
 
     def perform(self, kind: type, performer: Callable[[Any], None]) -> None:
         """Have effects of this kind performed so."""
         self._performers[kind] = lambda _, effect: performer(effect)
+
+    def _fetch(self, drive: Drive, effect: fx.Fetch) -> None:
+        author = self._author
+        if author is None or self.meter is None:
+            drive.fetch(effect)
+        else:
+            self._fetches[effect.request] = author
+            self.meter.fetch(effect.request, author, partial(drive.fetch, effect))
 
     def breathe_by(self, breathe: Callable[[], None]) -> None:
         """Call this in the middle of a long run, so that what was said leaves before all is said."""
@@ -147,6 +180,14 @@ class Driver:
         self._line.append((name, input))
         self._run()
 
+    def _author_of(self, input: Input) -> str | None:
+        """Whose request makes the machine read its log; a publish may make it read for others."""
+        if type(input) is Received:
+            return None if isinstance(input.message, Publish) else input.sender
+        if type(input) is ReceivedAll:
+            return None if any(isinstance(each, Publish) for each in input.messages) else input.sender
+        return self._fetches.pop(input.request, None) if isinstance(input, Fetched | FetchFailed) else None
+
     def receive(self, sender: str, messages: list[Message], *, soon: bool = False) -> None:
         """Messages came together on a link, in this order. `soon`: the timer is set once in a turn of the loop,
         however many were heard in it."""
@@ -157,7 +198,10 @@ class Driver:
         self._run(soon=soon)
 
     def report(self, input: Input) -> None:
+        began = perf_counter()
         self.hand(self.name, input)
+        if self.meter is not None and isinstance(input, Fetched | FetchFailed):
+            self.meter.fetched(input.request, perf_counter() - began)
 
     def _run(self, *, soon: bool = False) -> None:
         if self._is_running:
@@ -182,6 +226,8 @@ class Driver:
         if machine is None:
             return  # it went while this was on its way
         now = self.clock.now()
+        if self.meter is not None and name == self.name:
+            self._author = self._author_of(input)
         tap = self._tap
         if tap is not None:
             _watch(tap, input, now)

@@ -7,9 +7,11 @@ the node says to him passes it on the way back.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
 from random import Random, SystemRandom
-from typing import Any, Protocol
+from time import perf_counter
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -20,16 +22,22 @@ from tidings.protocol.client import Client
 from tidings.protocol.inputs import ClientSubscribe, Input
 from tidings.protocol.limits import ResourceLimits
 from tidings.protocol.messages import Message
-from tidings.runtime.admission import Admission
+from tidings.runtime.admission import LOCAL, Admission
 from tidings.runtime.broker import ConnectionState, Full, Watch
 from tidings.runtime.bus import Bus
+from tidings.runtime.client_connection import owner_of
 from tidings.runtime.clock import Clock
 from tidings.runtime.connection import NetworkSettings
 from tidings.runtime.driver import Driver, Hear
+from tidings.runtime.fairness import ReadingShares
 from tidings.runtime.gate import Gate
 from tidings.runtime.sessions import Session, Sessions
 from tidings.security.doors import Guard
 
+T = TypeVar("T")
+
+SLICE = 64  # things of a guest that a gateway handles in one turn of the loop
+DEAREST = 1e-4  # seconds that one of them counts for at most, beside what the broker does for it
 AHEAD = 64  # notifications on their way to a guest at most: his queue is the broker's
 
 
@@ -42,6 +50,7 @@ class Guest:
         session: Session,
         driver: Driver,
         guard: Guard[Any] | None,
+        reading: ReadingShares,
         sent_away: Callable[[], None],
         ended: Callable[[str], None],
     ) -> None:
@@ -52,6 +61,10 @@ class Guest:
         self._principal = session.principal
         self._driver = driver
         self._guard = guard
+        self._reading = reading
+        self._fairness = reading.fairness
+        self._share = self._fairness.join(owner_of(self._principal, LOCAL))
+        reading.add(address, self._share)
         self._gate: Gate | None = None
         self._all: set[Guest] = set()
 
@@ -64,11 +77,17 @@ class Guest:
     def hear(self, message: Message) -> None:
         """What the guest says."""
         if self._gate is not None:
+            began = perf_counter()
             self._driver.receive(self.address, self._gate.inward([message]), soon=True)
+            self._fairness.charge(self._share, perf_counter() - began)
 
-    def charge(self, received_bytes: int) -> float:
-        """So many bytes came from him; seconds for which nothing more is to be taken from him."""
-        return 0.0 if self._guard is None else self._guard.charge(self._principal, received_bytes)
+    def charge(self, received_bytes: int, seconds: float = 0.0) -> float:
+        """So many bytes came from the guest, and reading them took so long; seconds for which nothing more is to be
+        taken from it."""
+        if seconds:
+            self._fairness.charge(self._share, seconds)
+        pause = 0.0 if self._guard is None else self._guard.charge(self._principal, received_bytes)
+        return max(pause, self._fairness.wait(self._share))
 
     def end(self, reason: str) -> None:
         """The session of the principal has ended."""
@@ -82,6 +101,8 @@ class Guest:
             return
         self._all.discard(self)
         self._session.close()
+        self._reading.remove(self.address)
+        self._fairness.leave(self._share)
         gate.close()
         if self._guard is not None:
             self._guard.disconnected(self._principal)
@@ -175,9 +196,10 @@ class Guests:
         guest.close()
         await driver.close()
 
-    def charge(self, address: str, received_bytes: int) -> float:
+    def charge(self, address: str, received_bytes: int, seconds: float = 0.0) -> float:
         """So many bytes came from this guest; seconds for which nothing more is to be taken from him."""
-        return self._guests[address][1].charge(received_bytes)
+        known = self._guests.get(address)
+        return 0.0 if known is None else known[1].charge(received_bytes, seconds)
 
     def hand(self, address: str, input: Input) -> None:
         if isinstance(input, ClientSubscribe) and not input.window and input.options.group is None:
@@ -199,12 +221,23 @@ class Guests:
         return self._host.figures()
 
 
-def charge(bus: Bus, received_bytes: int) -> float:
-    """So many bytes came from the guest of this bus, by whatever protocol; seconds for which nothing more is to
-    be taken from him."""
+def charge(bus: Bus, received_bytes: int, seconds: float = 0.0) -> float:
+    """So many bytes came from the guest of this bus, by whatever protocol, and a gateway worked on them for so many
+    seconds; those for which nothing more is to be taken from it."""
     guests = bus._broker
     assert isinstance(guests, Guests), "this bus belongs to no guest"
-    return guests.charge(bus._address, received_bytes)
+    return guests.charge(bus._address, received_bytes, seconds)
+
+
+async def in_slices(bus: Bus, items: Iterable[T], handle: Callable[[T], Awaitable[None]]) -> None:
+    """Handle what came together from the guest of this bus, a slice in each turn of the loop, and charge the time to
+    its principal. Waiting inside `handle` costs nothing: a slice counts for no more than `DEAREST` an item."""
+    began = perf_counter()
+    for number, item in enumerate(items, 1):
+        await handle(item)
+        if not number % SLICE:
+            await asyncio.sleep(charge(bus, 0, min(perf_counter() - began, SLICE * DEAREST)))
+            began = perf_counter()
 
 
 def _nothing(row: Any) -> None:

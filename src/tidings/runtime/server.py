@@ -42,6 +42,7 @@ from tidings.runtime.connection import Connection, Gathering, NetworkSettings
 from tidings.runtime.datagrams import Datagrams
 from tidings.runtime.dialling import Address, parse_addresses
 from tidings.runtime.driver import Driver, Tap
+from tidings.runtime.fairness import Fairness, ReadingShares
 from tidings.runtime.gate import Gate
 from tidings.runtime.guests import Guest
 from tidings.runtime.histogram import Histogram
@@ -164,6 +165,7 @@ class Server:
         self._stopping = asyncio.Event()
         self._answer_seconds = Histogram()
         self._unfinished = UnfinishedFrames(self.network.unfinished_bytes)
+        self._reading = ReadingShares(Fairness())  # and the loop's time, of all listeners of this process
 
     # -- beginning ------------------------------------------------------------------------------
 
@@ -191,6 +193,7 @@ class Server:
         ask = (store, self._guard, lambda: self.node.log, self._driver.now, self._limits)
         self.inquiries["log"] = LogPages(*ask, self.resources).answer
         self._driver.use_store(store, threaded=self._is_stable)
+        self._driver.meter = self._reading
         self._driver.breathe_by(self._gathering.flush)
         declared = tuple(message for slot in self.node.slots.values() for message in slot.messages)
         self._codec = Codec((*declared, *HANDSHAKE, *BESIDE), max_frame=self.resources.frame_bytes)
@@ -296,12 +299,15 @@ class Server:
             limits=self._limits,
             bounds=self.resources.client,
         )
-        client = self._clients[connection] = ClientConnection(address, connection, gate, session)
+        client = ClientConnection(address, connection, gate, session, self._reading.fairness)
+        self._clients[connection] = client
         connection.most_bytes = self.network.client_buffer
         connection.receive, connection.lost = self._receive, self._lost
         connection.unsendable = partial(self._unsendable, client)
         connection.use_codec(self._codec)
         connection.count_in(self._unfinished.of(client.owner))
+        connection.spent = partial(self._reading.fairness.charge, client.share)
+        self._reading.add(address, client.share)
         connection.send(Opened(self.name, self._system.name, proved.farewell, self.address))
         self._driver.link_up(address, self._outlet(client))
 
@@ -358,7 +364,9 @@ class Server:
             raise UnreachableError("this broker is about to stop", hint="connect to another one")
         session = self._opened(principal, name, lambda reason: guest.end(reason))
         self._last_client += 1
-        guest = Guest(f"{name}#{self._last_client}", session, self._driver, self._guard, sent_away, ended)
+        guest = Guest(
+            f"{name}#{self._last_client}", session, self._driver, self._guard, self._reading, sent_away, ended
+        )
         gate = Gate(
             name,
             principal,
@@ -405,6 +413,8 @@ class Server:
             return
         log.debug("client %s is gone: %s", client.address, reason)
         self._unfinished.end(client.owner)
+        self._reading.remove(client.address)
+        self._reading.fairness.leave(client.share, connection)
         client.session.close()
         client.gate.close()
         if self._guard is not None:
@@ -486,6 +496,7 @@ class Server:
             **self.node.figures(),
             **self._reception.figures,
             **self.admission.figures,
+            **self._reading.fairness.figures,
             **({} if self.datagrams is None else self.datagrams.figures),
             "broker": self.name,
             "address": self.address,

@@ -150,9 +150,12 @@ class FrameReader:
         self._codec = codec
         self._rest = bytearray()  # of a frame that is not complete
         self._needed = LENGTH.size  # bytes until there is more to know of it
+        self.has_more = False  # may frames be complete that were not returned?
 
-    def feed(self, data: bytes) -> list[Message]:
-        """The messages that are complete now. A bad frame raises, and the stream is over."""
+    def feed(self, data: bytes, limit: int = 1 << 62) -> list[Message]:
+        """The messages that are complete now, the first `limit` of them; then `has_more` says that others may be.
+        A bad frame raises, and the stream is over."""
+        self.has_more = False
         if self._rest:
             self._rest += data
             if len(self._rest) < self._needed:
@@ -163,6 +166,9 @@ class FrameReader:
         begin, size, most = 0, len(data), self._codec.max_frame
         view, decode = memoryview(data), self._codec.decode_body
         while size - begin >= LENGTH.size:
+            if len(messages) >= limit:
+                self._needed, self.has_more = 0, True
+                break
             if size - begin >= HEAD.size:
                 length, version, checksum = _unpack(data, begin)
             else:
@@ -188,6 +194,7 @@ class FrameReader:
     def clear(self) -> None:
         """Forget the frame that is not complete."""
         self._rest = bytearray()
+        self.has_more = False
 
     @property
     def pending(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import tracemalloc
 from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -156,7 +157,12 @@ def test_a_long_and_of_plain_conditions_is_within_the_steps() -> None:
 def test_expressions_over_the_pattern_budget_are_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled: list[str] = []
     real = pattern_module._compile
-    monkeypatch.setattr(pattern_module, "_compile", lambda text: compiled.append(text) or real(text))
+
+    def compile(text: str) -> Any:
+        compiled.append(text)
+        return real(text)
+
+    monkeypatch.setattr(pattern_module, "_compile", compile)
     with pytest.raises(FilterLimitError, match="limit `patterns`"):
         parse_filter(" OR ".join(rf"a REGEXP '\pL{{10}}never{n}'" for n in range(100)))
     assert sum(map(pattern_module.compiled_weight, compiled)) <= Limits().patterns

@@ -39,7 +39,7 @@ from tidings.gateway.serving import bind
 from tidings.gateway.subscriptions import replace_file
 from tidings.model.decoding import UNREADABLE
 from tidings.runtime.admission import Listener, Visit, streamed
-from tidings.runtime.guests import Guests, Host, charge
+from tidings.runtime.guests import Guests, Host, charge, in_slices
 from tidings.security.attempts import TooManyAttempts
 
 log = logging.getLogger("tidings.gateway")
@@ -482,8 +482,7 @@ class Link:
                 await asyncio.sleep(
                     charge(session.bus, len(data))
                 )  # by his quota; who is not read from waits
-                for packet in self._read.feed(data):
-                    await self._hear(packet)
+                await in_slices(session.bus, self._read.feed(data), self._hear)
         except Malformed as error:
             log.info("mqtt %s: %s", session.client_id, error)
             self.end(error.reason)

@@ -1,0 +1,194 @@
+"""Fair use of the broker's one loop: processor time is counted by owner, and taken in turns.
+
+An owner is a principal over all its connections on every listener, or an address where principals are anonymous.
+Rules
+- The time that handling an owner's messages took is charged to it, reading the log on its behalf included. One
+  turn of the loop has a quantum of time for each owner.
+- An owner that used more than its quantum is read from again in the next turn, after as long as it overdrew. So
+  others wait for a few quanta at most, and an owner gets all the time that others leave.
+- An owner that has the broker to itself (no other was active within the window) is not held at all.
+- Time is measured here alone: nothing of it reaches the protocol.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Hashable
+from typing import Any, Protocol
+
+REASON = "fairness"  # for which a connection is held
+QUANTUM = 0.01  # seconds of one owner in a turn; less turns oftener, more lets others wait longer
+WINDOW = 1.0  # seconds in which another owner was active, so that time is to be shared
+NEGLIGIBLE = 0.001  # seconds
+LONGEST = 10.0  # seconds for which an owner is not read from, whatever it cost
+
+
+class Member(Protocol):
+    """A connection of an owner."""
+
+    def hold(self, reason: str) -> None: ...
+
+    def release(self, reason: str) -> None: ...
+
+
+class Share:
+    """The time of one owner."""
+
+    __slots__ = ("is_held", "members", "owner", "until", "used", "users")
+
+    def __init__(self, owner: Hashable) -> None:
+        self.owner = owner
+        self.members: dict[Member, None] = {}
+        self.users = 0
+        self.used = 0.0  # seconds in this turn
+        self.is_held = False
+        self.until = 0.0  # when it is read from again, once the turn is over
+
+
+class Fairness:
+    """The shares of all owners of one broker."""
+
+    def __init__(
+        self,
+        *,
+        quantum: float = QUANTUM,
+        clock: Callable[[], float] = time.perf_counter,
+        later: Callable[[float, Callable[[], None]], Any] | None = None,
+    ) -> None:
+        self._quantum = quantum
+        self._clock = clock
+        self.call_later = later or _later
+        self._shares: dict[Hashable, Share] = {}
+        self._charged: dict[Share, None] = {}  # in this turn
+        self._active: set[Hashable] = set()  # owners in this window ...
+        self._active_before: set[Hashable] = set()  # ... and in the one before
+        self._window_end = 0.0
+        self.figures = {"turns cut short": 0}
+
+    def join(self, owner: Hashable, member: Member | None = None) -> Share:
+        """The share of an owner, for one more of its connections; `leave` when that is over."""
+        share = self._shares.get(owner)
+        if share is None:
+            share = self._shares[owner] = Share(owner)
+        share.users += 1
+        if member is not None:
+            share.members[member] = None
+            if share.is_held:
+                member.hold(REASON)
+        return share
+
+    def leave(self, share: Share, member: Member | None = None) -> None:
+        share.users -= 1
+        if member is not None:
+            share.members.pop(member, None)
+        if not share.users and not share.is_held:
+            self._shares.pop(share.owner, None)
+
+    def charge(self, share: Share, seconds: float) -> None:
+        """Handling something of this owner took so long."""
+        share.used += seconds
+        if not self._charged:
+            self.call_later(0.0, self._end_turn)
+        self._charged[share] = None
+        self._note(share.owner)
+        is_over = share.used > self._quantum and not share.is_held
+        if is_over and len(self._active | self._active_before) > 1:
+            self.figures["turns cut short"] += 1
+            share.is_held = True
+            for member in share.members:
+                member.hold(REASON)
+
+    def wait(self, share: Share) -> float:
+        """Seconds until the owner is read from again; 0: at once."""
+        if not share.is_held:
+            return 0.0
+        return max(share.until - self._clock(), share.used - self._quantum, NEGLIGIBLE)
+
+    def _note(self, owner: Hashable) -> None:
+        """The owner is active in this window."""
+        now = self._clock()
+        if now >= self._window_end:
+            self._active_before = self._active if now < self._window_end + WINDOW else set()
+            self._active = set()
+            self._window_end = now + WINDOW
+        self._active.add(owner)
+
+    def _end_turn(self) -> None:
+        charged, self._charged = self._charged, {}
+        now = self._clock()
+        for share in charged:
+            over, share.used = share.used - self._quantum, 0.0
+            if share.is_held:
+                has_timer = share.until > 0
+                share.until = min(max(share.until, now) + max(over, 0.0), now + LONGEST)
+                if not has_timer:
+                    self._release_later(share, share.until - now)
+
+    def _release_later(self, share: Share, seconds: float) -> None:
+        self.call_later(seconds, lambda: self._release(share))
+
+    def _release(self, share: Share) -> None:
+        left = share.until - self._clock()
+        if left > NEGLIGIBLE:  # it overdrew again meanwhile
+            self._release_later(share, left)
+            return
+        share.is_held, share.until = False, 0.0
+        for member in list(share.members):
+            member.release(REASON)
+        if not share.users:
+            self._shares.pop(share.owner, None)
+
+
+class ReadingShares:
+    """Reads of the log, charged to the owner of the client that asked for them: one at a time, and the next one when
+    the owner is not held."""
+
+    def __init__(self, fairness: Fairness) -> None:
+        self.fairness = fairness
+        self._shares: dict[str, Share] = {}  # by the client's address at the broker
+        self._reads: dict[int, Share] = {}  # by request: reads that are not answered
+        self._waiting: dict[Share, deque[Callable[[], None]]] = {}  # behind the one that is on its way
+
+    def add(self, address: str, share: Share) -> None:
+        self._shares[address] = share
+
+    def remove(self, address: str) -> None:
+        self._shares.pop(address, None)
+
+    def fetch(self, request: int, author: str, perform: Callable[[], None]) -> None:
+        share = self._shares.get(author)
+        if share is None:
+            perform()
+            return
+        self._reads[request] = share
+        waiting = self._waiting.get(share)
+        if waiting is None:
+            self._waiting[share] = deque()
+            self._start(share, perform)
+        else:
+            waiting.append(perform)
+
+    def fetched(self, request: int, seconds: float) -> None:
+        share = self._reads.pop(request, None)
+        if share is None:
+            return
+        self.fairness.charge(share, seconds)
+        waiting = self._waiting[share]
+        if waiting:
+            self._start(share, waiting.popleft())
+        else:
+            del self._waiting[share]
+
+    def _start(self, share: Share, perform: Callable[[], None]) -> None:
+        pause = self.fairness.wait(share)
+        if pause:
+            self.fairness.call_later(pause, perform)
+        else:
+            perform()
+
+
+def _later(seconds: float, call: Callable[[], None]) -> Any:
+    loop = asyncio.get_running_loop()
+    return loop.call_later(seconds, call) if seconds > 0 else loop.call_soon(call)
