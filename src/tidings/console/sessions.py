@@ -12,6 +12,7 @@ Rules
 from __future__ import annotations
 
 import secrets
+from collections import Counter
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
@@ -32,6 +33,7 @@ COOKIE = "tidings_console"
 OURS = "x-tidings-console"  # a header that only a page of ours can send
 IDLE_SECONDS = 12 * 3600.0
 MOST_SESSIONS = 1_000
+MOST_OF_ONE = 20  # of one principal; then its longest idle one ends
 LONGEST_SECRET = 16_384  # characters of a password or a token
 
 
@@ -54,6 +56,7 @@ NOTHING = Secret()
 class _Session(msgspec.Struct):
     secret: Secret
     seen_at: float
+    owner: Any
 
 
 class Visitor(msgspec.Struct, frozen=True):
@@ -93,9 +96,10 @@ class Sessions:
             raise _later(error) from None
         except RefusedError as error:
             raise Problem(HTTPStatus.UNAUTHORIZED, error.message, hint=error.hint or "") from None
-        self._tidy()
+        owner = getattr(principal, "owner", principal)
+        self._tidy(owner)
         name = secrets.token_urlsafe(32)
-        self._sessions[name] = _Session(secret, self._now())
+        self._sessions[name] = _Session(secret, self._now(), owner)
         is_tls = request.url.scheme == "https"
         answer.set_cookie(_cookie(request), name, httponly=True, samesite="strict", secure=is_tls, path="/")
         return Visitor(principal, secret)
@@ -115,13 +119,21 @@ class Sessions:
         session = self._sessions.get(request.cookies.get(_cookie(request), ""))
         return session if session and self._now() - session.seen_at < IDLE_SECONDS else None
 
-    def _tidy(self) -> None:
+    def _tidy(self, owner: Any) -> None:
+        """Make room for one more session: a principal at its bound, and then the one that has most, gives one."""
         now = self._now()
         for name, session in list(self._sessions.items()):
             if now - session.seen_at >= IDLE_SECONDS:
                 del self._sessions[name]
-        while len(self._sessions) >= MOST_SESSIONS:
-            del self._sessions[min(self._sessions, key=lambda name: self._sessions[name].seen_at)]
+        owned = Counter(session.owner for session in self._sessions.values())
+        if owned[owner] >= MOST_OF_ONE:
+            self._end_longest_idle(owner)
+        elif len(self._sessions) >= MOST_SESSIONS:
+            self._end_longest_idle(max(owned, key=owned.__getitem__))
+
+    def _end_longest_idle(self, owner: Any) -> None:
+        own = [name for name, session in self._sessions.items() if session.owner == owner]
+        del self._sessions[min(own, key=lambda name: self._sessions[name].seen_at)]
 
     def _check_origin(self, request: Request) -> None:
         if request.method not in ("GET", "HEAD") and request.headers.get(OURS) != "1":

@@ -41,7 +41,7 @@ class ByUsers:
     ) -> None:
         self._users = users
         self._clock = clock
-        self._pepper = pepper  # makes decoys for unknown names; any secret of this process
+        self._pepper = pepper  # makes decoys for unknown names where the users file holds no stored key
         self._audit = audit
         self._allow_anonymous = allow_anonymous
         self._revoked = revoked  # asked each time, too
@@ -183,7 +183,7 @@ class _Scram:
     def __init__(self, asked: Asked, users: Users, pepper: bytes, attempts: Attempts) -> None:
         self._asked = asked
         self._users = users
-        self._server = ServerSide(users.keys.get, pepper, users.key_like)
+        self._server = ServerSide(users.keys.get, users.decoy or pepper, users.key_like)
         self._attempts = attempts
         self._kind = "sent" if asked.is_sent else "proved"
         self._has_begun = False

@@ -23,8 +23,10 @@ import msgspec
 
 from tidings.algebra.covers import covers
 from tidings.errors import EventError, RefusedError, TidingsError
-from tidings.model.constraint import Equals
+from tidings.language.measure import walk
+from tidings.model.constraint import Constraint, Equals, NotOneOf, OneOf
 from tidings.model.event import TENANT, TENANT_MARK, Event, event_size
+from tidings.model.expression import Expression, In
 from tidings.model.filter import Conjunction, Filter
 from tidings.model.subscription import GROUPS, OWNER_MARK, SubscriptionId, unscoped
 from tidings.security.audit import OK, REFUSED, Audit
@@ -397,7 +399,19 @@ class Gate:
 
 
 def _cost(filter: Filter) -> int:
-    return sum(len(part.constraints) + len(part.residuals) for part in filter.conjunctions)
+    """Constraints, each value of an `IN` for one: a list of values costs the memory of as many comparisons."""
+    return sum(
+        sum(map(_weight, part.constraints)) + sum(map(_computed_weight, part.residuals))
+        for part in filter.conjunctions
+    )
+
+
+def _weight(constraint: Constraint) -> int:
+    return max(1, len(constraint.values)) if isinstance(constraint, OneOf | NotOneOf) else 1
+
+
+def _computed_weight(residual: Expression) -> int:
+    return max(1, sum(len(node.items) for node in walk(residual) if isinstance(node, In)))
 
 
 def _of_tenant(tenant: str) -> Filter:

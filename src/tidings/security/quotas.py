@@ -23,7 +23,7 @@ class Quota(msgspec.Struct, frozen=True, kw_only=True):
 
     connections: int = 100  # open at once
     subscriptions: int = 10_000  # open at once, and durable ones until they are ended
-    constraints: int = 100_000  # of all those, and of advertisements, together; they cost matching time
+    constraints: int = 100_000  # of all those, and of advertisements, together, each value of an IN for one
     advertisements: int = 1_000  # open at once; every broker of the network holds them
     bytes_per_second: int = 64 * MIB  # of what it sends; beyond it waits
     burst_bytes: int = 64 * MIB  # may come at once after a quiet time

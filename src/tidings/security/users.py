@@ -27,6 +27,7 @@ What is wrong is told with its place; then nothing of the file counts.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from typing import Any
 
@@ -91,6 +92,7 @@ class Users(msgspec.Struct, frozen=True):
     quotas: dict[str, Quota]
     default_quota: Quota
     verifier: Verifier
+    decoy: bytes = b""  # makes up salts for unknown names, the same at all brokers that have this file
 
     def complete(self, principal: Principal) -> Principal:
         """What the file adds to what was proved. Raises when the principal is not let in."""
@@ -171,9 +173,10 @@ def parse_users(text: str, *, read: Read, where: str = "the users file") -> User
     users = _entries(table.get("users", {}), User, f"{where}: [users]")
     groups = _entries(table.get("groups", {}), Group, f"{where}: [groups]")
     default = _quota(Quota(), table.get("quota", {}), f"{where}: [quota]")
+    keys = {n: _key(u.password, f"{where}: [users.{n}]") for n, u in users.items() if u.password}
     return Users(
         users=users,
-        keys={n: _key(u.password, f"{where}: [users.{n}]") for n, u in users.items() if u.password},
+        keys=keys,
         permissions=Permissions(
             _rules(table.get("allow", []), _known_groups(users, groups), where),
             _mandatory(users, groups, where),
@@ -181,6 +184,7 @@ def parse_users(text: str, *, read: Read, where: str = "the users file") -> User
         quotas={n: _quota(default, u.quota, f"{where}: [users.{n}]") for n, u in users.items() if u.quota},
         default_quota=default,
         verifier=_verifier(table.get("issuers", []), read, where),
+        decoy=_decoy(keys),
     )
 
 
@@ -212,6 +216,14 @@ def _key(text: str, where: str) -> StoredKey:
         return read_key(text)
     except SettingsError as error:
         raise SettingsError(f"{where}: {error.message}", hint=error.hint) from None
+
+
+def _decoy(keys: dict[str, StoredKey]) -> bytes:
+    """A secret out of one stored key, that of the first name: it stays while other users come and go."""
+    if not keys:
+        return b""
+    first = keys[min(keys)]
+    return hashlib.sha256(b"tidings decoy:" + first.stored_key + first.server_key).digest()
 
 
 def _quota(base: Quota, given: Any, where: str) -> Quota:

@@ -18,6 +18,7 @@ from tests.gateway.conftest import USERS
 
 from tidings.console import pages
 from tidings.console.doors import ConsoleGateways
+from tidings.console.sessions import MOST_OF_ONE
 from tidings.runtime.service import Service
 from tidings.runtime.settings import BrokerSettings, ConsoleSettings, SecuritySettings, TraceSettings
 
@@ -195,6 +196,28 @@ async def test_sessions_are_proved_and_ended(tmp_path: Path) -> None:
         assert (await client.get("/api/subscriptions")).status_code == 200
         await client.delete("/api/session")
         assert (await client.get("/api/subscriptions")).status_code == 401
+
+
+@played
+async def test_many_sessions_of_one_principal_end_its_own_alone(tmp_path: Path) -> None:
+    """A principal without rights signed in 1,500 times, and another's session was gone."""
+    async with console(tmp_path) as client:
+
+        async def sign_in(name: str, password: str) -> dict[str, str]:
+            client.cookies.clear()
+            answer = await client.post("/api/session", json={"name": name, "password": password})
+            assert answer.status_code == 200
+            return dict(client.cookies)
+
+        async def is_known(cookies: dict[str, str]) -> bool:
+            client.cookies.clear()
+            client.cookies.update(cookies)
+            return bool((await client.get("/api/session")).json()["is_known"])
+
+        market = await sign_in("market", "m")
+        others = [await sign_in("ann", "a") for _ in range(MOST_OF_ONE + 2)]
+        assert await is_known(market)
+        assert [await is_known(each) for each in others] == [False] * 2 + [True] * MOST_OF_ONE
 
 
 @played

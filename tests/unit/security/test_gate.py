@@ -9,6 +9,7 @@ import pytest
 from tidings.errors import EventError, RefusedError
 from tidings.language import accepts, parse_filter
 from tidings.model.event import Event, make_event
+from tidings.model.filter import Filter
 from tidings.security.audit import BURST, Audit, Entry, line
 from tidings.security.authenticator import ByUsers
 from tidings.security.certificates import BROKER_UNIT
@@ -335,3 +336,37 @@ def test_a_hold_keeps_only_what_its_holder_may_read() -> None:
     held = house.gate.hold(Principal("bob", Means.SCRAM, tenant="acme"), "h", parse_filter("EXISTS x"))
     assert accepts(held, make_event({"x": 1, "tenant": "acme"}, source="bob", id="1"))
     assert not accepts(held, make_event({"x": 1, "tenant": "evil"}, source="carl", id="1"))
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("n IN ({})", "{}"), ("n NOT IN ({})", "{}"), ("LOWER(s) IN ({})", "'{}'")]
+)
+def test_each_value_of_a_list_counts_as_a_constraint(text: str, value: str) -> None:
+    """A filter of one `IN` with 2,000 values was one constraint of the quota and took 1.7 MB."""
+    gate = House('[quota]\nconstraints = 100\n[[allow]]\nwho = "ann"\naction = "subscribe"\n').gate
+
+    def listing(count: int) -> Filter:
+        return parse_filter(text.format(", ".join(value.format(n) for n in range(count))))
+
+    with pytest.raises(RefusedError, match="constraints"):
+        gate.subscribe(ANN, "ann", "many", listing(101))
+    gate.subscribe(ANN, "ann", "some", listing(60))
+    with pytest.raises(RefusedError, match="constraints"):
+        gate.subscribe(ANN, "ann", "more", listing(60))
+    gate.unsubscribed(ANN, "ann", "some")
+    gate.subscribe(ANN, "ann", "more", listing(60))
+
+
+def test_an_unknown_name_has_one_salt_at_all_brokers_and_over_restarts() -> None:
+    def salts(text: str, name: str, pepper: bytes) -> str:
+        rules = users(text)
+        door = ByUsers(lambda: rules, clock=Clock(), pepper=pepper, audit=Audit(lambda entry: None, Clock()))
+        asked = Asked(role=CLIENT, name=name, mechanism="scram-sha-256", is_loopback=True)
+        said = door.begin(asked).step(PasswordCredentials(name, "x").first())
+        assert isinstance(said, bytes)
+        return said.decode().split(",")[1]
+
+    more = FILE + f'\n[users.zoe]\npassword = "{make_key("z", iterations=4096)}"\n'
+    for name in ("ghost", "ann"):
+        found = {salts(FILE, name, b"1" * 32), salts(FILE, name, b"2" * 32), salts(more, name, b"3" * 32)}
+        assert len(found) == 1

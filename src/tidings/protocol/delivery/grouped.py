@@ -164,7 +164,8 @@ class Grouped(Serving):
         identities = self._intake.identities
         if identities.look_number(event.source, proposal.incarnation, proposal.sequence) is not Seen.NEW:
             return True
-        seen = identities.look(*event.identity, None, self._ledger.now)
+        source, id = event.identity
+        seen = identities.look(source, id, None, self._ledger.now)
         if not proposal.is_own and seen is Seen.SEEN:
             return True
         last = identities.last(event.source, proposal.incarnation)
