@@ -18,11 +18,18 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from typing import Any, Protocol
 
+import msgspec
+
 REASON = "fairness"  # for which a connection is held
-QUANTUM = 0.01  # seconds of one owner in a turn; less turns oftener, more lets others wait longer
-WINDOW = 1.0  # seconds in which another owner was active, so that time is to be shared
 NEGLIGIBLE = 0.001  # seconds
-LONGEST = 10.0  # seconds for which an owner is not read from, whatever it cost
+
+
+class FairnessSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The knobs of sharing the loop's time, each with its price."""
+
+    quantum: float = 0.01  # seconds of one owner in a turn; less turns oftener, more lets others wait longer
+    shared: float = 1.0  # seconds since another owner was active, up to which time is shared
+    pause: float = 10.0  # seconds for which an owner is not read from at most, whatever it cost
 
 
 class Member(Protocol):
@@ -53,11 +60,12 @@ class Fairness:
     def __init__(
         self,
         *,
-        quantum: float = QUANTUM,
+        settings: FairnessSettings | None = None,
         clock: Callable[[], float] = time.perf_counter,
         later: Callable[[float, Callable[[], None]], Any] | None = None,
     ) -> None:
-        self._quantum = quantum
+        self._settings = settings or FairnessSettings()
+        self._quantum = self._settings.quantum
         self._clock = clock
         self.call_later = later or _later
         self._shares: dict[Hashable, Share] = {}
@@ -110,9 +118,9 @@ class Fairness:
         """The owner is active in this window."""
         now = self._clock()
         if now >= self._window_end:
-            self._active_before = self._active if now < self._window_end + WINDOW else set()
+            self._active_before = self._active if now < self._window_end + self._settings.shared else set()
             self._active = set()
-            self._window_end = now + WINDOW
+            self._window_end = now + self._settings.shared
         self._active.add(owner)
 
     def _end_turn(self) -> None:
@@ -122,7 +130,7 @@ class Fairness:
             over, share.used = share.used - self._quantum, 0.0
             if share.is_held:
                 has_timer = share.until > 0
-                share.until = min(max(share.until, now) + max(over, 0.0), now + LONGEST)
+                share.until = min(max(share.until, now) + max(over, 0.0), now + self._settings.pause)
                 if not has_timer:
                     self._release_later(share, share.until - now)
 

@@ -11,7 +11,7 @@ from tests.unit.runtime._network import CODEC, Raw, played, serving, until
 
 from tidings.protocol import messages as msg
 from tidings.runtime.connection import SLICE, Connection, Gathering
-from tidings.runtime.fairness import LONGEST, Fairness, ReadingShares
+from tidings.runtime.fairness import Fairness, FairnessSettings, ReadingShares
 from tidings.runtime.guests import SLICE as GUEST_SLICE
 from tidings.runtime.guests import in_slices
 from tidings.runtime.words import Ping
@@ -60,7 +60,7 @@ def loop() -> Loop:
 
 
 def fair(loop: Loop) -> Fairness:
-    return Fairness(quantum=0.01, clock=lambda: loop.now, later=loop.later)
+    return Fairness(settings=FairnessSettings(quantum=0.01), clock=lambda: loop.now, later=loop.later)
 
 
 def test_an_owner_that_is_alone_is_never_held(loop: Loop) -> None:
@@ -118,7 +118,7 @@ def test_no_owner_waits_longer_than_the_longest_pause(loop: Loop) -> None:
     fairness, link = fair(loop), Link()
     fairness.charge(fairness.join("good"), 0.001)
     fairness.charge(fairness.join("mal", link), 1000.0)
-    loop.run(LONGEST)
+    loop.run(FairnessSettings().pause)
     assert not link.held()
 
 
