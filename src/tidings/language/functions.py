@@ -101,6 +101,26 @@ def _concat_ws(delimiter: str, *parts: str) -> str:
     return delimiter.join(parts)
 
 
+LONG_TEXT = 256  # characters from which a function's answer is remembered
+
+
+def _once(function: Callable[[str], Any]) -> Callable[[str], Any]:
+    """The function with a memory of one: many filters compute it of the same long text of an event, one after the
+    other. The text is compared by identity, which costs nothing."""
+    last: tuple[str, Any] = ("", None)
+
+    def remembering(text: str) -> Any:
+        nonlocal last
+        if len(text) < LONG_TEXT:
+            return function(text)
+        known = last
+        if known[0] is not text:
+            known = last = (text, function(text))
+        return known[1]
+
+    return remembering
+
+
 def _trim(text: str) -> str:
     return text.strip(WHITESPACE)
 
@@ -282,9 +302,9 @@ _TABLE = (
     Function("LENGTH", (STRING,), INTEGER, len, len),
     Function("CONCAT", (), STRING, _concat, _concat, rest=STRING),
     Function("CONCAT_WS", (STRING,), STRING, _concat_ws, _concat_ws, rest=STRING),
-    Function("LOWER", (STRING,), STRING, _lower, str.lower),
-    Function("UPPER", (STRING,), STRING, _upper, str.upper),
-    Function("TRIM", (STRING,), STRING, _trim, _trim),
+    Function("LOWER", (STRING,), STRING, _once(_lower), _once(str.lower)),
+    Function("UPPER", (STRING,), STRING, _once(_upper), _once(str.upper)),
+    Function("TRIM", (STRING,), STRING, _once(_trim), _once(_trim)),
     Function("LEFT", (STRING, INTEGER), STRING, _left, _left),
     Function("RIGHT", (STRING, INTEGER), STRING, _right, _right),
     Function("SUBSTRING", (STRING, INTEGER, INTEGER), STRING, _substring, _substring, optional=1),

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from tidings.language import accepts, functions, parse_filter
 from tidings.language.functions import FUNCTIONS, Failure, string_of
+from tidings.model.event import make_event
 from tidings.model.value import INT_MAX, INT_MIN
 
 
@@ -78,3 +80,22 @@ def test_wrong_numbers_of_arguments(name: str, wrong: int) -> None:
 def test_times_are_written_as_rfc_3339() -> None:
     assert string_of(datetime(2026, 1, 2, 3, 4, 5, 600, tzinfo=UTC)) == "2026-01-02T03:04:05.000600Z"
     assert string_of(datetime(2026, 1, 2, tzinfo=timezone(timedelta(hours=2)))) == "2026-01-02T00:00:00+02:00"
+
+
+def test_many_filters_compute_a_function_of_a_long_text_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at: list[str] = []
+
+    class Newer:
+        def search(self, text: str) -> None:
+            looked_at.append(text)
+
+    monkeypatch.setattr(functions, "_NEWER", Newer())
+    first, second = ("Xy" * 1000 + end for end in "ab")
+    for text in (first, second, first):
+        event = make_event({"a": text}, source="s", id="1")
+        wanted = text.lower()
+        verdicts = [
+            accepts(parse_filter(f"LOWER(a) = '{wanted}' AND b{n} IS NULL"), event) for n in range(50)
+        ]
+        assert all(verdicts)
+    assert looked_at == [first, second, first]
