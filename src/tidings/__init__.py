@@ -19,15 +19,25 @@ if TYPE_CHECKING:
     from tidings import errors, testing
     from tidings.errors import (
         ClosedError,
+        DeadlockError,
         EventError,
         FilterError,
+        FilterLimitError,
         FilterSyntaxError,
+        HistoryError,
         ImpossibleFilterError,
         RefusedError,
         SettingsError,
         SlowConsumerError,
         StoreError,
+        StoreFullError,
         TidingsError,
+        TimedOutError,
+        TlsError,
+        TooLargeError,
+        UnansweredError,
+        UnknownOutcomeError,
+        UnreachableError,
     )
     from tidings.language import parse_filter
     from tidings.language.build import attr, is_a, topic
@@ -50,15 +60,25 @@ _PLACES = {
     "testing": "tidings.testing",
     "blocking": "tidings.runtime.blocking",
     "ClosedError": "tidings.errors:ClosedError",
+    "DeadlockError": "tidings.errors:DeadlockError",
     "EventError": "tidings.errors:EventError",
     "FilterError": "tidings.errors:FilterError",
+    "FilterLimitError": "tidings.errors:FilterLimitError",
     "FilterSyntaxError": "tidings.errors:FilterSyntaxError",
+    "HistoryError": "tidings.errors:HistoryError",
     "ImpossibleFilterError": "tidings.errors:ImpossibleFilterError",
     "RefusedError": "tidings.errors:RefusedError",
     "SettingsError": "tidings.errors:SettingsError",
     "SlowConsumerError": "tidings.errors:SlowConsumerError",
     "StoreError": "tidings.errors:StoreError",
+    "StoreFullError": "tidings.errors:StoreFullError",
     "TidingsError": "tidings.errors:TidingsError",
+    "TimedOutError": "tidings.errors:TimedOutError",
+    "TlsError": "tidings.errors:TlsError",
+    "TooLargeError": "tidings.errors:TooLargeError",
+    "UnansweredError": "tidings.errors:UnansweredError",
+    "UnknownOutcomeError": "tidings.errors:UnknownOutcomeError",
+    "UnreachableError": "tidings.errors:UnreachableError",
     "parse_filter": "tidings.language:parse_filter",
     "attr": "tidings.language.build:attr",
     "is_a": "tidings.language.build:is_a",
@@ -84,11 +104,13 @@ _PLACES = {
 }
 
 __all__ = [
-    "FOREVER", "BlockingBus", "BlockingListener", "Bus", "ClosedError", "ConnectionState", "Event", "EventError", "Filter",
-    "FilterError", "FilterSyntaxError", "ImpossibleFilterError", "Listener", "Notification", "Policy",
-    "Position", "Receipt", "RefusedError", "SettingsError", "SlowConsumerError", "StoreError",
-    "SubscriptionId", "TidingsError", "__version__", "attr", "blocking", "connect", "derived", "errors",
-    "explain", "is_a", "make_event", "open", "parse_filter", "testing", "topic",
+    "FOREVER", "BlockingBus", "BlockingListener", "Bus", "ClosedError", "ConnectionState", "DeadlockError",
+    "Event", "EventError", "Filter", "FilterError", "FilterLimitError", "FilterSyntaxError", "HistoryError",
+    "ImpossibleFilterError", "Listener", "Notification", "Policy", "Position", "Receipt", "RefusedError",
+    "SettingsError", "SlowConsumerError", "StoreError", "StoreFullError", "SubscriptionId", "TidingsError",
+    "TimedOutError", "TlsError", "TooLargeError", "UnansweredError", "UnknownOutcomeError",
+    "UnreachableError", "__version__", "attr", "blocking", "connect", "derived", "errors", "explain",
+    "is_a", "make_event", "open", "parse_filter", "testing", "topic",
 ]  # fmt: skip
 
 

@@ -143,10 +143,14 @@ class TimedOutError(UnreachableError, TimeoutError):
 
 
 class UnknownOutcomeError(TidingsError):
-    """A publish was sent, and no answer came: it may be delivered or not, never twice."""
+    """A publish was sent, and no answer came: it may be delivered or not, never twice.
+
+    Published again to the same broker or group with `id=error.id`, it is the same event.
+    """
 
     blame = "environment"
     code = "unknown"
+    id: str = ""  # of the event
 
 
 class UnansweredError(UnknownOutcomeError, TimeoutError):

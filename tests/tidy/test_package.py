@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import builtins
 import os
+import re
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
 from tests.tidy._sources import PACKAGE, ROOT, python_files
+
+import tidings
 
 HEAVY = (
     "cryptography", "duckdb", "google", "hypothesis", "llvmlite", "matplotlib", "numba", "numpy", "pandas",
@@ -30,6 +34,20 @@ def test_import_tidings_brings_nothing_heavy() -> None:
     loaded = set(python("import sys, tidings; print(*sys.modules)").split())
     assert "tidings" in loaded
     assert not loaded.intersection(HEAVY)
+
+
+def test_every_name_that_the_pages_mention_is_there() -> None:
+    """`tidings.Name` and errors by name: in the pages as in the package, without a module to look for."""
+    missing = {}
+    for page in sorted((ROOT / "docs").glob("*.md")):
+        text = page.read_text()
+        names = set(re.findall(r"\btidings\.([A-Z]\w*|[a-z]\w*(?=\())", text))
+        names |= set(re.findall(r"`([A-Z]\w*Error)\b", text))
+        names = {name for name in names if not hasattr(builtins, name) and not hasattr(tidings, name)}
+        if names:
+            missing[page.name] = names
+    assert missing == {}
+    assert "TooLargeError" in tidings.__all__
 
 
 def test_help_brings_nothing_heavier_than_the_terminal() -> None:

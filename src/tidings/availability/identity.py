@@ -112,6 +112,11 @@ class Identities:
         of a foreign id is that of the event's identity, with its tenant."""
         if sequence is not None:
             return self.look_number(source, _incarnation(id, sequence), sequence)
+        incarnation, _, number = id.rpartition("-")
+        own = source.rpartition(TENANT_MARK)[2]  # incarnations are drawn, so two tenants never share one
+        known = self.look_number(own, incarnation, int(number)) if number.isdecimal() else Seen.NEW
+        if known is not Seen.NEW:
+            return known  # an id of ours that its publisher gives again
         return Seen.SEEN if self._foreign.has(_key(source, id), now) else Seen.NEW
 
     def look_number(self, source: str, incarnation: str, sequence: int) -> Seen:

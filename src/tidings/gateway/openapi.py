@@ -204,7 +204,7 @@ def _schemas() -> Json:
         "Problem": {
             "type": "object",
             "required": ["status", "detail"],
-            "properties": {"title": text, "status": {"type": "integer"}, "detail": text, "hint": text, "code": text},
+            "properties": {"title": text, "status": {"type": "integer"}, "detail": text, "hint": text, "code": text, "id": text},
         },
         "Filter": {
             "type": "object",

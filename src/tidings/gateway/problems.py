@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from tidings.errors import InputError, TidingsError
+from tidings.errors import InputError, TidingsError, UnknownOutcomeError
 from tidings.model.decoding import UNREADABLE
 
 TYPE = "application/problem+json"
@@ -49,6 +49,8 @@ def status_of(error: TidingsError) -> HTTPStatus:
 def told(error: TidingsError) -> dict[str, Any]:
     """The error as a JSON object."""
     said = {"code": error.code, "detail": error.message}
+    if isinstance(error, UnknownOutcomeError) and error.id:
+        said["id"] = error.id  # published again under it, it is the same event
     return said | ({"hint": error.hint} if error.hint else {})
 
 

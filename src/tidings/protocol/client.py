@@ -168,7 +168,7 @@ class Client:
         """Another broker cannot tell whether it was kept where it was sent; sent again it might be told twice."""
         del self._in_flight[publishing.call]
         reason = "the broker went before it answered; the event may be delivered or not, never twice"
-        self._out.append(fx.Failed(publishing.call, UnknownOutcomeError.code, reason))
+        self._out.append(fx.Failed(publishing.call, UnknownOutcomeError.code, reason, publishing.event.id))
 
     def _link_down(self, input: ins.LinkDown, now: float) -> None:
         self._link = Link.DOWN
@@ -459,8 +459,8 @@ class Client:
     def _cancel_call(self, call: int, now: float) -> None:
         """The caller gave up: what was not sent yet is never sent. A publish says how it ends."""
         self._asked.pop(call, None)
-        if call in self._in_flight:  # it is still sent again on the next link, so that order holds
-            self._out.append(fx.Failed(call, "unanswered", "it was sent; it may be delivered or not"))
+        if (sent := self._in_flight.get(call)) is not None:  # it is sent again on the next link: order holds
+            self._out.append(fx.Failed(call, "unanswered", "it may be delivered or not", sent.event.id))
         for publishing in [each for each in self._line if each.call == call]:
             self._line.remove(publishing)
             self._record_publish(publishing, REFUSED)

@@ -105,6 +105,7 @@ class Failed(_Effect, frozen=True):
     call: int
     code: str
     reason: str
+    id: str = ""  # of the event, when it is unknown whether it is published
 
 
 class Notify(_Effect, frozen=True):

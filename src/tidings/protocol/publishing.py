@@ -38,9 +38,9 @@ class Publishing:
         """The answer for the application. A member of a group refuses for itself: a member that had the publish before
         may still have it committed, so the outcome is unknown."""
         if not self.was_elsewhere or refused.code == UnknownOutcomeError.code:
-            return Failed(self.call, refused.code, refused.reason)
+            return Failed(self.call, refused.code, refused.reason, self.event.id)
         reason = f"it was sent before and not answered; the broker refused it now: {refused.reason}"
-        return Failed(self.call, UnknownOutcomeError.code, reason)
+        return Failed(self.call, UnknownOutcomeError.code, reason, self.event.id)
 
     def refusal(self, most: int) -> Failed | None:
         """Why a broker that accepts events of so many bytes cannot accept it; None: it can. The application is told

@@ -21,7 +21,6 @@ from tidings.errors import (
     SettingsError,
     TidingsError,
     TimedOutError,
-    UnansweredError,
 )
 from tidings.model.event import Event
 from tidings.model.filter import TIDINGS, Filter
@@ -470,8 +469,9 @@ class Bus:
         why = f": {state.reason}" if state.reason else f" from broker {state.broker}" if state.broker else ""
         message = f"no answer within {seconds:g} s; the connection is {state}{why}"
         if isinstance(answer, fx.Failed):
-            kind = UnansweredError if answer.code == UnansweredError.code else TimedOutError
-            return kind(f"{answer.reason}: {message}", hint="timeout= gives it more time, None any time")
+            late = error_of(answer.code, f"{answer.reason}: {message}", answer.id)
+            late.hint = "timeout= gives it more time, None any time"
+            return late
         return TimedOutError(message, hint="timeout= gives it more time, None any time")
 
     def _check_readers(self, before: frozenset[int], pause: float) -> None:
@@ -579,7 +579,7 @@ class Bus:
 
 def _opened(answer: Any) -> Any:
     if isinstance(answer, fx.Failed):
-        raise error_of(answer.code, answer.reason)
+        raise error_of(answer.code, answer.reason, answer.id)
     return answer
 
 

@@ -21,8 +21,11 @@ def _by_code(root: type[TidingsError]) -> dict[str, type[TidingsError]]:
 _ERRORS = _by_code(TidingsError)
 
 
-def error_of(code: str, reason: str) -> TidingsError:
-    return _ERRORS.get(code, errors.RefusedError)(reason)
+def error_of(code: str, reason: str, id: str = "") -> TidingsError:
+    error = _ERRORS.get(code, errors.RefusedError)(reason)
+    if isinstance(error, errors.UnknownOutcomeError):
+        error.id = id
+    return error
 
 
 def refuse_unknown(unknown: Mapping[str, Any], known: Iterable[str], what: str) -> None:

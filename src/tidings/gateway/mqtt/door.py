@@ -33,6 +33,7 @@ from tidings.gateway.mqtt.packets import V5, V31, Kind, Malformed, Packet, Reaso
 from tidings.gateway.mqtt.reading import Reader
 from tidings.gateway.mqtt.session import NEVER, Session
 from tidings.gateway.mqtt.sessions_file import Key, Written, key_of
+from tidings.gateway.mqtt.undecided import Undecided
 from tidings.gateway.mqtt.writing import write
 from tidings.gateway.proving import Prover, Where
 from tidings.gateway.serving import bind
@@ -79,6 +80,7 @@ class MqttDoor:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._sweeping: asyncio.Task[None] | None = None
         self._writing = asyncio.Lock()
+        self._undecided = Undecided(host.resources.remembered_events)
         self.address = ""
 
     async def start(self) -> None:
@@ -103,7 +105,7 @@ class MqttDoor:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for session in list(self._sessions.values()):
             await session.close()
-        await self._is_written()
+        await self.is_written()
         if self._journal is not None:
             await self._journal.close()
 
@@ -162,7 +164,7 @@ class MqttDoor:
         if session.durable:
             name = session.exchanges.session
             self._known[key] = Written(principal, connect.client_id, expiry, None, session.kept, name)
-            if not await self._is_written() and known is None:  # one that the file holds can go on as it is
+            if not await self.is_written() and known is None:  # one that the file holds can go on as it is
                 del self._known[key], self._sessions[key], self._links[key]
                 await session.end()
                 raise StoreFullError("this session cannot be kept at the moment")
@@ -177,7 +179,9 @@ class MqttDoor:
         exchanges = None
         if durable and self._journal is not None:
             exchanges = self._journal.of((known and known.session) or secrets.token_hex(8))
-        return Session(client_id, bus, owner=principal, durable=durable, kept=kept, exchanges=exchanges)
+        return Session(
+            client_id, bus, self._undecided, owner=principal, durable=durable, kept=kept, exchanges=exchanges
+        )
 
     async def left(self, key: Key, session: Session, link: Link) -> None:
         """The connection of a session is gone."""
@@ -194,7 +198,7 @@ class MqttDoor:
         elif key in self._known:
             known = self._known[key]
             known.expiry, known.left_at, known.subscriptions = session.expiry, session.left_at, session.kept
-        await self._is_written()
+        await self.is_written()
 
     def later(self, seconds: float, say: Callable[[], Awaitable[Any]]) -> None:
         """A will with a delay."""
@@ -221,10 +225,9 @@ class MqttDoor:
             raise StoreError(
                 f"{self._file} cannot be read: {error}", hint="restore it, or move it away to begin without"
             ) from None
-        now = self._host.clock.now()
         for written in listed:
             if written.left_at is None:
-                written.left_at = now
+                written.left_at = self._host.clock.now()
             self._take_up(key_of(written.owner, written.client_id), written)
 
     def _take_up(self, key: Key, written: Written) -> None:
@@ -237,11 +240,8 @@ class MqttDoor:
             written = last
         self._known[key] = written
 
-    async def changed(self) -> bool:
-        """Subscriptions of a session changed; is that kept?"""
-        return await self._is_written()
-
-    async def _is_written(self) -> bool:
+    async def is_written(self) -> bool:
+        """Write the sessions down; False: they could not be."""
         if self._file is None:
             return True
         async with self._writing:
@@ -268,7 +268,7 @@ class MqttDoor:
                         )
                         await session.end()
                     self._known.pop(key, None)
-                    await self._is_written()
+                    await self.is_written()
 
 
 class Link:
@@ -504,7 +504,7 @@ class Link:
             case mq.Unsubscribe():
                 reasons = [await session.unsubscribe(name) for name in packet.filters]
                 self.send(mq.Unsuback(packet.packet_id, reasons))
-                await self._door.changed()
+                await self._door.is_written()
             case mq.Ping(is_answer=False):
                 self.send(mq.Ping(True))
             case mq.Disconnect():
@@ -520,7 +520,7 @@ class Link:
             reasons = await session.subscribe(packet)
         finally:
             self._later = None
-        if not await self._door.changed() and session.durable:
+        if not await self._door.is_written() and session.durable:
             reasons = [Reason.QUOTA] * len(reasons)
         old = [reason if reason < 0x80 else 0x80 for reason in reasons]
         self.send(mq.Suback(packet.packet_id, reasons if self._version == V5 else old))

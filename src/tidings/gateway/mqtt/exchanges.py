@@ -71,11 +71,12 @@ class Exchanges:
     def is_kept(self, packet_id: int) -> bool:
         return packet_id in self._kept
 
-    async def begin(self, packet_id: int) -> str:
-        """The id of the event for this message, from now on the same whenever it comes again."""
+    async def begin(self, packet_id: int, known: str | None = None) -> str:
+        """The id of the event for this message, from now on the same whenever it comes again; `known` is its id in
+        an earlier session."""
         event = self._events.get(packet_id)
         if event is None:
-            event = f"mqtt-{secrets.token_hex(12)}"
+            event = known or f"mqtt-{secrets.token_hex(12)}"
             self._events[packet_id] = event
             await self._keep(IN, packet_id, event)
         return event

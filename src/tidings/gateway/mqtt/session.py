@@ -30,6 +30,7 @@ from tidings.errors import (
 from tidings.gateway.mqtt.events import attributes_of, options_of, publish_of, qos_of, wanted
 from tidings.gateway.mqtt.exchanges import Exchanges
 from tidings.gateway.mqtt.packets import Ack, Kind, Malformed, Packet, Publish, Reason, Subscribe, Will, Wish
+from tidings.gateway.mqtt.undecided import Undecided
 from tidings.gateway.mqtt.writing import write
 from tidings.model.event import Event
 from tidings.model.subscription import Position
@@ -96,6 +97,7 @@ class Session:
         self,
         client_id: str,
         bus: Bus,
+        undecided: Undecided,
         *,
         owner: Any,
         durable: bool,
@@ -105,6 +107,7 @@ class Session:
         self.client_id = client_id
         self.bus = bus
         self.owner = owner  # the principal whose rights the bus has
+        self._client = (getattr(owner, "tenant", ""), str(getattr(owner, "name", owner)), client_id)
         self.durable = durable
         self.kept = kept if kept is not None else {}
         self.expiry = 0
@@ -113,6 +116,7 @@ class Session:
         self._ways: dict[int, Way] = {}
         self._received: set[int] = set()  # packet ids of QoS 2 that wait for PUBREL
         self.exchanges = exchanges or Exchanges("", None)
+        self._undecided = undecided  # of all sessions of the listener
         for packet_id in self.exchanges.resume():
             self._ways[packet_id] = Way(Publish("", b"", 2, False), None, -1, is_received=True)
         self._last_id = 0
@@ -380,24 +384,39 @@ class Session:
     # -- from the client ---------------------------------------------------------------------------
 
     async def publish(self, packet: Publish) -> int | None:
-        """Publish, and answer when the broker has it; the reason code. None: nobody can tell yet, and the client is
-        to send it again."""
+        """Publish, and answer when the broker has it; the reason code. None: the outcome is unknown, and the client
+        is to send it again."""
+        known = self._undecided.id_of(self._client, packet)
+        reason = await self._published(packet, known)
+        if reason is not None:
+            self._undecided.decided(self._client, packet)
+        return reason
+
+    async def _published(self, packet: Publish, known: str | None) -> int | None:
         try:
             options = options_of(packet)
             if packet.qos == 2:
-                options["id"] = await self.exchanges.begin(packet.packet_id)
+                options["id"] = await self.exchanges.begin(packet.packet_id, known)
+            elif known is not None:
+                options["id"] = known
             await self.bus.publish(
                 attributes_of(packet), mode=Mode.BEST_EFFORT if packet.qos == 0 else Mode.AUTO, **options
             )
         except UnknownOutcomeError as error:
             log.info("mqtt %s: %s", self.client_id, error)
+            self._undecided.note(self._client, packet, error.id)
             return None
         except RefusedError as error:
             log.info("mqtt %s: %s", self.client_id, error)
             return Reason.NOT_AUTHORISED
         except Malformed as error:
             return error.reason
-        except (StoreFullError, TooLargeError) as error:
+        except StoreFullError as error:
+            log.info("mqtt %s: %s", self.client_id, error)
+            if packet.dup and known is None:
+                return None  # the broker may have an earlier copy, whose answer was lost
+            return Reason.QUOTA
+        except TooLargeError as error:
             log.info("mqtt %s: %s", self.client_id, error)
             return Reason.QUOTA
         except TidingsError as error:

@@ -340,11 +340,8 @@ class Intake:
         self._ports.disk.persist([*kept_first, *records], kept, not_kept, stalled)
 
     def _is_known(self, event: Event, now: float) -> bool:
-        source, identity = event.source, event.identity
+        identity = event.identity
         if identity in self._under_way or self._ledger.offset_of(identity) is not None:
-            return True
-        incarnation, _, number = event.id.rpartition("-")
-        if number.isdecimal() and self.identities.look_number(source, incarnation, int(number)) is Seen.SEEN:
             return True
         return self.identities.look(*identity, None, now) is Seen.SEEN
 
