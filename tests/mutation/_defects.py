@@ -38,6 +38,8 @@ GUESSING = ("tests/unit/security/test_attempts.py", "tests/gateway/test_guessing
 CONFIRMING = ("tests/gateway/test_confirming.py",)
 UNDECIDED = ("tests/gateway/test_undecided.py",)
 SLOW = ("tests/unit/runtime/test_admission.py", "tests/gateway/test_slow.py")
+POISON = ("tests/gateway/test_poison.py",)
+FLOODS = ("tests/gateway/test_floods.py",)
 BOUNDS = ("tests/unit/runtime/test_client_bounds.py",)
 UNFINISHED = ("tests/unit/runtime/test_unfinished.py",)
 FAIRNESS = ("tests/unit/runtime/test_fairness.py",)
@@ -235,6 +237,18 @@ DEFECTS = (
     Defect("availability/identity.py", "            return known  # an id of ours that its publisher gives again\n", "            pass\n", by=UNDECIDED),  # an event is new again when the log forgot it
     Defect("gateway/serving.py", "        self._timer = asyncio.get_running_loop().call_later(self.seconds, self._too_slow)\n", "        self._timer = None\n", by=SLOW),  # a slow head is waited for
     Defect("gateway/serving.py", "                visit.leave()\n                lost(exc)\n", "                lost(exc)\n", by=SLOW),  # a WebSocket's visit never ends
+    Defect("gateway/mqtt/events.py", "    if not name or not _fits(name):\n", "    if False:\n", by=POISON),  # a topic that MQTT cannot carry ends the delivery
+    Defect("gateway/mqtt/events.py", "    user = [(name, value) for name, value in user if _fits(name) and _fits(value)]\n", "", by=POISON),  # a long user property ends the delivery
+    Defect("gateway/mqtt/session.py", "        return reasons + [Reason.QUOTA] * packet.beyond\n", "        return reasons\n", by=FLOODS),  # SUBACK shorter than its SUBSCRIBE
+    Defect("gateway/mqtt/session.py", "            await asyncio.sleep(0)  # a refusal waits for nothing\n", "", by=FLOODS),  # one SUBSCRIBE stops everybody
+    Defect("gateway/mqtt/session.py", "        if max(len(self._received), self.exchanges.open) >= most:\n", "        if False:\n", by=FLOODS),  # open QoS 2 exchanges unbounded
+    Defect("gateway/webhooks.py", "            if status == UNSENDABLE or (", "            if (", by=POISON),  # an unsendable request is tried for ever
+    Defect("gateway/webhooks.py", "                    if size > self._answer_bytes:\n", "                    if False:\n", by=POISON),  # an endless answer is read
+    Defect("gateway/serving.py", "                if not protocol.writable.is_set():", "                if False:", by=FLOODS),  # unread pongs fill the memory
+    Defect("gateway/mqtt/websocket.py", "        if self.paused:  #", "        if False:  #", by=FLOODS),  # the same over MQTT's WebSocket
+    Defect("gateway/serving.py", "            _Unambiguous(self._app),\n", "            self._app,\n", by=POISON),  # two lengths in one request
+    Defect("model/event.py", "        check_number(len(seen))\n", "", by=POISON),  # attributes are counted when all are built
+    Defect("runtime/logs.py", "        return super().formatMessage(record).translate(_ESCAPED)\n", "        return super().formatMessage(record)\n", by=("tests/unit/runtime/test_logs.py",)),  # a client forges lines of the log
     Defect("protocol/client_bounds.py", "        if not self.low <= value <= self.most(limits) or isnan(value):\n", "        if isnan(value):\n", by=BOUNDS),  # numbers of clients unbounded
     Defect("protocol/client_bounds.py", "        if value is not None and len(value) > self.most(limits):\n            raise self._refuse(f\"has {len(value)} characters\", limits)\n", "        pass\n", by=BOUNDS),  # names of clients unbounded
     Defect("protocol/client_bounds.py", "            raise self._refuse(f\"has {len(value)} entries\", limits)\n        if type(self.item)", "            pass\n        if type(self.item)", by=BOUNDS),  # lists of clients unbounded

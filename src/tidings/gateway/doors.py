@@ -55,6 +55,7 @@ class Gateways:
         settings, server = self._service.settings, self._service.server
         listening = tls.listening(settings.tls)
         folder = Path(settings.store) if settings.store else None
+        limits = settings.resources
         chosen: list[tuple[str, Gateway]] = []
         if settings.gateway.http:
             try:
@@ -63,11 +64,13 @@ class Gateways:
                 raise MissingDependencyError(
                     f"the HTTP gateway needs {error.name}", hint="pip install 'tidings[server]'"
                 ) from None
-            chosen.append(("http", HttpDoor(server, self.prover, folder, settings.gateway, listening)))
+            chosen.append(
+                ("http", HttpDoor(server, self.prover, folder, settings.gateway, listening, limits))
+            )
         if settings.gateway.mqtt or settings.gateway.mqtt_websocket:
             from tidings.gateway.mqtt.door import MqttDoor
 
-            door = MqttDoor(server, self.prover, settings.gateway.mqtt, folder, listening)
+            door = MqttDoor(server, self.prover, settings.gateway.mqtt, folder, listening, limits.client)
             chosen.append(("mqtt", door))
             if settings.gateway.mqtt_websocket:
                 from tidings.gateway.mqtt.websocket import MqttSocketDoor

@@ -43,6 +43,7 @@ from tidings.language import parse_filter
 from tidings.matching.explain import explain
 from tidings.model.cloudevents import from_mapping, to_mapping
 from tidings.model.event import make_event
+from tidings.protocol.limits import DEFAULT_LIMITS, ResourceLimits
 from tidings.runtime.guests import Host, charge
 from tidings.runtime.settings import GatewaySettings
 from tidings.security.attempts import TooManyAttempts
@@ -209,8 +210,9 @@ class HttpDoor:
         folder: Path | None,
         settings: GatewaySettings,
         tls: ssl.SSLContext | None,
+        limits: ResourceLimits = DEFAULT_LIMITS,
     ) -> None:
-        self._subscriptions = Subscriptions(host, folder, settings.webhooks, prover.refreshed)
+        self._subscriptions = Subscriptions(host, folder, settings.webhooks, prover.refreshed, limits)
         addresses = Addresses(settings.http, settings.hosts, settings.origins)
         self._gateway = HttpGateway(host, prover, self._subscriptions, addresses)
         self._serving = Serving(

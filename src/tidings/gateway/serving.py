@@ -3,6 +3,7 @@
 Rules
 - Each connection is admitted together with those of all other listeners (`runtime/admission.py`). It counts as
   waiting until the head of a request is complete, and again between two requests.
+- A WebSocket whose client does not read what it is sent, pongs among it, is not read from.
 - A head that is not complete within `request_seconds` ends the connection, as does a pause of `idle_seconds`
   between two requests.
 """
@@ -24,6 +25,7 @@ from tidings.runtime.admission import Admission, Listener, Visit, admission_sett
 from tidings.runtime.connection import NetworkSettings
 from tidings.runtime.dialling import port_of
 
+AMBIGUOUS = b"Content-Length and Transfer-Encoding in one request\n"
 TOO_SLOW = b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 
@@ -60,13 +62,26 @@ class _Http(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
 
         def make(**options: Any) -> Any:
             protocol = made(**options)
-            lost = protocol.connection_lost
+            lost, received, resumed = (
+                protocol.connection_lost, protocol.data_received, protocol.resume_writing
+            )  # fmt: skip
 
             def connection_lost(exc: Exception | None) -> None:
                 visit.leave()
                 lost(exc)
 
-            protocol.connection_lost = connection_lost
+            def data_received(data: bytes) -> None:
+                received(data)
+                if not protocol.writable.is_set():  # a client that does not read its pongs is not read from
+                    protocol.transport.pause_reading()
+
+            def resume_writing() -> None:
+                resumed()
+                if not protocol.read_paused:
+                    protocol.transport.resume_reading()
+
+            protocol.connection_lost, protocol.data_received = connection_lost, data_received
+            protocol.resume_writing = resume_writing
             return protocol
 
         self.ws_protocol_class = make
@@ -109,6 +124,23 @@ class _Http(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
             self.transport.close()
 
 
+class _Unambiguous:
+    """An ASGI application whose requests have one length: with two, a proxy and the broker could disagree about
+    where the next request begins, so such a request is refused and ends its connection."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        names = {name for name, _ in scope.get("headers", ())}
+        if scope["type"] != "http" or not {b"content-length", b"transfer-encoding"} <= names:
+            await self._app(scope, receive, send)
+            return
+        headers = [(b"connection", b"close"), (b"content-type", b"text/plain")]
+        await send({"type": "http.response.start", "status": 400, "headers": headers})
+        await send({"type": "http.response.body", "body": AMBIGUOUS})
+
+
 class Serving:
     """Serves an ASGI application at host:port (port 0: a free one)."""
 
@@ -137,7 +169,7 @@ class Serving:
         bound = bind(self._listen, self._setting)
         host, port = bound.getsockname()[:2]
         config = uvicorn.Config(
-            self._app,
+            _Unambiguous(self._app),
             log_config=None,
             access_log=False,
             lifespan="off",

@@ -235,6 +235,7 @@ class _Talk:
     """One socket's conversation."""
 
     def __init__(self, socket: WebSocket, desk: Desk) -> None:
+        self._longest = desk.guests.limits.client.name  # characters of a `ref`
         self._socket = socket
         self._desk = desk
         self._bus = desk.client(f"socket-{secrets.token_hex(6)}")
@@ -297,6 +298,8 @@ class _Talk:
                 told(error) if isinstance(error, TidingsError) else {"code": "input", "detail": str(error)}
             )
             about = {k: said[k] for k in ("ref", "call") if k in said} if isinstance(said, dict) else {}
+            if len(str(about.get("ref", ""))) > self._longest:
+                del about["ref"]
             await self._say({"op": "error", **about, **known})
 
     async def _say(self, what: dict[str, Any]) -> None:
@@ -308,6 +311,8 @@ class _Talk:
         is_manual = _is_manual(said)
         most = self._desk.guests.limits.unconfirmed_count
         credit = _count("credit", said.pop("credit", min(CREDIT, most)), most)
+        if len(ref) > self._longest:
+            raise InputError(f"`ref` has {len(ref)} characters; at most {self._longest} (limit `name`)")
         if not ref or ref in self._subscriptions or len(self._subscriptions) >= MOST_SUBSCRIPTIONS:
             raise InputError(
                 f"`ref` is {ref!r}",

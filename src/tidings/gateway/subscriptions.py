@@ -31,6 +31,8 @@ from tidings.gateway.problems import Problem
 from tidings.gateway.webhooks import Credential, Sink, Webhook
 from tidings.model.decoding import UNREADABLE
 from tidings.model.filter import Filter
+from tidings.protocol.client_bounds import NAME, Checked, Encoded, Text, check_message, declare
+from tidings.protocol.limits import DEFAULT_LIMITS, ResourceLimits
 from tidings.runtime.guests import Guests, Host
 from tidings.security.principal import Principal
 
@@ -65,6 +67,16 @@ class Kept(msgspec.Struct, kw_only=True, omit_defaults=True):
     sinkcredential: dict[str, Any] = {}
 
 
+declare(
+    Kept,
+    {
+        "id": NAME, "owner": Checked("authentication"), "sink": Text("sink"), "source": NAME, "types": Encoded("config"),
+        "config": Encoded("config"), "filters": Encoded("filter"), "protocol": NAME,
+        "protocolsettings": Encoded("config"), "sinkcredential": Encoded("config"),
+    },
+)  # fmt: skip
+
+
 class Subscriptions:
     """All of them, with the workers that deliver."""
 
@@ -74,7 +86,9 @@ class Subscriptions:
         folder: Path | None,
         allowed: tuple[str, ...],
         refreshed: Callable[[Any], Any] = lambda principal: principal,  # as it stands now; raises
+        limits: ResourceLimits = DEFAULT_LIMITS,
     ) -> None:
+        self._limits = limits
         self._host = host
         self._refreshed = refreshed
         self._file = None if folder is None else folder / FILE
@@ -158,6 +172,12 @@ class Subscriptions:
             kept = msgspec.convert({**asked, "id": id, "owner": msgspec.to_builtins(principal)}, Kept)
         except msgspec.ValidationError as error:
             raise InputError(f"the subscription is not well formed: {error}") from None
+        try:
+            check_message(kept, self._limits.client)
+        except RefusedError as error:
+            raise InputError(
+                "the subscription" + error.message.removeprefix("Kept"), hint=error.hint
+            ) from None
         if kept.protocol.upper() != "HTTP":
             raise InputError(f"protocol {kept.protocol!r} is not offered", hint="HTTP")
         _check_settings(kept.protocolsettings)
@@ -225,6 +245,7 @@ class Subscriptions:
             filter_of(kept),
             sink,
             max_deliveries=settings.get("max_deliveries", 5),
+            answer_bytes=self._limits.answer_bytes,
         )
         return webhook
 

@@ -5,6 +5,10 @@ Rules
 - Another 4xx (but 408, 425 and 429) gives the event back: after `max_deliveries` it is a dead letter.
 - Anything else, no answer too, is tried again for ever, with pauses that double up to five minutes
   (or as long as `Retry-After` says). Later events wait behind it, so the order stays.
+- A request that can never be sent, whatever the sink does (a header that HTTP cannot carry), gives the event back at
+  once, until it is a dead letter.
+- Of an answer only the head counts. Its body is read up to `answer_bytes`, as it came; beyond that, or when it lasts
+  longer than the timeout, the connection is closed.
 - It sends as long as its principal stands. When that session ends (the user is disabled, its token has
   expired) it stops at once, tries to open another one every second, and goes on where it was.
 - With a secret each request is signed: `Tidings-Signature: t=SECONDS,v1=HEX` where HEX is the
@@ -14,6 +18,7 @@ Rules
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import hmac
 import logging
@@ -24,10 +29,11 @@ from typing import Any
 
 import msgspec
 
-from tidings.errors import InputError, TidingsError
+from tidings.errors import EventError, InputError, TidingsError
 from tidings.model.cloudevents import STRUCTURED_TYPE, to_binary, to_structured
 from tidings.model.event import Event
 from tidings.model.filter import Filter
+from tidings.protocol.limits import DEFAULT_LIMITS
 from tidings.runtime.bus import Bus
 
 log = logging.getLogger("tidings.gateway")
@@ -36,6 +42,7 @@ TIMEOUT_SECONDS = 30.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 300.0
 AGAIN_SECONDS = 1.0  # between two tries to open a session for a principal that does not stand
 PATIENT = frozenset({408, 425, 429})  # 4xx that mean: later
+UNSENDABLE = -1  # in place of a status
 USER_AGENT = "tidings-webhook/1"
 
 
@@ -78,7 +85,7 @@ class Sink(msgspec.Struct, frozen=True, kw_only=True):
             headers, body = {"content-type": STRUCTURED_TYPE}, to_structured(event)
         else:
             headers, body = to_binary(event)
-        headers = {**self.headers, "user-agent": USER_AGENT, **headers}
+        headers = {**self.headers, "user-agent": USER_AGENT, "accept-encoding": "identity", **headers}
         if self.credential.header:
             headers["authorization"] = self.credential.header
         if self.secret:
@@ -95,8 +102,10 @@ class Webhook:
     """The worker of one subscription. `client` makes a bus for its principal, or raises."""
 
     def __init__(
-        self, name: str, client: Callable[[], Bus], filter: Filter, sink: Sink, *, max_deliveries: int = 5
-    ) -> None:
+        self, name: str, client: Callable[[], Bus], filter: Filter, sink: Sink, *, max_deliveries: int = 5,
+        answer_bytes: int = DEFAULT_LIMITS.answer_bytes,
+    ) -> None:  # fmt: skip
+        self._answer_bytes = answer_bytes
         self._name = name
         self._client = client
         self._filter = filter
@@ -212,7 +221,7 @@ class Webhook:
                 self._problem = "the sink answered 410: it wants no more"
                 log.warning("webhook %s: %s", self._name, self._problem)
                 return False
-            if 400 <= status < 500 and status not in PATIENT:
+            if status == UNSENDABLE or (400 <= status < 500 and status not in PATIENT):
                 self._refused += 1
                 await self._listener.nack()
                 return True
@@ -223,10 +232,16 @@ class Webhook:
         """The status of the answer (0: there was none), and how long it asks us to wait."""
         import httpx
 
-        headers, body = self._sink.request(event, int(time.time()))
         try:
-            answer = await http.post(self._sink.address, content=body, headers=headers)
-        except (httpx.HTTPError, OSError, ValueError) as error:
+            headers, body = self._sink.request(event, int(time.time()))
+            async with http.stream("POST", self._sink.address, content=body, headers=headers) as answer:
+                await self._read_some(answer)
+        except (httpx.LocalProtocolError, UnicodeError, EventError) as error:
+            self._problem = f"event {event.identity} cannot be sent: {error}"
+            if self._listener.last is None or self._listener.last.attempt == 1:
+                log.warning("webhook %s: %s; it becomes a dead letter", self._name, self._problem)
+            return UNSENDABLE, None
+        except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
             self._problem = f"{type(error).__name__}: {error}"
             return 0, None
         if not answer.is_success:
@@ -234,3 +249,13 @@ class Webhook:
         asked = answer.headers.get("retry-after", "")
         wait = min(float(asked), LONGEST_PAUSE) if asked.isdecimal() else None
         return answer.status_code, wait
+
+    async def _read_some(self, answer: Any) -> None:
+        """Read a body of the expected size, so that the connection serves the next event; leave any other."""
+        size = 0
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(TIMEOUT_SECONDS):
+                async for part in answer.aiter_raw():
+                    size += len(part)
+                    if size > self._answer_bytes:
+                        return

@@ -28,7 +28,7 @@ import msgspec
 
 from tidings.errors import EventError
 from tidings.model.decoding import UNREADABLE
-from tidings.model.event import FOREVER, Event, make_event
+from tidings.model.event import FOREVER, Event, check_number, make_event
 from tidings.model.topic import check_topic
 from tidings.model.value import INT_MAX, INT_MIN, is_null
 
@@ -395,8 +395,9 @@ def _topic(context: dict[str, Any]) -> str | None:
 def _foreign(extensions: dict[str, Any], meta: dict[str, Any], parts: _Parts) -> dict[str, Any]:
     """Members and extensions in one mapping; members whose names are taken go under `data`."""
     kinds = meta.get("extensions", {})
+    check_number(len(extensions))
     extensions = {name: _extension(name, value, kinds.get(name)) for name, value in extensions.items()}
-    members = _members(parts.payload, parts.content_type)
+    members = _members(parts.payload, parts.content_type, [0])
     if "topic" in extensions:
         if _ELSEWHERE in extensions:
             raise EventError(f"the extensions topic and {_ELSEWHERE} cannot stand beside one another")
@@ -439,19 +440,24 @@ def _is_json(content_type: str | None) -> bool:
     return content_type is None or _JSON_TYPE.fullmatch(content_type) is not None
 
 
-def _members(payload: bytes, content_type: str | None) -> dict[str, Any]:
-    """The members of a JSON object that can be attributes."""
+def _members(payload: bytes, content_type: str | None, counts: list[int] | None = None) -> dict[str, Any]:
+    """The members of a JSON object that can be attributes. With `counts` it stops at the limit of attributes."""
     data = _parsed(payload) if payload and _is_json(content_type) else None
-    return _values(data) if isinstance(data, dict) else {}
+    return _values(data, counts) if isinstance(data, dict) else {}
 
 
-def _values(members: Mapping[str, Any]) -> dict[str, Any]:
+def _values(members: Mapping[str, Any], counts: list[int] | None) -> dict[str, Any]:
     kept: dict[str, Any] = {}
     for name, value in members.items():
         if isinstance(value, dict):
-            kept[name] = _values(value)
+            kept[name] = _values(value, counts)
         elif _is_attribute(value):
             kept[name] = value
+        else:
+            continue
+        if counts is not None:
+            counts[0] += 1
+            check_number(counts[0] // 2)  # as many mappings as attributes
     return {name: value for name, value in kept.items() if name}
 
 

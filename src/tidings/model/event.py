@@ -28,6 +28,7 @@ TENANT_MARK = "\x1f"  # after the tenant, in names that a broker scopes by tenan
 LINEAGE = "type.lineage"  # where `Event.view` keeps the lineage; no attribute can have this name
 MAX_ATTRIBUTES = 1024
 MAX_NESTING = 16
+CONTROL = frozenset(map(chr, (*range(0x20), 0x7F)))
 
 
 class _View:
@@ -140,6 +141,8 @@ def make_event(
         raise EventError("an event needs a source and an id that are not empty")
     if time is not None and time.tzinfo is None:
         raise EventError("the event's time has no time zone", hint="use datetime.now(UTC)")
+    if content_type is not None and not CONTROL.isdisjoint(content_type):
+        raise EventError("the content type holds a control character", hint="write type/subtype")
     lineage = (type,) if isinstance(type, str) else tuple(type or ())
     return Event(
         source=source,
@@ -174,13 +177,19 @@ def checked_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
             hint=f"give it as publish(..., {name}=...) or rename it",
         )
     seen: set[str] = set()
-    result = _checked(attributes, "", seen, 1)
-    if len(seen) > MAX_ATTRIBUTES:
-        raise EventError(f"an event of {len(seen)} attributes; the most is {MAX_ATTRIBUTES}")
-    return result
+    return _checked(attributes, "", seen, 1, [0])
 
 
-def _checked(mapping: Mapping[str, Any], prefix: str, seen: set[str], depth: int) -> dict[str, Any]:
+def check_number(number: int) -> None:
+    """Refuse attributes above the limit, before more are read. Raises `EventError`."""
+    if number > MAX_ATTRIBUTES:
+        raise EventError(f"an event of {number} attributes or more; the most is {MAX_ATTRIBUTES}")
+
+
+def _checked(
+    mapping: Mapping[str, Any], prefix: str, seen: set[str], depth: int, nested: list[int]
+) -> dict[str, Any]:
+    """`seen` are the names so far, `nested` counts the mappings: each has the limit of attributes."""
     if depth > MAX_NESTING:
         raise EventError(f"attributes nested {depth} deep; the most is {MAX_NESTING}")
     result: dict[str, Any] = {}
@@ -189,13 +198,16 @@ def _checked(mapping: Mapping[str, Any], prefix: str, seen: set[str], depth: int
             raise EventError(f"attribute name {name!r} is not a non-empty string")
         path = prefix + name
         if type(value) is dict or isinstance(value, Mapping):
-            result[name] = _checked(value, path + ".", seen, depth + 1)
+            nested[0] += 1
+            check_number(nested[0])
+            result[name] = _checked(value, path + ".", seen, depth + 1, nested)
             continue
         if path in seen:
             raise EventError(f"attribute {path!r} is given twice: nested, and with a dot in its name")
         if path.partition(".")[0] in RESERVED:
             raise EventError(f"attribute {path!r} begins with a name that belongs to the event itself")
         seen.add(path)
+        check_number(len(seen))
         result[name] = checked_value(path, value)
     return result
 

@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 
 from tidings.errors import RefusedError
-from tidings.model.event import Event
+from tidings.model.event import CONTROL, Event
 from tidings.model.filter import Filter
 from tidings.model.subscription import DeliveryOptions
 from tidings.protocol import messages as msg
@@ -82,6 +82,32 @@ class Text(Bound):
     def check(self, value: Any, limits: ClientLimits) -> None:
         if value is not None and len(value) > self.most(limits):
             raise self._refuse(f"has {len(value)} characters", limits)
+
+
+class Utf8(Text):
+    """Bytes of a text in UTF-8, where another protocol counts so."""
+
+    def check(self, value: Any, limits: ClientLimits) -> None:
+        most = self.most(limits)
+        if value is not None and len(value) * 4 > most and (size := len(value.encode())) > most:
+            raise self._refuse(f"has {size} bytes", limits)
+
+
+class Plain(Text):
+    """Characters of a text that other protocols write into a header: no control characters."""
+
+    def check(self, value: Any, limits: ClientLimits) -> None:
+        super().check(value, limits)
+        if value is not None and not CONTROL.isdisjoint(value):
+            raise RefusedError("holds a control character", hint="leave it out")
+
+
+class Encoded(Bound):
+    """Bytes of a value as JSON: a list or a table of any values."""
+
+    def check(self, value: Any, limits: ClientLimits) -> None:
+        if value and (size := len(msgspec.json.encode(value))) > self.most(limits):
+            raise self._refuse(f"has {size} bytes as JSON", limits)
 
 
 class Many(Bound):
@@ -174,9 +200,9 @@ FLAG = Checked("its type")  # a boolean or a word of an enumeration
 
 FIELDS: dict[type[msgspec.Struct], dict[str, Bound]] = {
     Event: {
-        "source": NAME, "id": NAME, "key": NAME, "content_type": NAME, "type": Many("lineage", NAME),
+        "source": NAME, "id": NAME, "key": NAME, "content_type": Plain("name"), "type": Many("lineage", NAME),
         "attributes": Checked("model.event.checked_attributes: MAX_ATTRIBUTES, MAX_NESTING"),
-        "topic": Text("topic"), "time": Checked("model.value.checked_time"),
+        "topic": Utf8("topic"), "time": Checked("model.value.checked_time"),
         "payload": Checked("frame_bytes"), "lifetime": Endless(), "expires": Endless(),
     },
     Filter: {

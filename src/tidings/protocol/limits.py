@@ -22,7 +22,7 @@ class ClientLimits(msgspec.Struct, frozen=True, kw_only=True):
     """The most that one message of a client may ask for; each field says what a larger value costs."""
 
     name: int = 1024  # characters of a name, a source, an id, a key; names are kept on disk and in memory
-    topic: int = 65_535  # characters of a topic, as in MQTT; its levels are bounded by the rules of topics
+    topic: int = 65_535  # bytes of a topic in UTF-8; above that MQTT cannot carry it to a subscriber
     filter: int = 1 << 20  # characters of a filter's text; `language.limits` bounds it further
     queue: int = 1_000_000  # notifications that may wait for one subscription; their bytes are in a quota
     credit: int = 1_000_000  # notifications granted at once, and in all, to one member of a subscription
@@ -38,6 +38,9 @@ class ClientLimits(msgspec.Struct, frozen=True, kw_only=True):
     logs: int = 1 << 14  # that a token names
     sources: int = 10_000  # that a client names when it comes from another broker
     lineage: int = 64  # names in the type of an event
+    topic_filters: int = 256  # handled of one MQTT SUBSCRIBE; each is a subscription that is opened
+    sink: int = 2048  # characters of a webhook's address
+    config: int = 16 << 10  # bytes of JSON of each table of a webhook; kept on disk and in memory
     about: int = 1024  # values inside one inquiry, with those inside of them
 
     def __post_init__(self) -> None:
@@ -88,6 +91,9 @@ class ResourceLimits(msgspec.Struct, frozen=True, kw_only=True):
     # -- tables --------------------------------------------------------------------------------
     remembered_copies: int = 1 << 16  # foreign ids, and commits in a group, that a client knows again
     remembered_events: int = 1024  # that no log holds and a client recognises; more recognises older ones
+
+    # -- webhooks ------------------------------------------------------------------------------
+    answer_bytes: int = 64 << 10  # of a sink's answer that are read; more keeps connections that talk longer
 
     client: ClientLimits = ClientLimits()  # the most that one message of a client may ask for
 

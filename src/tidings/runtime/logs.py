@@ -35,7 +35,22 @@ class _Handler(logging.StreamHandler[Any]):
 
 
 def _text(broker: str) -> logging.Formatter:
-    return logging.Formatter(f"%(asctime)s %(levelname)-7s {broker.replace('%', '%%')}: %(message)s")
+    return TextLines(f"%(asctime)s %(levelname)-7s {broker.replace('%', '%%')}: %(message)s")
+
+
+_ESCAPED = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))}
+_ESCAPED_LINES = {code: text for code, text in _ESCAPED.items() if code not in (0x09, 0x0A)}
+
+
+class TextLines(logging.Formatter):
+    """Lines for people. Control characters are escaped: names come from clients, and one could end a line or
+    speak to the terminal. Only a traceback has several lines."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the library's name
+        return super().formatMessage(record).translate(_ESCAPED)
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - the library's name
+        return super().formatException(ei).translate(_ESCAPED_LINES)
 
 
 class JsonLines(logging.Formatter):

@@ -31,7 +31,7 @@ from tidings.gateway.mqtt import packets as mq
 from tidings.gateway.mqtt.exchanges import Journal
 from tidings.gateway.mqtt.packets import V5, V31, Kind, Malformed, Packet, Reason
 from tidings.gateway.mqtt.reading import Reader
-from tidings.gateway.mqtt.session import NEVER, Session
+from tidings.gateway.mqtt.session import MOST_AHEAD, NEVER, Session
 from tidings.gateway.mqtt.sessions_file import Key, Written, key_of
 from tidings.gateway.mqtt.undecided import Undecided
 from tidings.gateway.mqtt.writing import write
@@ -39,6 +39,7 @@ from tidings.gateway.proving import Prover, Where
 from tidings.gateway.serving import bind
 from tidings.gateway.subscriptions import replace_file
 from tidings.model.decoding import UNREADABLE
+from tidings.protocol.limits import DEFAULT_LIMITS, ClientLimits
 from tidings.runtime.admission import Listener, Visit, streamed
 from tidings.runtime.guests import Guests, Host, charge, in_slices
 from tidings.security.attempts import TooManyAttempts
@@ -57,16 +58,18 @@ _OLD_CODES = {
 }  # fmt: skip
 
 
-def _reason_of(error: RefusedError, connect: mq.Connect) -> Reason:
-    if isinstance(error, TooManyAttempts):
+def _reason_of(error: TidingsError, connect: mq.Connect) -> Reason:
+    if isinstance(error, TooManyAttempts | StoreFullError):
         return Reason.UNAVAILABLE
     return Reason.NOT_AUTHORISED if connect.password is None else Reason.PASSWORD
 
 
 class MqttDoor:
     def __init__(
-        self, host: Host, prover: Prover, listen: str, folder: Path | None, tls: ssl.SSLContext | None
-    ) -> None:
+        self, host: Host, prover: Prover, listen: str, folder: Path | None, tls: ssl.SSLContext | None,
+        bounds: ClientLimits = DEFAULT_LIMITS.client,
+    ) -> None:  # fmt: skip
+        self.topic_filters = bounds.topic_filters
         self._host = host
         self._prover = prover
         self._listen = listen
@@ -279,7 +282,7 @@ class Link:
     ) -> None:
         self._door, self._visit = door, visit
         self._reader, self._writer = reader, writer
-        self._read = Reader(LARGEST)
+        self._read = Reader(LARGEST, topic_filters=door.topic_filters)
         self._version = 4
         self._session: Session | None = None
         self._answers: deque[asyncio.Task[None]] = deque()
@@ -359,14 +362,9 @@ class Link:
         try:
             principal = await self._door.proved(connect, self._where())
             session, present = await self._door.session(principal, connect, self)
-        except RefusedError as error:
+        except (RefusedError, StoreFullError) as error:
             log.info("mqtt %s: %s", connect.client_id, error)
             self._refuse(_reason_of(error, connect))
-            self.over.set()
-            return
-        except StoreFullError as error:
-            log.info("mqtt %s: %s", connect.client_id, error)
-            self._refuse(Reason.UNAVAILABLE)
             self.over.set()
             return
         self._visit.serve()
@@ -479,10 +477,9 @@ class Link:
                     return
                 if not data:
                     return
-                await asyncio.sleep(
-                    charge(session.bus, len(data))
-                )  # by his quota; who is not read from waits
+                await asyncio.sleep(charge(session.bus, len(data)))  # by the quota of the principal
                 await in_slices(session.bus, self._read.feed(data), self._hear)
+                await self._writer.drain()  # a client that does not read its answers is not read from
         except Malformed as error:
             log.info("mqtt %s: %s", session.client_id, error)
             self.end(error.reason)
@@ -502,8 +499,7 @@ class Link:
             case mq.Subscribe():
                 await self._subscribe(session, packet)
             case mq.Unsubscribe():
-                reasons = [await session.unsubscribe(name) for name in packet.filters]
-                self.send(mq.Unsuback(packet.packet_id, reasons))
+                self.send(mq.Unsuback(packet.packet_id, await session.unsubscribe(packet.filters)))
                 await self._door.is_written()
             case mq.Ping(is_answer=False):
                 self.send(mq.Ping(True))
@@ -546,7 +542,9 @@ class Link:
         if packet.qos == 0:
             session.publish_soon(packet)
             return
-        if packet.qos == 2 and not session.is_new(packet.packet_id):
+        if packet.qos == 2 and not session.is_new(
+            packet.packet_id, AHEAD if self._version == V5 else MOST_AHEAD
+        ):
             self.send(mq.Ack(Kind.PUBREC, packet.packet_id))
             return
         await self._answered(self._answer(session, packet))

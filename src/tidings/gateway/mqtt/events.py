@@ -11,11 +11,14 @@ Rules
 - A message that came with QoS 0 or 1 goes on with no more (attribute `mqtt_qos`); others with what was asked for.
 - A wildcard at the first level does not stand for topics that begin with `$`.
 - A subscription may carry a content filter: `filter` among the user properties of its SUBSCRIBE.
+- MQTT writes a text in 65,535 bytes at most, without U+0000. A property whose value does not fit is left out, and the
+  payload is delivered. A topic that does not fit cannot be left out: such an event is `Unsendable`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -23,11 +26,11 @@ from typing import Any
 import msgspec
 
 from tidings.errors import EventError, FilterError
-from tidings.gateway.mqtt.packets import Malformed, Properties, Publish, Reason
+from tidings.gateway.mqtt.packets import LONGEST_TEXT, Malformed, Properties, Publish, Reason
 from tidings.language.build import Condition, attr, topic
 from tidings.language.parser import parse
 from tidings.model.decoding import UNREADABLE
-from tidings.model.event import FOREVER, RESERVED, Event
+from tidings.model.event import FOREVER, MAX_ATTRIBUTES, RESERVED, Event
 from tidings.model.filter import Filter
 from tidings.model.topic import ROOT, check_topic, is_pattern
 from tidings.model.value import INT_MAX, INT_MIN
@@ -40,6 +43,10 @@ QOS = "mqtt_qos"
 USER = "mqtt_user"
 PLAIN = frozenset({"response_topic", "correlation", "payload_format", USER})
 JSON_TYPE = "application/json"
+
+
+class Unsendable(EventError):
+    """An event that no PUBLISH packet can carry."""
 
 
 def our_topic(name: str) -> str:
@@ -131,9 +138,10 @@ def _user(attributes: Mapping[str, Any], members: Mapping[str, Any]) -> list[tup
 
 def _kept_user(said: Any) -> list[tuple[str, str]] | None:
     try:
-        return msgspec.json.decode(said, type=list[tuple[str, str]])
+        listed = msgspec.json.decode(said, type=list[tuple[str, str]])
     except (*UNREADABLE, TypeError):
         return None  # it came by another way, and is no list of ours
+    return listed if len(listed) <= MAX_ATTRIBUTES else None
 
 
 def members_of(payload: bytes, content_type: str | None = None) -> dict[str, Any]:
@@ -169,31 +177,50 @@ def qos_of(event: Event, granted: int) -> int:
 
 
 def publish_of(event: Event, qos: int, *, retain: bool, with_properties: bool) -> Publish:
-    """The event as a message."""
+    """The event as a message that can be encoded. Raises `Unsendable`."""
+    name = their_topic(event.topic)
+    if not name or not _fits(name):
+        raise Unsendable(
+            f"its topic has {len(name.encode())} bytes; MQTT carries 1 to {LONGEST_TEXT}",
+            hint="publish it under a shorter topic",
+        )
     payload = event.payload
     if payload is None:
         payload = msgspec.json.encode(event.attributes, enc_hook=str) if event.attributes else b""
     properties = _properties(event, payload) if with_properties else {}
-    return Publish(their_topic(event.topic), payload, qos, retain, properties=properties)
+    return Publish(name, payload, qos, retain, properties=properties)
+
+
+def _fits(text: Any) -> bool:
+    """Whether MQTT can write this as a text."""
+    if not isinstance(text, str) or "\0" in text:
+        return False
+    return len(text) * 4 <= LONGEST_TEXT or len(text.encode()) <= LONGEST_TEXT
 
 
 def _properties(event: Event, payload: bytes) -> Properties:
     properties: Properties = {}
     if event.content_type is not None:
-        properties["content_type"] = event.content_type
+        if _fits(event.content_type):
+            properties["content_type"] = event.content_type
     elif event.payload is None:
         properties["content_type"] = JSON_TYPE
-    if event.expires is not None:
+    if event.expires is not None and math.isfinite(event.expires):
         waited = 0.0 if event.time is None else (datetime.now(UTC) - event.time).total_seconds()
         properties["message_expiry"] = min(max(round(event.expires - waited), 0), 2**32 - 1)
     attributes = event.attributes
-    for name in ("response_topic", "payload_format"):
-        if name in attributes:
-            properties[name] = attributes[name]
+    response = attributes.get("response_topic")
+    if _fits(response) and response and not is_pattern(response):
+        properties["response_topic"] = response
+    if type(attributes.get("payload_format")) is int and attributes["payload_format"] in (0, 1):
+        properties["payload_format"] = attributes["payload_format"]
     if isinstance(attributes.get("correlation"), str):
         with contextlib.suppress(ValueError):  # it came by another way, and is no correlation of MQTT
-            properties["correlation_data"] = bytes.fromhex(attributes["correlation"])
+            correlation = bytes.fromhex(attributes["correlation"])
+            if len(correlation) <= LONGEST_TEXT:
+                properties["correlation_data"] = correlation
     user = _kept_user(attributes[USER]) if USER in attributes else None
     if user is None:
         user = _user(attributes, members_of(payload, event.content_type))
+    user = [(name, value) for name, value in user if _fits(name) and _fits(value)]
     return properties | ({"user": user} if user else {})

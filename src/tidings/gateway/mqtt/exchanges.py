@@ -71,6 +71,11 @@ class Exchanges:
     def is_kept(self, packet_id: int) -> bool:
         return packet_id in self._kept
 
+    @property
+    def open(self) -> int:
+        """Messages from the client that wait for PUBREL."""
+        return len(self._events)
+
     async def begin(self, packet_id: int, known: str | None = None) -> str:
         """The id of the event for this message, from now on the same whenever it comes again; `known` is its id in
         an earlier session."""

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 V31, V311, V5 = 3, 4, 5
+LONGEST_TEXT = 0xFFFF  # bytes of a text or of binary data: two bytes say how many
 NAMES = {V31: b"MQIsdp", V311: b"MQTT", V5: b"MQTT"}
 
 
@@ -218,6 +219,7 @@ class Subscribe(Packet):
     packet_id: int
     wishes: list[Wish]
     properties: Properties = {}
+    beyond: int = 0  # filters beyond the reader's bound, which were not read
 
 
 class Suback(Packet):

@@ -37,6 +37,7 @@ from tidings.gateway.mqtt.packets import (
     Will,
     Wish,
 )
+from tidings.protocol.limits import DEFAULT_LIMITS
 
 
 class _Bytes:
@@ -131,8 +132,11 @@ class _Bytes:
 class Reader:
     """Bytes of one direction to packets. `version` is set once it is known."""
 
-    def __init__(self, largest: int, version: int = 0) -> None:
+    def __init__(
+        self, largest: int, version: int = 0, topic_filters: int = DEFAULT_LIMITS.client.topic_filters
+    ) -> None:
         self.version = version
+        self._topic_filters = topic_filters  # of one SUBSCRIBE
         self._largest = largest
         self._buffer = bytearray()
 
@@ -263,15 +267,20 @@ class Reader:
         packet_id, properties = _packet_id(body), self._properties(Kind.SUBSCRIBE, body)
         if properties.get("subscription_id") in ([0],) or len(properties.get("subscription_id", ())) > 1:
             raise Malformed("subscription id", Reason.PROTOCOL)
-        wishes = []
+        wishes: list[Wish] = []
+        beyond = 0
         while body.left:
+            if len(wishes) == self._topic_filters:  # counted for the answer, and not read
+                body.take(body.number(2) + 1)
+                beyond += 1
+                continue
             filter, options = _filter(body), body.number(1)
             if options & 3 == 3 or options & (0xC0 if self.version == V5 else 0xFC) or options >> 4 & 3 == 3:
                 raise Malformed(f"subscription options {options:#x}")
             wishes.append(Wish(filter, options & 3, bool(options & 4), bool(options & 8), options >> 4 & 3))
         if not wishes:
             raise Malformed("SUBSCRIBE to nothing", Reason.PROTOCOL)
-        return Subscribe(packet_id, wishes, properties)
+        return Subscribe(packet_id, wishes, properties, beyond)
 
     def _unsubscribe(self, body: _Bytes) -> Unsubscribe:
         packet_id, properties = _packet_id(body), self._properties(Kind.UNSUBSCRIBE, body)

@@ -8,6 +8,8 @@ Rules
 - At most as many are on their way as the client's receive maximum.
 - What came with QoS 2 is published once: its packet id is remembered until PUBREL. That, and what of QoS 2 is on
   its way to the client, outlives the broker's process (`exchanges.py`).
+- An event that no packet can carry ends neither the connection nor the delivery of later ones: it is given back until
+  it is a dead letter of its subscription. Of QoS 0 without a queue of its own it is dropped. Both are logged.
 """
 
 from __future__ import annotations
@@ -27,13 +29,13 @@ from tidings.errors import (
     TooLargeError,
     UnknownOutcomeError,
 )
-from tidings.gateway.mqtt.events import attributes_of, options_of, publish_of, qos_of, wanted
+from tidings.gateway.mqtt.events import Unsendable, attributes_of, options_of, publish_of, qos_of, wanted
 from tidings.gateway.mqtt.exchanges import Exchanges
 from tidings.gateway.mqtt.packets import Ack, Kind, Malformed, Packet, Publish, Reason, Subscribe, Will, Wish
 from tidings.gateway.mqtt.undecided import Undecided
 from tidings.gateway.mqtt.writing import write
 from tidings.model.event import Event
-from tidings.model.subscription import Position
+from tidings.model.subscription import Notification
 from tidings.protocol.messages import Mode
 from tidings.runtime.bus import Bus
 from tidings.runtime.listener import Listener
@@ -65,9 +67,7 @@ class Held:
         self.began = datetime.now(UTC)
         self.task: asyncio.Task[None] | None = None
         self.is_pushed = False  # what comes is written without being taken
-        self.parked: tuple[Publish, int, Position | None] | None = (
-            None  # taken, and waits for room on the way
-        )
+        self.parked: tuple[Publish, int, Notification] | None = None  # taken, and waits for room on the way
 
 
 class Kept(msgspec.Struct, omit_defaults=True):
@@ -192,8 +192,23 @@ class Session:
     # -- subscriptions -----------------------------------------------------------------------------
 
     async def subscribe(self, packet: Subscribe) -> list[int]:
-        """A reason for each wish."""
-        return [await self._wish(wish, packet) for wish in packet.wishes]
+        """A reason for each filter. Others are served between two of them, and one line of the log is about all."""
+        reasons, errors = [], []
+        for wish in packet.wishes:
+            try:
+                reasons.append(await self._wish(wish, packet))
+            except TidingsError as error:
+                errors.append(error)
+                is_refused = isinstance(error, RefusedError)
+                reasons.append(Reason.NOT_AUTHORISED if is_refused else Reason.TOPIC_FILTER)
+            await asyncio.sleep(0)  # a refusal waits for nothing
+        if errors or packet.beyond:
+            total = len(reasons) + packet.beyond
+            log.info(
+                "mqtt %s: %d of %d filters are refused: %s",
+                self.client_id, len(errors) + packet.beyond, total, errors[0] if errors else "too many in one packet",
+            )  # fmt: skip
+        return reasons + [Reason.QUOTA] * packet.beyond
 
     async def _wish(self, wish: Wish, packet: Subscribe) -> int:
         if wish.no_local and wish.filter.startswith("$share/"):
@@ -203,16 +218,9 @@ class Session:
         user = [tuple(pair) for pair in packet.properties.get("user", ())]
         kept = Kept(wish, packet.properties.get("subscription_id", []), user)
         before = self._held.get(wish.filter)
-        try:
-            if before is not None:
-                await self._leave(wish.filter)
-            held = await self._open(wish.filter, kept, is_again=before is not None)
-        except RefusedError as error:
-            log.info("mqtt %s: %s", self.client_id, error)
-            return Reason.NOT_AUTHORISED
-        except TidingsError as error:
-            log.info("mqtt %s: %s", self.client_id, error)
-            return Reason.TOPIC_FILTER
+        if before is not None:
+            await self._leave(wish.filter)
+        held = await self._open(wish.filter, kept, is_again=before is not None)
         self.kept[wish.filter] = kept
         self._pump(held)
         return wish.qos
@@ -242,10 +250,14 @@ class Session:
         if self._send_bytes is None:
             return
         is_old = event.time is not None and event.time < began and event.lifetime > 0
-        if self._has_aliases:
-            self._say(publish_of(event, 0, retain=is_old, with_properties=True))
+        try:
+            if self._has_aliases:
+                self._say(publish_of(event, 0, retain=is_old, with_properties=True))
+                return
+            data = written(event, self._version, retain=is_old)
+        except Unsendable as error:
+            log.warning("mqtt %s: event %s is dropped: %s", self.client_id, event.identity, error)
             return
-        data = written(event, self._version, retain=is_old)
         if self._largest and len(data) > self._largest:
             return
         self._send_bytes(data)
@@ -254,12 +266,18 @@ class Session:
     def _replays(wish: Wish, is_again: bool) -> bool:
         return wish.handling == 0 or (wish.handling == 1 and not is_again)
 
-    async def unsubscribe(self, name: str) -> int:
-        if name not in self._held:
-            return Reason.NO_SUBSCRIPTION
-        await self._leave(name)
-        self.kept.pop(name, None)
-        return Reason.SUCCESS
+    async def unsubscribe(self, names: list[str]) -> list[int]:
+        """A reason for each filter."""
+        reasons: list[int] = []
+        for name in names:
+            if name in self._held:
+                await self._leave(name)
+                await asyncio.sleep(0)
+                self.kept.pop(name, None)
+                reasons.append(Reason.SUCCESS)
+            else:
+                reasons.append(Reason.NO_SUBSCRIPTION)
+        return reasons
 
     async def _leave(self, name: str) -> None:
         held = self._held.pop(name)
@@ -279,46 +297,68 @@ class Session:
             held.task = asyncio.create_task(self._tell(held), name=f"mqtt {self.client_id}")
 
     async def _tell(self, held: Held) -> None:
-        listener, wish = held.listener, held.wish
-        if held.parked is not None:
-            await self._on_its_way(held)
         while True:
-            try:
-                notification, tag = await listener.take()
-            except TidingsError:
-                return  # the subscription is over, or the session of its principal
-            event, position = notification.event, notification.position
-            if position is not None and self.exchanges.is_handled(wish.filter, position):
-                listener.settle(tag)
-                continue
-            if wish.no_local and event.source == self.bus.name:
-                listener.settle(tag)
-                continue
-            is_old = event.time is not None and event.time < held.began and event.lifetime > 0
-            retain = event.key is not None and wish.as_published if not is_old else True
-            qos = qos_of(event, wish.qos)
-            publish = publish_of(event, qos, retain=retain, with_properties=self._version == 5)
-            if held.ids:
-                publish.properties["subscription_id"] = held.ids
-            if self._largest and len(write(publish, self._version)) > self._largest:
-                listener.settle(tag)  # the client says that it cannot take it
-                continue
-            if qos:
-                held.parked = (publish, tag, position)
-                await self._on_its_way(held)
+            if held.parked is None:
+                try:
+                    notification, tag = await held.listener.take()
+                except TidingsError:
+                    return  # the subscription is over, or the session of its principal
             else:
-                self._say(publish)
-                listener.settle(tag)
+                _, tag, notification = held.parked
+            try:
+                await (
+                    self._deliver(held, notification, tag) if held.parked is None else self._on_its_way(held)
+                )
+            except Exception as error:  # of this event alone: those behind it are delivered
+                self._give_back(held, notification, tag, error)
             if self._drained is not None:
                 await self._drained()
+
+    async def _deliver(self, held: Held, notification: Notification, tag: int) -> None:
+        """Send one event, or commit it when this client is not to have it."""
+        listener, wish = held.listener, held.wish
+        event, position = notification.event, notification.position
+        if position is not None and self.exchanges.is_handled(wish.filter, position):
+            listener.settle(tag)
+            return
+        if wish.no_local and event.source == self.bus.name:
+            listener.settle(tag)
+            return
+        is_old = event.time is not None and event.time < held.began and event.lifetime > 0
+        retain = event.key is not None and wish.as_published if not is_old else True
+        qos = qos_of(event, wish.qos)
+        publish = publish_of(event, qos, retain=retain, with_properties=self._version == 5)
+        if held.ids:
+            publish.properties["subscription_id"] = held.ids
+        if self._largest and len(write(publish, self._version)) > self._largest:
+            listener.settle(tag)  # the client says that it cannot take it
+        elif qos:
+            held.parked = (publish, tag, notification)
+            await self._on_its_way(held)
+        else:
+            self._say(publish)
+            listener.settle(tag)
+
+    def _give_back(self, held: Held, notification: Notification, tag: int, error: Exception) -> None:
+        """Give back an event that could not be sent: after `max_deliveries` attempts it is a dead letter."""
+        held.parked = None
+        for packet_id in [id for id, way in self._ways.items() if way.held is held and way.tag == tag]:
+            del self._ways[packet_id]
+            self._room.release()
+        if notification.attempt == 1:
+            is_ours = not isinstance(error, Unsendable)
+            log.warning(
+                "mqtt %s: event %s cannot be sent and becomes a dead letter of %r: %s",
+                self.client_id, notification.event.identity, held.wish.filter, error, exc_info=is_ours,
+            )  # fmt: skip
+        held.listener.settle(tag, handled=False)
 
     async def _on_its_way(self, held: Held) -> None:
         """Send what is parked as soon as there is room."""
         await self._room.acquire()
         assert held.parked is not None
-        publish, tag, position = held.parked
-        held.parked = None
-        name = held.wish.filter
+        (publish, tag, notification), held.parked = held.parked, None
+        position, name = notification.position, held.wish.filter
         if publish.qos != 2 or position is None or not self.durable:
             publish.packet_id = self._next_id()
             self._ways[publish.packet_id] = Way(publish, held, tag)
@@ -433,10 +473,12 @@ class Session:
         except TidingsError as error:
             log.info("mqtt %s: %s", self.client_id, error)
 
-    def is_new(self, packet_id: int) -> bool:
-        """Of QoS 2: False when it came before and waits for PUBREL."""
+    def is_new(self, packet_id: int, most: int) -> bool:
+        """Of QoS 2: False when it came before and waits for PUBREL. Raises `Malformed` above `most` exchanges."""
         if packet_id in self._received or self.exchanges.is_kept(packet_id):
             return False
+        if max(len(self._received), self.exchanges.open) >= most:
+            raise Malformed(f"more than {most} messages of QoS 2 wait for PUBREL", Reason.RECEIVE_MAXIMUM)
         self._received.add(packet_id)
         return True
 

@@ -38,6 +38,16 @@ class _Admitted(ServerConnection):
         if self.visit is None:
             self.transport.abort()
 
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.paused:  # a client that does not read its pongs is not read from
+            self.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if not self.recv_messages.paused:
+            self.transport.resume_reading()
+
     def connection_lost(self, exc: Exception | None) -> None:
         if self.visit is not None:
             self.visit.leave()

@@ -1,0 +1,174 @@
+"""Clients that ask for much in one packet, keep exchanges open, or do not read what they are sent."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.gateway.conftest import broker
+
+from tidings.gateway.mqtt import packets as mq
+from tidings.gateway.mqtt.packets import V5, Kind, Reason
+from tidings.gateway.mqtt.reading import Reader
+from tidings.gateway.mqtt.writing import write
+from tidings.protocol.limits import DEFAULT_LIMITS
+
+MOST = DEFAULT_LIMITS.client.topic_filters
+PING = b"\x89\xfd\0\0\0\0" + b"p" * 125  # of a WebSocket, with a mask of zeros
+UPGRADE = (
+    b"Host: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Protocol: mqtt\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+)
+
+
+def run(test: Callable[[], Awaitable[None]]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(60):
+            await test()
+
+    asyncio.run(bounded())
+
+
+class Raw:
+    """A connection of MQTT 5 that sends what it is told to."""
+
+    def __init__(self, port: int, user: str | None = None, password: bytes = b"") -> None:
+        self._port, self._user, self._password = port, user, password
+
+    async def __aenter__(self) -> Raw:
+        self._from, self._to = await asyncio.open_connection("127.0.0.1", self._port)
+        self._read, self._found = Reader(1 << 20, V5), list[Any]()
+        self.send(mq.Connect(V5, "raw", True, 60, None, self._user, self._password or None))
+        assert (await self.next()).reason == 0
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._to.close()
+
+    def send(self, *packets: mq.Packet) -> None:
+        self._to.write(b"".join(write(packet, V5) for packet in packets))
+
+    async def next(self) -> Any:
+        while not self._found:
+            data = await self._from.read(1 << 16)
+            assert data, "the connection ended"
+            self._found += self._read.feed(data)
+        return self._found.pop(0)
+
+
+def port_of(service: Any, gateway: str) -> int:
+    return int(service.doors.addresses[gateway].rstrip("/").rpartition(":")[2])
+
+
+def test_one_subscribe_opens_a_bounded_number_of_filters_and_is_one_line_of_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test() -> None:
+        async with (
+            broker(tmp_path, users=True, mqtt="127.0.0.1:0") as service,
+            Raw(port_of(service, "mqtt"), "ann", b"a") as client,
+        ):
+            logging.getLogger("tidings").addHandler(caplog.handler)
+            try:
+                client.send(mq.Subscribe(1, [mq.Wish(f"other/{n}", 0) for n in range(MOST + 3)]))
+                answer = await client.next()
+            finally:
+                logging.getLogger("tidings").removeHandler(caplog.handler)
+            lines = [record.getMessage() for record in caplog.records if record.name == "tidings.gateway"]
+            assert answer.reasons == [Reason.NOT_AUTHORISED] * MOST + [Reason.QUOTA] * 3
+            assert len(lines) == 1
+            assert f"{MOST + 3} of {MOST + 3} filters are refused" in lines[0]
+
+    run(test)
+
+
+def test_others_are_served_between_two_filters_of_one_subscribe(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with (
+            broker(tmp_path, users=True, mqtt="127.0.0.1:0") as service,
+            Raw(port_of(service, "mqtt"), "ann", b"a") as client,
+        ):
+            turns = 0
+
+            async def count() -> None:
+                nonlocal turns
+                while True:
+                    turns += 1
+                    await asyncio.sleep(0)
+
+            client.send(mq.Subscribe(1, [mq.Wish(f"other/{n}", 0) for n in range(MOST)]))
+            counting = asyncio.create_task(count())
+            await client.next()
+            counting.cancel()
+            assert turns > MOST
+
+    run(test)
+
+
+def test_more_open_exchanges_of_qos_2_than_announced_end_the_connection() -> None:
+    async def test() -> None:
+        async with (
+            broker(mqtt="127.0.0.1:0") as service,
+            Raw(port_of(service, "mqtt")) as client,
+        ):
+            for number in range(1, 102):
+                client.send(mq.Publish("t", b"x", 2, False, packet_id=number))
+            kinds = []
+            while isinstance(packet := await client.next(), mq.Ack):
+                kinds.append(packet.kind)
+            assert set(kinds) <= {Kind.PUBREC}
+            assert isinstance(packet, mq.Disconnect)
+            assert packet.reason == Reason.RECEIVE_MAXIMUM
+
+    run(test)
+
+
+def test_as_many_exchanges_of_qos_2_as_announced_may_be_open_again_and_again() -> None:
+    async def test() -> None:
+        async with (
+            broker(mqtt="127.0.0.1:0") as service,
+            Raw(port_of(service, "mqtt")) as client,
+        ):
+            for _ in range(2):
+                for number in range(1, 101):
+                    client.send(mq.Publish("t", b"x", 2, False, packet_id=number))
+                assert {(await client.next()).kind for _ in range(100)} == {Kind.PUBREC}
+                for number in range(1, 101):
+                    client.send(mq.Ack(Kind.PUBREL, number))
+                assert {(await client.next()).kind for _ in range(100)} == {Kind.PUBCOMP}
+
+    run(test)
+
+
+async def _flood(writer: asyncio.StreamWriter) -> None:
+    """Send 64 MiB of pings, unless the other side stops reading."""
+    for _ in range((64 << 20) // len(PING * 1000)):
+        writer.write(PING * 1000)
+        async with asyncio.timeout(0.5):
+            await writer.drain()
+
+
+@pytest.mark.parametrize("gateway", ["http", "mqtt over websocket"])
+def test_a_client_that_does_not_read_its_pongs_is_not_read_from(gateway: str) -> None:
+    async def test() -> None:
+        async with broker(http="127.0.0.1:0", mqtt_websocket="127.0.0.1:0") as service:
+            narrow = socket.socket()
+            narrow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            narrow.connect(("127.0.0.1", port_of(service, gateway)))
+            reader, writer = await asyncio.open_connection(sock=narrow)
+            path = "/events/socket" if gateway == "http" else "/"
+            writer.write(f"GET {path} HTTP/1.1\r\n".encode() + UPGRADE)
+            assert b" 101 " in await reader.readuntil(b"\r\n\r\n")
+            with pytest.raises(TimeoutError):
+                await _flood(writer)
+            draining = asyncio.create_task(writer.drain())
+            while not draining.done():  # it is read from again
+                assert await reader.read(1 << 16)
+            writer.transport.abort()
+
+    run(test)
