@@ -83,6 +83,12 @@ class Probe(_Effect, frozen=True):
     address: str = ""  # where it is, if there may be no link to it
 
 
+class Warn(_Effect, frozen=True):
+    """Say this to the operator of this node."""
+
+    text: str
+
+
 class Record(_Effect, frozen=True):
     """A row of the history; emitted only by machines that were told to record."""
 
@@ -158,6 +164,7 @@ Effect: TypeAlias = (
     | Probe
     | Hear
     | Record
+    | Warn
     | Answer
     | Failed
     | Notify

@@ -62,6 +62,7 @@ class LinkUp(_Input, frozen=True):
     """A link to `peer` can be used from now on."""
 
     peer: str
+    frame_bytes: int = 0  # of a frame that the peer takes at most; 0: what all brokers take
 
 
 class LinkDown(_Input, frozen=True):

@@ -37,6 +37,7 @@ class ClientLimits(msgspec.Struct, frozen=True, kw_only=True):
     queries: int = 1_000  # of one principal whose last batch is remembered; each is a row on the disk
     logs: int = 1 << 14  # that a token names
     sources: int = 10_000  # that a client names when it comes from another broker
+    ahead: int = 1 << 32  # offsets that a token may be ahead of our log; each is passed over
     lineage: int = 64  # names in the type of an event
     topic_filters: int = 256  # handled of one MQTT SUBSCRIBE; each is a subscription that is opened
     sink: int = 2048  # characters of a webhook's address
@@ -54,6 +55,7 @@ class ResourceLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     # -- messages ------------------------------------------------------------------------------
     frame_bytes: int = 16 << 20  # of one frame on a stream; a larger frame holds the link longer
+    link_frame_bytes: int = 64 << 20  # of a frame between brokers, the same in all; more holds a link longer
     envelope_bytes: int = 64 << 10  # that a message adds to an event: position, headers, path, age
     batch_bytes: int = 1 << 20  # of the items in one message, at most `event_bytes`; more delays others
     batch_count: int = 256  # items in one message; more makes one step of the receiver longer
@@ -117,6 +119,12 @@ class ResourceLimits(msgspec.Struct, frozen=True, kw_only=True):
         """The largest event that a broker accepts: `frame_bytes - envelope_bytes`, so that every message that
         carries one event fits a frame."""
         return self.frame_bytes - self.envelope_bytes
+
+    @property
+    def taken_bytes(self) -> int:
+        """The largest frame that this broker takes from another one: an event that a broker with a larger
+        `frame_bytes` accepted passes here too."""
+        return max(self.frame_bytes, self.link_frame_bytes)
 
     @property
     def datagram_event_bytes(self) -> int:

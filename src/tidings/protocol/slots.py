@@ -329,13 +329,11 @@ class Recovery(Strategy):
         return envelope
 
     def outgoing(self, envelope: Envelope, link: str, now: float) -> Envelope | None:
-        """An event is wanted over a link, up or not: put on it what the next broker needs.
-        None: it is not to be sent."""
+        """An event is wanted over a link, up or not: put on it what the next broker needs; None: do not send it."""
         return envelope
 
     def admit(self, envelope: Envelope, came_from: str, now: float) -> bool:
-        """May this event go on now? False: it was here before, or recovery itself sends it on its
-        way (`ports.events.arrived`), now or when the earlier ones are there."""
+        """May this event go on now? False: it was here before, or recovery sends it on (`ports.events.arrived`)."""
         return True
 
     def flush(self, number: int, survivors: tuple[str, ...], now: float) -> None:
@@ -359,8 +357,7 @@ class Recovery(Strategy):
         return ()
 
     def has_log(self, log: str) -> bool:
-        """Is it one of those?"""
-        return False
+        return False  # is it one of those?
 
     def upstream(self, log: str) -> str | None:
         """The link toward the broker of a log; None when it is not known, or ours."""
@@ -385,8 +382,7 @@ class Recovery(Strategy):
         return 0
 
     def read(self, log: str, wanted: Wanted, then: Callable[[Page, float], None], now: float) -> int:
-        """Read in the log of another broker; `then` runs once, unless the reading (the number that
-        this returns) is given up before."""
+        """Read in the log of another broker; `then` runs once, unless the reading (its number) is given up."""
         return 0
 
     def give_up(self, reading: int) -> None:
@@ -395,6 +391,9 @@ class Recovery(Strategy):
     def hurry(self, log: str, offset: int, now: float) -> None:
         """A subscription waits until this log is known up to there: ask for it; to be called again meanwhile."""
 
+    def is_log_unsure(self, now: float) -> bool:
+        return False  # may a neighbour that has not spoken since our start know more of our log than we do?
+
     def is_gone(self, log: str) -> bool:
         return False  # did the broker of this log say that it has another log now?
 
@@ -402,8 +401,7 @@ class Recovery(Strategy):
         """Subscriptions here settled something of the logs of other brokers."""
 
     def lookup(self, ids: Iterable[tuple[str, str]]) -> tuple[Envelope, ...]:
-        """What the cache holds of these identities; disk only through `ports.disk`."""
-        return ()
+        return ()  # what the cache holds of these identities; disk only through `ports.disk`
 
     def figures(self) -> dict[str, int]:
         """Counters for people."""
@@ -548,7 +546,10 @@ class Delivery(Strategy):
         """An entry of our log as other members copy it (`proposals.Placed`)."""
 
     def skip_to(self, upto: int) -> None:
-        """Our log holds nothing more up to there."""
+        """Our log holds nothing more up to there: the next event gets a higher offset."""
+
+    def heard_of(self, log: str) -> int:
+        return 0  # the highest offset of another broker's log that a subscription here has heard of
 
     def undeliverable(self, to: str, envelope: Envelope, now: float) -> None:
         """No frame can carry this event to a neighbour: it becomes a dead letter here."""

@@ -10,6 +10,8 @@ Rules
 - A frame costs memory as its bytes arrive, counted for its principal (`unfinished.py`); a connection that is over
   lets go of its buffers at once, without waiting for the garbage collector.
 - Messages of a client are handled in slices, and the time of each is charged to its owner (`fairness.py`).
+- Each end says in the handshake how large a frame it reads (`takes`). Frames are read up to our own limit and sent
+  up to that of the peer; a peer of an earlier version is taken to read ours, and the default at least.
 - `Ping` goes out when nothing else did for a while; a peer that is silent for `dead_seconds` is gone.
 """
 
@@ -23,6 +25,7 @@ from typing import Any, cast
 import msgspec
 
 from tidings.errors import TidingsError, WireError
+from tidings.protocol.limits import DEFAULT_LIMITS
 from tidings.protocol.messages import DeliverAll, Message
 from tidings.runtime.admission import Visit
 from tidings.runtime.unfinished import PrincipalFrames
@@ -35,6 +38,8 @@ BACKLOG = "backlog"  # the reason to read no more while some wait
 Receive = Callable[["Connection", list[Message]], None]
 Unsent = Callable[[Message, str], None]
 Lost = Callable[["Connection", str], None]
+
+LEAST_TAKEN = 16 << 10  # bytes of a frame that every peer takes: one that says less is taken to say this
 
 
 class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +54,7 @@ class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True):
     request_seconds: float = 10.0  # to send the head of an HTTP request; then it is dropped
     idle_seconds: float = 30.0  # that an HTTP connection is kept between two requests
     connections: int = 20_000  # of clients; the next one is denied
-    max_frame: int = 16 << 20  # bytes; a larger event does not belong on a bus
+    max_frame: int = 16 << 20  # bytes that a client may send in one; brokers take 64 MiB from one another
     handshake_frame: int = 16 << 10  # bytes of a frame before it is known who sent it
     unfinished_bytes: int = 32 << 20  # of one principal's incomplete frames; then one is read at a time
     client_buffer: int = 8 << 20  # bytes that wait for a client that does not read; then it is left
@@ -62,6 +67,11 @@ class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 def _ignore(*_: Any) -> None:
     """Stands for the callbacks of a connection that is over."""
+
+
+def sendable(said: int, own: int) -> int:
+    """The largest frame to send to a peer that said this limit, or none (0), where ours is `own`."""
+    return max(said, LEAST_TAKEN) if said else max(own, DEFAULT_LIMITS.frame_bytes)
 
 
 class Gathering:
@@ -131,6 +141,10 @@ class Connection(asyncio.Protocol):
         self.codec = codec
         self._encode = codec.encode
         self._reader = FrameReader(codec)
+
+    def send_by(self, codec: Codec) -> None:
+        """Encode with this codec from now on: the peer's frame limit may differ from ours."""
+        self._encode = codec.encode
 
     @property
     def pending(self) -> int:

@@ -60,6 +60,12 @@ KNOWN = {
     "dead letters": Metric("dead_letters", "Events that subscriptions gave up on."),
     "dead letters dropped": Metric("dead_letters_dropped", "Dead letters beyond their bound.", True),
     "messages too large": Metric("messages_too_large", "Messages that no frame holds; none was sent.", True),
+    "offsets skipped": Metric(
+        "offsets_skipped", "Events of an earlier life that the store, put back to an older copy, lacks.", True
+    ),
+    "offsets repeated": Metric(
+        "offsets_repeated", "Events told before a neighbour knew others under their offsets.", True
+    ),
     "group caught up": Metric("group_caught_up", "1: this member's disk holds all that its group committed."),
     "strange messages": Metric("strange_messages", "Messages that nobody here understands.", True),
     "connections": Metric("client_connections", "Clients that are connected."),

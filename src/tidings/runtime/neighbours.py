@@ -24,7 +24,7 @@ from tidings.errors import RefusedError, TidingsError, WireError
 from tidings.protocol.effects import Connect, Disconnect, Probe
 from tidings.protocol.inputs import Joined, Parted, Probed, Unsendable
 from tidings.protocol.messages import Message
-from tidings.runtime.connection import Connection, Gathering, NetworkSettings
+from tidings.runtime.connection import Connection, Gathering, NetworkSettings, sendable
 from tidings.runtime.dialling import Address, Dialled, Pauses, dial, parse_addresses
 from tidings.runtime.driver import Driver
 from tidings.runtime.words import Denied, Goodbye, Open, Opened
@@ -38,7 +38,7 @@ log = logging.getLogger("tidings.broker")
 class Neighbour:
     """One link, or one that is about to be."""
 
-    __slots__ = ("connection", "dialler", "early", "farewell", "is_used", "listens", "name")
+    __slots__ = ("connection", "dialler", "early", "farewell", "is_used", "listens", "name", "takes")
 
     def __init__(self, name: str, connection: Connection, dialler: str, farewell: bytes | None) -> None:
         self.name = name
@@ -48,6 +48,7 @@ class Neighbour:
         self.early: list[Message] = []
         self.is_used = False
         self.listens = ""  # where it can be reached, as it says itself
+        self.takes = 0  # bytes of a frame, as it says itself
 
 
 class Neighbours:
@@ -104,7 +105,7 @@ class Neighbours:
         if open.name == self._name:
             raise RefusedError(f"{open.name} is this broker's own name", hint="give every broker its own")
         link = Neighbour(open.name, connection, open.name, farewell)
-        link.listens = open.listens
+        link.listens, link.takes = open.listens, open.takes
         self._begin(link)
 
     def part(self, name: str) -> None:
@@ -184,6 +185,7 @@ class Neighbours:
             self._credentials.mechanism,
             self._credentials.first(),
             listens=self.listens,
+            takes=self._codec.max_frame,
         )
 
     async def _until_lost(self, dialled: Dialled) -> None:
@@ -195,7 +197,7 @@ class Neighbours:
         freed = self._freed[connection] = asyncio.Event()
         neighbour = Neighbour(opened.name, connection, self._name, None)
         neighbour.early = early
-        neighbour.listens = opened.listens
+        neighbour.listens, neighbour.takes = opened.listens, opened.takes
         self._begin(neighbour)
         try:
             await freed.wait()
@@ -261,12 +263,16 @@ class Neighbours:
         connection = link.connection
         if link.farewell is not None:
             connection.use_codec(self._codec)
-            connection.send(Opened(self._name, self._composition, link.farewell, self.listens))
+            connection.send(
+                Opened(self._name, self._composition, link.farewell, self.listens, self._codec.max_frame)
+            )
         self._links[link.name] = link
         link.is_used = True
         connection.receive = lambda _, messages: self._receive(link, messages)
         connection.unsendable = lambda message, reason: self._unsendable(link.name, message, reason)
-        self._driver.link_up(link.name, connection.send)
+        most = sendable(link.takes, self._codec.max_frame)
+        connection.send_by(self._codec.limited(most))
+        self._driver.link_up(link.name, connection.send, most)
         early, link.early = link.early, []
         if early:
             self._receive(link, early)

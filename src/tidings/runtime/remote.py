@@ -284,7 +284,10 @@ class RemoteClient:
 
     def _open(self) -> Open:
         credentials = self._credentials
-        return Open(CLIENT, self.name, "", credentials.mechanism, credentials.first(), self._settings.tenant)
+        return Open(
+            CLIENT, self.name, "", credentials.mechanism, credentials.first(), self._settings.tenant,
+            takes=self._codec.max_frame,
+        )  # fmt: skip
 
     def _use(self, dialled: Dialled) -> None:
         connection, opened, early = dialled

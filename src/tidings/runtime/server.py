@@ -28,7 +28,7 @@ from tidings.errors import RefusedError, TidingsError, TooLargeError, Unreachabl
 from tidings.history.recorder import Recorder
 from tidings.language.limits import DEFAULT_LIMITS, Limits
 from tidings.protocol.delivery.settings import DeliverySettings
-from tidings.protocol.effects import Disconnect
+from tidings.protocol.effects import Disconnect, Warn
 from tidings.protocol.inputs import Input, Started, Unsendable
 from tidings.protocol.limits import ResourceLimits
 from tidings.protocol.messages import BROKER_MESSAGES, CLIENT_MESSAGES, Message, Publish
@@ -38,7 +38,7 @@ from tidings.runtime.archives import ServedArchive
 from tidings.runtime.broker import open_store, owner_of, recorder_of
 from tidings.runtime.client_connection import ClientConnection
 from tidings.runtime.clock import Clock, RealClock
-from tidings.runtime.connection import Connection, Gathering, NetworkSettings
+from tidings.runtime.connection import Connection, Gathering, NetworkSettings, sendable
 from tidings.runtime.datagrams import Datagrams
 from tidings.runtime.dialling import Address, parse_addresses
 from tidings.runtime.driver import Driver, Tap
@@ -136,19 +136,16 @@ class Server:
         self._join = [address for text in join for address in parse_addresses(text)]
         self._path, self._store = path, store
         self._system = find_system(system)
-        self._delivery = delivery or DeliverySettings()
-        self._authenticator = authenticator or LoopbackOnly()
+        self._delivery, self._authenticator = delivery or DeliverySettings(), authenticator or LoopbackOnly()
         self._guard, self._credentials = guard, credentials or NoCredentials()
-        self._tls, self._join_tls = tls, join_tls
-        self._record = record
+        self._tls, self._join_tls, self._record = tls, join_tls, record
         self._rng = Random(SystemRandom().getrandbits(64) if seed is None else seed)
         self._clock = clock or RealClock()
         self._tap, self._limits, self._wants_datagrams = tap, limits, datagrams
         self._peers = {name: parse_addresses(text)[0] for name, text in (peers or {}).items()}
         self._options = dict(options or {})
         self.datagrams: Datagrams | None = None
-        self._advertise = advertise
-        self._is_revoked = is_revoked
+        self._advertise, self._is_revoked = advertise, is_revoked
         self.sessions = Sessions(standing, self._clock)
         self._begin()
 
@@ -162,8 +159,7 @@ class Server:
         self.admission = Admission(admission_settings(self.network))  # of all listeners of this process
         self._unseen: list[Connection] = []  # still to be looked at in this round
         self._tasks: set[asyncio.Task[None]] = set()
-        self._stopping = asyncio.Event()
-        self._answer_seconds = Histogram()
+        self._stopping, self._answer_seconds = asyncio.Event(), Histogram()
         self._unfinished = UnfinishedFrames(self.network.unfinished_bytes)
         self._reading = ReadingShares(Fairness())  # and the loop's time, of all listeners of this process
 
@@ -199,11 +195,13 @@ class Server:
         self._codec = Codec((*declared, *HANDSHAKE, *BESIDE), max_frame=self.resources.frame_bytes)
         own = frozenset(CLIENT_MESSAGES) | frozenset(BROKER_MESSAGES)
         self._neighbours = Neighbours(
-            self.name, self._system.name, self._driver, self._codec, self._gathering, self.network,
+            self.name, self._system.name, self._driver, self._codec.limited(self.resources.taken_bytes),
+            self._gathering, self.network,
             allowed=frozenset(declared) - own, credentials=self._credentials, tls=self._join_tls,
             rng=self._rng, is_revoked=self._is_revoked,
         )  # fmt: skip
         self._driver.perform(Disconnect, self._disconnect)
+        self._driver.perform(Warn, lambda effect: log.warning("%s: %s", self.name, effect.text))
         self._reception = Reception(
             self._system.name, self._authenticator, self.network, self._gathering, self._admit
         )
@@ -304,11 +302,13 @@ class Server:
         connection.most_bytes = self.network.client_buffer
         connection.receive, connection.lost = self._receive, self._lost
         connection.unsendable = partial(self._unsendable, client)
+        own = self._codec.max_frame
         connection.use_codec(self._codec)
         connection.count_in(self._unfinished.of(client.owner))
         connection.spent = partial(self._reading.fairness.charge, client.share)
         self._reading.add(address, client.share)
-        connection.send(Opened(self.name, self._system.name, proved.farewell, self.address))
+        connection.send_by(self._codec.limited(sendable(open.takes, own)))
+        connection.send(Opened(self.name, self._system.name, proved.farewell, self.address, own))
         self._driver.link_up(address, self._outlet(client))
 
     def _opened(self, principal: Any, name: str, end: Callable[[str], None]) -> Session:

@@ -154,6 +154,7 @@ HIDDEN = {
     ("delivery", "allow_block"),
     ("delivery", "identities"),
     ("resources", "frame_bytes"),  # `network.max_frame` says it
+    ("resources", "link_frame_bytes"),  # the same in all brokers of a network
     ("gossip", "style"),
     ("gossip", "datagrams"),
     ("security", "anonymous"),  # said by `tidings broker --dev` and `tidings cluster up` alone

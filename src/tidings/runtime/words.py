@@ -27,6 +27,7 @@ class Open(Message, frozen=True):
     tenant: str = ""
     listens: str = ""  # of a broker: where it can be reached
     number: int = 0  # of a broker: grows with each connection that it opens
+    takes: int = 0  # bytes of a frame that this end reads at most; 0: it does not say (an earlier version)
 
 
 class Challenge(Message, frozen=True):
@@ -44,6 +45,7 @@ class Opened(Message, frozen=True):
     composition: str = ""
     farewell: bytes = b""  # the last word of the proof
     listens: str = ""
+    takes: int = 0  # as in `Open`
 
 
 class Denied(Message, frozen=True):
@@ -94,7 +96,7 @@ declare(
     Open,
     {
         "role": NAME, "name": NAME, "composition": NAME, "mechanism": NAME, "proof": _PROOF, "tenant": NAME,
-        "listens": NAME, "number": ID,
+        "listens": NAME, "number": ID, "takes": ID,
     },
 )  # fmt: skip
 declare(Proof, {"data": _PROOF})

@@ -390,7 +390,7 @@ class Simulation:
             self._probe(place, effect.peer)
         elif kind is fx.Hear:
             self.scopes.setdefault(effect.scope, {})[place.name] = None
-        elif self.on_client_effect is not None:
+        elif kind is not fx.Warn and self.on_client_effect is not None:
             self.on_client_effect(place.name, effect)
 
     def _persist(self, place: Place, effect: fx.Persist) -> None:

@@ -6,7 +6,7 @@ and commits it. What happened is in the history (`rows`), and in the counters of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -67,6 +67,7 @@ class World:
         record: bool = True,
         on_row: Callable[[Row], None] | None = None,
         limits: ResourceLimits = DEFAULT_LIMITS,
+        frames: Mapping[str, int] | None = None,  # by broker: its frame limit, where it differs
         wrap: Callable[[Node], Machine] | None = None,
     ) -> None:
         self.system = find_system(system)
@@ -77,6 +78,7 @@ class World:
         self._calls = 0
         self._options = options or {}
         self.limits = limits
+        self._frames = frames or {}
         self._wrap = wrap  # puts something before each node, in each of its lives
         self._record = record
         self._sources: dict[str, int] = {}
@@ -105,7 +107,7 @@ class World:
             links=self.overlay.links,
             options=self._options,
             recording=self._record,
-            limits=self.limits,
+            limits=self.limits if name not in self._frames else self.limits.fitted(self._frames[name]),
         )
         self.simulation.add(name, self._builder(site), disk=MemoryStore())
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
+from copy import copy
 from typing import Any
 
 import msgspec
@@ -74,6 +75,17 @@ class Codec:
         self._last_raw = b""
         self._last_events: tuple[Event, ...] | None = None
         self._last_raws = b""
+        self._sibling: Codec | None = None
+
+    def limited(self, max_frame: int) -> Codec:
+        """The codec of the same messages with another limit. The last one is kept: most peers have the same."""
+        if max_frame == self.max_frame:
+            return self
+        if self._sibling is None or self._sibling.max_frame != max_frame:
+            self._sibling = copy(self)
+            self._sibling.max_frame = max_frame
+            self._sibling._sibling = None
+        return self._sibling
 
     def encode(self, message: Message) -> bytes:
         """A whole frame. An event is encoded once, however many it is told to."""

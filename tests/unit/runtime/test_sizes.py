@@ -1,4 +1,4 @@
-"""Events that a frame no longer holds, on sockets: nothing is cut by them, and they are kept as dead letters."""
+"""Events of brokers and clients with unequal frame limits, on sockets: nothing is cut by them, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 import tidings
+from tidings.errors import TooLargeError
+from tidings.protocol.limits import ResourceLimits
 from tidings.runtime.connection import NetworkSettings
 from tidings.runtime.server import Server
 
@@ -22,50 +24,129 @@ async def until(condition: Any) -> None:
             await asyncio.sleep(0)
 
 
-def test_an_event_that_no_frame_holds_becomes_a_dead_letter_and_cuts_no_subscriber(tmp_path: Path) -> None:
-    """The broker accepted it with larger frames: its limit was lowered since."""
+async def numbers(subscription: Any, count: int) -> list[int]:
+    found = []
+    for _ in range(count):
+        found.append((await subscription.get(timeout=120))["n"])
+        await subscription.ack()
+    return found
 
+
+def test_a_subscriber_with_smaller_frames_is_not_cut_and_one_with_larger_frames_gets_the_rest(
+    tmp_path: Path,
+) -> None:
+    """The event is a dead letter meanwhile, over a restart of the broker too."""
+
+    async def run() -> None:
+        server = Server("b", path=tmp_path)
+        await server.start()
+        async with tidings.connect(server.address, name="s", network=SMALL_FRAMES) as bus:
+            async with bus.subscribe("n >= 0", name="mine", durable=True) as subscription:
+                async with tidings.connect(server.address, name="p") as other:
+                    for number, payload in enumerate((b"", LARGE, b"")):
+                        await other.publish({"n": number}, payload=payload)
+                assert await numbers(subscription, 2) == [0, 2]
+            assert bus.state == "up"
+            assert server.figures()["dead letters"] == 1
+            assert server.figures()["messages too large"] == 1
+            async with bus.subscribe("n >= 0", name="mine", durable=True):
+                await until(lambda: server.figures()["messages too large"] == 2)
+            assert server.figures()["dead letters"] == 1, "the same letter, and not one more"
+        await server.close()
+        server = Server("b", path=tmp_path)
+        await server.start()
+        async with (
+            tidings.connect(server.address, name="s") as bus,
+            bus.subscribe("n >= 0", name="mine", durable=True) as subscription,
+        ):
+            assert await numbers(subscription, 1) == [1]
+            await until(lambda: server.figures()["dead letters"] == 0)
+        await server.close()
+
+    asyncio.run(run())
+
+
+def test_a_broker_with_a_lower_limit_delivers_what_it_accepted_before(tmp_path: Path) -> None:
     async def run() -> None:
         server = Server("b", path=tmp_path)
         await server.start()
         async with tidings.connect(server.address, name="s") as bus:
             async with bus.subscribe("n >= 0", name="mine", durable=True):
                 pass
-            async with tidings.connect(server.address, name="p") as other:
-                for number, payload in enumerate((b"", LARGE, b"")):
-                    await other.publish({"n": number}, payload=payload)
+            for number, payload in enumerate((b"", LARGE, b"")):
+                await bus.publish({"n": number}, payload=payload)
         await server.close()
         server = Server("b", path=tmp_path, network=SMALL_FRAMES)
         await server.start()
         async with tidings.connect(server.address, name="s") as bus:
             async with bus.subscribe("n >= 0", name="mine", durable=True) as subscription:
-                assert [(await subscription.get(timeout=120))["n"] for _ in range(2)] == [0, 2]
-            assert bus.state == "up"
-            assert server.figures()["dead letters"] == 1
-            assert server.figures()["messages too large"] == 1
+                assert await numbers(subscription, 3) == [0, 1, 2]
+            with pytest.raises(TooLargeError):
+                await bus.publish({"n": 3}, payload=LARGE)
+        assert server.figures()["dead letters"] == 0
         await server.close()
 
     asyncio.run(run())
 
 
-def test_an_event_that_no_frame_holds_cuts_no_link(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_lowered", [False, True])
+def test_brokers_with_unequal_limits_carry_what_one_of_them_accepted(
+    tmp_path: Path, is_lowered: bool
+) -> None:
+    """The broker between has smaller frames than the publisher's one; `is_lowered`: by now that one has them too."""
+
     async def run() -> None:
-        alone = Server("b0", path=tmp_path / "0")
-        await alone.start()
-        async with tidings.connect(alone.address, name="p") as bus:
-            await bus.publish({"n": 0}, payload=LARGE, lifetime=tidings.FOREVER)
-            await bus.publish({"n": 1}, lifetime=tidings.FOREVER)
-        await alone.close()
-        near = Server("b0", path=tmp_path / "0", network=SMALL_FRAMES)
+        near = Server("b0", path=tmp_path / "0")
         await near.start()
-        far = Server("b1", path=tmp_path / "1", join=[near.address], network=SMALL_FRAMES)
+        if is_lowered:
+            async with tidings.connect(near.address, name="p") as bus:
+                for number, payload in enumerate((b"", LARGE, b"")):
+                    await bus.publish({"n": number}, payload=payload, lifetime=tidings.FOREVER)
+            await near.close()
+            near = Server("b0", path=tmp_path / "0", network=SMALL_FRAMES)
+            await near.start()
+        middle = Server("b1", path=tmp_path / "1", join=[near.address], network=SMALL_FRAMES)
+        await middle.start()
+        far = Server("b2", path=tmp_path / "2", join=[middle.address])
+        await far.start()
+        await until(lambda: near.links and far.links and len(middle.links) == 2)
+        async with (
+            tidings.connect(far.address, name="s") as bus,
+            bus.subscribe("n >= 0", name="mine", durable=True) as subscription,
+        ):
+            await until(lambda: not any(b.node.figures()["links untold"] for b in (near, middle, far)))
+            if not is_lowered:
+                async with tidings.connect(near.address, name="p") as other:
+                    for number, payload in enumerate((b"", LARGE, b"")):
+                        await other.publish({"n": number}, payload=payload)
+            assert await numbers(subscription, 3) == [0, 1, 2]
+        assert [server.figures()["dead letters"] for server in (near, middle, far)] == [0, 0, 0]
+        assert (near.links, middle.links, far.links) == (["b1"], ["b0", "b2"], ["b1"])
+        for server in (far, middle, near):
+            await server.close()
+
+    asyncio.run(run())
+
+
+def test_an_event_that_a_neighbour_does_not_take_cuts_no_link(tmp_path: Path) -> None:
+    """A broker of an earlier version takes frames of its own limit only."""
+
+    async def run() -> None:
+        near = Server("b0", path=tmp_path / "0")
+        await near.start()
+        little = ResourceLimits(link_frame_bytes=1)
+        far = Server("b1", path=tmp_path / "1", join=[near.address], network=SMALL_FRAMES, resources=little)
         await far.start()
         await until(lambda: near.links and far.links)
         async with (
             tidings.connect(far.address, name="s") as bus,
             bus.subscribe("n >= 0", name="mine", durable=True) as subscription,
         ):
-            assert (await subscription.get(timeout=120))["n"] == 1
+            await until(lambda: not far.node.figures()["links untold"])
+            async with tidings.connect(near.address, name="p") as other:
+                for number, payload in enumerate((b"", LARGE, b"")):
+                    await other.publish({"n": number}, payload=payload)
+            assert await numbers(subscription, 2) == [0, 2]
         assert near.figures()["dead letters"] == 1
         assert (near.links, far.links) == (["b1"], ["b0"])
         await far.close()

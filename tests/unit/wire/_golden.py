@@ -255,6 +255,9 @@ GROWN: tuple[m.Message, ...] = (
     gl.LogState(3, 2, 8, (Placed(9, PROPOSAL),), 4, 900),
     gl.CopyAsk(3, 8, True, "t\0k"),
     gl.Copy(3, 8, 9, (Placed(9, PROPOSAL),), 9, (Put("t", "k", b"v"),), "t\0k"),
+    w.Have((w.Had("b0", 9, 8, 40),)),
+    words.Open("broker", "b1", "tidings", "scram", b"\x00", "acme", "tidings://h:1", 2, 64 << 20),
+    words.Opened("b0", "tidings", b"\x03", "tidings://h:2", 64 << 20),
 )
 
 

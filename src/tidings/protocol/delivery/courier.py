@@ -20,19 +20,20 @@ from tidings.history.schema import dead_row, drop_row
 from tidings.language.evaluate import accepts
 from tidings.model.event import Event, event_size
 from tidings.model.filter import Filter
-from tidings.model.subscription import Policy, Position, SubscriptionId
+from tidings.model.subscription import Policy, Position
 from tidings.protocol.delivery.arrival import Arrival
 from tidings.protocol.delivery.bounds import Bounds
-from tidings.protocol.delivery.dead import LINK, DeadLetters, item_of
+from tidings.protocol.delivery.dead import DeadLetters, item_of
 from tidings.protocol.delivery.held import Held, Member, Phase
 from tidings.protocol.delivery.item import Item
 from tidings.protocol.delivery.ledger import Ledger
 from tidings.protocol.delivery.moves import Moves
+from tidings.protocol.delivery.oversized import Oversized
 from tidings.protocol.delivery.owner import UNCOUNTED
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.effects import Record
 from tidings.protocol.lines import EMPTY, NOTHING, own
-from tidings.protocol.messages import Deliver, DeliverAll, Envelope, Lost, Message
+from tidings.protocol.messages import Deliver, DeliverAll, Lost
 from tidings.protocol.slots import Ports
 
 OVERTAKEN = "overtaken by a move"  # a later stay of its publisher was told
@@ -71,6 +72,7 @@ class Courier:
         self._hooks = hooks
         self.moves = Moves(ports, ledger)
         self.bounds = Bounds(ports, ledger, hooks, self)
+        self.oversized = Oversized(ports, dead, self)
         self.sent = 0  # notifications, to all subscriptions
         self.lost = 0  # by a policy or a bound
         self._few_bytes = min(FEW_BYTES, ports.limits.delivery_bytes)
@@ -292,6 +294,13 @@ class Courier:
 
     # -- out -----------------------------------------------------------------------------
 
+    def opened(self, held: Held, now: float) -> None:
+        """A listener opened the subscription, or joined it."""
+        if held.lost:
+            self.tell_losses(held, now)
+        self.oversized.retry(held)
+        self.pump(held, now)
+
     def pump(self, held: Held, now: float) -> None:
         """Send what waits to members that have credit, then fill the room that it left."""
         while held.queue:
@@ -410,7 +419,7 @@ class Courier:
             del held.unacked[tag]
             self._count_done(member, item)
             if counted and item.attempt >= held.options.max_deliveries:
-                self._bury(held, item, now)
+                self.bury(held, item, now)
                 continue
             item = item.again_for_one()
             item.attempt += counted
@@ -431,33 +440,19 @@ class Courier:
         if key is not None:
             self._keyed.setdefault(key, {})[held] = item
 
-    def undeliverable(self, members: dict[int, Member], message: Message, now: float) -> None:
-        """A message to one client did not leave, since no frame holds it. An event becomes a dead letter of its
-        subscription: still owed, and heard by those who subscribe to dead letters, but no longer in the way of what
-        comes behind it."""
-        member = members.get(message.ref) if isinstance(message, Deliver) else None
-        if member is None or not isinstance(message, Deliver):
-            return
-        held = member.held
-        item, holder = held.unacked.get(message.tag, (None, None))
-        if item is not None and holder is member:
-            del held.unacked[message.tag]
-            member.credit += 1
-            self._count_done(member, item)
-            self._bury(held, item, now, "larger than a frame")
-            self.pump(held, now)
+    def take_off(self, member: Member, tag: int) -> Item | None:
+        """The item that a member was sent under this tag; it has it no longer."""
+        item, holder = member.held.unacked.get(tag, (None, None))
+        if item is None or holder is not member:
+            return None
+        del member.held.unacked[tag]
+        self._count_done(member, item)
+        return item
 
-    def bury_for(self, to: str, envelope: Envelope, now: float) -> None:
-        """An event that no frame can carry to a neighbour: a dead letter of that link, at this broker."""
-        position = None if envelope.offset is None else Position(envelope.origin, envelope.offset)
-        _, records = self._dead.add(SubscriptionId(to, LINK), Item(envelope.event, position, now, None), now)
-        if self._ports.disk.stable and self._ports.disk.failed is None:
-            self._ports.disk.persist(records)
-
-    def _bury(self, held: Held, item: Item, now: float, reason: str = "") -> None:
+    def bury(self, held: Held, item: Item, now: float, reason: str = "") -> None:
         if item.letter is not None:
             return  # given back too often by who hears dead letters: it stays in its box
-        letter, records = self._dead.add(held.id, item, now)
+        letter, records = self._dead.add(held.id, item, now, is_large=bool(reason))
         if self._ports.recording:
             reason = reason or f"given back {item.attempt} times"
             self._ports.emit(Record(dead_row(now, self._ports.name, held.id, item.event, reason)))
@@ -487,8 +482,7 @@ class Courier:
         self._hooks.touched(held, now)
 
     def _settle_letter(self, held: Held, number: int) -> None:
-        assert held.dead_letters_of is not None
-        records = self._dead.remove(held.dead_letters_of, number)
+        records = self._dead.remove(held.dead_letters_of or held.id, number)
         if records and self._ports.disk.stable and self._ports.disk.failed is None:
             self._ports.disk.persist(records)
 

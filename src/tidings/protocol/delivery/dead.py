@@ -55,10 +55,14 @@ class DeadLetters:
             self._put(letter)
             self._last_number = max(self._last_number, letter.number)
 
-    def add(self, id: SubscriptionId, item: Item, now: float) -> tuple[DeadRow, list[Record]]:
+    def add(
+        self, id: SubscriptionId, item: Item, now: float, *, is_large: bool = False
+    ) -> tuple[DeadRow, list[Record]]:
         """Keep a letter, if there is room for it; it, and the records to persist."""
         self._last_number += 1
-        letter = DeadRow(id, self._last_number, item.event, item.position, item.attempt, now)
+        letter = DeadRow(
+            id, self._last_number, item.event, item.position, item.attempt, now, is_large=is_large
+        )
         records = self._make_room(letter)
         if not self._ports.kept.letters_fit(self._box(id).owner, _size(letter)):
             self.dropped += 1

@@ -27,7 +27,7 @@ from tidings.protocol.delivery.farewells import Farewells
 from tidings.protocol.delivery.held import Held, Member, Phase
 from tidings.protocol.delivery.intake import Intake
 from tidings.protocol.delivery.jobs import Jobs
-from tidings.protocol.delivery.lanes import Lanes
+from tidings.protocol.delivery.lanes import Lanes, heard_of
 from tidings.protocol.delivery.ledger import Ledger
 from tidings.protocol.delivery.moved import HEADER
 from tidings.protocol.delivery.moves import Stays
@@ -37,6 +37,7 @@ from tidings.protocol.delivery.registry import Refusal, Registry
 from tidings.protocol.delivery.runs import Runs
 from tidings.protocol.delivery.sessions import Session, identity, refusal
 from tidings.protocol.delivery.settings import DeliverySettings
+from tidings.protocol.delivery.silences import silences
 from tidings.protocol.inputs import Disowned, Input, LinkDown, LinkUp, PersistFailed, Started
 from tidings.protocol.messages import (
     CLIENT_MESSAGES,
@@ -84,7 +85,7 @@ class ExactlyOnce(Delivery):
         self._maintain_at: float | None = None
         self._identities_at: float | None = None
         self._sweep = Sweep()
-        self._age_at: float | None = None  # when the oldest that waits for somebody is too old
+        self._age_at: float | None = None  # when the oldest that waits is too old
 
     def matchers(self) -> tuple[Matcher, ...]:
         return (self._matcher,)
@@ -208,20 +209,19 @@ class ExactlyOnce(Delivery):
     def unsendable(self, to: str, message: Message, now: float) -> None:
         session = self._registry.sessions.get(to)
         if session is not None:
-            self._courier.undeliverable(session.members, message, now)
+            self._courier.oversized.undeliverable(session.members, message, now)
 
     def undeliverable(self, to: str, envelope: Envelope, now: float) -> None:
-        self._courier.bury_for(to, envelope, now)
+        self._courier.oversized.bury_for(to, envelope, now)
 
     def _on_publish(self, session: Session, message: Publish, now: float) -> None:
         self._intake.publish(session, message, now)
         self._forget_identities_later(now)
 
     def _forget_identities_later(self, now: float) -> None:
-        if self._identities_at is not None and self._identities_at > now:
-            return
-        due = self._intake.identities.next_at(now)
-        self._identities_at = None if due is None else max(due, now + self._settings.flush_seconds)
+        if self._identities_at is None or self._identities_at <= now:
+            due = self._intake.identities.next_at(now)
+            self._identities_at = None if due is None else max(due, now + self._settings.flush_seconds)
 
     def deliver(self, envelope: Envelope, now: float) -> None:
         event = envelope.event
@@ -292,6 +292,12 @@ class ExactlyOnce(Delivery):
     def settled(self, log: str) -> int | None:
         return self._lanes.settled(log, self._registry.durables.values())
 
+    def heard_of(self, log: str) -> int:
+        return heard_of(log, self._registry.durables.values())
+
+    def skip_to(self, upto: int) -> None:
+        self._intake.skip_to(upto)
+
     def log_found(self, log: str, now: float) -> None:
         for held in list(self._registry.helds.values()):
             self._lanes.open_one(held, log, is_found=True)
@@ -312,6 +318,7 @@ class ExactlyOnce(Delivery):
         if refused is not None:
             self.ports.send(session.address, Refused(message.call, *refused))
             return
+        self._heed(message.after.get(self._ledger.log, 0), identity(session, message))
         self._intake.number += 1
         answer = self._registry.subscribe(session, message, self._intake.number, now)
         if isinstance(answer, Refusal):
@@ -330,6 +337,12 @@ class ExactlyOnce(Delivery):
 
         self._persist(records, now, opened, not_opened, stalled)
 
+    def _heed(self, upto: int, id: SubscriptionId) -> None:
+        """The token of a durable subscription is ahead of our log: its client would pass over what gets these offsets."""
+        is_ahead = self.told_upto < upto <= self.told_upto + self.ports.limits.client.ahead
+        if is_ahead and self._settings.names_log and id in self._registry.durables:
+            self.skip_to(upto)
+
     def _opened(self, member: Member, call: int, is_resumed: bool, now: float) -> None:
         held = member.held
         if held.durable:
@@ -341,9 +354,7 @@ class ExactlyOnce(Delivery):
         member.is_open = True
         answer = Subscribed(call, member.ref, held.id.subscriber, held.id.name, is_resumed)
         self.ports.send(member.address, answer)
-        if held.lost:
-            self._courier.tell_losses(held, now)
-        self._courier.pump(held, now)
+        self._courier.opened(held, now)
 
     def _not_opened(
         self, session: Session, call: int, member: Member, failure: PersistFailed, now: float
@@ -451,13 +462,14 @@ class ExactlyOnce(Delivery):
         registry = self._registry
         times = (
             self._ledger.next_deadline(), self._flush_at, self._maintain_at, self._age_at, self._identities_at,
-            registry.next_deadline(), self._farewells.next_at, self._jobs.next_at,
+            registry.next_deadline(), self._farewells.next_at, self._jobs.next_at, self._intake.release_at,
         )  # fmt: skip
         return min((at for at in times if at is not None), default=None)
 
     def on_timer(self, now: float) -> None:
         records: list[Record] = [*self._ledger.collect(now), *self._registry.collect(now)]
         records += self._jobs.collect(now)
+        self._intake.release(now)
         records += self._farewells.on_timer(now)
         if self._identities_at is not None and self._identities_at <= now:
             records += self._intake.identities.collect(now, self._settings.collect_budget)
@@ -512,20 +524,8 @@ class ExactlyOnce(Delivery):
 
     def _tell_silence(self, held: Held) -> None:
         """The token of a durable subscription advances also over what is not for it."""
-        if held.unacked or held.queue:
-            return
-        silent: list[Position] = []
-        upto = held.floor(self._ledger.end) - 1
-        if upto > held.silent_upto:
-            held.silent_upto = upto
-            silent.append(Position(self._ledger.log, upto))
-        for lane in held.lanes.values():
-            upto = lane.floor(self.ports.recovery.known(lane.log)) - 1
-            if upto > lane.silent_upto and lane.start is not None:
-                lane.silent_upto = upto
-                silent.append(Position(lane.log, upto))
-        for member in held.members:
-            for position in silent:
+        for position in silences(held, self._ledger, self.ports.recovery.known):
+            for member in held.members:
                 self.ports.send(member.address, Silence(member.ref, position))
 
     def _persist(
@@ -555,8 +555,7 @@ class ExactlyOnce(Delivery):
         return None if session is None else session.client
 
     def address_of(self, client: str) -> str | None:
-        found = (s.address for s in self._registry.sessions.values() if s.client == client)
-        return next(found, None)
+        return next((s.address for s in self._registry.sessions.values() if s.client == client), None)
 
     def subscriptions(self) -> tuple[SubscriptionId, ...]:
         return tuple(self._registry.helds)

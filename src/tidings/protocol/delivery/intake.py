@@ -10,6 +10,9 @@ Rules
   order of a source holds.
 - While the disk is full, a publish that needs the disk, or has to follow one that does, is refused at once (`full`).
   One that was handed in before may still be kept: it is answered as `unknown`, and told when it is kept.
+- After a start, an event that is kept is told, and acknowledged, when each neighbour has said how far it knows our
+  log, or `first_word_seconds` have passed: a disk that was put back to an older copy would give offsets again that
+  neighbours know under other events, which would therefore pass over ours.
 - Publishing an identity again is answered with the same acknowledgement and changes nothing: as long as the log
   holds the event, and for the deduplication window after that.
 """
@@ -34,7 +37,7 @@ from tidings.protocol.delivery.moved import HEADER, STAYED
 from tidings.protocol.delivery.moves import Stays
 from tidings.protocol.delivery.refusals import kept_out, not_known, unsure
 from tidings.protocol.delivery.sessions import Session
-from tidings.protocol.effects import Record
+from tidings.protocol.effects import Record, Warn
 from tidings.protocol.inputs import PersistFailed
 from tidings.protocol.messages import Envelope, Message, Mode, Publish, Published, Refused
 from tidings.protocol.slots import Ports
@@ -46,6 +49,9 @@ NO_GROUP = "mode 'replicated' needs a broker in a group (tidings broker --group)
 MANY_IDS = "as many ids of other publishers as may be are remembered here, and yours are more than a fair share; leave the id out, or publish later"
 
 STALE = "this number was passed long ago; nobody can tell whether it was published"
+
+
+UNSURE_SECONDS = 0.05  # between two looks at whether neighbours have spoken
 
 
 class Intake:
@@ -66,11 +72,21 @@ class Intake:
         self._is_owed = is_owed  # does some durable subscription accept it?
         self._under_way: dict[tuple[str, str], Arrival] = {}  # by identity
         self._last_of: dict[str, Arrival] = {}  # by source: the last one that waits for the disk
+        self._waiting: list[
+            Arrival
+        ] = []  # kept, and told when neighbours have said how far they know our log
+        self.release_at: float | None = None  # when to look at those again
+        self._again: dict[Arrival, None] = {}  # on their way to the disk under another offset
         self.number = 0
         self.telling: Arrival | None = None  # the one that is being told right now
-        self.figures = {"published": 0, "published again": 0, "kept": 0, "refused for room": 0}
+        self._begun = 1  # the first offset that this life gives
+        self.figures = {
+            "published": 0, "published again": 0, "kept": 0, "refused for room": 0, "offsets skipped": 0,
+            "offsets repeated": 0,
+        }  # fmt: skip
 
     def load(self, state: Loaded) -> None:
+        self._begun = state.next_offset
         self.adopt(state.tables)
 
     def adopt(self, tables: Mapping[str, Mapping[str, bytes]]) -> None:
@@ -345,7 +361,70 @@ class Intake:
             return True
         return self.identities.look(*identity, None, now) is Seen.SEEN
 
+    # -- a disk that may be an older copy of itself --------------------------------------------
+
+    def release(self, now: float) -> None:
+        """Tell what is kept and waited for the word of neighbours, when they have spoken or need not."""
+        if self.release_at is None or self.release_at > now:
+            return
+        if self._waiting and self._ports.recovery.is_log_unsure(now):
+            self.release_at = now + UNSURE_SECONDS
+            return
+        self.release_at = None
+        waiting, self._waiting = self._waiting, []
+        for arrival in waiting:
+            self._kept_surely(arrival, now)
+
+    def skip_to(self, upto: int) -> None:
+        """An earlier life gave the offsets up to there, and our disk does not hold their events. Events that have some
+        of them and were told to nobody get others, in the same order."""
+        ledger = self._ledger
+        self._warn(upto + 1 - ledger.end, ledger.end - self._begun)
+        self._begun = upto + 1
+        again = [each for each in self._under_way.values() if each.offset is not None and not each.told]
+        again = sorted((each for each in again if (each.offset or 0) >= ledger.end), key=_offset)
+        records = [record for each in again for record in ledger.withdraw(_offset(each))]
+        ledger.skip_to(upto)
+        for arrival in again:
+            arrival.offset = ledger.next_offset
+            event = arrival.event
+            append = Append(arrival.offset, event, arrival.accepted, arrival.sequence, arrival.expires_at)
+            records += ledger.append(append)
+            records += self._stays.keep(event.source, arrival.moved or STAYED, arrival.offset)
+        if again and self._ports.disk.failed is None:
+            self._again.update(dict.fromkeys(again))
+            self._waiting = []
+            self._ports.disk.persist(
+                records, partial(self._kept_again, again), partial(self._not_again, again)
+            )
+
+    def _warn(self, skipped: int, repeated: int) -> None:
+        self.figures["offsets skipped"] += skipped
+        self.figures["offsets repeated"] += repeated
+        lost = f"the log {self._ledger.log} was {skipped} entries longer in an earlier life of this broker"
+        shared = f"; {repeated} events of this life may not have reached all neighbours" if repeated else ""
+        self._ports.emit(Warn(f"{lost}: was the store put back to an older copy? Those are lost{shared}"))
+
+    def _kept_again(self, arrivals: list[Arrival], now: float) -> None:
+        for arrival in arrivals:
+            self._again.pop(arrival, None)
+            self._kept(arrival, now)
+
+    def _not_again(self, arrivals: list[Arrival], failure: PersistFailed, now: float) -> None:
+        for arrival in arrivals:
+            self._not_kept(arrival, failure, now)
+
     def _kept(self, arrival: Arrival, now: float) -> None:
+        if arrival in self._again:
+            return  # under an offset that it has no longer
+        if self._waiting or self._ports.recovery.is_log_unsure(now):
+            self._waiting.append(arrival)
+            if self.release_at is None:
+                self.release_at = now + UNSURE_SECONDS
+            return
+        self._kept_surely(arrival, now)
+
+    def _kept_surely(self, arrival: Arrival, now: float) -> None:
         if self._last_of.get(arrival.event.source) is arrival:
             del self._last_of[arrival.event.source]
         self._tell(arrival, now)
@@ -355,7 +434,8 @@ class Intake:
     def _not_kept(self, arrival: Arrival, failure: PersistFailed, now: float) -> None:
         for refused in (arrival, *arrival.followers):
             self._under_way.pop(refused.event.identity, None)
-            for address, call in refused.waiters:
+            waiters, refused.waiters = refused.waiters, []
+            for address, call in waiters:
                 self._ports.send(address, Refused(call, "store", f"not kept: {failure.reason}"))
 
     # -- telling -----------------------------------------------------------------------------
@@ -413,6 +493,11 @@ class Intake:
         for source, arrival in self._last_of.items():
             assert arrival.offset is not None, f"{source} waits for the disk"
             assert arrival.offset >= self._ledger.end, f"{source} waits for what was told"
+
+
+def _offset(arrival: Arrival) -> int:
+    assert arrival.offset is not None
+    return arrival.offset
 
 
 def _is_own(session: Session, id: str, number: int) -> bool:

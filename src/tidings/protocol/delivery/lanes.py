@@ -251,6 +251,13 @@ class Lanes:
         return min(needs, default=None)
 
 
+def heard_of(log: str, helds: Iterable[Held]) -> int:
+    """The highest offset of a log that one of these has heard of. A guest may have it from its client's token, which
+    proves nothing."""
+    lanes = [held.lanes[log] for held in helds if log in held.lanes and not held.is_guest]
+    return max((max(lane.at, lane.progress.heard - 1) for lane in lanes), default=0)
+
+
 def _item(envelope: Envelope, now: float) -> Item:
     event, offset = envelope.event, envelope.offset
     assert offset is not None

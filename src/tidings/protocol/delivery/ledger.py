@@ -90,6 +90,14 @@ class Ledger:
         """The entry is on the disk; from now on it is told."""
         self.end = offset + 1
 
+    def skip_to(self, upto: int) -> None:
+        """Give no offset up to there any more. Entries that are on their way to the disk were taken out before."""
+        self.next_offset = self.end = max(self.next_offset, upto + 1)
+
+    def withdraw(self, offset: int) -> list[Record]:
+        """Take an entry out that nobody was told of; the records to persist."""
+        return self._forget(offset)
+
     def told(self, offset: int, now: float) -> None:
         """It was told to everyone who is live: who is owed it is known, its lifetime may end."""
         self.now = max(self.now, now)

@@ -78,6 +78,7 @@ class DeadRow(msgspec.Struct, array_like=True, frozen=True):
     attempts: int
     died: float
     version: int = VERSION
+    is_large: bool = False  # no frame of its subscriber held it: it is sent again to the next listener
 
 
 Row = SubscriptionRow | ProgressRow | MemoryRow | DeadRow | LogRow

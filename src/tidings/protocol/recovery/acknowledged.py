@@ -35,6 +35,7 @@ from tidings.protocol.recovery.logs import ORPHAN, LogView, Trail
 from tidings.protocol.recovery.recall import ASK, NAMED, Recall
 from tidings.protocol.recovery.relay import Relay
 from tidings.protocol.recovery.resend import Resend
+from tidings.protocol.recovery.rollback import Rollback
 from tidings.protocol.recovery.timers import Timers
 from tidings.protocol.recovery.words import (
     PREVIOUS,
@@ -61,6 +62,7 @@ class AcknowledgedSettings(msgspec.Struct, frozen=True, kw_only=True):
     retry_seconds: float = 0.3  # between two tries to fill a gap; doubles up to `slow_seconds`
     answer_seconds: float = 0.6  # a log may be far away: ask it again only after so long
     slow_seconds: float = 3.0  # the longest pause between tries
+    first_word_seconds: float = 2.0  # after a start, events wait so long for the word of each neighbour
     poll_seconds: float = 10.0  # how often to ask a link that has all but needs it still
     orphan_seconds: float = 60.0  # a log whose link was undone is heard by another way by then, or gone
     recall_seconds: float = 600.0  # a broker that was behind an earlier disk of ours is back by then, or gone
@@ -91,7 +93,10 @@ class Acknowledged(Recovery):
         self._pauses: dict[str, float] = {}  # by link: until it is told again
         self._to_confirm: dict[str, None] = {}  # logs with something new to say toward them
         self.resend: Resend | None = None
-        self._passed_over: set[tuple[str, int | None]] = set()  # by link and offset: what no frame can carry
+        self._passed_over: set[tuple[str, str, int | None]] = (
+            set()
+        )  # by link, log and offset: too large for it
+        self._frames: dict[str, int] = {}  # by link: the largest frame that its far end takes
         self._gone: dict[str, None] = {}  # logs that their brokers said are no more
         self._inquired: dict[str, float] = {}  # by log: when its broker was last asked about it
 
@@ -100,14 +105,18 @@ class Acknowledged(Recovery):
         if self.settings.resends:
             self.resend = Resend(self.settings.resends, ports.limits.batch_count)
         self.recall = Recall(ports, self, is_joining=self._is_joining)
+        self.rollback = Rollback(ports, self)
         self._relay = Relay(ports, self)
 
     # -- inputs ------------------------------------------------------------------------------
 
     def on_input(self, input: Input, now: float) -> None:
-        if isinstance(input, Started) and self._recalls:
-            self.recall.load(input.state)
+        if isinstance(input, Started):
+            self.rollback.load(input.state, now)
+            if self._recalls:
+                self.recall.load(input.state)
         elif isinstance(input, LinkUp) and input.peer in self.ports.overlay.peers():
+            self._frames[input.peer] = input.frame_bytes
             self._link_up(input.peer, now)
         elif isinstance(input, LinkDown):
             self._link_down(input.peer)
@@ -174,7 +183,7 @@ class Acknowledged(Recovery):
         if any(view.is_told_to(link) and view.trail(link).is_behind for view in views):
             self.timers.set(("tell", link), now)
 
-    def _own(self) -> LogView:
+    def own(self) -> LogView:
         """The view of our own log; it is named when the disk was read."""
         name = self.ports.delivery.log
         view = self.views.get(name)
@@ -186,7 +195,7 @@ class Acknowledged(Recovery):
         self._up[link] = None
         if self.resend is not None:
             self.resend.forget(link)
-        self._own()
+        self.own()
         for view in self.views.values():
             if view.upstream != link:
                 view.trail(link).restart(view.known)
@@ -231,7 +240,7 @@ class Acknowledged(Recovery):
 
     def observe(self, envelope: Envelope, came_from: str | None, now: float) -> Envelope:
         if came_from is None and envelope.offset is not None:
-            self._own().advance(envelope.offset)
+            self.own().advance(envelope.offset)
         if came_from is not None:
             known = self.views[envelope.origin].known
             assert envelope.offset == known, f"{envelope.origin}: {envelope.offset} passes after {known}"
@@ -255,12 +264,16 @@ class Acknowledged(Recovery):
         return leaving
 
     def is_too_large(self, link: str, envelope: Envelope, now: float) -> bool:
-        """Is this an event that no frame can carry (one that an earlier version accepted)? Then it is passed over on
-        this link, once and for all, and kept as a dead letter: sent, it would end the link again and again."""
-        if event_size(envelope.event) <= self.ports.limits.event_bytes:
+        """Is this an event that the far end of a link does not take (brokers of an earlier version take only frames
+        of their own limit)? Then it is passed over on this link and kept as a dead letter of the link: sent, it would
+        end the link again and again."""
+        limits = self.ports.limits
+        most = (self._frames.get(link) or limits.taken_bytes) - limits.envelope_bytes
+        if event_size(envelope.event) <= most:
             return False
-        if broker_of(envelope.origin) == self.ports.name and (link, envelope.offset) not in self._passed_over:
-            self._passed_over.add((link, envelope.offset))
+        passed = (link, envelope.origin, envelope.offset)
+        if passed not in self._passed_over:
+            self._passed_over.add(passed)
             self.ports.delivery.undeliverable(link, envelope, now)
         return True
 
@@ -401,6 +414,8 @@ class Acknowledged(Recovery):
                 continue
             trail = view.trail(link)
             trail.have = max(trail.have, had.known)
+            if self.rollback.hear(view, trail, max(had.known, had.heard)):
+                self._confirm_later(view, now)
             if had.acked > trail.acked or not trail.heard:
                 trail.acked = max(trail.acked, had.acked)
                 trail.heard = True
@@ -410,6 +425,9 @@ class Acknowledged(Recovery):
             self._pauses[link] = self.settings.doubt_seconds
             if any(trail.owes for trail in self._trails(link)):
                 self.timers.set(("tell", link), now + self.settings.poll_seconds)
+
+    def is_log_unsure(self, now: float) -> bool:
+        return self.rollback.is_unsure(now)
 
     def _trails(self, link: str) -> list[Trail]:
         return [view.trail(link) for view in self.views.values() if view.is_told_to(link)]
@@ -439,7 +457,7 @@ class Acknowledged(Recovery):
         return upto
 
     def is_pinned(self, offset: int) -> bool:
-        trails = self._own().trails
+        trails = self.own().trails
         return any(link not in trails or trails[link].wants(offset) for link in self.ports.overlay.peers())
 
     def progressed(self, now: float) -> None:
@@ -463,7 +481,7 @@ class Acknowledged(Recovery):
             if view is not None and view.upstream != link:
                 self._to_confirm[name] = None
             elif view is not None:
-                state = (view.known, self.acked(view))
+                state = (view.known, self.acked(view), self.rollback.heard(view))
                 if state != view.told:
                     view.told = state
                     had.append(Had(name, *state))

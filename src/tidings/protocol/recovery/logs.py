@@ -22,13 +22,14 @@ ORPHAN = ""  # upstream of a log whose link was undone, until it comes by anothe
 class Trail:
     """What one link was told of one log, and what it said."""
 
-    __slots__ = ("acked", "base", "due", "have", "heard", "last")
+    __slots__ = ("acked", "base", "due", "have", "heard", "heard_upto", "last")
 
     def __init__(self, known: int) -> None:
         self.base = self.last = self.due = known
         self.have = UNHEARD  # what the far end knows, as it said since the link is up
         self.acked = 0
         self.heard = False  # it said something in this life of ours
+        self.heard_upto = 0  # the highest offset that the far end, or a subscription behind it, has heard of
 
     def restart(self, known: int) -> None:
         """The link is up again."""
@@ -59,7 +60,7 @@ class LogView:
         self.last = known  # the last event that is said to exist for us
         self.waiting: dict[int, tuple[Envelope, int]] = {}  # by offset: it, and the one before it
         self.trails: dict[str, Trail] = {}
-        self.told: tuple[int, int] | None = None  # what upstream was told: known and acked
+        self.told: tuple[int, int, int] | None = None  # what upstream was told: known, acked and heard
         self.hurried_at = float("-inf")  # when it was last asked for because somebody waits for it
         self.pause = 0.0  # until the next try to fill a gap
 

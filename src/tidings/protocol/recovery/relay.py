@@ -168,7 +168,7 @@ class Relay:
             if not message.path or message.path[-1] != self._ports.name:
                 return
             if len(message.path) > 1:
-                self._pass_back(message)
+                self._pass_back(message, now)
             elif isinstance(message, Fill):
                 self._recovery.recall.filled(message, sender, now)
                 self._filled(message, now)
@@ -196,16 +196,16 @@ class Relay:
                 onward.append(further)
         self._ask_together(onward)
 
-    def _pass_back(self, message: Fill | ReplayPart) -> None:
+    def _pass_back(self, message: Fill | ReplayPart, now: float) -> None:
         path = message.path[:-1]
         to = path[-1]
+        small = tuple(e for e in message.envelopes if not self._recovery.is_too_large(to, e, now))
         if isinstance(message, Fill):
-            wanted = tuple(e for e in message.envelopes if self._ports.routing.wants(to, e.event))
+            wanted = tuple(e for e in small if self._ports.routing.wants(to, e.event))
             back: Message = Fill(message.log, message.after, message.upto, wanted, path, message.is_gone)
         else:
             back = ReplayPart(
-                message.log, message.number, message.envelopes, message.upto, path, message.is_last,
-                message.is_gone,
+                message.log, message.number, small, message.upto, path, message.is_last, message.is_gone,
             )  # fmt: skip
         self._ports.send(to, back)
 

@@ -50,6 +50,7 @@ class Had(msgspec.Struct, frozen=True, array_like=True):
     log: str
     known: int  # everything up to here has arrived
     acked: int  # nothing up to here is needed any more, there or behind it
+    heard: int = 0  # the highest offset that the sender, or a subscription there or behind it, has heard of
 
 
 class Have(Message, frozen=True):

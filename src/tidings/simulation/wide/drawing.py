@@ -64,6 +64,9 @@ class Drawn(msgspec.Struct, frozen=True, kw_only=True):
     system: str
     overlay: Overlay
     limits: ResourceLimits
+    frames: dict[
+        str, int
+    ]  # brokers whose frame limit is smaller, which take what others accepted all the same
     disk_seconds: float
     publishers: dict[str, str]  # client -> broker
     subscriptions: tuple[Subscribing, ...]
@@ -96,6 +99,7 @@ def draw(seed: int, *, system: str | None = None) -> Drawn:
         system=system,
         overlay=overlay,
         limits=limits,
+        frames=_frames(overlay, limits, Random(f"frames/{seed}")) if system == TIDINGS else {},
         disk_seconds=rng.choice((0.002, 0.002, 0.02, 0.15)),
         publishers=publishers,
         subscriptions=(*_subscriptions(overlay, rng), *_with_rights(overlay, system, clients)),
@@ -112,6 +116,10 @@ def _options(system: str, replaced: bool, rng: Random) -> dict[str, Any]:
     """A group keeps events for those who fail over; so short a time only where no disk with a cursor is replaced."""
     keep = rng.choice((1.0, 3.0, 60.0))
     return {"log": {"keep_seconds": keep}} if system == GROUP and not replaced else {}
+
+
+def _frames(overlay: Overlay, limits: ResourceLimits, rng: Random) -> dict[str, int]:
+    return {name: limits.frame_bytes // 2 for name in overlay.brokers if rng.random() < 0.25}
 
 
 def draw_limits(rng: Random) -> ResourceLimits:

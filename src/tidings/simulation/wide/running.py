@@ -87,7 +87,7 @@ class WideRun:
         self.rules.hostile, self.rules.sent = frozenset(drawn.hostile), self._sent
         self.world = World(
             drawn.system, drawn.overlay, seed=drawn.seed, settings=settings, limits=drawn.limits,
-            options=drawn.options, wrap=lambda node: GuardedNode(node, self.rules),
+            frames=drawn.frames, options=drawn.options, wrap=lambda node: GuardedNode(node, self.rules),
         )  # fmt: skip
         self.meter = Meter(drawn.limits)
         declared = {

@@ -1,0 +1,72 @@
+"""Events that one peer cannot take, since no frame of it holds them: dead letters that are still owed.
+
+Rules
+- A subscriber says how large a frame it reads. An event that is larger becomes a dead letter of its subscription, so
+  that the events behind it pass. It is sent once more whenever a listener opens the subscription: one with a larger
+  limit receives it, and its acknowledgement ends the letter.
+- A neighbour of an earlier version may take less than other brokers do. Such an event is a dead letter of the link, at
+  the broker that could not send it.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from tidings.model.subscription import Position, SubscriptionId
+from tidings.protocol.delivery.dead import LINK, DeadLetters, item_of
+from tidings.protocol.delivery.held import Held, Member
+from tidings.protocol.delivery.item import Item
+from tidings.protocol.messages import Deliver, Envelope, Message
+from tidings.protocol.slots import Ports
+
+
+class Queues(Protocol):
+    """The part of the courier that is used here."""
+
+    def take_off(self, member: Member, tag: int) -> Item | None:
+        """The item that a member was sent under this tag; it has it no longer."""
+
+    def bury(self, held: Held, item: Item, now: float, reason: str = "") -> None:
+        """Make it a dead letter of its subscription."""
+
+    def enqueue(self, held: Held, item: Item) -> None: ...
+
+    def pump(self, held: Held, now: float) -> None: ...
+
+
+class Oversized:
+    def __init__(self, ports: Ports, dead: DeadLetters, queues: Queues) -> None:
+        self._ports = ports
+        self._dead = dead
+        self._queues = queues
+
+    def undeliverable(self, members: dict[int, Member], message: Message, now: float) -> None:
+        """A message to one client did not leave, since no frame of that client holds it."""
+        member = members.get(message.ref) if isinstance(message, Deliver) else None
+        if member is None or not isinstance(message, Deliver):
+            return
+        item = self._queues.take_off(member, message.tag)
+        if item is not None:
+            member.credit += 1
+            self._queues.bury(member.held, item, now, "larger than a frame")
+            self._queues.pump(member.held, now)
+
+    def retry(self, held: Held) -> None:
+        """A listener opened the subscription: its frames may hold more than those of the last one."""
+        letters = [letter for letter in self._dead.letters(held.id) if letter.is_large]
+        if not letters:
+            return
+        waiting = (*held.queue, *held.behind, *(item for item, _ in held.unacked.values()))
+        queued = {item.letter for item in waiting}
+        for letter in letters:
+            if letter.number not in queued:
+                item = item_of(letter)
+                item.position = None  # the subscription's cursor is past it
+                self._queues.enqueue(held, item)
+
+    def bury_for(self, to: str, envelope: Envelope, now: float) -> None:
+        """An event that a neighbour does not take: a dead letter of that link."""
+        position = None if envelope.offset is None else Position(envelope.origin, envelope.offset)
+        _, records = self._dead.add(SubscriptionId(to, LINK), Item(envelope.event, position, now, None), now)
+        if self._ports.disk.stable and self._ports.disk.failed is None:
+            self._ports.disk.persist(records)

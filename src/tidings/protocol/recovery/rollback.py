@@ -1,0 +1,54 @@
+"""Rollback: a lone broker whose disk was put back to an older copy finds out from its neighbours.
+
+Such a disk keeps the name of its log and lacks its last entries. Given again, their offsets would name other events, and
+neighbours, subscriptions and clients that know the first ones would pass over the second. Rules
+- Each `Have` says the highest offset of a log that the sender has heard of: itself, by a durable subscription (which
+  remembers over restarts), or from a broker behind it.
+- A broker that hears of a higher offset of its own log than it has gives no offset up to it any more
+  (`Delivery.skip_to`, which counts and warns). The events that had them are lost with the disk.
+- After a start on a disk that holds a log, events are told and acknowledged when each neighbour has spoken, or after
+  `first_word_seconds`.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING
+
+from tidings.availability.records import Loaded
+from tidings.protocol.recovery.logs import LogView, Trail
+from tidings.protocol.slots import Ports
+
+if TYPE_CHECKING:
+    from tidings.protocol.recovery.acknowledged import Acknowledged
+
+
+class Rollback:
+    def __init__(self, ports: Ports, recovery: Acknowledged) -> None:
+        self._ports = ports
+        self._recovery = recovery
+        self._first_word_until = -inf  # publishes wait until then for neighbours that have not spoken
+
+    def load(self, state: Loaded, now: float) -> None:
+        if state.next_offset > 1:
+            self._first_word_until = now + self._recovery.settings.first_word_seconds
+
+    def is_unsure(self, now: float) -> bool:
+        """May a neighbour that has not spoken know more of our log than we do?"""
+        if now >= self._first_word_until:
+            return False
+        trails = self._recovery.own().trails
+        return any(link not in trails or not trails[link].heard for link in self._ports.overlay.peers())
+
+    def heard(self, view: LogView) -> int:
+        """The highest offset of a log that is known of here or behind us."""
+        behind = max((trail.heard_upto for trail in view.trails.values()), default=0)
+        return max(view.known, behind, self._ports.delivery.heard_of(view.name))
+
+    def hear(self, view: LogView, trail: Trail, upto: int) -> bool:
+        """A neighbour has heard of this offset; True: the broker of that log does not know so yet."""
+        trail.heard_upto = max(trail.heard_upto, upto)
+        if view.upstream is None and upto > view.known:
+            self._ports.delivery.skip_to(upto)
+            view.advance(upto)
+        return view.told is not None and upto > view.told[2]
