@@ -152,11 +152,10 @@ DEFECTS = (
     Defect("protocol/recovery/group_log.py", "(2 * len(shown) > voters and 2 * written >= voters)", "2 * len(shown) > voters", by=GROUP_LOG),  # an empty disk counted
     Defect("protocol/recovery/group_log.py", "        due = max(self._next_of.get(sender, 1), message.done + 1)\n", "        due = self._next_of.get(sender, 1)\n", by=GROUP_LOG),  # waits for a number that never comes
     Defect("protocol/recovery/group_log.py", "            if proposal.sequence < self._placed.last_number(proposal):\n", "            if False:\n", by=GROUP_LOG),  # late proposal out of order
-    Defect("protocol/delivery/grouped.py", "            if under_way is not None or self._ledger.offset_of(identity) is not None:\n", "            if False:\n", by=("tests/simulation/test_wide_findings.py",)),  # refused while others commit it
+    Defect("protocol/delivery/grouped.py", "            if under_way is not None or self._ledger.offset_of(identity) is not None:\n", "            if False:\n", by=("tests/simulation/test_group.py",)),  # refused while others commit it
     Defect("protocol/roaming.py", "            if input.peer != self.broker or self._link is Link.DOWN:", "            if input.peer != self.broker:", by=("tests/unit/protocol/test_roaming.py",)),  # a link that is never used again
     Defect("protocol/publishing.py", "None if is_group else broker)", "broker)", by=("tests/unit/protocol/test_publishing.py",)),  # the same member again, after its restart
     Defect("protocol/membership/views.py", "int(number) <= int(known_number)", "int(number) < int(known_number)", by=OLD_DISK),  # the older copy starts as the life that the view names
-    Defect("protocol/membership/agreed.py", "        if not self.life:\n            return  # our disk", "        if False:\n            return  # our disk", by=OLD_DISK),  # an older copy votes
     Defect("protocol/recovery/group_log.py", "        if change.went_back:\n", "        if False:\n", by=OLD_DISK),  # the log of an older copy proves something
     Defect("protocol/recovery/group_log.py", "            if message.stored > self._last:\n", "            if False:\n", by=OLD_DISK),  # a snapshot of a running member counts
     Defect("protocol/recovery/group_acks.py", "            if disk and min(upto, committed) > self._proved.get((name, disk), 0):\n                self._proved[name, disk] = min(upto, committed)\n", "            self._proved[name, disk] = upto\n", by=OLD_DISK),  # an entry that was dropped rightly

@@ -16,7 +16,8 @@ from tests.simulation._seeds import EVERYTHING
 
 from tidings.history.check import check
 from tidings.model.event import make_event
-from tidings.protocol.inputs import LinkUp, Received
+from tidings.protocol.effects import Send
+from tidings.protocol.inputs import LinkUp, PersistFailed, Received
 from tidings.protocol.limits import DEFAULT_LIMITS, ResourceLimits
 from tidings.protocol.messages import Hello, Publish
 from tidings.simulation import faults as fault
@@ -235,6 +236,29 @@ def test_a_publish_that_everybody_has_forgotten_is_answered_and_told_nobody_agai
     assert [type(effect.message).__name__ for effect in answers] == ["Published"]
     world.run(110.0)
     assert len(world.heard("s")) == 4
+
+
+def test_a_publish_that_was_passed_on_is_unknown_at_a_member_whose_disk_has_failed() -> None:
+    """Seed 2522 of the wide world: it was refused as not kept, and the others committed it."""
+    world = small()
+    node = world.simulation.places["b2"].machine
+    now = world.simulation.now
+    node.handle(LinkUp("q"), now)
+    node.handle(Received("q", Hello("q", "life")), now)
+    passed_on, new = (
+        Publish(number, make_event({"x": number}, source="q", id=f"life-{number}"), number)
+        for number in (1, 2)
+    )
+    sent = [
+        effect.message for effect in node.handle(Received("q", passed_on), now) if isinstance(effect, Send)
+    ]
+    assert [type(message).__name__ for message in sent] == ["Propose"]
+    node.handle(PersistFailed(1, "store", "input/output error"), now)
+    codes = []
+    for publish in (passed_on, new):
+        (answer,) = node.handle(Received("q", publish), now)
+        codes.append(answer.message.code)
+    assert codes == ["unknown", "store"]
 
 
 @pytest.mark.parametrize("home_is_up", [True, False], ids=["home up", "home down"])

@@ -88,9 +88,7 @@ class Roamer(Client):
 
     def _link_up(self, input: ins.LinkUp, now: float) -> None:
         if self._link is not Link.DOWN or input.peer != self._trying:
-            if (
-                input.peer != self.broker or self._link is Link.DOWN
-            ):  # else `Connect` later finds it up, in silence
+            if input.peer != self.broker or self._link is Link.DOWN:  # a link that stays up never comes up
                 self._out.append(Disconnect(input.peer, "not wanted any more"))
             return
         self._trying = self._try_until = None
