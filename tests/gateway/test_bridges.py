@@ -22,6 +22,7 @@ from tests.gateway.conftest import broker
 import tidings
 from tidings.errors import SettingsError
 from tidings.gateway.bridges.bridge import Bridge, BridgeSettings, RouteSettings, read_bridge
+from tidings.gateway.bridges.mqtt import MqttGiver
 
 COUNT = 60
 
@@ -262,3 +263,38 @@ def test_an_address_that_no_bridge_knows() -> None:
         assert "no bridge leads to kafka://x" in str(told.value.exceptions[0])
 
     run(test)
+
+
+@needs("mosquitto")
+def test_an_event_of_an_mqtt_broker_is_acknowledged_there_when_it_is_kept_here(tmp_path: Path) -> None:
+    port = free_port()
+    config = tmp_path / "mosquitto.conf"
+    config.write_text(f"listener {port} 127.0.0.1\nallow_anonymous true\n")
+    route = RouteSettings(from_=f"mqtt://127.0.0.1:{port}", topic="t")
+
+    async def next_event(*, is_kept: bool) -> bytes | None:
+        """The next event of a bridge that ends then, with or without having kept it."""
+        giver = MqttGiver(route, "bridge")
+        await giver.open()
+        try:
+            async for incoming in giver.events():
+                if is_kept:
+                    await incoming.done()
+                return incoming.event.payload
+        finally:
+            await giver.close()
+        return None
+
+    async def test() -> None:
+        await until_open(port)
+        async with aiomqtt.Client("127.0.0.1", port, identifier="bridge", clean_session=False) as earlier:
+            await earlier.subscribe("t", qos=1)  # an earlier life of the bridge
+        async with aiomqtt.Client("127.0.0.1", port, identifier="p") as there:
+            await there.publish("t", "1", qos=1)
+            await there.publish("t", "2", qos=1)
+        assert await next_event(is_kept=False) == b"1"
+        assert await next_event(is_kept=True) == b"1"
+        assert await next_event(is_kept=True) == b"2"
+
+    with process("mosquitto", "-c", str(config)):
+        run(test)

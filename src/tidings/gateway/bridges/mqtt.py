@@ -1,9 +1,10 @@
-"""Another MQTT broker. It cannot replay, so what comes is at least once (QoS 1, a lasting session)."""
+"""Another MQTT broker. It cannot replay, so what comes is at least once (QoS 1, a lasting session, and PUBACK when the
+event is kept here)."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -57,6 +58,7 @@ class MqttGiver(_Mqtt):
         self._source = f"mqtt:{urlsplit(route.from_).hostname}"
         self._life = secrets.token_hex(6)  # offsets of MQTT say nothing: ids are ours
         self._count = 0
+        self._client._client.manual_ack_set(True)  # else PUBACK leaves before the event is kept here
 
     async def events(self) -> AsyncIterator[Incoming]:
         try:
@@ -70,9 +72,16 @@ class MqttGiver(_Mqtt):
                     topic=our_topic(str(message.topic)),
                     lifetime=self._route.lifetime,
                 )
-                yield Incoming(event, _nothing)
+                yield Incoming(event, self._done(message))
         except (aiomqtt.MqttError, OSError) as error:
             raise AwayError(f"{self._address}: {error!r}") from None
+
+    def _done(self, message: Any) -> Callable[[], Awaitable[None]]:
+        async def done() -> None:
+            if message.qos:
+                self._client._client.ack(message.mid, message.qos)
+
+        return done
 
 
 class MqttTaker(_Mqtt):
@@ -90,7 +99,3 @@ class MqttTaker(_Mqtt):
             await self._client.publish(topic, body_of(event), qos=1)
         except (aiomqtt.MqttError, OSError) as error:
             raise AwayError(f"{self._address}: {error!r}") from None
-
-
-async def _nothing() -> None:
-    """MQTT's client has acknowledged it already."""
