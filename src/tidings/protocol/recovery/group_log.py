@@ -140,10 +140,6 @@ class GroupLog(Recovery):
 
     # -- room ------------------------------------------------------------------------------------
 
-    @property
-    def full(self) -> str | None:
-        return self._room.reason or None
-
     def _no_room(self) -> None:
         if self._leads:
             self._look_at_room()

@@ -37,7 +37,8 @@ class Room:
         return self._ports.disk.full or ""
 
     def clear(self) -> None:
-        self._full, self._reason = {}, ""
+        self._full = {}
+        self.hear("")
 
     def told(self, member: str, message: Stored) -> None:
         """A member said whether its disk has room."""
@@ -61,6 +62,7 @@ class Room:
     def hear(self, reason: str) -> None:
         """The coordinator says why the group keeps no event; empty: it keeps them."""
         self._reason = reason
+        self._ports.recovery.full = reason or None
         if reason:
             for identity in self._proposals.identities():
                 self._ports.delivery.settle(identity, is_kept=None)
