@@ -87,29 +87,6 @@ def test_one_subscribe_opens_a_bounded_number_of_filters_and_is_one_line_of_the_
     run(test)
 
 
-def test_others_are_served_between_two_filters_of_one_subscribe(tmp_path: Path) -> None:
-    async def test() -> None:
-        async with (
-            broker(tmp_path, users=True, mqtt="127.0.0.1:0") as service,
-            Raw(port_of(service, "mqtt"), "ann", b"a") as client,
-        ):
-            turns = 0
-
-            async def count() -> None:
-                nonlocal turns
-                while True:
-                    turns += 1
-                    await asyncio.sleep(0)
-
-            client.send(mq.Subscribe(1, [mq.Wish(f"other/{n}", 0) for n in range(MOST)]))
-            counting = asyncio.create_task(count())
-            await client.next()
-            counting.cancel()
-            assert turns > MOST
-
-    run(test)
-
-
 def test_more_open_exchanges_of_qos_2_than_announced_end_the_connection() -> None:
     async def test() -> None:
         async with (

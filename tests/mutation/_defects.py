@@ -241,7 +241,6 @@ DEFECTS = (
     Defect("gateway/mqtt/events.py", "    if not name or not _fits(name):\n", "    if False:\n", by=POISON),  # a topic that MQTT cannot carry ends the delivery
     Defect("gateway/mqtt/events.py", "    user = [(name, value) for name, value in user if _fits(name) and _fits(value)]\n", "", by=POISON),  # a long user property ends the delivery
     Defect("gateway/mqtt/session.py", "        return reasons + [Reason.QUOTA] * packet.beyond\n", "        return reasons\n", by=FLOODS),  # SUBACK shorter than its SUBSCRIBE
-    Defect("gateway/mqtt/session.py", "            await asyncio.sleep(0)  # a refusal waits for nothing\n", "", by=FLOODS),  # one SUBSCRIBE stops everybody
     Defect("gateway/mqtt/session.py", "        if max(len(self._received), self.exchanges.open) >= most:\n", "        if False:\n", by=FLOODS),  # open QoS 2 exchanges unbounded
     Defect("gateway/webhooks.py", "            if status == UNSENDABLE or (", "            if (", by=POISON),  # an unsendable request is tried for ever
     Defect("gateway/webhooks.py", "                    if size > self._answer_bytes:\n", "                    if False:\n", by=POISON),  # an endless answer is read
