@@ -30,7 +30,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 SET_BY_OTHERS = frozenset({"PYTEST_CURRENT_TEST", "_RJEM_MALLOC_CONF"})  # by pytest, by the import of polars
 GRACE = 5.0  # seconds for threads and processes that were told to end
-WRITTEN_BY_TOOLS = frozenset({".pytest_cache", ".hypothesis", ".mypy_cache", ".ruff_cache", "__pycache__"})
+WRITTEN_BY_TOOLS = frozenset(
+    {"artefacts", ".pytest_cache", ".hypothesis", ".mypy_cache", ".ruff_cache", "__pycache__"}
+)
 KEPT_CHILDREN = ("resource_tracker", "forkserver")  # of multiprocessing: they end with this process
 # Without SIGALRM: pytest-timeout removes its handler when a test fails.
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGUSR1)
