@@ -524,3 +524,25 @@ def test_bytes_that_come_by_mqtt_count_for_the_quota(tmp_path: Path, monkeypatch
 
     run(test)
     assert max(pauses) > 0.5
+
+
+def test_a_subscribe_that_is_sent_again_keeps_what_waits_for_an_mqtt_session(tmp_path: Path) -> None:
+    """Clients send SUBSCRIBE again whenever they connect; their session has the subscription already."""
+
+    async def test() -> None:
+        count = 1_500  # more than the session takes from its subscription ahead of the client
+        async with at(tmp_path) as (port, service):
+            async with client(port, "device", V311, clean_session=False) as device:
+                await device.subscribe("t", qos=1)
+            async with tidings.connect(service.server.address, name="publisher") as bus:
+                for n in range(count):
+                    await bus.publish({"n": n}, topic="t")
+            async with client(port, "device", V311, clean_session=False) as device:
+                await device.subscribe("t", qos=1)
+                async with asyncio.timeout(120):
+                    heard = [
+                        json.loads(bytes((await anext(device.messages)).payload))["n"] for _ in range(count)
+                    ]
+        assert heard == list(range(count))
+
+    run(test)

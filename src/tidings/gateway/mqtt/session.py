@@ -211,19 +211,29 @@ class Session:
         return reasons + [Reason.QUOTA] * packet.beyond
 
     async def _wish(self, wish: Wish, packet: Subscribe) -> int:
-        if wish.no_local and wish.filter.startswith("$share/"):
+        if wish.no_local and _is_shared(wish.filter):
             raise Malformed("no local on a shared subscription", Reason.PROTOCOL)
         if len(self._held) >= MOST_SUBSCRIPTIONS:
             return Reason.QUOTA
         user = [tuple(pair) for pair in packet.properties.get("user", ())]
         kept = Kept(wish, packet.properties.get("subscription_id", []), user)
         before = self._held.get(wish.filter)
+        if before is not None and self._stays(kept):
+            before.wish, before.ids = wish, kept.ids
+            self.kept[wish.filter] = kept
+            return wish.qos
         if before is not None:
             await self._leave(wish.filter)
         held = await self._open(wish.filter, kept, is_again=before is not None)
         self.kept[wish.filter] = kept
         self._pump(held)
         return wish.qos
+
+    def _stays(self, kept: Kept) -> bool:
+        """Does a SUBSCRIBE that is sent again leave the durable subscription as it is? To end it would drop the
+        events that wait for the session."""
+        old = self.kept.get(kept.wish.filter)
+        return self.durable and old is not None and old.user == kept.user and not _is_shared(kept.wish.filter)
 
     async def _open(self, name: str, kept: Kept, *, is_again: bool = False) -> Held:
         filter, group = wanted(name, {"user": kept.user})
@@ -516,3 +526,7 @@ def _then(kept: asyncio.Future[None] | None, say: Callable[[], None]) -> None:
         say()
 
     kept.add_done_callback(go_on)
+
+
+def _is_shared(filter: str) -> bool:
+    return filter.startswith("$share/")
