@@ -28,15 +28,29 @@ def experiment(seed: int, mode: str, synchrony: str, kinds: tuple[str, ...]) -> 
     )  # fmt: skip
 
 
+BROKEN = pytest.mark.xfail(
+    reason="b1, in the view of b4, never has an event that b4 has: open, docs/reliability.md", strict=True
+)
+RUNS = [
+    pytest.param(seed, synchrony, marks=[BROKEN] if (seed, synchrony) == (1, "weak") else [])
+    for seed in range(3)
+    for synchrony in ("weak", "virtual")
+]
+
+
 @pytest.mark.parametrize("synchrony", ["weak", "virtual"])
-@pytest.mark.parametrize("seed", [0, 2, 3])
+@pytest.mark.parametrize("seed", range(3))
 def test_uar_4_with_gaps_through_everything(seed: int, synchrony: str) -> None:
-    """The contract holds for every seed from 0 to 39. The group's own properties do not: `multicast` or `joins` is
-    broken in 15 of those 80 runs, for seeds 1, 8, 12, 16 and others (docs/reliability.md names it as open)."""
     outcome = run_experiment(experiment(seed, "gap", synchrony, GAP_KINDS), judge=False)
     assert sum(outcome.faults.values()) >= LEAST
     report = check(outcome.rows, contract="UARC, gap")
     assert report.holds, report.story
+
+
+@pytest.mark.parametrize(("seed", "synchrony"), RUNS)
+def test_uar_4_a_group_with_gaps_keeps_its_own_properties(seed: int, synchrony: str) -> None:
+    """Of seeds 0 to 39, `multicast` or `joins` is broken in 15 of the 80 runs."""
+    outcome = run_experiment(experiment(seed, "gap", synchrony, GAP_KINDS), judge=False)
     assert set(check_group(outcome.rows).values()) == {None}, check_group(outcome.rows)
 
 
