@@ -119,7 +119,7 @@ DEFECTS = (
     # -- delivery, routing, recovery
     Defect("protocol/delivery/intake.py", "        if event.lifetime > 0 or message.mode is Mode.KEPT or self._is_owed(event):", "        if event.lifetime > 0 or message.mode is Mode.KEPT:"),
     Defect("protocol/delivery/intake.py", "        if seen is Seen.NEW and not is_own:", "        if False and not is_own:"),
-    Defect("protocol/delivery/courier.py", "            if held.durable:\n                self._ledger.owe(position.offset)\n", ""),
+    Defect("protocol/delivery/courier.py", "            if held.durable:\n                self._ledger.owe(position.offset, held.owner)\n", ""),
     Defect("protocol/delivery/courier.py", "                member.credit -= count\n                self._count_open(member, size)\n", "                self._count_open(member, size)\n"),
     Defect("protocol/delivery/courier.py", "        if member is not None and item.event.key is None and not item.expired(now):", "        if member is not None and item.event.key is None:"),
     Defect("protocol/delivery/exactly_once.py", "            if position is None and held.durable and arrival is not None and held.number > arrival.number:\n                continue  # when it was taken in, nobody was owed it, so no log holds it\n", ""),
@@ -180,7 +180,7 @@ DEFECTS = (
     Defect("protocol/recovery/acknowledged.py", "        view.last = max(view.last, news.last)\n        if view.known", "        if view.known", by=WIDE),  # last event unnoticed
     Defect("protocol/recovery/acknowledged.py", "            if trail.acked < trail.due:\n                upto = min(upto, trail.acked)\n", "", by=WIDE),  # acks of links ignored
     Defect("protocol/delivery/reader.py", "        if read_upto(records, end) >= end:", "        if len(records) < self._settings.chunk:", by=WIDE),  # reader short page
-    Defect("protocol/delivery/reader.py", "        while held.later and held.later[0] < offset:\n            self._ledger.release(held.later.popleft())", "        while held.later and held.later[0] < offset:\n            held.later.popleft()", by=WIDE),  # group page of a member
+    Defect("protocol/delivery/reader.py", "        while held.later and held.later[0] < offset:\n            self._ledger.release(held.later.popleft(), held.owner)", "        while held.later and held.later[0] < offset:\n            held.later.popleft()", by=WIDE),  # group page of a member
     Defect("simulation/simulator.py", "            clock.not_before(item.state.latest, self.now)\n", "            pass\n", by=WIDE),  # clock floor gone
     Defect("runtime/gate.py", "            event = self._guard.deliver(self._principal, entry.event)\n            if event is not None:\n                entries.append", "            event = entry.event\n            if event is not None:\n                entries.append", by=WIDE),  # log read unfiltered
     Defect("security/gate.py", "            allowed = self.right(principal, Action.SUBSCRIBE).narrowed(filter)\n            if whole", "            allowed = filter\n            if whole", by=WIDE),  # filter not narrowed
@@ -284,6 +284,8 @@ DEFECTS = (
     Defect("security/gate.py", "        return f\"{tenant}{'' if principal.is_anonymous else principal.name}{OWNER_MARK}{key}\"", "        return tenant + key", by=OWNERS),  # keys common to all
     Defect("security/gate.py", "            if event.topic != key.removeprefix(MQTT_RETAINED):\n", "            if False:\n", by=OWNERS),  # any retained message is wiped
     Defect("security/quotas.py", "self.stored + self.pending + self.letters", "self.stored + self.pending", by=BYTES),  # dead letters count nowhere
+    Defect("protocol/delivery/bounds.py", "        if held.owner:\n            self._keep_quota(held, now)\n", "", by=BYTES),  # a backlog counts in no quota
+    Defect("protocol/delivery/ledger.py", "        for owner in self._owners.pop(offset, ()):\n            self._count_backlog(owner, offset, -1)\n", "", by=BYTES),  # superseded events stay in the backlog
     Defect("protocol/delivery/dead.py", "        while (own := self._by_owner.get(box.owner)) and not self._ports.kept.letters_fit(box.owner, size):", "        while False:", by=BYTES),  # old letters keep new ones out
     Defect("model/event.py", "    return (f\"{tenant}{TENANT_MARK}{source}\" if tenant and type(tenant) is str else source, id)", "    return (source, id)", by=("tests/unit/availability/test_identity.py", *OWNERS)),  # tenants share identities
     Defect("availability/window.py", "        return self._owned[owner] >= self._most // (others + 1)", "        return True", by=("tests/unit/availability/test_identity.py", *OWNERS)),  # one fills the table for all

@@ -1,4 +1,5 @@
-"""Bytes that a broker keeps for principals, as its guard counts them: events in the log, dead letters."""
+"""Bytes that a broker keeps for principals, as its guard counts them: events in the log by publisher and by the owner
+of the durable subscriptions that they wait for, and dead letters."""
 
 from __future__ import annotations
 
@@ -25,6 +26,12 @@ class KeptBytes(Protocol):
     def count_letters(self, owner: str, size: int) -> None:
         """So many bytes more of dead letters are kept; below 0: so many fewer."""
 
+    def count_backlog(self, owner: str, size: int) -> None:
+        """So many bytes more of the log wait for durable subscriptions of this principal; below 0: so many fewer."""
+
+    def is_backlog_over(self, owner: str) -> bool:
+        """Do more bytes wait for its durable subscriptions than its quota of stored bytes allows?"""
+
 
 class Unbounded:
     """Of a broker without a guard: nothing is counted."""
@@ -43,6 +50,12 @@ class Unbounded:
 
     def count_letters(self, owner: str, size: int) -> None:
         pass
+
+    def count_backlog(self, owner: str, size: int) -> None:
+        pass
+
+    def is_backlog_over(self, owner: str) -> bool:
+        return False
 
 
 UNBOUNDED = Unbounded()

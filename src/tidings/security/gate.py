@@ -233,6 +233,12 @@ class Gate:
     def count_letters(self, owner: str, size: int) -> None:
         self._accounts.of(owner, self._clock()).count_letters(size)
 
+    def count_backlog(self, owner: str, size: int) -> None:
+        self._accounts.of(owner, self._clock()).backlog += size
+
+    def is_backlog_over(self, owner: str) -> bool:
+        return self._accounts.of(owner, self._clock()).is_backlog_over
+
     def stored(self, source: str, size: int) -> None:
         """So many bytes more of this source live in the broker's log; below 0: so many fewer."""
         owner, before = self._stored.get(source) or (self.publisher_of(source), 0)

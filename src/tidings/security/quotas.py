@@ -3,6 +3,8 @@
 Rules
 - At a bound the answer names it: connections, subscriptions, constraints, advertisements and stored
   bytes are refused; bytes a second are not refused but made to wait, so a fast client is slowed and not cut.
+- Events in the log that wait for durable subscriptions are not refused, since that would hurt their publishers: beyond
+  the bound of stored bytes the subscriptions give up the oldest (`protocol/delivery/bounds.py`).
 - What is counted is given back exactly once, by whoever counted it.
 """
 
@@ -27,7 +29,9 @@ class Quota(msgspec.Struct, frozen=True, kw_only=True):
     advertisements: int = 1_000  # open at once; every broker of the network holds them
     bytes_per_second: int = 64 * MIB  # of what it sends; beyond it waits
     burst_bytes: int = 64 * MIB  # may come at once after a quiet time
-    stored_bytes: int = 1024 * MIB  # of its events that still have a lifetime
+    stored_bytes: int = (
+        1024 * MIB
+    )  # of its events with a lifetime; and of those owed to its durable subscriptions
     queued_bytes: int = 256 * MIB  # of events that wait for its subscriptions, or are unacknowledged
     held_bytes: int = 1024 * MIB  # that one hold keeps in the log beyond its place; then the hold ends
 
@@ -92,6 +96,7 @@ class Account:
         self.stored = 0  # bytes of events in the log whose lifetime lasts ...
         self.pending = 0  # ... and of those that were let in and are not in the log yet
         self.letters = 0  # bytes of dead letters
+        self.backlog = 0  # bytes of the log that wait for its durable subscriptions, each event once
         self._bucket = Bucket(quota.bytes_per_second, quota.burst_bytes, now)
         self._durables: dict[tuple[str, str], int] = {}  # by client and name: constraints
 
@@ -160,6 +165,12 @@ class Account:
         """All bytes that count in the quota of stored ones."""
         return self.stored + self.pending + self.letters
 
+    @property
+    def is_backlog_over(self) -> bool:
+        """The backlog has the bound of stored bytes by itself: a slow subscription does not stop its owner's publishes,
+        and an event that the owner both published and is owed does not count twice."""
+        return self.backlog > self.quota.stored_bytes
+
     def letters_fit(self, size: int) -> bool:
         """Dead letters are stored, and in memory."""
         return self.kept + size <= self.quota.stored_bytes and self.letters + size <= self.quota.queued_bytes
@@ -184,7 +195,7 @@ class Account:
 
     def is_idle(self, now: float) -> bool:
         """Nothing is counted that would be forgotten with it, a debt of bytes neither."""
-        used = self.connections or self.subscriptions or self.advertisements or self.kept
+        used = self.connections or self.subscriptions or self.advertisements or self.kept or self.backlog
         return not used and self._bucket.is_full(now)
 
     def bound(self, quota: Quota) -> None:

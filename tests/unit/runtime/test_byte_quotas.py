@@ -223,3 +223,78 @@ def test_dead_letters_count_in_the_stored_bytes_of_their_owner(tmp_path: Path) -
         await client.wait_for(msg.Unsubscribed)
 
     play(tmp_path, story)
+
+
+async def follow(client: Raw, call: int, name: str = "d") -> None:
+    client.say(msg.Subscribe(call, call, name, N, DURABLE, credit=1000))
+    assert isinstance(await answer(client, call), msg.Subscribed)
+
+
+async def leave(client: Raw, call: int) -> None:
+    """Detach from a durable subscription that was opened under this number."""
+    client.say(msg.Unsubscribe(call + 1, call, end=False))
+    await answer(client, call + 1)
+
+
+async def delivered(client: Raw, last: int) -> list[int]:
+    """What came, up to the event of this number."""
+
+    def seen() -> list[int]:
+        singles = [one.event for one in client.heard if isinstance(one, msg.Deliver)]
+        batches = [event for one in client.heard if isinstance(one, msg.DeliverAll) for event in one.events]
+        return sorted(int(event.attributes["n"]) for event in (*singles, *batches))
+
+    while last not in seen():
+        client._more.clear()
+        await client._more.wait()
+    return seen()
+
+
+def test_the_backlog_of_a_durable_subscription_counts_for_its_owner(tmp_path: Path) -> None:
+    """Found from outside: 300 MB waited for a subscription whose owner may store 5 MB."""
+
+    async def story(service: Service) -> None:
+        owner, other, publisher = [await raw(service, name) for name in ("q", "pub", "pub")]
+        for client in (owner, other):
+            await follow(client, 1000)
+            await leave(client, 1000)
+        for call in range(1, 41):
+            publish(publisher, call, "pub", attributes={"text": "x" * 500})
+            assert isinstance(await answer(publisher, call), msg.Published)  # publishers are not hurt
+        await follow(owner, 2000)
+        mine = await delivered(owner, 40)
+        assert mine == list(range(41 - len(mine), 41))
+        assert 0 < len(mine) < 5  # the newest, as far as 2,000 bytes hold them
+        while not (lost := [one.counts for one in owner.heard if isinstance(one, msg.Lost)]):
+            owner._more.clear()
+            await owner._more.wait()
+        assert lost[-1] == {"quota of stored bytes": 40 - len(mine)}
+        figures = service.server.figures()  # of an operator
+        assert figures["given up over quota"] == 40 - len(mine)
+        await follow(other, 2000)
+        assert await delivered(other, 40) == list(range(1, 41))  # another's subscription keeps them all
+
+    play(tmp_path, story)
+
+
+def test_superseded_and_acknowledged_events_leave_the_backlog(tmp_path: Path) -> None:
+    async def story(service: Service) -> None:
+        owner, publisher = await raw(service, "q"), await raw(service, "pub")
+        await follow(owner, 1000)
+        await leave(owner, 1000)
+        publish(publisher, 1, "pub", attributes={"text": "x" * 500})
+        for call in range(2, 41):
+            publish(publisher, call, "pub", attributes={"text": "x" * 500}, key="kitchen")
+            assert isinstance(await answer(publisher, call), msg.Published)
+        await follow(owner, 2000)
+        assert await delivered(owner, 40) == [1, 40]
+        for call in range(41, 61):  # read and acknowledged one by one, they never are many
+            publish(publisher, call, "pub", attributes={"text": "x" * 500})
+            await delivered(owner, call)
+            last = [one for one in owner.heard if isinstance(one, msg.Deliver)][-1]
+            owner.say(msg.Ack(2000, (last.tag,)))
+        assert not any(
+            "quota of stored bytes" in one.counts for one in owner.heard if isinstance(one, msg.Lost)
+        )
+
+    play(tmp_path, story)

@@ -87,7 +87,12 @@ class Courier:
 
     @property
     def figures(self) -> dict[str, int]:
-        return {"delivered": self.sent, "lost": self.lost, "filters over budget": self.over_budget}
+        return {
+            "delivered": self.sent,
+            "lost": self.lost,
+            "filters over budget": self.over_budget,
+            "given up over quota": self.bounds.over_quota,
+        }
 
     # -- in ------------------------------------------------------------------------------
 
@@ -104,7 +109,7 @@ class Courier:
         """A live event that the subscription accepts."""
         if position is not None:
             if held.durable:
-                self._ledger.owe(position.offset)
+                self._ledger.owe(position.offset, held.owner)
             if held.phase is Phase.REPLAYING or (held.durable and held.is_full):
                 self._leave_in_log(held, position.offset, now)
                 return
@@ -474,7 +479,7 @@ class Courier:
             if progress is not None:
                 progress.settle(item.position.offset)
             if held.durable and item.position.log == self._ledger.log:
-                self._ledger.release(item.position.offset)
+                self._ledger.release(item.position.offset, held.owner)
             self._hooks.touched(held, now)
 
     def touched(self, held: Held, now: float) -> None:
@@ -563,7 +568,7 @@ class Courier:
         if held.durable:
             unread = set(held.unread)  # of these the ledger knows by `later`, if at all
             for offset in (*(offset for offset in held.progress.owed if offset not in unread), *held.later):
-                self._ledger.release(offset)
+                self._ledger.release(offset, held.owner)
         held.belongs_to(UNCOUNTED)
         held.queued_bytes = 0
         for line in ("queue", "behind", "blocked", "barred", "later", "unread"):

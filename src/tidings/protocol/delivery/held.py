@@ -84,6 +84,8 @@ class Held:
     outlived: frozenset[str] = frozenset()  # brokers that lost a log which it heard
     home = ""  # of a guest: the log of its home
     attended = 0.0  # of a durable one: when somebody last subscribed to it
+    owner = ""  # of a durable one: the principal for whom what it is owed counts; none: it does not count
+    is_ranked = False  # among the subscriptions of its owner that something waits for (`bounds.py`)
     memory = UNCOUNTED  # of the principal that subscribed
     queued_bytes = 0  # of `queue` and `behind`, and counted there too
     behind: deque[Item] = EMPTY

@@ -42,7 +42,8 @@ class Ledger:
         self.entries: dict[int, Entry] = {}  # ascending
         self._offsets: dict[tuple[str, str], int] = {}  # by identity
         self._keys = Superseding()
-        self._owed: dict[int, int] = {}  # how many durable subscriptions are owed an offset
+        self._owed: dict[int, int] = {}  # how many durable subscriptions are owed an offset ...
+        self._owners: dict[int, dict[str, int]] = {}  # ... and how many of each owner that has a quota
         self._lapses = ExpiryQueue()  # when a lifetime is over
         self._ends = ExpiryQueue()  # when an event ends for everybody
         self._lapsed: set[int] = set()  # lifetime over, kept for somebody
@@ -127,12 +128,25 @@ class Ledger:
 
     # -- rights --------------------------------------------------------------------------
 
-    def owe(self, offset: int) -> None:
-        """A durable subscription has a right to it."""
+    def owe(self, offset: int, owner: str) -> None:
+        """A durable subscription of this owner has a right to it."""
         self._owed[offset] = self._owed.get(offset, 0) + 1
+        if owner:
+            owners = self._owners.setdefault(offset, {})
+            owners[owner] = count = owners.get(owner, 0) + 1
+            if count == 1:
+                self._count_backlog(owner, offset, 1)
 
-    def release(self, offset: int) -> None:
-        """One durable subscription is owed it no longer."""
+    def release(self, offset: int, owner: str) -> None:
+        """One durable subscription of this owner is owed it no longer."""
+        owners = self._owners.get(offset)
+        if owners is not None and owner in owners:
+            owners[owner] -= 1
+            if not owners[owner]:
+                del owners[owner]
+                self._count_backlog(owner, offset, -1)
+            if not owners:
+                del self._owners[offset]
         count = self._owed.pop(offset, 0) - 1
         if count > 0:
             self._owed[offset] = count
@@ -174,6 +188,11 @@ class Ledger:
         if self._ports is not None and entry.ends_at > entry.accepted:
             self._ports.kept.stored(entry.source, size)
 
+    def _count_backlog(self, owner: str, offset: int, sign: int) -> None:
+        entry = self.entries.get(offset)
+        if self._ports is not None and entry is not None:
+            self._ports.kept.count_backlog(owner, sign * entry.size)
+
     # -- forgetting ------------------------------------------------------------------------
 
     def next_deadline(self) -> float | None:
@@ -199,6 +218,8 @@ class Ledger:
         return [record for offset in free for record in self._forget(offset)]
 
     def _forget(self, offset: int) -> list[Record]:
+        for owner in self._owners.pop(offset, ()):
+            self._count_backlog(owner, offset, -1)
         entry = self.entries.pop(offset, None)
         self._owed.pop(offset, None)
         if entry is not None and offset not in self._lapsed:

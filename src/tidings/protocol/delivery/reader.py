@@ -165,12 +165,12 @@ class Reader:
             held.progress.settle(offset)
             held.silence(held.at)
             if is_owed:
-                self._ledger.release(offset)
+                self._ledger.release(offset, held.owner)
                 if self._has_ended(record, now):
                     self._courier.count_gone(held, now)
             return
         if held.durable and not is_owed:
-            self._ledger.owe(offset)
+            self._ledger.owe(offset, held.owner)
         position = Position(self._ledger.log, offset)
         item = Item(record.event, position, record.accepted, record.expires_at)
         item.again = offset < held.again_below
@@ -205,7 +205,7 @@ class Reader:
         while held.unread and held.unread[0] < offset:
             held.progress.settle(held.unread.popleft())
         while held.later and held.later[0] < offset:
-            self._ledger.release(held.later.popleft())
+            self._ledger.release(held.later.popleft(), held.owner)
             self._courier.count_gone(held, now)
 
     def _catch_up(self, held: Held, now: float) -> None:

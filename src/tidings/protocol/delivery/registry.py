@@ -220,6 +220,7 @@ class Registry:
         self._skip_handled(held, message)
         if held.durable:
             self.durables[id] = held
+            held.owner = self._ports.kept.owner_of(id)
             home = session.homes.pop(message.ref, self._ledger.log)
             held.is_guest = home != self._ledger.log
             held.home = home if held.is_guest else ""
@@ -482,6 +483,7 @@ class Registry:
             held.rights = row.rights
             held.again_below = self._ledger.end
             held.is_from_disk = held.is_kept = True
+            held.owner = self._ports.kept.owner_of(held.id)
             held.is_guest, held.home, held.attended = row.is_guest, row.home, row.attended
             if held.is_guest:
                 self._guest_left(held, now)
@@ -502,7 +504,7 @@ class Registry:
         if held.has_bounds:
             held.later = deque(offset for offset in held.unread if offset in self._ledger.entries)
             for offset in held.later:
-                self._ledger.owe(offset)
+                self._ledger.owe(offset, held.owner)
 
     def check(self) -> None:
         for held in self.helds.values():
