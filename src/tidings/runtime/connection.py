@@ -5,6 +5,9 @@ Rules
   next begins.
 - What is sent is appended to a buffer. All buffers are flushed once in a turn of the event loop
   (`Gathering`), so that what belongs together leaves in one write.
+- Deliveries beyond `ENCODED_BYTES` wait as they are, with their event shared by all of them, and become frames as the
+  peer reads: one large event to many subscriptions of a client is not copied for each. A turn of the loop encodes
+  `TURN_BYTES` of them for a connection, and charges the time to its owner.
 - A peer that does not read is not read from, and is left when its buffer is full. What it was sent
   is not lost by that: nothing of it was acknowledged.
 - A frame costs memory as its bytes arrive, counted for its principal (`unfinished.py`); a connection that is over
@@ -18,6 +21,7 @@ Rules
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from time import perf_counter
 from typing import Any, cast
@@ -25,14 +29,18 @@ from typing import Any, cast
 import msgspec
 
 from tidings.errors import TidingsError, WireError
+from tidings.model.event import event_size
 from tidings.protocol.limits import DEFAULT_LIMITS
-from tidings.protocol.messages import DeliverAll, Message
+from tidings.protocol.messages import Deliver, DeliverAll, Message
 from tidings.runtime.admission import Visit
 from tidings.runtime.unfinished import PrincipalFrames
 from tidings.runtime.words import Ping, Pong
 from tidings.wire.codec import Codec, FrameReader
 
 SLICE = 2048  # messages of a client that are handled in one turn of the loop
+ENCODED_BYTES = 256 << 10  # of frames that wait to be written; more deliveries wait without being encoded
+TURN_BYTES = 1 << 20  # of those deliveries that are encoded and written in one turn of the loop
+DELIVERY_BYTES = 128  # of memory that a delivery costs beside its event
 BACKLOG = "backlog"  # the reason to read no more while some wait
 
 Receive = Callable[["Connection", list[Message]], None]
@@ -95,8 +103,8 @@ class Connection(asyncio.Protocol):
     """The near end of a connection. `receive` gets what arrives, `lost` is called once at the end."""
 
     __slots__ = (
-        "_counted", "_encode", "_ending", "_frames", "_gathering", "_holds", "_is_gathered", "_is_over", "_is_paused",
-        "_loop", "_made", "_out", "_reader", "_waiting_bytes", "codec", "last_received", "last_sent", "lost",
+        "_counted", "_encode", "_encoded", "_ending", "_frames", "_gathering", "_holds", "_is_gathered", "_is_over", "_is_paused",
+        "_last_event", "_loop", "_made", "_out", "_reader", "_waiting_bytes", "codec", "last_received", "last_sent", "lost",
         "most_bytes", "receive", "received_bytes", "spent", "transport", "unsendable", "visit",
     )  # fmt: skip
 
@@ -125,8 +133,10 @@ class Connection(asyncio.Protocol):
         self._made = made
         self._gathering = gathering
         self._loop = asyncio.get_running_loop()
-        self._out: list[bytes] = []
-        self._waiting_bytes = 0
+        self._out: deque[bytes | Message] = deque()
+        self._encoded = 0  # bytes of the frames in it
+        self._last_event: object = None  # of the last delivery that waits without being encoded
+        self._waiting_bytes = 0  # that came since the far end does not read
         self._is_gathered = False
         self._is_paused = False  # the far end does not read
         self._holds: set[str] = set()  # reasons not to read from it
@@ -219,43 +229,102 @@ class Connection(asyncio.Protocol):
 
     def send(self, message: Message) -> None:
         """Send it soon, after everything that was sent before."""
+        if self._encoded >= ENCODED_BYTES and type(message) in (Deliver, DeliverAll):
+            self._waiting_bytes += self._memory_of(message)
+            self._out.append(message)
+        else:
+            frame = self._frame(message)
+            if frame is None:
+                return
+            self._out.append(frame)
+            self._encoded += len(frame)
+            self._waiting_bytes += len(frame)
+        self._gather()
+
+    def _gather(self) -> None:
+        if not self._is_gathered:
+            self._is_gathered = True
+            self._gathering.add(self)
+
+    def _memory_of(self, message: Any) -> int:
+        """Bytes that a delivery costs while it waits; an event counts once for those that follow one another."""
+        if type(message) is DeliverAll:
+            last, size = message.events, sum(map(event_size, message.events))
+        else:
+            last, size = message.event, event_size(message.event)
+        is_shared, self._last_event = last is self._last_event, last
+        return DELIVERY_BYTES + (0 if is_shared else size)
+
+    def _frame(self, message: Message) -> bytes | None:
+        """Its frame; None: no frame holds it, and that was seen to."""
         try:
-            frame = self._encode(message)
+            return self._encode(message)
         except TidingsError as error:
             if type(message) is DeliverAll:  # too large together
-                for deliver in message.one_by_one():
-                    self.send(deliver)
+                self._out.extend(message.one_by_one())
+                self._gather()
             elif self.unsendable is not None:
                 self.unsendable(message, str(error))
             else:
                 self.end(str(error))
-            return
-        self._out.append(frame)
-        self._waiting_bytes += len(frame)
-        if not self._is_gathered:
-            self._is_gathered = True
-            self._gathering.add(self)
+            return None
 
     def flush(self) -> None:
         self._is_gathered = False
         transport = self.transport
         if self._is_over or transport is None:
-            self._out.clear()
+            self._clear()
         elif self._is_paused:
             if self._waiting_bytes > self.most_bytes:
                 self.end(f"it reads too slowly: {self._waiting_bytes} bytes wait for it")
         elif self._out:
-            data = b"".join(self._out) if len(self._out) > 1 else self._out[0]
-            self._out.clear()
             self._waiting_bytes = 0
-            self.last_sent = self._loop.time()
-            transport.write(data)
+            self._write(transport, TURN_BYTES)
+
+    def _write(self, transport: asyncio.Transport, most: int) -> None:
+        """Write frames as long as the far end reads; deliveries that are to be encoded go up to so many bytes."""
+        began, encoded = perf_counter(), 0
+        while self._out and encoded < most and not (self._is_over or self._is_paused):
+            frames: list[bytes] = []
+            size = 0
+            while self._out and size < ENCODED_BYTES:
+                first = self._out.popleft()
+                if not isinstance(first, bytes):
+                    frame = self._late_frame(first)
+                    encoded += 0 if frame is None else len(frame)
+                else:
+                    frame = first
+                    self._encoded -= len(frame)
+                if frame is not None:
+                    frames.append(frame)
+                    size += len(frame)
+            if frames and not self._is_over:
+                self.last_sent = self._loop.time()
+                transport.write(b"".join(frames) if len(frames) > 1 else frames[0])
+        if encoded and self.spent is not None:
+            self.spent(perf_counter() - began)
+        if self._out and not (self._is_over or self._is_paused):
+            self._gather()
+
+    def _late_frame(self, message: Message) -> bytes | None:
+        """The frame of the first delivery that waited."""
+        if type(message) is not DeliverAll:
+            return self._frame(message)
+        try:
+            return self._encode(message)
+        except TidingsError:  # too large together: one by one, before what comes after them
+            self._out.extendleft(reversed(tuple(message.one_by_one())))
+            return None
+
+    def _clear(self) -> None:
+        self._out.clear()
+        self._encoded, self._last_event = 0, None
 
     @property
     def unsent(self) -> int:
-        """Bytes that the system has not taken yet."""
+        """Bytes in the transport, and messages before it, that the system has not taken yet; 0: it took all."""
         in_transport = 0 if self.transport is None else self.transport.get_write_buffer_size()
-        return self._waiting_bytes + in_transport
+        return len(self._out) + in_transport
 
     # -- reading less -------------------------------------------------------------------------
 
@@ -315,14 +384,16 @@ class Connection(asyncio.Protocol):
         """Send what waits, then close."""
         self._ending = self._ending or reason
         self._is_paused = False
-        self.flush()
-        if self.transport is not None:
+        if self.transport is not None and not self._is_over:
+            while self._out:
+                self._is_paused = False
+                self._write(self.transport, 1 << 62)
             self.transport.close()
 
     def _over(self, reason: str) -> None:
         if not self._is_over:
             self._is_over = True
-            self._out.clear()
+            self._clear()
             self._reader.clear()
             if self._frames is not None:
                 self._frames.leave(self, self._counted)
