@@ -18,7 +18,8 @@ from tidings.errors import RefusedError
 from tidings.gateway import proving
 from tidings.runtime.service import Service
 from tidings.runtime.settings import BrokerSettings, ConsoleSettings, GatewaySettings, SecuritySettings
-from tidings.security.attempts import PAIR
+from tidings.security import attempts
+from tidings.security.attempts import ADDRESS, PAIR
 from tidings.security.credentials import PasswordCredentials
 
 
@@ -98,6 +99,35 @@ def test_after_a_few_failures_no_password_is_looked_at(tmp_path: Path, by: Any) 
         assert await by(service, http, "ann", "a") == 200, "others from there go on"
         nobody = [await by(service, http, "no such user", "x") for _ in range(PAIR.free + 1)]
         assert nobody == [401] * PAIR.free + [429], "an unknown name looks like a known one"
+
+    run(tmp_path, test)
+
+
+def test_guesses_of_made_up_names_lock_no_user_of_their_address_out(tmp_path: Path) -> None:
+    """Found from outside: 150 made-up names from one address, and the right password of another got 429."""
+
+    async def test(service: Service, http: httpx.AsyncClient) -> None:
+        ghosts = [await by_http(service, http, f"ghost{number}", "x") for number in range(ADDRESS.free + 5)]
+        assert ghosts == [401] * ADDRESS.free + [429] * 5
+        assert await by_http(service, http, "market", "wrong") == 429, "as if it had not been looked at"
+        assert await by_http(service, http, "ann", "a") == 200
+        assert await by_http(service, http, "market", "m") == 200
+
+    run(tmp_path, test)
+
+
+def test_in_the_pause_of_an_address_few_tries_of_users_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attempts, "SPARED", attempts.Rate(0.001, 2))
+
+    async def test(service: Service, http: httpx.AsyncClient) -> None:
+        for number in range(ADDRESS.free):
+            await by_http(service, http, f"ghost{number}", "x")
+        assert await by_http(service, http, "market", "wrong") == 429
+        assert await by_http(service, http, "ann", "a") == 200
+        assert await by_http(service, http, "market", "m") == 429, "two were looked at"
+        assert await by_http(service, http, "ann", "a") == 200, "proved from here before"
 
     run(tmp_path, test)
 

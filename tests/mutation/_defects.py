@@ -220,9 +220,11 @@ DEFECTS = (
     Defect("runtime/sessions.py", "            if until is not None and until <= now:\n                self._end(session, EXPIRED)", "            if False:\n                self._end(session, EXPIRED)", by=ENDING),  # an expired token's sessions go on
     Defect("runtime/sessions.py", "            if until <= self._clock.now():\n", "            if False:\n", by=ENDING),  # an expired proof opens a session
     Defect("runtime/sessions.py", "            log.exception(\"a session of", "            raise\n            log.exception(\"a session of", by=ENDING),  # one failing listener keeps the others open
-    Defect("security/attempts.py", "                    raise TooManyAttempts(left)\n", "                    pass\n", by=GUESSING),  # no back-off
-    Defect("security/attempts.py", "(bound is NAME and (name, net) in self._known)", "bound is NAME", by=GUESSING),  # a name is guessed from many addresses
+    Defect("security/attempts.py", "                        raise TooManyAttempts(left)\n", "                        pass\n", by=GUESSING),  # no back-off
+    Defect("security/attempts.py", "(bound is not PAIR and (name, net) in self._known)", "bound is NAME", by=GUESSING),  # a name is guessed from many addresses
     Defect("security/attempts.py", "            while len(self._failures) > MOST_ENTRIES:\n", "            while False:\n", by=GUESSING),  # table of failures unbounded
+    Defect("security/attempts.py", "                    if bound is not ADDRESS:\n", "                    if True:\n", by=GUESSING),  # made-up names lock their address out
+    Defect("security/authenticator.py", "        if not is_spared:\n", "        if False:\n", by=("tests/unit/security/test_attempts.py", "tests/gateway/test_guessing.py")),  # an address in its pause guesses on
     Defect("security/attempts.py", "        return str(ipaddress.ip_network((address, 64), strict=False))\n", "        return str(address)\n", by=GUESSING),  # each IPv6 address of one network has free tries
     Defect("runtime/admission.py", "        if self._open.get(address, 0) >= self.most_per_address:\n", "        if False:\n", by=SLOW),  # no cap per address
     Defect("runtime/admission.py", "        most = max(limit - settings.reserved_descriptors, limit // 2, 1)\n", "        most = limit\n", by=SLOW),  # no reserved descriptors

@@ -4,8 +4,11 @@ Rules
 - After some failures each further one doubles the pause, up to a bound; a try within the pause is refused before
   the password is looked at. A success forgets the failures of its name from its address.
 - Failures count three times: for the name from that address (few are free), for the address, and for the name
-  (more are free, the pause is short). An address from which the name was proved before is spared the pause
-  of the name: guessing from elsewhere does not lock its owner out.
+  (more are free, the pause is short). An address from which the name was proved before is spared the pauses
+  of the name and of the address: guessing by others does not lock its owner out.
+- In the pause of an address others may sit behind it that never failed. Their passwords are looked at, some a second;
+  a wrong one is answered as if it had not been, so nothing is learnt of a name, and of names that exist few are let in.
+  Made-up names use up none of these.
 - Passwords that are sent (HTTP, MQTT, the console) and passwords that are proved (SCRAM) are counted apart.
 - Tables are bounded: the entries that were not used for longest go first.
 """
@@ -32,7 +35,14 @@ class Bound(NamedTuple):
     longest: float  # seconds
 
 
+class Rate(NamedTuple):
+    per_second: float
+    burst: int
+
+
 PAIR, ADDRESS, NAME = Bound(5, 60.0), Bound(50, 30.0), Bound(50, 5.0)
+CHECKS = Rate(20.0, 20)  # passwords that are looked at in the pause of an address: hashing is work
+SPARED = Rate(0.1, 10)  # of those, tries of names that exist; more lets one address guess faster
 
 
 class TooManyAttempts(RefusedError):
@@ -46,11 +56,13 @@ class TooManyAttempts(RefusedError):
 
 
 class _Failures:
-    __slots__ = ("at", "count")
+    __slots__ = ("at", "checks_at", "count", "spared_at")
 
     def __init__(self) -> None:
         self.count = 0
         self.at = 0.0
+        self.checks_at = 0.0  # of an address: when all that was taken of `CHECKS` is there again ...
+        self.spared_at = 0.0  # ... and of `SPARED`
 
     def left(self, bound: Bound, now: float) -> float:
         """Seconds of the pause that are left."""
@@ -69,18 +81,37 @@ class Attempts:
         self._failures: OrderedDict[tuple[str, str, str], _Failures] = OrderedDict()
         self._known: OrderedDict[tuple[str, str], None] = OrderedDict()
 
-    def check(self, kind: str, name: str, peer: str) -> None:
-        """May this name be tried from this address now? Raises `TooManyAttempts`."""
+    def check(self, kind: str, name: str, peer: str, *, begins: bool = False) -> float:
+        """May this name be tried from this address now? Raises `TooManyAttempts`. The seconds of the address's pause,
+        in which a try counts only by `is_spared`; 0: there is none. `begins`: this is the first look at this try."""
         now, net = self._clock(), network_of(peer)
+        pause = 0.0
         with self._lock:
             for key, bound in self._keys(kind, name, net):
                 failures = self._failures.get(key)
-                if failures is None or (bound is NAME and (name, net) in self._known):
+                if failures is None or (bound is not PAIR and (name, net) in self._known):
                     continue
                 if now - failures.at > FORGET_SECONDS:
                     del self._failures[key]
                 elif (left := failures.left(bound, now)) > 0:
-                    raise TooManyAttempts(left)
+                    if bound is not ADDRESS:
+                        raise TooManyAttempts(left)
+                    pause = left
+                    if begins:
+                        failures.checks_at = _taken(CHECKS, failures.checks_at, now)
+        return pause
+
+    def is_spared(self, kind: str, peer: str) -> bool:
+        """In the pause of this address: may a name that exists still be let in? Asked once for each try of one."""
+        now = self._clock()
+        with self._lock:
+            failures = self._failures.get((kind, "", network_of(peer)))
+            try:
+                if failures is not None:
+                    failures.spared_at = _taken(SPARED, failures.spared_at, now)
+            except TooManyAttempts:
+                return False
+        return True
 
     def failed(self, kind: str, name: str, peer: str) -> None:
         now = self._clock()
@@ -109,6 +140,14 @@ class Attempts:
 
     def __len__(self) -> int:
         return len(self._failures)
+
+
+def _taken(rate: Rate, at: float, now: float) -> float:
+    """Take one; when all is there again. Raises `TooManyAttempts` when none is left."""
+    at = max(at, now) + 1 / rate.per_second
+    if (left := at - now - rate.burst / rate.per_second) > 1e-9:
+        raise TooManyAttempts(left)
+    return at
 
 
 def network_of(peer: str) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tidings.errors import RefusedError
-from tidings.security.attempts import Attempts
+from tidings.security.attempts import Attempts, TooManyAttempts
 from tidings.security.audit import OK, REFUSED, Audit
 from tidings.security.certificates import principal_of
 from tidings.security.doors import BROKER, Asked, Conversation, Proved
@@ -196,15 +196,22 @@ class _Scram:
         if not self._has_begun:
             self._has_begun = True
             challenge = self._server.first(said).encode()
-            self._attempts.check(self._kind, self._server.name, self._asked.peer)
+            self._attempts.check(self._kind, self._server.name, self._asked.peer, begins=True)
             return challenge
         tried = self._kind, self._server.name, self._asked.peer
-        self._attempts.check(*tried)  # others may have failed since this one began
+        pause = self._attempts.check(*tried)  # others may have failed since this one began
+        is_spared = not pause or (
+            self._server.name in self._users.keys and self._attempts.is_spared(self._kind, self._asked.peer)
+        )
         try:
             farewell = self._server.final(said)
         except RefusedError:
             self._attempts.failed(*tried)
+            if pause:
+                raise TooManyAttempts(pause) from None
             raise
+        if not is_spared:
+            raise TooManyAttempts(pause)
         self._attempts.succeeded(*tried)
         principal = self._users.complete(Principal(self._server.name, Means.SCRAM))
         return Proved(_bound(principal, self._asked), farewell.encode())

@@ -105,7 +105,9 @@ def test_a_large_event_to_many_subscriptions_of_a_client_is_not_copied_for_each(
 def test_a_client_that_does_not_read_is_left_when_different_events_fill_its_buffer() -> None:
     async def story(connection: Connection, transport: SlowReader, lost: list[str]) -> None:
         for number in range(12):
-            connection.send(Deliver(1, number, make_event({}, source="pub", id=str(number), payload=bytes(1 << 20))))
+            connection.send(
+                Deliver(1, number, make_event({}, source="pub", id=str(number), payload=bytes(1 << 20)))
+            )
             await asyncio.sleep(0)
         assert lost
         assert "reads too slowly" in lost[0]

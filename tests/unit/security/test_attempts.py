@@ -18,13 +18,17 @@ class Clock:
 
 
 def tried(attempts: Attempts, name: str, peer: str, *, right: bool = False, kind: str = "sent") -> bool:
-    """One login; was the password looked at?"""
+    """One login with a name that exists; did its password count?"""
     try:
-        attempts.check(kind, name, peer)
+        pause = attempts.check(kind, name, peer, begins=True)
     except TooManyAttempts:
         return False
-    (attempts.succeeded if right else attempts.failed)(kind, name, peer)
-    return True
+    counts = not pause or attempts.is_spared(kind, peer)
+    if not right:
+        attempts.failed(kind, name, peer)
+    elif counts:
+        attempts.succeeded(kind, name, peer)
+    return counts
 
 
 def test_pauses_double_up_to_a_bound() -> None:
@@ -71,9 +75,39 @@ def test_guessing_from_elsewhere_does_not_lock_the_owner_out() -> None:
 def test_one_address_cannot_try_all_names_and_the_two_kinds_are_apart() -> None:
     attempts = Attempts(Clock())
     looked_at = sum(tried(attempts, f"user{number}", HERE) for number in range(1000))
-    assert looked_at == bounds.ADDRESS.free
+    assert looked_at == bounds.ADDRESS.free + bounds.SPARED.burst
     assert tried(attempts, "ann", THERE)
     assert tried(attempts, "ann", HERE, kind="proved")
+
+
+def test_names_that_exist_are_guessed_from_one_address_at_a_low_rate() -> None:
+    clock = Clock()
+    attempts = Attempts(clock)
+    looked_at = 0
+    for number in range(6000):
+        clock.now += 0.1
+        looked_at += tried(attempts, f"user{number}", HERE)
+    most = bounds.ADDRESS.free + bounds.SPARED.burst + 600 * bounds.SPARED.per_second
+    assert looked_at <= most + 1
+
+
+def test_made_up_names_keep_nobody_of_their_address_out() -> None:
+    clock = Clock()
+    attempts = Attempts(clock)
+    assert tried(attempts, "bob", HERE, right=True)
+    for number in range(10 * bounds.ADDRESS.free):
+        clock.now += 0.2
+        attempts.check("sent", f"ghost{number}", HERE, begins=True)
+        attempts.failed("sent", f"ghost{number}", HERE)
+    assert attempts.check("sent", "ghost", HERE) > 0, "the address has its pause"
+    assert attempts.check("sent", "bob", HERE) == 0, "it was proved from here before"
+    assert tried(attempts, "ann", HERE, right=True), "never heard of before, and never wrong"
+    hashed = sum(tried(attempts, "ghost", HERE) for _ in range(bounds.PAIR.free)) + sum(
+        tried(attempts, f"ghost-{number}", HERE) for number in range(2 * bounds.CHECKS.burst)
+    )
+    assert hashed <= bounds.SPARED.burst
+    with pytest.raises(TooManyAttempts):  # more a second than may be hashed for one address
+        attempts.check("sent", "cleo", HERE, begins=True)
 
 
 def test_tables_have_a_bound() -> None:
