@@ -8,12 +8,14 @@ from typing import Any
 
 import aiomqtt
 import httpx
+import msgspec
 import pytest
 import websockets
 from tests.gateway.conftest import broker
 
 import tidings
 from tidings.errors import TooLargeError
+from tidings.gateway import bodies
 from tidings.protocol.limits import DEFAULT_LIMITS
 from tidings.runtime.connection import NetworkSettings
 
@@ -89,5 +91,39 @@ def test_an_embedded_broker_refuses_it_too() -> None:
             with pytest.raises(TooLargeError, match=f"{DEFAULT_LIMITS.event_bytes} at most"):
                 await bus.publish({}, payload=b"x" * (DEFAULT_LIMITS.event_bytes + 1))
             await bus.publish({"x": 1})
+
+    asyncio.run(run())
+
+
+def test_a_body_of_too_many_attributes_is_refused_before_it_is_decoded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Found from outside: 300,000 attributes in one HTTP body stopped everybody for half a second."""
+    decoded: list[int] = []
+    decode = msgspec.json.decode
+
+    def counted(body: Any, **options: Any) -> Any:
+        decoded.append(len(body))
+        return decode(body, **options)
+
+    monkeypatch.setattr(bodies.msgspec.json, "decode", counted)
+    crowd = "{" + ",".join(f'"a{number}":{{}}' for number in range(100_000)) + "}"
+
+    async def run() -> None:
+        async with asyncio.timeout(60), broker(http="127.0.0.1:0") as service:
+            assert service.doors is not None
+            async with httpx.AsyncClient(base_url=service.doors.addresses["http"]) as http:
+                for path, media, body in (
+                    ("/events", "application/json", crowd),
+                    ("/events", "application/cloudevents+json", crowd),
+                    ("/events", "application/cloudevents-batch+json", f"[{crowd}]"),
+                    ("/explain", "application/json", f'{{"filter":"TRUE","event":{crowd}}}'),
+                ):
+                    answer = await http.post(path, content=body, headers={"content-type": media})
+                    assert answer.status_code == 400, (path, media)
+                    assert "1024" in answer.text or "262144" in answer.text
+                assert not [size for size in decoded if size > 1_000_000]
+                many = {f"a{number}": "x,y" for number in range(1000)}
+                assert (await http.post("/events", json=many)).is_success
 
     asyncio.run(run())

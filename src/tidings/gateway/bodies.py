@@ -17,12 +17,15 @@ import msgspec
 from tidings.errors import EventError
 from tidings.gateway.problems import Problem
 from tidings.model.cloudevents import STRUCTURED_TYPE, from_binary, from_mapping, from_structured
-from tidings.model.decoding import UNREADABLE
-from tidings.model.event import FOREVER, Event
+from tidings.model.decoding import MOST_JSON_TOKENS, UNREADABLE, is_crowded
+from tidings.model.event import FOREVER, MAX_ATTRIBUTES, Event
 
 BATCH_TYPE = "application/cloudevents-batch+json"
 MOST_BYTES = 4 * 2**20
 MOST_EVENTS = 10_000  # in one batch
+ATTRIBUTE_TOKENS = (
+    16 * MAX_ATTRIBUTES
+)  # in a body of attributes: a name, a value, and the signs around them, twice
 OPTIONS = ("topic", "type", "id", "source", "lifetime", "key", "expires")
 
 
@@ -37,6 +40,7 @@ def read_drafts(headers: Mapping[str, str], query: Mapping[str, str], body: byte
     """What a request wants published. Raises `EventError` or `Problem`."""
     media = headers.get("content-type", "").partition(";")[0].strip().lower()
     if media == STRUCTURED_TYPE:
+        _check_crowd(body)
         return [Draft(from_structured(body))]
     if media == BATCH_TYPE:
         return [Draft(event) for event in _batch(body)]
@@ -69,13 +73,25 @@ def _batch(body: bytes) -> list[Event]:
 
 
 def _attributes(body: bytes) -> dict[str, Any]:
+    if is_crowded(body, ATTRIBUTE_TOKENS):
+        raise EventError(f"an event of more attributes than {MAX_ATTRIBUTES}, the most that one may have")
     attributes = _json(body)
     if not isinstance(attributes, dict):
         raise EventError("the body is no JSON object", hint="its members are the event's attributes")
     return attributes
 
 
+def _check_crowd(body: bytes) -> None:
+    """Before it is decoded."""
+    if is_crowded(body):
+        raise EventError(
+            f"the body has more than {MOST_JSON_TOKENS} names, values and signs (limit `json_tokens`)",
+            hint="send fewer events at once, or large data as text",
+        )
+
+
 def _json(body: bytes) -> Any:
+    _check_crowd(body)
     try:
         return msgspec.json.decode(body)
     except UNREADABLE as error:

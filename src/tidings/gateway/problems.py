@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from tidings.errors import InputError, TidingsError, UnknownOutcomeError
-from tidings.model.decoding import UNREADABLE
+from tidings.model.decoding import MOST_JSON_TOKENS, UNREADABLE, is_crowded
 
 TYPE = "application/problem+json"
 BODY_SECONDS = 60.0  # for the whole body of a request
@@ -112,6 +112,8 @@ async def whole_body(request: Request, most: int) -> bytes:
 
 def json_object(body: bytes) -> dict[str, Any]:
     """A body that is one JSON object. Raises `InputError`."""
+    if is_crowded(body):
+        raise InputError(f"the body has more than {MOST_JSON_TOKENS} names, values and signs")
     try:
         read = msgspec.json.decode(body)
     except UNREADABLE as error:

@@ -38,7 +38,7 @@ from tidings.gateway.desks import Desk
 from tidings.gateway.problems import Problem, told
 from tidings.gateway.tokens import StreamToken, position_text, read_token
 from tidings.model.cloudevents import from_mapping, to_structured
-from tidings.model.decoding import UNREADABLE
+from tidings.model.decoding import MOST_JSON_TOKENS, UNREADABLE, is_crowded
 from tidings.model.event import Event, event_size
 from tidings.model.subscription import Position
 from tidings.protocol.limits import ResourceLimits
@@ -286,6 +286,8 @@ class _Talk:
     async def _hear(self, text: str) -> None:
         said: Any = None
         try:
+            if is_crowded(text.encode(errors="surrogatepass")):
+                raise InputError(f"a message of more than {MOST_JSON_TOKENS} names, values and signs")
             said = msgspec.json.decode(text)
             do = self._does.get(str(said.get("op"))) if isinstance(said, dict) else None
             if do is None:

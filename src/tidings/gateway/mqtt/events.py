@@ -29,7 +29,7 @@ from tidings.errors import EventError, FilterError
 from tidings.gateway.mqtt.packets import LONGEST_TEXT, Malformed, Properties, Publish, Reason
 from tidings.language.build import Condition, attr, topic
 from tidings.language.parser import parse
-from tidings.model.decoding import UNREADABLE
+from tidings.model.decoding import UNREADABLE, is_crowded
 from tidings.model.event import FOREVER, MAX_ATTRIBUTES, RESERVED, Event
 from tidings.model.filter import Filter
 from tidings.model.topic import ROOT, check_topic, is_pattern
@@ -146,7 +146,7 @@ def _kept_user(said: Any) -> list[tuple[str, str]] | None:
 
 def members_of(payload: bytes, content_type: str | None = None) -> dict[str, Any]:
     """The members of a JSON object that can be attributes."""
-    if not payload.startswith(b"{") or content_type not in (None, JSON_TYPE):
+    if not payload.startswith(b"{") or content_type not in (None, JSON_TYPE) or is_crowded(payload):
         return {}
     try:
         read = msgspec.json.decode(payload)
