@@ -298,3 +298,37 @@ def test_superseded_and_acknowledged_events_leave_the_backlog(tmp_path: Path) ->
         )
 
     play(tmp_path, story)
+
+
+def test_the_backlog_counts_after_a_restart_and_only_what_is_owed_is_kept(tmp_path: Path) -> None:
+    """What waits from an earlier life is pinned until it is read: it is counted, and the rest of the log let go."""
+
+    async def first(service: Service) -> None:
+        owner, publisher = await raw(service, "q"), await raw(service, "pub")
+        owner.say(msg.Subscribe(1000, 1000, "d", parse_filter("mine = TRUE"), DURABLE, credit=0))
+        assert isinstance(await answer(owner, 1000), msg.Subscribed)
+        other = await raw(service, "pub")
+        await follow(other, 1000)
+        await leave(other, 1000)
+        for call in range(1, 5):
+            publish(publisher, call, "pub", attributes={"text": "x" * 400, "mine": call % 2 == 0})
+            assert isinstance(await answer(publisher, call), msg.Published)
+
+    async def second(service: Service) -> None:
+        publisher = await raw(service, "pub")
+        while service.server.figures()["backlog recounts"] < 1:
+            await asyncio.sleep(0)
+        for call in range(5, 13):
+            publish(publisher, call, "pub", attributes={"text": "x" * 400, "mine": call % 2 == 0})
+            assert isinstance(await answer(publisher, call), msg.Published)
+        owner, other = await raw(service, "q"), await raw(service, "pub")
+        owner.say(msg.Subscribe(1000, 1000, "d", parse_filter("mine = TRUE"), DURABLE, credit=1000))
+        mine = await delivered(owner, 12)
+        assert mine == list(range(14 - 2 * len(mine), 13, 2))
+        assert 2 <= len(mine) < 6, "2,000 bytes hold the newest of all six"
+        assert service.server.figures()["given up over quota"] == 6 - len(mine)
+        await follow(other, 1000)
+        assert await delivered(other, 12) == list(range(1, 13))
+
+    play(tmp_path, first)
+    play(tmp_path, second)

@@ -578,6 +578,7 @@ class ExactlyOnce(Delivery):
             "entries": len(self._ledger.entries),
             "order given up": self._courier.moves.given_up,
             "forgotten": self._ledger.forgotten,
+            "backlog recounts": self._registry.recount.done,
             **self._intake.identities.figures(),
             "dead letters": len(self._dead),
             "dead letters dropped": self._dead.dropped,

@@ -52,6 +52,9 @@ class Ledger:
         self._next_step = 0.0
         self.forgotten = 0
         self.now = 0.0  # the latest time that was told
+        self.on_pinned: Callable[[], None] = lambda: (
+            None
+        )  # called when a lifetime is over and the entry stays
         self.on_forgotten: Callable[[Entry, float], list[Record]] = lambda entry, now: []
 
     def load(self, state: Loaded) -> None:
@@ -180,6 +183,7 @@ class Ledger:
             self._count(entry, -entry.size)
         if self._is_pinned(offset):
             self._pinned.append(offset)
+            self.on_pinned()
         elif offset not in self._owed:
             self._free.append(offset)
 

@@ -74,6 +74,10 @@ class Reader:
             self._pin(held)
         self._ledger.unpin()
 
+    def uncounted(self) -> list[Held]:
+        """Durable subscriptions with a part of the log that they have not read, and for which all of it is pinned."""
+        return [held for held in self._replaying if held.durable and held.at < held.seam]
+
     def begin(self, held: Held, at: int, now: float) -> None:
         """Read from there on; a log that holds nothing there is read already."""
         held.at = at
@@ -161,7 +165,7 @@ class Reader:
         if held.unread and held.unread[0] == offset:
             held.unread.popleft()
         held.at = offset + 1
-        if not self._is_for(held, record, now):
+        if not self.is_for(held, record, now):
             held.progress.settle(offset)
             held.silence(held.at)
             if is_owed:
@@ -177,7 +181,7 @@ class Reader:
         item.moved = self._stays.of(record.event.source, offset)
         self._courier.take(held, item, now)
 
-    def _is_for(self, held: Held, record: Append, now: float) -> bool:
+    def is_for(self, held: Held, record: Append, now: float) -> bool:
         """Is the subscription to hear this entry?"""
         event, offset = record.event, record.offset
         if self._has_ended(record, now):

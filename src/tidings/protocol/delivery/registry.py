@@ -36,6 +36,7 @@ from tidings.protocol.delivery.ledger import Ledger
 from tidings.protocol.delivery.memory import Memory
 from tidings.protocol.delivery.owner import OwnerMemory
 from tidings.protocol.delivery.reader import Reader
+from tidings.protocol.delivery.recount import Recount
 from tidings.protocol.delivery.right import Right
 from tidings.protocol.delivery.rows import ProgressRow, SubscriptionRow
 from tidings.protocol.delivery.sessions import Session, identity
@@ -92,6 +93,8 @@ class Registry:
         self._memory_of: dict[str, OwnerMemory] = {}  # by principal
         self._work = WorkIndex()  # of the filters that may be over their work budget
         self._dead_listeners: dict[SubscriptionId, list[Held]] = {}
+        self.recount = Recount(ports, settings, ledger, reader, courier.bounds, self._accepting)
+        ledger.on_pinned = self.recount.look
 
     def begin(self, address: str, hello: Hello) -> None:
         """A client said who it is, and its broker's gate whose it is."""
@@ -117,6 +120,9 @@ class Registry:
         if self._last_match is None or self._last_match[0] is not event:
             self._last_match = (event, self.matcher.match(event))
         return self._last_match[1]
+
+    def _accepting(self, event: Event) -> list[Held]:
+        return [self.by_handle[handle] for handle in self.matcher.match(event)]
 
     def match_live(self, event: Event, now: float) -> Sequence[int]:
         """The same for an event that is being delivered: filters over their work budget are reported."""

@@ -1,0 +1,107 @@
+"""Counting what durable subscriptions are owed in a part of the log that they have not read.
+
+A durable subscription that begins with a replay, or goes on after a restart, is owed entries that are known only by
+reading the log with its filter. Until it reads them all entries of that part are pinned, also those that it does not
+accept, and none counts for its owner. Rules
+- When the lifetime of a pinned entry is over, the log is read once for all subscriptions with such a part, without
+  delivering anything: the entries that they accept are owed to them from then on, and the others are let go.
+- Subscriptions without an owner that has a quota are left alone.
+- A subscription that read, ended or changed its filter meanwhile knows better: it keeps what it found itself.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from tidings.availability.records import Append
+from tidings.model.event import Event
+from tidings.protocol.batches import read_upto
+from tidings.protocol.delivery.bounds import Bounds
+from tidings.protocol.delivery.held import Held, Phase
+from tidings.protocol.delivery.ledger import Ledger
+from tidings.protocol.delivery.reader import Reader
+from tidings.protocol.delivery.settings import DeliverySettings
+from tidings.protocol.inputs import FetchFailed
+from tidings.protocol.slots import Ports
+
+PAUSE = 1.0  # seconds between two looks for subscriptions to count
+
+
+class Recount:
+    """One reading of the log at a time, for all subscriptions that have something to count."""
+
+    def __init__(
+        self,
+        ports: Ports,
+        settings: DeliverySettings,
+        ledger: Ledger,
+        reader: Reader,
+        bounds: Bounds,
+        match: Callable[[Event], Sequence[Held]],
+    ) -> None:
+        self._ports = ports
+        self._chunk = settings.chunk
+        self._ledger = ledger
+        self._reader = reader
+        self._bounds = bounds
+        self._match = match
+        self._found: dict[Held, list[int]] = {}  # empty: nothing is being read
+        self._handles: dict[Held, int | None] = {}  # another one: its filter changed
+        self._end = 0
+        self._next_look = 0.0
+        self.done = 0
+
+    def look(self) -> None:
+        """An entry is over and pinned: begin, if some subscription has a part that is not counted."""
+        now = self._ledger.now
+        if self._found or now < self._next_look:
+            return
+        self._next_look = now + PAUSE
+        helds = [held for held in self._reader.uncounted() if held.owner]
+        if helds:
+            self._found = {held: [] for held in helds}
+            self._handles = {held: held.handle for held in helds}
+            self._end = max(held.seam for held in helds)
+            self._read(min(held.at for held in helds))
+
+    def _read(self, at: int) -> None:
+        self._ports.disk.fetch(at, self._chunk, self._on_read, self._on_failed)
+
+    def _on_failed(self, failure: FetchFailed, now: float) -> None:
+        """The log stays pinned: whoever reads it is told of the failure."""
+        del failure, now
+        self._found = {}
+
+    def _on_read(self, records: Sequence[Append], now: float) -> None:
+        for record in records:
+            for held in self._match(record.event) if record.offset < self._end else ():
+                found = self._found.get(held)
+                is_new = found is not None and held.at <= record.offset < held.seam
+                if found is not None and is_new and self._reader.is_for(held, record, now):
+                    found.append(record.offset)
+        upto = read_upto(records, self._end)
+        if upto < self._end:
+            self._read(upto + 1)
+        else:
+            self._finish(now)
+
+    def _finish(self, now: float) -> None:
+        found, self._found = self._found, {}
+        self.done += 1
+        counted = [
+            held for held in found if held.phase is Phase.REPLAYING and held.handle == self._handles[held]
+        ]
+        for held in counted:
+            known = set(held.later)
+            fresh = [
+                at for at in found[held] if at >= held.at and at not in known and at in self._ledger.entries
+            ]
+            for offset in fresh:
+                self._ledger.owe(offset, held.owner)
+            if fresh:
+                held.later = deque(sorted((*held.later, *fresh)))
+            held.seam = held.at
+        self._reader.refresh_pins()
+        for held in counted:
+            self._bounds.keep(held, now)
