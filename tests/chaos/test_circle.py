@@ -4,32 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
+from functools import partial
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
+from tests.chaos._proxy import Proxy
 from tests.chaos._rig import QUICK, Broker
 
 import tidings
 from tidings.runtime.connection import NetworkSettings
 
 RING = 4
-
-
-class _At:
-    """Where to join; a broker of the rig asks for no more."""
-
-    def __init__(self, port: int) -> None:
-        self.address = f"127.0.0.1:{port}"
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 async def figures(brokers: list[Broker], network: NetworkSettings = QUICK) -> list[dict[str, Any]]:
@@ -46,13 +33,15 @@ def is_tree(found: list[dict[str, Any]]) -> bool:
 
 
 async def play(folder: Path) -> None:
-    ports = free_ports(RING)
-    brokers = []
-    for number, port in enumerate(ports):
-        joins: list[Any] = [_At(ports[(number + 1) % RING])]
-        broker = Broker(f"b{number}", folder, joins)
-        broker.port = port
-        brokers.append(broker)
+    brokers: list[Broker] = []
+
+    def place_of(number: int) -> tuple[str, int]:
+        return "127.0.0.1", brokers[number].port
+
+    proxies = [Proxy(partial(place_of, number), Random(number)) for number in range(RING)]
+    for proxy in proxies:
+        await proxy.start()
+    brokers += [Broker(f"b{number}", folder, [proxies[(number + 1) % RING]]) for number in range(RING)]
     await asyncio.gather(*(broker.start() for broker in brokers))
     try:
         async with asyncio.timeout(120):
@@ -67,6 +56,8 @@ async def play(folder: Path) -> None:
         raise
     finally:
         codes = await asyncio.gather(*(broker.end() for broker in brokers))
+        for proxy in proxies:
+            await proxy.close()
     assert set(codes) == {0}
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tidings.protocol.effects import Disconnect
+from tidings.protocol.effects import Connect, Disconnect
 from tidings.protocol.inputs import Joined
-from tidings.protocol.overlay.circles import Circle, Cut, dated
+from tidings.protocol.overlay.circles import MESSAGES, Circle, Cut, dated
 from tidings.protocol.overlay.joined import JoinedOverlay
 from tidings.simulation.simulator import SimulationSettings
 from tidings.simulation.topology import Overlay
@@ -29,6 +29,7 @@ class Parts:
         links = tuple(
             (f"{part}{n}", f"{part}{n + 1}") for part, size in sizes.items() for n in range(size - 1)
         )
+        self.seed = seed
         self.links = set(links)
         self.brokers = brokers
         first = Overlay(brokers[:1], ())
@@ -40,7 +41,9 @@ class Parts:
         perform = self.simulation._perform
 
         def noting(place: Any, effect: Any) -> None:
-            if type(effect) is Disconnect:
+            if type(effect) is Connect:
+                self._agreed.add((place.name, effect.peer))
+            elif type(effect) is Disconnect:
                 self._agreed.discard((place.name, effect.peer))
             perform(place, effect)
 
@@ -57,8 +60,7 @@ class Parts:
         self.published = 0
 
     def _both(self, a: str, b: str) -> None:
-        self._agreed.add((a, b))
-        if (b, a) in self._agreed:
+        if {(a, b), (b, a)} <= self._agreed:
             self._opens(a, b)
 
     def join(self, *edges: Edge) -> None:
@@ -66,6 +68,26 @@ class Parts:
         for a, b in edges:
             self.simulation.input(a, Joined(b))
             self.simulation.input(b, Joined(a))
+
+    def slow_down(self, most: float) -> None:
+        """Give every new link between brokers a delay of its own."""
+
+        def seconds(a: str, b: str) -> float:
+            return Random(f"{self.seed} {min(a, b)} {max(a, b)}").uniform(0.0, most)
+
+        self.simulation.seconds_between = seconds
+
+    def lose_questions(self, share: float, until: float) -> None:
+        """Lose this share of all messages about cycles, as a link does that goes down with them on their way."""
+        rng, fly = Random(f"lost {self.seed}"), self.simulation._fly
+        self.simulation.plan_rough()
+
+        def losing(link: Any, to: Any, sender: str, message: Any, at: float) -> None:
+            is_lost = isinstance(message, MESSAGES) and self.simulation.now < until and rng.random() < share
+            if not is_lost:
+                fly(link, to, sender, message, at)
+
+        self.simulation._fly = losing  # type: ignore[method-assign]
 
     def nodes(self) -> dict[str, Any]:
         return {name: self.simulation.places[name].machine for name in self.brokers}
@@ -183,6 +205,24 @@ def test_a_cycle_is_undone_though_a_broker_in_it_crashes_in_the_middle() -> None
         scene.world.run(90.0)
         assert scene.is_tree(), (moment, scene.neighbours())
         scene.assert_all_heard(since=scene.published)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_link_that_one_end_undid_and_could_not_say_so_is_no_way_to_a_log(seed: int) -> None:
+    """One end of the link undoes it, its word is lost, and the other end waits for it to come back. A broker behind
+    that end hears the log by another way too, and has to take it from there."""
+    rng = Random(seed)
+    scene = Parts({"a": 1, "b": 1, "c": 1, "d": 1}, seed)
+    scene.slow_down(0.3)
+    scene.lose_questions(0.3, until=5.0)
+    for edge in rng.sample([("a0", "b0"), ("b0", "c0"), ("c0", "d0"), ("a0", "d0")], 4):
+        scene.join(edge)
+        scene.world.run(scene.simulation.now + rng.uniform(0.0, 0.1))
+    scene.world.run(30.0)
+    assert scene.is_tree(), scene.neighbours()
+    scene.everybody_publishes()
+    scene.world.run(60.0)
+    scene.assert_all_heard(since=1)
 
 
 # -- the parts ---------------------------------------------------------------------------------------

@@ -9,6 +9,10 @@ questions meet where the ways do, and with them all links of the cycle. Rules
 - An end of that link is told along the way that the question took (`Cut`); it tells the other end
   (`Uncoupled`), and both forget one another. What came over the link comes by the other way then.
 - Where a question finds nobody who hears the log, that is said to whom it came from.
+- A question may reach a broker whose link toward the log is down: the far end may have undone that link, and its
+  word (`Uncoupled`) is lost. The broker then says that it hears nothing over this link any more, and takes the logs
+  from the link that tells of them first: another one, and then the old link is undone here too, or the same one
+  when it is up again.
 - A question is remembered for a while only, and few are; whoever hears of two sides again asks again.
 """
 
@@ -104,7 +108,9 @@ class Circles:
         upstream = self._ports.recovery.upstream(circle.log)
         if not upstream:
             self._ports.recovery.disclaim(circle.log, sender)
-        elif upstream != sender and upstream in self._ports.overlay.links():
+        elif upstream not in self._ports.overlay.links():
+            self._ports.recovery.elsewhere(upstream, now)
+        elif upstream != sender:
             path = (*circle.path, name)
             onward = Circle(
                 circle.log, circle.finder, circle.number, path, self._since(upstream), youngest

@@ -346,7 +346,8 @@ class Acknowledged(Recovery):
             self._announce(view, now)
         elif view.upstream is not None and view.upstream != link:
             self.ports.overlay.heard_from_two(news.log, view.upstream, link, now)
-        elif broker_of(news.log) != link and not self.is_up(broker_of(news.log)):
+            return view.upstream == link
+        if broker_of(news.log) != link and not self.is_up(broker_of(news.log)):
             self.ports.overlay.heard_from_two(news.log, broker_of(news.log), link, now)
         return view.upstream == link
 
