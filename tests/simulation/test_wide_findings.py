@@ -142,6 +142,8 @@ def test_slow_links_that_overlap_end_with_their_incidents() -> None:
         ("tidings-group", 843),  # a coordinator with an empty disk led the view of its earlier life
         ("tidings-group", 894),  # a member that its view named by an earlier life said that it had caught up
         ("tidings-group", 2522),  # a publish under way was refused by a member whose disk had failed
+        ("tidings-group", 474),  # a publish was refused as too large that another member had accepted
+        ("tidings-group", 1062),
         ("tidings-group", 1113),  # another log was committed further than the best one, which held as much
     ],
 )

@@ -235,7 +235,7 @@ class Client:
     def _is_too_large(self, publishing: Publishing) -> bool:
         if (failed := publishing.refusal(self._event_bytes)) is None:
             return False
-        self._record_publish(publishing, REFUSED)
+        self._record_publish(publishing, UNKNOWN if failed.code == UnknownOutcomeError.code else REFUSED)
         self._out.append(failed)
         return True
 

@@ -44,9 +44,13 @@ class Publishing:
 
     def refusal(self, most: int) -> Failed | None:
         """Why a broker that accepts events of so many bytes cannot accept it; None: it can. The application is told
-        at once: a frame that is too large ends the connection, and would be sent again on the next one."""
+        at once: a frame that is too large ends the connection, and would be sent again on the next one. Another broker,
+        with a larger limit, may have accepted it before: then its outcome is unknown."""
         reason = too_large(self.event, most)
-        return None if reason is None else Failed(self.call, TooLargeError.code, reason)
+        if reason is None or self.broker is None:
+            return None if reason is None else Failed(self.call, TooLargeError.code, reason)
+        reason = f"it was sent before and not answered; the broker now connected does not take it: {reason}"
+        return Failed(self.call, UnknownOutcomeError.code, reason, self.event.id)
 
     def row(self, client: str, broker: str, outcome: Outcome) -> Row:
         """As the history has it."""

@@ -17,13 +17,14 @@ from tidings.protocol import messages as msg
 from tidings.protocol.client import Client
 from tidings.protocol.compositions import intermediary
 from tidings.protocol.delivery.exactly_once import ExactlyOnce
-from tidings.protocol.effects import Answer, Fetch, Notify, Opened, Persist, Receipt, Send
+from tidings.protocol.effects import Answer, Failed, Fetch, Notify, Opened, Persist, Receipt, Send
 from tidings.protocol.inputs import (
     ClientAdvertise,
     ClientPublish,
     ClientSubscribe,
     ClientTake,
     Fetched,
+    LinkDown,
     LinkUp,
     Persisted,
     Received,
@@ -334,3 +335,19 @@ def test_the_null_strategies_answer_for_a_node_alone() -> None:
     assert Delivery().subscriptions() == ()
     assert Delivery().figures() == {}
     node.check()
+
+
+def test_a_publish_that_a_broker_with_a_smaller_limit_cannot_take_after_another_had_it_is_unknown() -> None:
+    client = Client("c", "d1", rng=Random(1))
+    client.handle(LinkUp("d1"), 0.0)
+    client.handle(Received("d1", msg.Welcome("d1", "group", event_bytes=1 << 20)), 0.0)
+    large = make_event({"x": "y" * 5000}, source="c", id="-")
+    assert [type(effect) for effect in client.handle(ClientPublish(1, large, number=True), 0.0)] == [Send]
+    client.handle(LinkDown("d1"), 1.0)
+    client.handle(LinkUp("d2"), 1.0)
+    effects = client.handle(Received("d2", msg.Welcome("d2", "group", event_bytes=1000)), 1.0)
+    failed = [effect for effect in effects if isinstance(effect, Failed)]
+    assert [each.code for each in failed] == ["unknown"]
+    assert "sent before and not answered" in failed[0].reason
+    effects = client.handle(ClientPublish(2, large, number=True), 2.0)
+    assert [effect.code for effect in effects if isinstance(effect, Failed)] == ["too large"]

@@ -99,7 +99,7 @@ def draw(seed: int, *, system: str | None = None) -> Drawn:
         system=system,
         overlay=overlay,
         limits=limits,
-        frames=_frames(overlay, limits, Random(f"frames/{seed}")) if system == TIDINGS else {},
+        frames=_frames(overlay, limits, Random(f"frames/{seed}")),
         disk_seconds=rng.choice((0.002, 0.002, 0.02, 0.15)),
         publishers=publishers,
         subscriptions=(*_subscriptions(overlay, rng), *_with_rights(overlay, system, clients)),
