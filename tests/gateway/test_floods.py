@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import socket
 from collections.abc import Awaitable, Callable
@@ -10,12 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import websockets
 from tests.gateway.conftest import broker
 
+import tidings
+from tidings.gateway import streams
 from tidings.gateway.mqtt import packets as mq
 from tidings.gateway.mqtt.packets import V5, Kind, Reason
 from tidings.gateway.mqtt.reading import Reader
 from tidings.gateway.mqtt.writing import write
+from tidings.model.event import Event
 from tidings.protocol.limits import DEFAULT_LIMITS
 
 MOST = DEFAULT_LIMITS.client.topic_filters
@@ -147,5 +152,39 @@ def test_a_client_that_does_not_read_its_pongs_is_not_read_from(gateway: str) ->
             while not draining.done():  # it is read from again
                 assert await reader.read(1 << 16)
             writer.transport.abort()
+
+    run(test)
+
+
+def test_a_large_event_is_not_copied_for_each_subscription_of_a_socket_that_is_not_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    encoded: list[int] = []
+    encode = streams.to_structured
+
+    def counted(event: Event) -> bytes:
+        body = encode(event)
+        encoded.append(len(body))
+        return body
+
+    monkeypatch.setattr(streams, "to_structured", counted)
+
+    async def test() -> None:
+        async with broker(http="127.0.0.1:0") as service:
+            assert service.doors is not None
+            address = service.doors.addresses["http"].replace("http", "ws", 1).rstrip("/") + "/events/socket"
+            async with (
+                websockets.connect(address, max_queue=1, max_size=None, compression=None) as client,
+                tidings.connect(service.server.address, name="p") as bus,
+            ):
+                for number in range(60):
+                    await client.send(json.dumps({"op": "subscribe", "ref": f"s{number}", "filter": "n = 1"}))
+                    assert json.loads(await client.recv())["op"] == "subscribed"
+                await bus.publish({"n": 1, "text": "x" * (1 << 20)})
+                for _ in range(20):
+                    await bus.publish({"n": 2})  # the broker goes on
+                assert 0 < len(encoded) < 40
+                heard = {json.loads(await client.recv())["ref"] for _ in range(60)}
+                assert len(heard) == len(encoded) == 60
 
     run(test)

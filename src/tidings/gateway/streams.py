@@ -48,6 +48,7 @@ from tidings.runtime.listener import Listener
 
 HEARTBEAT_SECONDS = 15.0
 MOST_SUBSCRIPTIONS = 100  # of one socket
+LARGE_BYTES = 64 << 10  # of an event in JSON; after it the loop takes a turn before the next is encoded
 SUBSCRIBE = ("filter", "dialect", "topic", "type", "name", "durable", "replay", "since", "queue")
 RETRY = b"retry: 200\n"  # milliseconds: a durable stream ends now and then so that its client returns
 FULL_SHARE = (
@@ -240,6 +241,7 @@ class _Talk:
         self._desk = desk
         self._bus = desk.client(f"socket-{secrets.token_hex(6)}")
         self._subscriptions: dict[str, _Subscription] = {}  # by ref
+        self._sending = asyncio.Lock()
         self._does = {
             "subscribe": self._subscribe,
             "unsubscribe": self._unsubscribe,
@@ -351,9 +353,14 @@ class _Talk:
             del error  # what was not acknowledged stays
 
     async def _say_event(self, ref: str, event: Event, position: Position | None) -> None:
-        body = msgspec.Raw(to_structured(event))
-        where = position_text(position) or None
-        await self._say({"op": "event", "ref": ref, "event": body, "position": where})
+        """One event at a time is encoded and sent: an event that many subscriptions of this client accept is not
+        copied for each while it does not read, and a large one lets others in before the next."""
+        async with self._sending:
+            body = to_structured(event)
+            where = position_text(position) or None
+            await self._say({"op": "event", "ref": ref, "event": msgspec.Raw(body), "position": where})
+            if len(body) >= LARGE_BYTES:
+                await asyncio.sleep(0)
 
     def _subscribed(self, said: dict[str, Any]) -> _Subscription:
         ref = str(said.get("ref"))

@@ -29,9 +29,7 @@ class Quota(msgspec.Struct, frozen=True, kw_only=True):
     advertisements: int = 1_000  # open at once; every broker of the network holds them
     bytes_per_second: int = 64 * MIB  # of what it sends; beyond it waits
     burst_bytes: int = 64 * MIB  # may come at once after a quiet time
-    stored_bytes: int = (
-        1024 * MIB
-    )  # of its events with a lifetime; and of those owed to its durable subscriptions
+    stored_bytes: int = 1024 * MIB  # of its events with a lifetime; and of those that its durables wait for
     queued_bytes: int = 256 * MIB  # of events that wait for its subscriptions, or are unacknowledged
     held_bytes: int = 1024 * MIB  # that one hold keeps in the log beyond its place; then the hold ends
 
