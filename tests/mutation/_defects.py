@@ -293,7 +293,7 @@ DEFECTS = (
     Defect("protocol/delivery/bounds.py", "        if held.owner:\n            self._keep_quota(held, now)\n", "", by=BYTES),  # a backlog counts in no quota
     Defect("protocol/delivery/ledger.py", "        for owner in self._owners.pop(offset, ()):\n            self._count_backlog(owner, offset, -1)\n", "", by=BYTES),  # superseded events stay in the backlog
     Defect("protocol/delivery/ledger.py", "            self.on_pinned()\n", "", by=BYTES),  # a backlog of an earlier life counts in no quota
-    Defect("runtime/connection.py", "        if self._encoded >= ENCODED_BYTES and type(message) in (Deliver, DeliverAll):\n", "        if False:\n", by=("tests/unit/runtime/test_write_buffer.py",)),  # a frame for each subscription of a client
+    Defect("runtime/connection.py", "        if self._encoded >= self.limits.encoded_bytes and type(message) in (Deliver, DeliverAll):\n", "        if False:\n", by=("tests/unit/runtime/test_write_buffer.py",)),  # a frame for each subscription of a client
     Defect("gateway/streams.py", "        async with self._sending:\n", "        if True:\n", by=("tests/gateway/test_floods.py",)),  # the same on a WebSocket
     Defect("gateway/bodies.py", "    if is_crowded(body, ATTRIBUTE_TOKENS):\n", "    if False:\n", by=("tests/gateway/test_sizes.py",)),  # all attributes are decoded before they are counted
     Defect("protocol/delivery/dead.py", "        while (own := self._by_owner.get(box.owner)) and not self._ports.kept.letters_fit(box.owner, size):", "        while False:", by=BYTES),  # old letters keep new ones out

@@ -48,7 +48,6 @@ from tidings.runtime.listener import Listener
 
 HEARTBEAT_SECONDS = 15.0
 MOST_SUBSCRIPTIONS = 100  # of one socket
-LARGE_BYTES = 64 << 10  # of an event in JSON; after it the loop takes a turn before the next is encoded
 SUBSCRIBE = ("filter", "dialect", "topic", "type", "name", "durable", "replay", "since", "queue")
 RETRY = b"retry: 200\n"  # milliseconds: a durable stream ends now and then so that its client returns
 FULL_SHARE = (
@@ -242,6 +241,7 @@ class _Talk:
         self._bus = desk.client(f"socket-{secrets.token_hex(6)}")
         self._subscriptions: dict[str, _Subscription] = {}  # by ref
         self._sending = asyncio.Lock()
+        self._large = desk.guests.limits.encoded_bytes
         self._does = {
             "subscribe": self._subscribe,
             "unsubscribe": self._unsubscribe,
@@ -359,7 +359,7 @@ class _Talk:
             body = to_structured(event)
             where = position_text(position) or None
             await self._say({"op": "event", "ref": ref, "event": msgspec.Raw(body), "position": where})
-            if len(body) >= LARGE_BYTES:
+            if len(body) >= self._large:
                 await asyncio.sleep(0)
 
     def _subscribed(self, said: dict[str, Any]) -> _Subscription:

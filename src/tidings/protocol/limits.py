@@ -86,6 +86,8 @@ class ResourceLimits(msgspec.Struct, frozen=True, kw_only=True):
     deliveries_together: int = 1 << 14  # that one step makes; more makes larger messages for many subscribers
     requests_together: int = 16  # replay requests in one message; each carries its filter
     described_subscriptions: int = 1_000  # in one answer to `subscriptions`; more holds the loop longer
+    encoded_bytes: int = 256 << 10  # of frames that wait for a client; more deliveries wait as they are
+    turn_bytes: int = 1 << 20  # of those that a turn of the loop encodes for one client; others wait for it
     listen_backlog: int = 1024  # connections that the system holds before they are accepted
 
     # -- disk ----------------------------------------------------------------------------------

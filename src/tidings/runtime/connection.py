@@ -5,9 +5,9 @@ Rules
   next begins.
 - What is sent is appended to a buffer. All buffers are flushed once in a turn of the event loop
   (`Gathering`), so that what belongs together leaves in one write.
-- Deliveries beyond `ENCODED_BYTES` wait as they are, with their event shared by all of them, and become frames as the
+- Deliveries beyond `limits.encoded_bytes` wait as they are, with their event shared by all of them, and become frames as the
   peer reads: one large event to many subscriptions of a client is not copied for each. A turn of the loop encodes
-  `TURN_BYTES` of them for a connection, and charges the time to its owner.
+  `limits.turn_bytes` of them for a connection, and charges the time to its owner.
 - A peer that does not read is not read from, and is left when its buffer is full. What it was sent
   is not lost by that: nothing of it was acknowledged.
 - A frame costs memory as its bytes arrive, counted for its principal (`unfinished.py`); a connection that is over
@@ -30,7 +30,7 @@ import msgspec
 
 from tidings.errors import TidingsError, WireError
 from tidings.model.event import event_size
-from tidings.protocol.limits import DEFAULT_LIMITS
+from tidings.protocol.limits import DEFAULT_LIMITS, ResourceLimits
 from tidings.protocol.messages import Deliver, DeliverAll, Message
 from tidings.runtime.admission import Visit
 from tidings.runtime.unfinished import PrincipalFrames
@@ -38,9 +38,7 @@ from tidings.runtime.words import Ping, Pong
 from tidings.wire.codec import Codec, FrameReader
 
 SLICE = 2048  # messages of a client that are handled in one turn of the loop
-ENCODED_BYTES = 256 << 10  # of frames that wait to be written; more deliveries wait without being encoded
-TURN_BYTES = 1 << 20  # of those deliveries that are encoded and written in one turn of the loop
-DELIVERY_BYTES = 128  # of memory that a delivery costs beside its event
+DELIVERY_OVERHEAD = 128  # bytes of memory that a delivery costs beside its event
 BACKLOG = "backlog"  # the reason to read no more while some wait
 
 Receive = Callable[["Connection", list[Message]], None]
@@ -104,7 +102,7 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_counted", "_encode", "_encoded", "_ending", "_frames", "_gathering", "_holds", "_is_gathered", "_is_over", "_is_paused",
-        "_last_event", "_loop", "_made", "_out", "_reader", "_waiting_bytes", "codec", "last_received", "last_sent", "lost",
+        "_last_event", "_loop", "_made", "_out", "_reader", "_waiting_bytes", "codec", "last_received", "last_sent", "limits", "lost",
         "most_bytes", "receive", "received_bytes", "spent", "transport", "unsendable", "visit",
     )  # fmt: skip
 
@@ -117,8 +115,10 @@ class Connection(asyncio.Protocol):
         lost: Lost,
         most_bytes: int,
         made: Callable[[Connection], None] | None = None,
+        limits: ResourceLimits = DEFAULT_LIMITS,
     ) -> None:
         self.receive = receive
+        self.limits = limits
         self.lost = lost
         self.most_bytes = most_bytes  # that may wait to be sent
         self.unsendable: Unsent | None = (
@@ -229,7 +229,7 @@ class Connection(asyncio.Protocol):
 
     def send(self, message: Message) -> None:
         """Send it soon, after everything that was sent before."""
-        if self._encoded >= ENCODED_BYTES and type(message) in (Deliver, DeliverAll):
+        if self._encoded >= self.limits.encoded_bytes and type(message) in (Deliver, DeliverAll):
             self._waiting_bytes += self._memory_of(message)
             self._out.append(message)
         else:
@@ -253,7 +253,7 @@ class Connection(asyncio.Protocol):
         else:
             last, size = message.event, event_size(message.event)
         is_shared, self._last_event = last is self._last_event, last
-        return DELIVERY_BYTES + (0 if is_shared else size)
+        return DELIVERY_OVERHEAD + (0 if is_shared else size)
 
     def _frame(self, message: Message) -> bytes | None:
         """Its frame; None: no frame holds it, and that was seen to."""
@@ -279,7 +279,7 @@ class Connection(asyncio.Protocol):
                 self.end(f"it reads too slowly: {self._waiting_bytes} bytes wait for it")
         elif self._out:
             self._waiting_bytes = 0
-            self._write(transport, TURN_BYTES)
+            self._write(transport, self.limits.turn_bytes)
 
     def _write(self, transport: asyncio.Transport, most: int) -> None:
         """Write frames as long as the far end reads; deliveries that are to be encoded go up to so many bytes."""
@@ -287,7 +287,7 @@ class Connection(asyncio.Protocol):
         while self._out and encoded < most and not (self._is_over or self._is_paused):
             frames: list[bytes] = []
             size = 0
-            while self._out and size < ENCODED_BYTES:
+            while self._out and size < self.limits.encoded_bytes:
                 first = self._out.popleft()
                 if not isinstance(first, bytes):
                     frame = self._late_frame(first)

@@ -299,7 +299,7 @@ class Server:
         )
         client = ClientConnection(address, connection, gate, session, self._reading.fairness)
         self._clients[connection] = client
-        connection.most_bytes = self.network.client_buffer
+        connection.most_bytes, connection.limits = self.network.client_buffer, self.resources
         connection.receive, connection.lost = self._receive, self._lost
         connection.unsendable = partial(self._unsendable, client)
         own = self._codec.max_frame
