@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from functools import partial
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 
-from tidings.simulation.simulator import SimulationSettings
+from tidings.protocol import inputs
+from tidings.protocol.delivery.homes import HomeAsk
+from tidings.protocol.effects import Send
+from tidings.simulation import simulator
+from tidings.simulation.parts import Place
+from tidings.simulation.simulator import Simulation, SimulationSettings
 from tidings.simulation.topology import line
 from tidings.simulation.world import World
 
@@ -142,3 +148,37 @@ def test_a_guest_lets_the_logs_go_that_its_home_keeps() -> None:
     world.run(60.0)
     assert [n for _, n in heard(world)] == list(range(1, 31))
     assert [node.figures()["entries"] for _, node in world.nodes()] == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("earlier", [("b2", "b3"), ("b1", "b2")])
+def test_a_neighbour_of_the_last_release_is_not_asked(
+    monkeypatch: pytest.MonkeyPatch, earlier: tuple[str, str]
+) -> None:
+    """It would end the link. A broker behind it counts as one that does not hold the subscription."""
+    one, other = earlier
+    asked: list[str] = []
+    send = Simulation._send
+
+    link_up = inputs.LinkUp
+
+    def up(peer: str) -> inputs.LinkUp:
+        return link_up(peer, is_earlier=peer == one)
+
+    def sent(simulation: Simulation, place: Place, effect: Send) -> None:
+        if isinstance(effect.message, HomeAsk) and effect.to == one:
+            asked.append(place.name)
+        send(simulation, place, effect)
+
+    monkeypatch.setattr(simulator, "ins", SimpleNamespace(**{**vars(inputs), "LinkUp": up}))
+    monkeypatch.setattr(Simulation, "_send", sent)
+    world = World("tidings", line(4), seed=1, settings=SimulationSettings(check=True))
+    world.add_client("s", "b3")
+    world.add_client("p", "b0")
+    world.run(1.0)
+    world.subscribe("s", "n", "x > 0", durable=True)
+    world.run(3.0)
+    world.publish("p", {"x": 1})
+    world.run(5.0)
+    assert other not in asked
+    assert not world.applications["s"].failures
+    assert heard(world) == [("p", 1)]

@@ -12,6 +12,8 @@ Its resume token was lost with the earlier process, so the broker asks the netwo
 - A guest reports its positions to its home once a second, so that logs are not kept for what it has settled.
 - When some broker does not answer within `home_seconds`, the subscription is refused, and nothing begins anew in
   silence. With `replay=False`, which waives earlier events, it begins here.
+- A neighbour of release 0.1 does not know these messages, and one would end the link. A broker that is reached over
+  it counts as one that does not hold the subscription, which begins anew then, as it did in that release.
 - The identity holds the owner (`Hello.client`, as the gate wrote it): a question names one principal's subscription.
 """
 
@@ -31,7 +33,7 @@ from tidings.protocol.delivery.exactly_once import ExactlyOnce
 from tidings.protocol.delivery.held import Held, Member
 from tidings.protocol.delivery.sessions import Session, identity
 from tidings.protocol.delivery.settings import DeliverySettings
-from tidings.protocol.inputs import Input, LinkDown
+from tidings.protocol.inputs import Input, LinkDown, LinkUp, Started
 from tidings.protocol.messages import Hello, Message, Refused, Silence, Subscribe
 from tidings.protocol.naming import UNKNOWN, broker_of
 from tidings.protocol.slots import Ports
@@ -118,6 +120,7 @@ class Homed(ExactlyOnce):
         self._last_ask = 0
         self._report_at: float | None = None
         self._reported: dict[SubscriptionId, dict[str, int]] = {}
+        self._earlier: set[str] = set()  # neighbours of release 0.1
 
     def bind(self, ports: Ports) -> None:
         super().bind(ports)
@@ -162,9 +165,10 @@ class Homed(ExactlyOnce):
     def _ask(self, number: int, asking: Asking, now: float) -> None:
         id = identity(asking.session, asking.message)
         for broker in sorted(self._silent(asking)):
-            self._pass(HomeAsk(number, id.subscriber, id.name, broker, (self.ports.name,)), broker, None)
+            self._pass(HomeAsk(number, id.subscriber, id.name, broker, (self.ports.name,)), broker, None, now)
         asking.ask_at = now + RETRY_SECONDS
-        self._review(number, now)
+        if number in self._askings:
+            self._review(number, now)
 
     def _review(self, number: int, now: float) -> None:
         """Open the subscription once everyone has answered, or refuse it when they have not in time."""
@@ -240,7 +244,7 @@ class Homed(ExactlyOnce):
     def _answer(self, sender: str, ask: HomeAsk, now: float) -> None:
         id = SubscriptionId(ask.subscriber, ask.name)
         held = self._registry.durables.get(id)
-        answer = HomeAnswer(ask.number, self.ports.name, "", {}, b"", "", 0.0, ask.path)
+        answer = _unknown_at(self.ports.name, ask)
         records: list[Record] = []
         if held is not None:
             records = self._registry.close(held, "closed", "a newer link took over", now)
@@ -272,7 +276,7 @@ class Homed(ExactlyOnce):
             if after != reported.get(held.id):
                 path = (self.ports.name,)
                 message = GuestProgress(held.id.subscriber, held.id.name, held.home, after, path)
-                self._pass(message, broker_of(held.home), None)
+                self._pass(message, broker_of(held.home), None, now)
 
     def _on_progress(self, message: GuestProgress, now: float) -> None:
         held = self._registry.durables.get(SubscriptionId(message.subscriber, message.name))
@@ -288,12 +292,16 @@ class Homed(ExactlyOnce):
 
     # -- on the way ----------------------------------------------------------------------------------
 
-    def _pass(self, message: HomeAsk | GuestProgress, broker: str, sender: str | None) -> None:
+    def _pass(self, message: HomeAsk | GuestProgress, broker: str, sender: str | None, now: float) -> None:
         """Send toward a broker: over a link to it, or to one of its logs."""
         links = self.ports.overlay.links()
         link = broker if broker in links else self.ports.recovery.upstream(f"{broker}#")
-        if link is not None and link != sender and link in links:
+        if link is None or link == sender or link not in links:
+            return
+        if link not in self._earlier:
             self.ports.send(link, message)
+        elif isinstance(message, HomeAsk):
+            self._on_answer(_unknown_at(broker, message), now)
 
     def on_message(self, sender: str, message: Message, now: float) -> None:
         if isinstance(message, HomeAsk | HomeAnswer | GuestProgress):
@@ -311,7 +319,7 @@ class Homed(ExactlyOnce):
         if name in message.path:
             return
         if target != name:
-            self._pass(msgspec.structs.replace(message, path=(*message.path, name)), target, sender)
+            self._pass(msgspec.structs.replace(message, path=(*message.path, name)), target, sender, now)
         elif isinstance(message, HomeAsk):
             self._answer(sender, message, now)
         else:
@@ -343,11 +351,14 @@ class Homed(ExactlyOnce):
 
     def on_input(self, input: Input, now: float) -> None:
         super().on_input(input, now)
-        if isinstance(input, LinkDown):
+        if isinstance(input, LinkUp) and input.is_earlier:
+            self._earlier.add(input.peer)
+        elif isinstance(input, LinkDown):
+            self._earlier.discard(input.peer)
             gone = [number for number, each in self._askings.items() if each.session.address == input.peer]
             for number in gone:
                 del self._askings[number]
-        elif any(held.is_guest for held in self._registry.durables.values()):
+        elif isinstance(input, Started) and any(held.is_guest for held in self._registry.durables.values()):
             self._report_later(now)
 
     def on_timer(self, now: float) -> None:
@@ -364,6 +375,10 @@ class Homed(ExactlyOnce):
             self._report_at,
             *(min(a.ask_at, a.until) for a in self._askings.values()),
         )
+
+
+def _unknown_at(broker: str, ask: HomeAsk) -> HomeAnswer:
+    return HomeAnswer(ask.number, broker, "", {}, b"", "", 0.0, ask.path)
 
 
 def _earliest(*times: float | None) -> float | None:
