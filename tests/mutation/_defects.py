@@ -51,7 +51,6 @@ OBSERVING = ("tests/unit/runtime/test_observing.py", "tests/gateway/test_rights.
 ROLLBACK = ("tests/simulation/test_tidings_rollback.py",)
 CIRCLES = ("tests/simulation/test_tidings_circles.py",)
 RECALL = ("tests/simulation/test_tidings_recall.py",)
-HOMES = ("tests/simulation/test_tidings_homes.py",)
 OLD_DISK = (
     "tests/unit/protocol/membership/test_agreed.py",
     "tests/unit/protocol/recovery/test_group_log.py",
@@ -315,10 +314,4 @@ DEFECTS = (
     Defect("runtime/connection.py", "        self._handle(data, SLICE)\n", "        self._handle(data)\n", by=FAIRNESS),  # a flood is handled in one go
     Defect("gateway/mqtt/session.py", "        return self.durable and old is not None and", "        return False and old is not None and", by=("tests/gateway/test_mqtt.py",)),  # SUBSCRIBE again drops what waits
     Defect("protocol/publishing.py", "        if reason is None or self.broker is None:\n", "        if True:\n", by=("tests/unit/protocol/test_door.py", *WIDE)),  # refused as too large after another member accepted it
-    Defect("protocol/delivery/homes.py", "        return not is_shown and bool(self._others())\n", "        return False\n", by=HOMES),  # a new process begins anew at another broker
-    Defect("protocol/delivery/homes.py", "            return bool(held.lent)\n", "            return False\n", by=HOMES),  # events settled at a guest come again at home
-    Defect("protocol/delivery/homes.py", "            records = self._registry.close(held, \"closed\", \"a newer link took over\", now)\n", "            records = []\n", by=(*HOMES, "tests/unit/runtime/test_remote.py")),  # two brokers deliver to one subscription
-    Defect("protocol/delivery/homes.py", "            if after != reported.get(held.id):\n", "            if False:\n", by=HOMES),  # a home keeps logs for ever
-    Defect("protocol/delivery/homes.py", "        refusal = self._refusal(asking, silent)\n", "        refusal = None\n", by=HOMES),  # begins anew in silence while the home is away
-    Defect("protocol/delivery/homes.py", "        if link not in self._earlier:\n", "        if True:\n", by=HOMES),  # a broker of the last release ends the link
 )  # fmt: skip

@@ -87,14 +87,10 @@ def test_a_first_page_that_comes_after_a_restart_holds_all_that_is_owed(by: floa
     """A subscription that had read nothing yet had its rights judged by its age, which a clock made too small."""
     world = two()
     world.add_client("e", "b1")
+    cut = incident(fault.ISOLATE_ONE, 3.1, 30.0, cut=(("b0", "b1"), ("b1", "b0")))
+    world.simulation.plan(FaultPlan(incidents=(cut,)))
     world.run(4.0)
     world.subscribe("e", "n", "EXISTS x", durable=True)
-    opened = 4.0
-    while not world.applications["e"].refs:
-        opened += 0.0005
-        world.run(opened)
-    cut = incident(fault.ISOLATE_ONE, opened, 30.0, cut=(("b0", "b1"), ("b1", "b0")))
-    world.simulation.plan(FaultPlan(incidents=(cut,)))
     world.run(5.0)
     world.publish("p", {"x": 1})
     world.run(6.0)

@@ -143,7 +143,6 @@ BOUNDED = {
     "Propose": PAGE, "Replicate": PAGE, "Handed": PAGE,
     "Ask": PATH, "ReplayAsk": PATH, "Lock": PATH, "AskVerdict": PATH, "Verdict": PATH, "Circle": PATH, "Cut": PATH,
     "Farewell": PATH, "FarewellHeard": PATH, "DiscoveryRequest": PATH,
-    "HomeAsk": PATH, "HomeAnswer": "spans of `Told`, at most 1,024, and an offset for each log", "GuestProgress": PATH,
     "Kin": FEW, "Cousin": FEW, "Seek": FEW, "Admit": FEW, "Greet": FEW, "RowTold": FEW, "Depart": FEW, "ViewHello": FEW,
     "ViewBeat": FEW, "ToRouters": FEW, "Notify": FEW,
     "Graft": FILTERS, "Enrol": FILTERS, "Replica": FILTERS,

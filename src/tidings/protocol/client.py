@@ -324,7 +324,7 @@ class Client:
             return
         listening.id = SubscriptionId(message.subscriber, message.name)
         if listening.options.durable:
-            listening.home = self._homes.setdefault(listening.id.name, message.home or self._log)
+            listening.home = self._homes.setdefault(listening.id.name, self._log)
         if not listening.is_on:
             listening.is_on = True
             self._record_subscribe(listening, now, OK)

@@ -63,7 +63,6 @@ class LinkUp(_Input, frozen=True):
 
     peer: str
     frame_bytes: int = 0  # of a frame that the peer takes at most; 0: what all brokers take
-    is_earlier: bool = False  # the peer is of release 0.1: a message that came later would end the link
 
 
 class LinkDown(_Input, frozen=True):

@@ -39,7 +39,6 @@ class ClientLimits(msgspec.Struct, frozen=True, kw_only=True):
     sources: int = 10_000  # that a client names when it comes from another broker
     ahead: int = 1 << 32  # offsets that a token may be ahead of our log; each is passed over
     lineage: int = 64  # names in the type of an event
-    asked: int = 1024  # subscriptions of one client that other brokers are asked for; a message to each
     topic_filters: int = 256  # handled of one MQTT SUBSCRIBE; each is a subscription that is opened
     sink: int = 2048  # characters of a webhook's address
     config: int = 16 << 10  # bytes of JSON of each table of a webhook; kept on disk and in memory

@@ -278,7 +278,6 @@ class Subscribed(Message, frozen=True):
     subscriber: str  # with the name, the identity of the subscription
     name: str
     resumed: bool = False
-    home: str = ""  # the log of its home, where that is another broker
 
 
 class Unsubscribed(Message, frozen=True):

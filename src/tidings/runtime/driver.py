@@ -159,12 +159,10 @@ class Driver:
         self._hears.pop(address, None)
         self.hand(self.name, LinkDown(address))
 
-    def link_up(
-        self, address: str, outlet: Outlet, frame_bytes: int = 0, *, is_earlier: bool = False
-    ) -> None:
+    def link_up(self, address: str, outlet: Outlet, frame_bytes: int = 0) -> None:
         """A link to a peer elsewhere can be used. `frame_bytes`: the largest frame that the peer takes."""
         self._outlets[address] = outlet
-        self.hand(self.name, LinkUp(address, frame_bytes, is_earlier))
+        self.hand(self.name, LinkUp(address, frame_bytes))
 
     def link_down(self, address: str) -> None:
         self._outlets.pop(address, None)

@@ -272,7 +272,7 @@ class Neighbours:
         connection.unsendable = lambda message, reason: self._unsendable(link.name, message, reason)
         most = sendable(link.takes, self._codec.max_frame)
         connection.send_by(self._codec.limited(most))
-        self._driver.link_up(link.name, connection.send, most, is_earlier=not link.takes)
+        self._driver.link_up(link.name, connection.send, most)
         early, link.early = link.early, []
         if early:
             self._receive(link, early)

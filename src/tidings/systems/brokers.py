@@ -9,7 +9,6 @@ from tidings.language import parse_filter
 from tidings.matching.engine import MatchingEngine
 from tidings.protocol.assignment.policies import AccessDriven, AllBrokers, FilterDriven
 from tidings.protocol.delivery.exactly_once import ExactlyOnce
-from tidings.protocol.delivery.homes import Homed
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.effects import Channel
 from tidings.protocol.overlay.healing import HealingOverlay
@@ -61,9 +60,8 @@ def _tidings(site: Site) -> dict[str, Any]:
     return {
         **broker_slots(site, routing),
         "overlay": overlay,
-        "delivery": Homed(
-            MatchingEngine(),
-            DeliverySettings(**{**site.options.get("delivery", {}), "allow_block": False, "names_log": True}),
+        "delivery": plain_delivery(
+            **{**site.options.get("delivery", {}), "allow_block": False, "names_log": True}
         ),
         "recovery": Acknowledged(
             AcknowledgedSettings(orphan_seconds=patience, resends=resends),

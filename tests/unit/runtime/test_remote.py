@@ -11,7 +11,6 @@ from tests.unit.runtime._network import linked, played, serving, settled, until
 
 import tidings
 from tidings.errors import RefusedError, SettingsError, UnknownOutcomeError, UnreachableError
-from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.runtime.connection import NetworkSettings
 from tidings.runtime.dialling import Address, Pauses, parse_addresses
 from tidings.runtime.server import Server
@@ -137,61 +136,6 @@ def test_a_durable_subscription_goes_on_at_another_broker_while_its_own_is_down(
                 assert subscriber.state == "up"
                 with pytest.raises(TimeoutError):
                     await news.get(timeout=0.2)
-
-    asyncio.run(play())
-
-
-def test_a_new_process_continues_its_durable_subscription_at_another_broker(tmp_path: Path) -> None:
-    """Each connection is a process of its own: no resume token is shown."""
-
-    async def play() -> None:
-        async with (
-            serving("b1", path=tmp_path / "b1") as one,
-            serving("b2", path=tmp_path / "b2", join=[one.address]) as two,
-        ):
-            await linked(one, two)
-            async with connect(two, name="p") as publisher:
-                async with connect(one, name="s") as bus, bus.subscribe("n > 0", name="mine", durable=True):
-                    await settled(one, two)
-                for n in range(1, 6):
-                    await publisher.publish({"n": n})
-                heard = []
-                async with connect(two, name="s") as bus:
-                    news = await bus.subscribe("n > 0", name="mine", durable=True)
-                    assert news.resumed
-                    heard += numbers(await collect(news, 3))
-                    await news.ack()
-                    await news.close()
-                async with (
-                    connect(one, name="s") as bus,
-                    bus.subscribe("n > 0", name="mine", durable=True) as left,
-                ):
-                    heard += numbers(await collect(left, 1))
-                    await left.ack()
-                    async with connect(two, name="s") as later:  # while the first process listens
-                        news = await later.subscribe("n > 0", name="mine", durable=True)
-                        await publisher.publish({"n": 6})
-                        heard += numbers(await collect(news, 2))
-                        with pytest.raises(tidings.TidingsError, match="a newer link took over"):
-                            await left.get(timeout=60)
-                assert heard == [1, 2, 3, 4, 5, 6]
-
-    asyncio.run(play())
-
-
-def test_a_new_process_is_told_which_broker_may_hold_its_subscription(tmp_path: Path) -> None:
-    async def play() -> None:
-        async with serving("b1", path=tmp_path / "b1", delivery=DeliverySettings(home_seconds=0.2)) as one:
-            two = Server("b2", path=tmp_path / "b2", join=[one.address])
-            await two.start()
-            await linked(one, two)
-            async with connect(two, name="s") as bus, bus.subscribe("n > 0", name="mine", durable=True):
-                await settled(one, two)
-            await two.close()
-            async with connect(one, name="s") as bus:
-                with pytest.raises(UnreachableError, match="does not answer: b2; try again when it is back"):
-                    await bus.subscribe("n > 0", name="mine", durable=True)
-                await bus.subscribe("n > 0", name="mine", durable=True, replay=False)
 
     asyncio.run(play())
 

@@ -15,7 +15,7 @@ from tidings.language import parse_filter
 from tidings.model.event import Event
 from tidings.model.subscription import DeliveryOptions, Policy, Position
 from tidings.protocol import messages as m
-from tidings.protocol.delivery import farewells, homes
+from tidings.protocol.delivery import farewells
 from tidings.protocol.delivery.asking import HeldAnswer, HeldAsk
 from tidings.protocol.delivery.grouped import TakenOver
 from tidings.protocol.membership import views as v
@@ -148,9 +148,6 @@ EXAMPLES: tuple[m.Message, ...] = (
     s.Gone(),
     farewells.Farewell("alice", "n", "b0", 2.5, ("b2", "b1")),
     farewells.FarewellHeard("alice", "n", "b0", ("b2", "b1")),
-    homes.HomeAsk(7, "alice", "n", "b0", ("b2", "b1")),
-    homes.HomeAnswer(7, "b0", "b0#1", {"b0#1": 9}, b"\x93\x90\xc0\x00", "00ff", 2.5, ("b2", "b1")),
-    homes.GuestProgress("alice", "n", "b0#1", {"b0#1": 9}, ("b2", "b1")),
     w.Have((w.Had("b0", 9, 7),)),
     w.Ask("b0", 3, 9, ("b2", "b1")),
     w.Fill("b0", 3, 9, (ENVELOPE,), ("b2", "b1"), True),
@@ -251,7 +248,6 @@ GROWN: tuple[m.Message, ...] = (
     m.Welcome("b0", "b0", event_bytes=1 << 20),
     m.Hello("ann", "i1", owner="ann", memory=1 << 28),
     m.HoldLog(1, "spark", FILTER, 7, 60.0, True, "b0", 1 << 30),
-    m.Subscribed(2, 1, "alice", "n", True, "b1#1"),
     Interest("subscriptions", (FILTER,), ("00ff",), True, "b0.1f/2e", 3, False, 1, 3),
     gl.Propose(3, 7, (PROPOSAL,), 6),
     gl.Settled(3, (("ann", "a-1"),), (("ann", "a-2"),)),

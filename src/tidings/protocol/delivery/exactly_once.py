@@ -352,7 +352,7 @@ class ExactlyOnce(Delivery):
         held.leave_out(member)
         held.members = (*held.members, member)
         member.is_open = True
-        answer = Subscribed(call, member.ref, held.id.subscriber, held.id.name, is_resumed, held.home)
+        answer = Subscribed(call, member.ref, held.id.subscriber, held.id.name, is_resumed)
         self.ports.send(member.address, answer)
         self._courier.opened(held, now)
 

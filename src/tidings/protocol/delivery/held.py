@@ -83,7 +83,6 @@ class Held:
     left_at: float | None = None  # when the last listener of a guest left
     outlived: frozenset[str] = frozenset()  # brokers that lost a log which it heard
     home = ""  # of a guest: the log of its home
-    lent: tuple[str, ...] = ()  # brokers where it may be, or have been, a guest (see `homes.py`)
     attended = 0.0  # of a durable one: when somebody last subscribed to it
     owner = ""  # of a durable one: the principal for whom what it is owed counts; none: it does not count
     is_ranked = False  # among the subscriptions of its owner that something waits for (`bounds.py`)

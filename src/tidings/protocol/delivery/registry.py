@@ -359,51 +359,6 @@ class Registry:
         for item in spared:
             self._courier.enqueue(held, item)
 
-    # -- guests elsewhere --------------------------------------------------------------------
-
-    def lend(self, held: Held, broker: str) -> list[Record]:
-        """Another broker may deliver to it from now on; the records to persist."""
-        if broker in held.lent:
-            return []
-        held.lent = (*held.lent, broker)
-        return [self._row(held)]
-
-    def forward(self, held: Held, after: Mapping[str, int], told: Told | None, now: float) -> None:
-        """Another broker delivered to it: go on behind these positions, and behind what the spans say."""
-        log, end, known = self._ledger.log, self._ledger.end, self._ports.recovery.known
-        mine = held.remember(log, end, known)
-        for span in () if told is None else told.spans:
-            mine.add(span.filter, span.log, span.start, span.stop)
-        mine.prune(log, self._ledger.first_offset)
-        for line in (held.queue, held.barred):
-            for item in [item for item in line if item.position is not None]:
-                place = item.position
-                if place is not None and mine.was_told(item.event, place.log, place.offset, accepts):
-                    line.remove(item)
-                    self._courier.forget(held, item, now)
-        own, lanes = held.floor(end), held.lanes
-        upto = min(max(own, after.get(log, 0) + 1), end)
-        at = {
-            each.log: max(each.settled_upto(known(each.log)), after.get(each.log, 0))
-            for each in lanes.values()
-        }
-        is_ahead = upto > own or any(at[name] > lanes[name].settled_upto(known(name)) for name in lanes)
-        if not is_ahead or held.rights or any(lane.rights for lane in lanes.values()):
-            return
-        spared, memory = self._courier.spared(held, held.filter), held.memory
-        held.told_from = upto
-        self._reader.begin(held, upto, now)  # first, so that what is released stays readable
-        self._courier.clear(held, now)
-        held.belongs_to(memory)
-        held.progress = LogProgress(heard=upto)
-        starts = {lane.log: lane.start for lane in lanes.values()}
-        self._lanes.stop(held)
-        self._lanes.resume_from(held, at)
-        for lane in held.lanes.values():
-            lane.start = starts[lane.log]
-        for item in spared:
-            self._courier.enqueue(held, item)
-
     # -- leaving -----------------------------------------------------------------------------
 
     def _remove(self, member: Member) -> None:
@@ -510,7 +465,6 @@ class Registry:
             is_guest=held.is_guest,
             home=held.home,
             attended=held.attended,
-            lent=held.lent,
         )
         return rows.put_for(rows.SUBSCRIPTION, held.id, row)
 
@@ -537,7 +491,6 @@ class Registry:
             held.is_from_disk = held.is_kept = True
             held.owner = self._ports.kept.owner_of(held.id)
             held.is_guest, held.home, held.attended = row.is_guest, row.home, row.attended
-            held.lent = row.lent
             if held.is_guest:
                 self._guest_left(held, now)
             held.progress = known[held.id].progress if held.id in known else LogProgress(heard=row.told_from)

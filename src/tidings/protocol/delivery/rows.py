@@ -39,7 +39,6 @@ class SubscriptionRow(msgspec.Struct, array_like=True, frozen=True):
     is_guest: bool = False  # it was resumed here; another broker is its home
     home: str = ""
     attended: float = 0.0
-    lent: tuple[str, ...] = ()
 
 
 class LaneRow(msgspec.Struct, array_like=True, frozen=True):
