@@ -84,6 +84,7 @@ class Bus:
         self._answers: dict[int, Any] = {}  # given before anyone waited
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._listeners: dict[int, Listener[Any]] = {}
+        self._early_losses: dict[int, Mapping[str, int]] = {}  # by ref: told and not counted
         self._opening: dict[int, Pushed] = {}  # by call of a subscribe: who is called with what comes
         self._pushed: dict[int, Pushed] = {}  # the same by ref, once it is open
         self._callings: list[Calling[Any]] = []
@@ -566,8 +567,9 @@ class Bus:
             case fx.Notify(_, _, _, call) if call is not None:
                 self._answer(call, effect)
             case fx.Counted(ref, lost):
+                self._early_losses[ref] = lost  # its `subscribe` may not have returned yet
                 if ref in self._listeners:
-                    self._listeners[ref]._losses.count(self._listeners[ref], lost, warns=self._broker.warns)
+                    self._listeners[ref]._count_losses()
 
     def _answer(self, call: int, value: Any) -> None:
         future = self._waiting.get(call)

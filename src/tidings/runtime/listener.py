@@ -77,6 +77,7 @@ class Listener(Generic[T]):
         self._opened, self._wanted = answer, None
         self._ref = answer.ref
         self._bus._listeners[answer.ref] = self
+        self._count_losses()
         return self
 
     def __await__(self) -> Generator[Any, None, Listener[T]]:
@@ -203,6 +204,11 @@ class Listener(Generic[T]):
     def position(self) -> Position | None:
         """Where the event that was taken last stands in the broker's log; None when no log holds it."""
         return None if self._last is None else self._last.position
+
+    def _count_losses(self) -> None:
+        told = self._bus._early_losses.pop(self._ref, None) if self._ref is not None else None
+        if told is not None:
+            self._losses.count(self, told, warns=self._bus._broker.warns)
 
     @property
     def counters(self) -> dict[str, int]:

@@ -28,7 +28,9 @@ What is wrong is told with its place; then nothing of the file counts.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
 from typing import Any
 
 import msgspec
@@ -44,6 +46,7 @@ from tidings.security.scram import StoredKey, read_key
 from tidings.security.tokens import Issuer, Verifier
 
 Read = Callable[[str], bytes]  # reads a file that the users file names, relative to it
+_WILD = re.compile(r"[*?[]")
 
 
 class User(msgspec.Struct, frozen=True):
@@ -171,6 +174,7 @@ def parse_users(text: str, *, read: Read, where: str = "the users file") -> User
     table = parse_toml(text, where)
     refuse_unknown(table, ("users", "groups", "allow", "quota", "issuers"), where)
     users = _entries(table.get("users", {}), User, f"{where}: [users]")
+    _check_shared_names(users, where)
     groups = _entries(table.get("groups", {}), Group, f"{where}: [groups]")
     default = _quota(Quota(), table.get("quota", {}), f"{where}: [quota]")
     keys = {n: _key(u.password, f"{where}: [users.{n}]") for n, u in users.items() if u.password}
@@ -202,6 +206,34 @@ def _entries(given: Any, kind: Any, where: str) -> dict[str, Any]:
         if tenant:
             _check_tenant(tenant, f"{where.rstrip(']')}.{name}]")
     return entries
+
+
+def _check_shared_names(users: Mapping[str, User], where: str) -> None:
+    """A subscription belongs to a client's name, so a name that users of two tenants may have would be shared by both.
+
+    `*` alone is not checked: a user that may have every name is trusted with all of them."""
+    tenanted = [(name, user) for name, user in users.items() if user.tenant]
+    for name, user in tenanted:
+        for allowed in user.names:
+            for other, one in tenanted:
+                if one.tenant == user.tenant or "*" in (allowed, *one.names):
+                    continue
+                taken = [each for each in (other, *one.names) if _may_meet(allowed, each)]
+                if taken:
+                    raise SettingsError(
+                        f"{where}: [users.{name}]: the name {allowed!r} may be that of a client of {other!r} "
+                        f"({taken[0]!r}), of another tenant ({one.tenant!r})",
+                        hint="give each tenant names of its own",
+                    )
+
+
+def _may_meet(one: str, other: str) -> bool:
+    """Can one name match both patterns? Two wildcards: only by what stands before them."""
+    if fnmatchcase(one, other) or fnmatchcase(other, one):
+        return True
+    heads = [_WILD.split(each, maxsplit=1)[0] for each in (one, other)]
+    is_wild = all(_WILD.search(each) for each in (one, other))
+    return is_wild and (heads[0].startswith(heads[1]) or heads[1].startswith(heads[0]))
 
 
 def _check_tenant(tenant: str, where: str) -> None:

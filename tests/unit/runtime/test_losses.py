@@ -83,3 +83,20 @@ def test_after_a_failover_transient_subscriptions_are_named(caplog: pytest.LogCa
     assert len(said) == 1
     assert "ann/brief may have missed events meanwhile" in said[0]
     assert "ann/kept" not in said[0]
+
+
+def test_losses_before_a_subscription_is_opened_again_are_counted() -> None:
+    """The broker tells them together with its answer, before `subscribe` has returned."""
+
+    async def play() -> dict[str, int]:
+        async with serving() as server, tidings.connect(at(server), name="ann") as bus:
+            first = await bus.subscribe("n >= 0", name="numbers", durable=True, keep_events=2)
+            await first.close()
+            for n in range(QUEUE):
+                await bus.publish({"n": n}, lifetime=60)
+            again = await bus.subscribe("n >= 0", name="numbers", durable=True, keep_events=2)
+            while (await again.get(timeout=60))["n"] < QUEUE - 1:
+                pass
+            return again.counters
+
+    assert asyncio.run(play()) == {"taken": 2, "bound on count": QUEUE - 2}

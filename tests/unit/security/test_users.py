@@ -123,3 +123,21 @@ def test_a_plain_password_in_the_file_is_not_repeated() -> None:
             where="u",
         )
     assert "short secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_refused"),
+    [
+        ("shared", "shared", True), ("desk-*", "desk-7", True), ("desk-*", "de*", True), ("bob", "x", True),
+        ("desk-*", "chair-*", False), ("*", "shared", False),
+    ],
+)  # fmt: skip
+def test_no_client_name_belongs_to_two_tenants(one: str, other: str, is_refused: bool) -> None:
+    """Found from outside: a subscription belongs to a name, so a user of another tenant took it over."""
+    text = f'[users.ann]\ntenant = "t1"\nnames = ["{one}"]\n[users.bob]\ntenant = "t2"\nnames = ["{other}"]\n'
+    if is_refused:
+        with pytest.raises(SettingsError, match="of another tenant"):
+            read(text)
+    else:
+        assert read(text).users["ann"].names == (one,)
+    assert read(text.replace("t2", "t1")).users["bob"].names == (other,)  # one tenant may share names

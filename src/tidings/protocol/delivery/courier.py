@@ -519,6 +519,8 @@ class Courier:
 
     def tell_losses(self, held: Held, now: float) -> None:
         """Tell the members what was lost: at once, but not oftener than progress is flushed."""
+        if not held.members:
+            return  # a listener is told when it opens the subscription
         if held.lost_told_at is not None and now < held.lost_told_at + self._settings.flush_seconds:
             held.has_losses = True
             self._hooks.touched(held, now)
