@@ -10,10 +10,10 @@ import json
 import time
 from pathlib import Path
 
-from tidings.bench.histories import FAULTS, T_DIFF, T_SUB, Shape, write_large_history
 from tidings.matching.engine import MatchingEngine
 from tidings.pipeline.checks import check_on_spark
 from tidings.pipeline.session import session
+from tidings_bench.histories import FAULTS, T_DIFF, T_SUB, Shape, write_large_history
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """Take the console's pictures from the browser tests into the docs, small.
 
-    python -m pytest tests/browser tests/pipeline/test_console_progress.py
+    python -m pytest tests/browser tests/together/test_console_progress.py
     python scripts/console_pictures.py
 
 Reads artefacts/console/*.png and writes docs/images/console/*.png with few colours.

@@ -29,9 +29,11 @@ def command_line() -> str:
 
 
 def systems() -> str:
-    from tidings.systems import SYSTEMS
+    from tidings.systems import systems
 
-    rows = [{**system.row(), "system": f"[{system.name}](../systems/{system.name}.md)"} for system in SYSTEMS]
+    rows = [
+        {**system.row(), "system": f"[{system.name}](../systems/{system.name}.md)"} for system in systems()
+    ]
     lines = [
         "# Systems\n",
         "Each is a composition of kinds, and promises its last column; its own page says when to take it and what "
@@ -68,7 +70,7 @@ def measure() -> None:
     """The common load is that of a plain `tidings compare`: what a reader gets who tries it."""
     import msgspec
 
-    from tidings.simulation.comparing import Comparison, chosen_systems, compare
+    from tidings_lab.simulation.comparing import Comparison, chosen_systems, compare
 
     found = compare(chosen_systems("all"), Comparison())
     kept = {
@@ -82,7 +84,6 @@ def system_page(name: str) -> str:
     """One system: what it is made of, when to take it, what it cost."""
     from tidings.cli.systems import about
     from tidings.systems import find_system
-    from tidings.systems.choosing import CHOICES
 
     told, costs = about(find_system(name)), json.loads(COSTS.read_text())
     lines = [
@@ -94,7 +95,7 @@ def system_page(name: str) -> str:
         f"- **Subscriptions**: {told['subscriptions']}. **Links**: {told['links']}.",
         f"- **For real**: {_code(told['for real'])}. **Simulated**: {_code(told['try'])}.",
         f"- **Options**: {', '.join(f'`{each}`' for each in told['options']) or 'none'}.\n",
-        f"[More of its kind](../{CHOICES[name].page}); [all systems](../reference/systems.md).\n",
+        f"[More of its kind](../{find_system(name).choice.page}); [all systems](../reference/systems.md).\n",
         "## What it is made of\n",
         _row(("slot", "strategy", "what that does")),
         _row(("---",) * 3),

@@ -21,6 +21,9 @@ from pathlib import Path
 
 OLDEST_PIP = (23, 1)
 OLDEST_JAVA = 17
+PACKAGES = [
+    word for place in (".[all]", "./lab", "./quality", "./benchmarks") for word in ("--editable", place)
+]
 MQTT_JS = "mqtt@5.16.0"
 QUIET = ["--disable-pip-version-check", "--no-input", "--progress-bar", "off"]
 
@@ -110,13 +113,13 @@ class Setup:
         return (int(found[1]), int(found[2])) if found else (0, 0)
 
     def install(self) -> str:
-        if not self.pip("install", "--constraint", "constraints.txt", "--editable", ".[all]"):
+        if not self.pip("install", "--constraint", "constraints.txt", *PACKAGES):
             return "installed as pinned in constraints.txt"
         tail = self.tail()
         if "ResolutionImpossible" not in tail and "No matching distribution" not in tail:
             raise Failed(f"{tail}\n{self.advice()}")
         # A platform for which one pin does not exist is still better served than turned away.
-        if self.pip("install", "--editable", ".[all]"):
+        if self.pip("install", *PACKAGES):
             raise Failed(f"{self.tail()}\n{self.advice()}")
         return "installed WITHOUT the pins: constraints.txt does not fit this platform (see .venv/setup.log)"
 

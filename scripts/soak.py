@@ -49,16 +49,16 @@ class Part(NamedTuple):
 
 PARTS = (
     Part("seeds", f"{SEEDS:,} simulated seeds, nine of ten of the wide world, at least ten faults each, on Spark", (), 20),
-    Part("simulation", "the other long simulations", ("tests/simulation", "tests/scenarios", "tests/papers"), 60),
+    Part("simulation", "the other long simulations", ("tests/simulation", "tests/scenarios", "tests/papers", "tests/together", "lab/tests", "quality/tests"), 60),
     Part("chaos", "five broker processes, with sizes, replaced and full disks and clock jumps, until a million publishes are acknowledged", ("tests/chaos/test_network.py",), 40, (("TIDINGS_CHAOS_ACKNOWLEDGED", 1_000_000),)),
     Part("power", "power cuts: 200 kills in the middle of commits", ("tests/chaos/test_store_kill.py", "tests/chaos/test_embedded_kill.py"), 20),
     Part("rot", "every byte of a segment flipped", ("tests/chaos/test_store_rot.py",), 10),
     Part("fuzz", "every parser fuzzed, by coverage", ("tests/fuzz", "tests/gateway/test_schema.py"), 60, (("TIDINGS_FUZZ_SECONDS", 300),)),
     Part("rights", "a million permission triples", ("tests/properties/test_security_permissions.py",), 5),
     Part("properties", "the other properties, many more examples", ("tests/properties",), 30),
-    Part("processes", "memory, half-open connections, lossy UDP, groups, lost brokers, peers, a hundred brokers in a browser", ("tests/chaos", "tests/browser", "tests/unit/runtime", "tests/unit/bench"), 45, (("TIDINGS_UDP_EVENTS", 100_000),)),
+    Part("processes", "memory, half-open connections, lossy UDP, groups, lost brokers, peers, a hundred brokers in a browser", ("tests/chaos", "tests/browser", "tests/unit/runtime", "benchmarks/tests"), 45, (("TIDINGS_UDP_EVENTS", 100_000),)),
     Part("spark", "50 kills of workers, drivers and brokers in mid-batch; long Spark tests", ("tests/pipeline", "tests/meeting", "tests/unit/cli"), 90, (("TIDINGS_KILLS", 50),)),
-    Part("studies", "long tests of the studies", ("tests/unit/studies",), 30),
+    Part("studies", "long tests of the studies", ("lab/tests/studies", "quality/tests/studies"), 30),
     Part("defects", "every seeded defect, one test each; the suite has to notice 95 of 100", ("tests/mutation",), 120),
 )  # fmt: skip
 

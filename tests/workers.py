@@ -19,7 +19,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 MATCHING = "from tidings.matching.columnar.warm import warm; warm()"
 ROUNDS = """
-from tidings.simulation.rounds import Scheme, chain, damulticast, disseminate
+from tidings_lab.simulation.rounds import Scheme, chain, damulticast, disseminate
 disseminate(damulticast(chain(2, 3), Scheme()), seed=1)
 """
 COMPILING = pytest.StashKey[list[subprocess.Popen[bytes]]]()

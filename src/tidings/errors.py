@@ -205,6 +205,13 @@ class CorruptionError(StoreError):
     code = "corrupt"
 
 
+class ExtensionError(TidingsError):
+    """An installed extension that cannot be used; the message names its distribution."""
+
+    blame = "environment"
+    code = "extension"
+
+
 class MissingDependencyError(TidingsError):
     """An optional package is not installed; the message names the extra that brings it."""
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from tests.chaos._process import BrokerProcess
-from tests.unit.runtime._network import serving, until
 
 import tidings
 from tidings.errors import StoreFullError, UnknownOutcomeError
@@ -19,6 +18,7 @@ from tidings.protocol.limits import ResourceLimits
 from tidings.runtime.connection import NetworkSettings
 from tidings.store.memory import MemoryStore
 from tidings.testing import collect
+from tidings.testing.network import serving, until
 
 QUICK = NetworkSettings(retry_seconds=0.02, slow_retry_seconds=0.3)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from tests.conftest import Figures
+from conftest import Figures
 
 CHILD = Path(__file__).with_name("_embedded_child.py")
 ROOT = Path(__file__).resolve().parents[2]

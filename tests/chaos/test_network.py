@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 
 import pytest
+from conftest import Figures
 from tests.chaos._rig import Rig
-from tests.conftest import Figures
 
 PATIENCE = 180.0  # seconds after the last fault without anything new: then something was lost, or hangs
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.conftest import Figures
+from conftest import Figures
 from tests.unit.store._kit import append
 
 from tidings.availability.records import Forget, Put

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from tests.conftest import Figures
+from conftest import Figures
 from tests.unit.store._kit import append, content
 
 from tidings.availability.records import Append, Delete, Forget, Put

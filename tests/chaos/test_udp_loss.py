@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import Figures
 from tests.chaos._udp import Network, simulated_delivery
-from tests.conftest import Figures
 
 LOSS = 0.1
 CALM = 30.0  # seconds without anything new: then no more comes, even on a busy machine

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tidings.cli._events import event_of
+from tidings.cli.events import event_of
 from tidings.errors import FilterError
 from tidings.language.cesql import evaluate, event_attributes
 from tidings.language.parser import parse

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from tidings.availability.records import Append
-from tidings.cli._events import event_of, json_object
+from tidings.cli.events import event_of, json_object
 from tidings.errors import CorruptionError, EventError, FilterError, HistoryError, InputError, SettingsError
 from tidings.gateway.bodies import BATCH_TYPE, STRUCTURED_TYPE, read_drafts
 from tidings.gateway.bridges.bridge import read_bridge
@@ -25,15 +25,15 @@ from tidings.history.files import read_history
 from tidings.language.eventbridge import from_pattern, to_pattern
 from tidings.model.event import make_event
 from tidings.pipeline.flows import read_flow
-from tidings.pipeline.quality.settings import read_plan
-from tidings.quality.documents import read_json, read_xml, write_json, write_xml
-from tidings.quality.running_example import running_example
-from tidings.quality.schema import read_schema, write_schema
-from tidings.quality.settings import read_settings as read_organisation
-from tidings.quality.subscription import parse_subscription, subscription_of
 from tidings.runtime.drafts import event_from
 from tidings.runtime.settings import read_settings
 from tidings.store.guard import append_from, entry_from, entry_key, guarded, stored_entry
+from tidings_quality.documents import read_json, read_xml, write_json, write_xml
+from tidings_quality.running_example import running_example
+from tidings_quality.schema import read_schema, write_schema
+from tidings_quality.settings import read_settings as read_organisation
+from tidings_quality.spark.settings import read_plan
+from tidings_quality.subscription import parse_subscription, subscription_of
 
 SCHEMA = running_example()
 GOLDEN = Path(__file__).parents[1] / "golden" / "history"

@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from tests.conftest import Figures
+from conftest import Figures
 from tests.fuzz._targets import TARGETS, corpus
 
 ROOT = Path(__file__).parents[2]

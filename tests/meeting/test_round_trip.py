@@ -11,7 +11,7 @@ pytest.importorskip("pyspark", reason="pyspark is not installed")
 pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 from tests.meeting._brokers import Brokers
 
-from tidings.bench.round_trip import BACK, DURABLE, GO, TRANSIENT, End
+from tidings_bench.round_trip import BACK, DURABLE, GO, TRANSIENT, End
 
 
 def test_the_ends_say_what_was_sent_and_what_came_back_in_time(tmp_path: Path) -> None:

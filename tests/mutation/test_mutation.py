@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.conftest import Figures
+from conftest import Figures
 from tests.mutation._defects import DEFECTS, ROOMS, Defect
 
 ROOT = Path(__file__).parents[2]

@@ -16,7 +16,6 @@ from tests.properties.test_history_oracle import histories
 from tests.unit.history.play import Play
 from tests.unit.history.test_mutations import TABLE, TIMES, good
 
-from tidings.bench.histories import T_DIFF, T_SUB, Shape, write_large_history
 from tidings.cli import main
 from tidings.errors import HistoryError
 from tidings.history.check import check
@@ -28,6 +27,7 @@ from tidings.history.schema import Row, avail_row, drop_row
 from tidings.matching.small import SmallMatcher
 from tidings.model.event import make_event
 from tidings.pipeline.checks import check_on_spark
+from tidings_bench.histories import T_DIFF, T_SUB, Shape, write_large_history
 
 pytestmark = pytest.mark.spark
 

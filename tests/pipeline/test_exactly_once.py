@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conftest import Figures
+from conftest import Figures
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 import pyarrow.dataset as ds  # noqa: E402

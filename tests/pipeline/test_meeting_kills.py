@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from tests.conftest import Figures
+from conftest import Figures
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 import tidings

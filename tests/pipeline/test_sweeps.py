@@ -17,9 +17,9 @@ from tidings.pipeline import sweeps
 from tidings.pipeline.sweeps import Done, results, run_pack, simulate_point, sweep
 from tidings.simulation.experiment import Experiment
 from tidings.simulation.workloads import Plan
-from tidings.studies import policies
-from tidings.studies.policies import costs_of
-from tidings.studies.study import Setting
+from tidings_lab.studies import policies
+from tidings_lab.studies.policies import costs_of
+from tidings_lab.studies.study import Setting
 
 POINTS = [(policies.ALL, 8, takers, seed) for takers in (1, 3) for seed in range(1, 5)]
 

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from tests.properties import _edges
 from tests.properties._random import conditions, events, filters
 
-from tidings.bench import workloads
 from tidings.errors import FilterLimitError
 from tidings.language import normalise
 from tidings.matching.columnar.matcher import ColumnarMatcher
@@ -20,6 +19,7 @@ from tidings.matching.naive import NaiveMatcher
 from tidings.model.event import Event, make_event
 from tidings.model.expression import Expression
 from tidings.model.filter import Filter
+from tidings_bench import workloads
 
 KINDS = [pytest.param(ColumnarMatcher, id="numba"), pytest.param(NumpyMatcher, id="numpy")]
 

@@ -10,7 +10,7 @@ from collections import Counter
 from random import Random
 
 import pytest
-from tests.conftest import Figures
+from conftest import Figures
 from tests.properties import _permission_worlds as world
 
 from tidings.errors import RefusedError

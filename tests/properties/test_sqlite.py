@@ -12,9 +12,9 @@ from tidings.errors import FilterLimitError
 from tidings.language import read_filter
 from tidings.matching.columnar.matcher import ColumnarMatcher
 from tidings.matching.columnar.numpy_matcher import NumpyMatcher
-from tidings.matching.counting import CountingMatcher
 from tidings.matching.engine import MatchingEngine
 from tidings.matching.small import SmallMatcher
+from tidings_lab.matching.counting import CountingMatcher
 
 SUBSCRIPTIONS = 2_102  # past the threshold of the engine, and its backstop
 

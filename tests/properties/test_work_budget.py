@@ -16,16 +16,16 @@ from tidings.language.evaluate import evaluate
 from tidings.language.work import BUDGET, WorkIndex, cost, is_over, work_of
 from tidings.matching.columnar.matcher import ColumnarMatcher
 from tidings.matching.columnar.numpy_matcher import NumpyMatcher
-from tidings.matching.counting import CountingMatcher
 from tidings.matching.engine import MatchingEngine
 from tidings.matching.explain import explain
 from tidings.matching.matcher import lists_of
 from tidings.matching.naive import NaiveMatcher
 from tidings.matching.small import SmallMatcher
-from tidings.matching.tree import TreeMatcher
 from tidings.model.event import Event, make_event
 from tidings.model.filter import Filter
 from tidings.model.pattern import MOST_WEIGHT, like_weight, regexp_weight
+from tidings_lab.matching.counting import CountingMatcher
+from tidings_lab.matching.tree import TreeMatcher
 
 SEEDS = range(2)
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import Any
 
 from tests.simulation import test_epidemic, test_gossip_seeds
-from tests.simulation._seeds import NO_CRASH, run_seed
 from tests.simulation._swapping import Restless
 from tests.simulation._wide import run as run_wide
 
 from tidings.simulation.experiment import Outcome, run_experiment
 from tidings.simulation.wide.drawing import LEAST
+from tidings.testing.seeds import NO_CRASH, run_seed
 
 WIDE = "wide"
 OTHERS = ("others", "epidemic", "gossip", "swaps")  # one after the other

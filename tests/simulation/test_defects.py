@@ -12,8 +12,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.simulation._seeds import experiment_of, run_seed
-from tests.simulation._trial import Trial, drawn_filter, everybody_leaves, random_trial
 
 from tidings.algebra import overlaps
 from tidings.history.check import check
@@ -26,7 +24,6 @@ from tidings.protocol.messages import Unsubscribed
 from tidings.protocol.routing import outlets
 from tidings.protocol.routing.covering import SubscriptionRouting
 from tidings.protocol.routing.diffusion import Diffusion
-from tidings.protocol.routing.flooding import Flooding
 from tidings.protocol.routing.seen import Forward, Window
 from tidings.simulation.experiment import run_experiment
 from tidings.simulation.play import PlayError, perform
@@ -34,7 +31,10 @@ from tidings.simulation.simulator import SimulationSettings
 from tidings.simulation.topology import Overlay, line, ring
 from tidings.simulation.world import World
 from tidings.systems import find_system
+from tidings.testing.seeds import experiment_of, run_seed
+from tidings.testing.trial import Trial, drawn_filter, everybody_leaves, random_trial
 from tidings.wire import codec
+from tidings_lab.routing.flooding import Flooding
 
 Patch = pytest.MonkeyPatch
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.simulation._seeds import EVERYTHING
 
 from tidings.simulation.experiment import Experiment, Outcome, run_experiment
 from tidings.simulation.workloads import Plan
+from tidings.testing.seeds import EVERYTHING
 
 SYSTEMS = ("damulticast", "gossip-broadcast")
 RIVALS = ("publisher-groups", "subscriber-groups", "hierarchical-gossip", "pmcast", "hpcast")

@@ -12,7 +12,6 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.simulation._seeds import EVERYTHING
 
 from tidings.history.check import check
 from tidings.model.event import make_event
@@ -26,6 +25,7 @@ from tidings.simulation.simulator import SimulationSettings
 from tidings.simulation.topology import Overlay, mesh
 from tidings.simulation.world import World
 from tidings.store.memory import MemoryStore
+from tidings.testing.seeds import EVERYTHING
 
 KINDS = tuple(kind for kind in EVERYTHING if kind != fault.DISK_LOSS)
 SECONDS, CALM = 30.0, 60.0

@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from tests.simulation._seeds import (
+
+from tidings.history.schema import NTFY
+from tidings.simulation.experiment import T_DIFF, T_SUB, run_experiment
+from tidings.testing.seeds import (
     EVERYTHING,
     LEAST,
     PROFILES,
@@ -19,9 +22,6 @@ from tests.simulation._seeds import (
     run_seed,
     unpaid,
 )
-
-from tidings.history.schema import NTFY
-from tidings.simulation.experiment import T_DIFF, T_SUB, run_experiment
 
 SEEDS = 60
 AT_LEAST = 6  # seeds in which each named fault fires

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from tests.conftest import Figures
+from conftest import Figures
 from tests.simulation._swapping import Restless
 
 from tidings.protocol.messages import Message

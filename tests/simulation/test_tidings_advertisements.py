@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from tests.simulation._tidings import SOON, judge, play
-from tests.simulation._trial import Trial, drawn_event, drawn_filter, everybody_leaves, overlay_for
 from tests.simulation.test_tidings_faults import KINDS, trouble
 
 from tidings.algebra import overlaps
@@ -19,6 +18,7 @@ from tidings.simulation.simulator import SimulationSettings
 from tidings.simulation.topology import Overlay, line, star
 from tidings.simulation.workloads import AdvertiseStep, UnadvertiseStep
 from tidings.simulation.world import World
+from tidings.testing.trial import Trial, drawn_event, drawn_filter, everybody_leaves, overlay_for
 
 Patch = pytest.MonkeyPatch
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from tests.conftest import Figures
+from conftest import Figures
 from tests.simulation._wide import run
 
 from tidings.simulation import faults as fault

@@ -8,7 +8,7 @@ import re
 from tests.tidy._sources import ROOT
 
 PAGE = ROOT / "docs" / "reliability.md"
-NAMED = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
+NAMED = re.compile(r"`((?:\w+/)?tests/[\w/]+\.py)::(\w+)`")
 
 
 def test_every_case_is_a_test_by_name() -> None:

@@ -39,7 +39,7 @@ NOT_RUN = {
     "docs/bridges.md": "needs a NATS server with a stream; tests/gateway/test_bridges.py runs bridges",
     "docs/console.md": "ends in a browser; tests/browser runs the console",
     "docs/flows.md": "a million users on Spark; tests/pipeline runs the flow with fewer",
-    "docs/quality.md": "minutes of Spark; tests/unit/cli/test_quality.py runs the commands",
+    "docs/quality.md": "minutes of Spark; quality/tests/cli/test_quality.py runs the commands",
 }
 NEEDED = {"docs/mqtt.md": "mosquitto_pub", "docs/http.md": "curl"}  # programs of others
 SHOWS = {  # a text that the page's commands must print
@@ -151,9 +151,9 @@ def commands() -> list[tuple[str, str]]:
 def command_line() -> Any:
     import typer.main
 
-    from tidings.cli import COMMANDS, build
+    from tidings.cli import build, command_names
 
-    return typer.main.get_command(build(COMMANDS))
+    return typer.main.get_command(build(command_names()))
 
 
 def words_of(line: str) -> list[str]:

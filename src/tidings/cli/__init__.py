@@ -2,7 +2,8 @@
 
 One file per command, each with `register(app)`. A command's module is imported only when it
 is called, so that `tidings --help` answers at once; until then its name and one line of help
-stand in for it (a test compares them with the command's own).
+stand in for it (a test compares them with the command's own). Other distributions add commands through the
+entry-point group `tidings.commands`: a Typer application, or a `Command` that imports it when it is called.
 
 Exit codes: 0 fine; 1 the answer is no; 2 bad input or usage; 3 the environment; 70 a defect of
 ours; 130 interrupted.
@@ -14,7 +15,10 @@ import os
 import sys
 from collections.abc import Callable, Collection, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tidings.errors import MissingDependencyError
+from tidings.extensions import BROUGHT_BY, load_all, offered
 
 if TYPE_CHECKING:
     import typer.core
@@ -38,21 +42,28 @@ COMMANDS = {
     "archive": "Keep events that live forever as Parquet files, and look at them.",
     "check": "Check a recorded history by the formal properties.",
     "simulate": "Run a system on a simulated network, with faults, and judge what happened.",
-    "compare": "Run the same events and subscriptions through several systems, and compare what they cost.",
     "systems": "List the systems: what each is composed of, and what it promises.",
-    "study": "Run the papers' experiments again and compare.",
     "pipeline": "Run, check and explain flows on Spark: TOML files of sources, matches and sinks.",
-    "quality": "Evaluate the quality of shared data, and hear when it changes.",
-    "bench": "Run a benchmark beside its peers and print the ratios.",
     "version": "Print the version of Tidings and of what it runs on.",
 }
+
+
+class Command(NamedTuple):
+    """A command of another distribution, whose own module is imported when it is called."""
+
+    summary: str  # the first line of its help
+    module: str  # that has `register(app)`
+
+    def register(self, app: typer.Typer) -> None:
+        import_module(self.module).register(app)
+
 
 SUMMARY = "Content-based publish/subscribe: each matching event, once, to everyone who asked for it."
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit code is returned, never raised."""
-    from tidings.cli._output import guarded
+    from tidings.cli.output import guarded
 
     words = list(sys.argv[1:] if arguments is None else arguments)
     return guarded(lambda: _run(words))
@@ -63,8 +74,19 @@ def _run(words: list[str]) -> None:
 
     first = next((word for word in words if not word.startswith("-")), "")
     completing = "_TIDINGS_COMPLETE" in os.environ
-    app = build(COMMANDS if completing else {first} & COMMANDS.keys())
+    known = command_names()
+    if first in BROUGHT_BY and first not in known:
+        raise MissingDependencyError(
+            f"`tidings {first}` comes with {BROUGHT_BY[first]}, which is not installed",
+            hint=f"pip install {BROUGHT_BY[first]}",
+        )
+    app = build(known if completing else {first} & set(known))
     typer.main.get_command(app)(args=words, prog_name="tidings")
+
+
+def command_names() -> list[str]:
+    """Every command: the product's own, then those of installed distributions."""
+    return [*COMMANDS, *(name for name in sorted(offered("tidings.commands")) if name not in COMMANDS)]
 
 
 def build(loaded: Collection[str]) -> typer.Typer:
@@ -86,6 +108,13 @@ def build(loaded: Collection[str]) -> typer.Typer:
             import_module(f"tidings.cli.{name}").register(app)
         else:
             app.command(name, help=summary)(_stand_in())
+    for name, command in load_all("tidings.commands"):
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name)
+        elif name in loaded:
+            command.register(app)
+        else:
+            app.command(name, help=command.summary)(_stand_in())
     return app
 
 
@@ -100,7 +129,7 @@ def _group() -> type[typer.core.TyperGroup]:
     """The root's class: a reader that goes away ends the command before Typer makes it an error."""
     from typer.core import TyperGroup
 
-    from tidings.cli._output import ReaderGone
+    from tidings.cli.output import ReaderGone
 
     class Root(TyperGroup):
         def invoke(self, ctx: Any) -> Any:

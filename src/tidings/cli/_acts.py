@@ -19,7 +19,7 @@ import tidings
 from tidings.cli._console_act import console
 from tidings.cli._meeting_act import spark_acts
 from tidings.cli._network_act import network
-from tidings.cli._stage import Stage
+from tidings.cli.stage import Stage
 
 IBM_FALLS = "StockName = 'IBM' AND change < -3"
 M_RISES = "StockName LIKE 'M%' AND change >= 1"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import tidings
-from tidings.cli._stage import Stage
+from tidings.cli.stage import Stage
 from tidings.runtime.cluster import Cluster
 
 EVENTS = 120

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import tidings
-from tidings.cli._quality_act import quality
 from tidings.cli._spark_act import on_spark
-from tidings.cli._stage import Stage
+from tidings.cli.stage import Stage
+from tidings.extensions import load_all
 from tidings.runtime.cluster import Cluster
 
 EVENTS = 200
@@ -35,7 +35,8 @@ async def spark_acts(stage: Stage, folder: Path) -> None:
     try:
         await on_spark(stage, folder)
         await meeting(stage, folder, spark)
-        await quality(stage, folder, spark)
+        for _, act in load_all("tidings.acts"):
+            await act(stage, folder, spark)
     finally:
         if not was_there:
             spark.stop()

@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 import tidings
-from tidings.cli._stage import Stage
+from tidings.cli.stage import Stage
 from tidings.runtime.cluster import Cluster
 
 EVENTS = 150

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from tidings.cli import COMMANDS, SUMMARY, build
+from tidings.cli import SUMMARY, build, command_names
 
 EXIT_CODES = """\
 | exit code | meaning |
@@ -24,7 +24,7 @@ def reference() -> str:
     """The whole page as Markdown."""
     import typer.main
 
-    root = typer.main.get_command(build(COMMANDS))
+    root = typer.main.get_command(build(command_names()))
     parts = [
         "# The command line\n",
         f"`tidings COMMAND`. {SUMMARY}\n",
@@ -32,7 +32,7 @@ def reference() -> str:
         "and never when `NO_COLOR` is set. `tidings --install-completion` teaches the shell to complete.\n",
         EXIT_CODES,
     ]
-    for name in COMMANDS:
+    for name in command_names():
         parts += _section(f"tidings {name}", root.commands[name], 2)  # type: ignore[attr-defined]
     return "\n".join(parts)
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from tidings.cli._output import Exit, console, print_json, say
-from tidings.cli._sweeps import run_points
+from tidings.cli.output import Exit, console, print_json, say
+from tidings.cli.sweeps import run_points
 
 if TYPE_CHECKING:
     from tidings.pipeline.sweeps import Done

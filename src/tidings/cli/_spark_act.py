@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from tidings.cli._stage import Stage
+from tidings.cli.stage import Stage
 
 SUBSCRIPTIONS = 100_000
 EVENTS = 2_000

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import typer
 
-from tidings.cli._output import Exit, console, print_json
+from tidings.cli.output import Exit, console, print_json
 from tidings.errors import SettingsError
 
 if TYPE_CHECKING:

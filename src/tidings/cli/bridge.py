@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
-from tidings.cli import _remote
-from tidings.cli._output import say
-from tidings.cli._usage import JSON_HELP, examples
+from tidings.cli import remote
+from tidings.cli.output import say
+from tidings.cli.usage import JSON_HELP, examples
 
 
 def register(app: typer.Typer) -> None:
@@ -38,7 +38,7 @@ def bridge(
         print(json.dumps(line) if as_json else f"{line['from']} -> {line['to']}  {route.filter}", flush=True)
     if check:
         return
-    made = Bridge(settings, lambda name: _remote.bus(settings.broker, name))
+    made = Bridge(settings, lambda name: remote.bus(settings.broker, name))
     try:
         asyncio.run(made.run())
     except KeyboardInterrupt:

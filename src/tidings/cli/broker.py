@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidings.cli._output import Exit, say
-from tidings.cli._usage import JSON_HELP, examples
+from tidings.cli.output import Exit, say
+from tidings.cli.usage import JSON_HELP, examples
 from tidings.errors import SettingsError
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidings.cli._output import print_json
-from tidings.cli._usage import JSON_HELP, examples
+from tidings.cli.output import print_json
+from tidings.cli.usage import JSON_HELP, examples
 
 if TYPE_CHECKING:
     from tidings.runtime.authority import Made

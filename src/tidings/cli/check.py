@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from tidings.cli._output import Exit, console, errors, print_json, say
-from tidings.cli._usage import JSON_HELP, examples
+from tidings.cli.output import Exit, console, errors, print_json, say
+from tidings.cli.usage import JSON_HELP, examples
 from tidings.history.report import Report, Verdict
 
 MARKS = {True: "[green]holds[/]", False: "[red]broken[/]", None: "[dim]-[/]"}

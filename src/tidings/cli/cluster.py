@@ -13,9 +13,9 @@ from typing import Annotated, Any
 
 import typer
 
-from tidings.cli._output import console, print_json, say
-from tidings.cli._remote import HOME
-from tidings.cli._usage import JSON_HELP, examples
+from tidings.cli.output import console, print_json, say
+from tidings.cli.remote import HOME
+from tidings.cli.usage import JSON_HELP, examples
 
 HISTORY_SECONDS = 180.0  # that the console judges
 DOORS = ("gateway.http", "gateway.mqtt", "gateway.mqtt_websocket", "console.listen")  # of the first broker

@@ -14,9 +14,9 @@ from typing import Annotated, Any
 
 import typer
 
-from tidings.cli._output import Exit, console, print_json, say_error
-from tidings.cli._stage import Claim, Stage
-from tidings.cli._usage import JSON_HELP, examples
+from tidings.cli.output import Exit, console, print_json, say_error
+from tidings.cli.stage import Claim, Stage
+from tidings.cli.usage import JSON_HELP, examples
 from tidings.errors import InputError
 
 

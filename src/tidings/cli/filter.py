@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from tidings.cli._events import STDIN, event_of, json_object, lines, whole_object
-from tidings.cli._output import Exit, console, json_line, print_json, say, say_error, show_error
-from tidings.cli._usage import JSON_HELP, Dialect, examples
+from tidings.cli.events import STDIN, event_of, json_object, lines, whole_object
+from tidings.cli.output import Exit, console, json_line, print_json, say, say_error, show_error
+from tidings.cli.usage import JSON_HELP, Dialect, examples
 from tidings.errors import FilterError, FilterSyntaxError, TidingsError
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from tidings.cli._events import STDIN, batches, event_id, event_of, json_object, lines
-from tidings.cli._output import Exit, json_line, progress, say_error, show_error
-from tidings.cli._usage import JSON_HELP, Dialect, examples
+from tidings.cli.events import STDIN, batches, event_id, event_of, json_object, lines
+from tidings.cli.output import Exit, json_line, progress, say_error, show_error
+from tidings.cli.usage import JSON_HELP, Dialect, examples
 from tidings.errors import FilterError, FilterSyntaxError, InputError, TidingsError
 from tidings.matching.matcher import Matcher
 from tidings.model.event import Event

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidings.cli._output import Exit, json_line, print_json, say, show_error
-from tidings.cli._usage import JSON_HELP, examples
+from tidings.cli.output import Exit, json_line, print_json, say, show_error
+from tidings.cli.usage import JSON_HELP, examples
 from tidings.errors import InputError, TidingsError
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class _Run:
         return True
 
     async def _publish(self, bus: Bus) -> None:
-        from tidings.cli._events import event_of, json_object, lines
+        from tidings.cli.events import event_of, json_object, lines
 
         if self._source is None:
             return

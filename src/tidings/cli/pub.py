@@ -16,10 +16,10 @@ from typing import Annotated, Any
 import typer
 
 import tidings
-from tidings.cli import _remote
-from tidings.cli._events import STDIN, batches, event_of, json_object
-from tidings.cli._output import Exit, print_json, say, say_error, show_error
-from tidings.cli._usage import JSON_HELP, examples
+from tidings.cli import remote
+from tidings.cli.events import STDIN, batches, event_of, json_object
+from tidings.cli.output import Exit, print_json, say, say_error, show_error
+from tidings.cli.usage import JSON_HELP, examples
 from tidings.errors import InputError, SettingsError, TidingsError
 from tidings.protocol.messages import Mode
 
@@ -61,9 +61,9 @@ def pub(
     mode: Annotated[
         str, typer.Option("--mode", help="When it is acknowledged: auto, 'best effort' or kept.")
     ] = "auto",
-    broker: _remote.Broker = _remote.HOME,
-    name: _remote.Name = "",
-    timeout: _remote.Timeout = 10.0,
+    broker: remote.Broker = remote.HOME,
+    name: remote.Name = "",
+    timeout: remote.Timeout = 10.0,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
     """Publish events.
@@ -87,7 +87,7 @@ def pub(
         raise SettingsError(f"--mode is {mode!r}", hint=f"one of {', '.join(map(repr, map(str, Mode)))}")
     publisher = _Publisher(options, as_json=as_json)
     events = iter([_typed(attributes)]) if attributes else _read(files or [STDIN], publisher)
-    _remote.run(publisher.run(_remote.bus(broker, name, timeout=timeout), events))
+    remote.run(publisher.run(remote.bus(broker, name, timeout=timeout), events))
     publisher.finish()
 
 
@@ -106,7 +106,7 @@ def _typed(words: list[str]) -> list[dict[str, Any]]:
     for word in words:
         name, equals, text = word.partition("=")
         if "://" in name or not equals or not name:
-            meant = f"give the address by --broker {word}" if _remote.looks_like_address(word) else MEANT
+            meant = f"give the address by --broker {word}" if remote.looks_like_address(word) else MEANT
             raise SettingsError(f"{word!r} is not NAME=VALUE", hint=meant)
         try:
             event[name] = json.loads(text)

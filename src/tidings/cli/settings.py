@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from tidings.cli._output import console, print_json
-from tidings.cli._usage import JSON_HELP, examples
+from tidings.cli.output import console, print_json
+from tidings.cli.usage import JSON_HELP, examples
 
 
 def register(app: typer.Typer) -> None:

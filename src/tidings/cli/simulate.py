@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidings.cli._output import Exit, console, print_json, progress, say
 from tidings.cli._seeds import run_seeds
-from tidings.cli._sweeps import POINTS_HELP, PROCESSES_HELP, SPARK_HELP
-from tidings.cli._usage import JSON_HELP, examples
 from tidings.cli._wide import WIDE_HELP, run_wide
+from tidings.cli.output import Exit, console, print_json, progress, say
+from tidings.cli.sweeps import POINTS_HELP, PROCESSES_HELP, SPARK_HELP
+from tidings.cli.usage import JSON_HELP, examples
 from tidings.errors import SettingsError
 
 if TYPE_CHECKING:

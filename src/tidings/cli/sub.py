@@ -13,10 +13,10 @@ from typing import Annotated, Any
 import typer
 
 import tidings
-from tidings.cli import _remote
-from tidings.cli._output import Exit, json_line, say, timestamp
-from tidings.cli._usage import JSON_HELP, Dialect, examples
+from tidings.cli import remote
 from tidings.cli.filter import Strict, warn_of
+from tidings.cli.output import Exit, json_line, say, timestamp
+from tidings.cli.usage import JSON_HELP, Dialect, examples
 from tidings.errors import SettingsError
 from tidings.language import parse_filter
 from tidings.language.doubts import doubts_of, refuse_doubtful
@@ -28,7 +28,7 @@ def register(app: typer.Typer) -> None:
         "tidings sub --topic 'quotes/#' --as alerts --durable --json",
         "tidings sub --where 'change < -3' --count 10 --wait 60 --cloudevents",
     )
-    app.command("sub", epilog=shown, context_settings=_remote.NO_WORDS)(sub)
+    app.command("sub", epilog=shown, context_settings=remote.NO_WORDS)(sub)
 
 
 def sub(
@@ -64,9 +64,9 @@ def sub(
         Dialect, typer.Option("--dialect", "-d", help="Which meaning the filter has: tidings or cesql.")
     ] = Dialect.TIDINGS,
     strict: Strict = False,
-    broker: _remote.Broker = _remote.HOME,
-    name: _remote.Name = "",
-    timeout: _remote.Timeout = 10.0,
+    broker: remote.Broker = remote.HOME,
+    name: remote.Name = "",
+    timeout: remote.Timeout = 10.0,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
     """Subscribe, and print each event as it comes.
@@ -74,7 +74,7 @@ def sub(
     With --json each line can be read by tidings pub and tidings match. Ctrl-C ends it; a durable
     subscription stays until it is ended by --end.
     """
-    _remote.refuse_words(context.args, otherwise='a filter is given by --where "WORD"')
+    remote.refuse_words(context.args, otherwise='a filter is given by --where "WORD"')
     if (durable or end) and not subscription:
         raise SettingsError("a durable subscription needs a name", hint="give --as NAME")
     options: dict[str, Any] = {"name": subscription, "topic": topic, "type": type, "group": group}
@@ -85,10 +85,10 @@ def sub(
         if strict:
             refuse_doubtful(made)
         warn_of(doubts_of(made))
-    bus = _remote.bus(broker, name, timeout=timeout)
+    bus = remote.bus(broker, name, timeout=timeout)
     shown = "cloudevents" if cloudevents else "json" if as_json else "text"
     listening = _Listening(options, wanted, count=count, wait=wait, shown=shown)
-    found = _remote.run(listening.end(bus) if end else listening.run(bus))
+    found = remote.run(listening.end(bus) if end else listening.run(bus))
     if not found:
         raise typer.Exit(Exit.NO)
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidings.cli._output import console, print_json
-from tidings.cli._usage import JSON_HELP, examples
+from tidings.cli.output import console, print_json
+from tidings.cli.usage import JSON_HELP, examples
 
 if TYPE_CHECKING:
     from tidings.systems import System
@@ -26,13 +26,14 @@ def systems(
 
     With a name: when to take it, its price, and what stands in each slot.
     """
-    from tidings.systems import SYSTEMS, find_system
+    from tidings.systems import find_system
+    from tidings.systems import systems as known
 
     if name is not None:
         told = about(find_system(name))
         print_json(told) if as_json else _print(told)
         return
-    rows = [system.row() for system in SYSTEMS]
+    rows = [system.row() for system in known()]
     if as_json:
         print_json({"systems": rows})
         return
@@ -48,9 +49,7 @@ def systems(
 
 def about(system: System) -> dict[str, Any]:
     """Everything that is known of a system."""
-    from tidings.systems.choosing import CHOICES
-
-    choice = CHOICES[system.name]
+    choice = system.choice
     return {
         "system": system.name,
         "source": choice.source,

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from tidings.cli import _remote
-from tidings.cli._output import Exit, console, print_json
-from tidings.cli._usage import JSON_HELP, examples
+from tidings.cli import remote
+from tidings.cli.output import Exit, console, print_json
+from tidings.cli.usage import JSON_HELP, examples
 
 # heading -> the figure, and whether it is shown as so many a second
 COLUMNS = {
@@ -34,15 +34,15 @@ def register(app: typer.Typer) -> None:
     shown = examples(
         "tidings top", "tidings top --broker tidings://127.0.0.1:7118", "tidings top --once --json"
     )
-    app.command("top", epilog=shown, context_settings=_remote.NO_WORDS)(top)
+    app.command("top", epilog=shown, context_settings=remote.NO_WORDS)(top)
 
 
 def top(
     context: typer.Context,
     once: Annotated[bool, typer.Option("--once", help="Look once and end.")] = False,
     every: Annotated[float, typer.Option("--every", metavar="SECONDS", help="How often to look.")] = 1.0,
-    broker: _remote.Broker = _remote.HOME,
-    timeout: _remote.Timeout = 10.0,
+    broker: remote.Broker = remote.HOME,
+    timeout: remote.Timeout = 10.0,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
     """Watch the brokers of a network at work.
@@ -51,16 +51,16 @@ def top(
     prints {"brokers": [figures of each]} each time. On a narrow terminal some columns are left out. A broker that does not answer is shown with its
     problem, and the exit code of --once is then 1.
     """
-    _remote.refuse_words(
+    remote.refuse_words(
         context.args, otherwise="it watches a whole network; options: --once, --every, --broker"
     )
     if once:
-        found = _remote.run(_remote.walk(broker, "figures", timeout=timeout))
+        found = remote.run(remote.walk(broker, "figures", timeout=timeout))
         _print(found, as_json)
         if any("problem" in one for one in found):
             raise typer.Exit(Exit.NO)
         return
-    _remote.run(_watch(broker, timeout, max(every, 0.1), as_json))
+    remote.run(_watch(broker, timeout, max(every, 0.1), as_json))
 
 
 def _print(found: list[dict[str, Any]], as_json: bool) -> None:
@@ -77,11 +77,11 @@ async def _watch(broker: str, timeout: float, every: float, as_json: bool) -> No
     last = time.monotonic()
     if as_json:
         while True:
-            _print(await _remote.walk(broker, "figures", timeout=timeout), as_json)
+            _print(await remote.walk(broker, "figures", timeout=timeout), as_json)
             await asyncio.sleep(every)
     with Live(console=console(), auto_refresh=False, screen=console().is_terminal) as live:
         while True:
-            found = await _remote.walk(broker, "figures", timeout=timeout)
+            found = await remote.walk(broker, "figures", timeout=timeout)
             now = time.monotonic()
             live.update(_table(found, before, now - last), refresh=True)
             before, last = {one["broker"]: one for one in found}, now

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from tidings.cli import _remote
-from tidings.cli._output import Exit, console, print_json
-from tidings.cli._usage import JSON_HELP, examples
+from tidings.cli import remote
+from tidings.cli.output import Exit, console, print_json
+from tidings.cli.usage import JSON_HELP, examples
 from tidings.runtime.travel import explain_elsewhere, why
 
 WORDS = {
@@ -39,8 +39,8 @@ def trace(
         str | None,
         typer.Option("--subscription", "-s", metavar="SUBSCRIBER/NAME", help="Why did this one not hear it?"),
     ] = None,
-    broker: _remote.Broker = _remote.HOME,
-    timeout: _remote.Timeout = 10.0,
+    broker: remote.Broker = remote.HOME,
+    timeout: remote.Timeout = 10.0,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
     """Tell what happened to an event, broker by broker, and why somebody did not hear it.
@@ -49,7 +49,7 @@ def trace(
     (setting trace.events). The exit code is 1 when no broker remembers this one.
     """
     about = {"id": event, "source": source, "subscription": subscription}
-    found = _remote.run(_remote.walk(broker, "trace", timeout=timeout, **about))
+    found = remote.run(remote.walk(broker, "trace", timeout=timeout, **about))
     explain_elsewhere(found)
     verdict = why(found, subscription) if subscription else None
     if as_json:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidings.cli._output import Exit, print_json
-from tidings.cli._usage import JSON_HELP, examples
+from tidings.cli.output import Exit, print_json
+from tidings.cli.usage import JSON_HELP, examples
 from tidings.errors import InputError
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from tidings._version import __version__
-from tidings.cli._output import print_json
-from tidings.cli._usage import JSON_HELP, examples
+from tidings.cli.output import print_json
+from tidings.cli.usage import JSON_HELP, examples
 
 PACKAGES = ("msgspec", "numpy", "rocksdict", "google-re2", "numba", "pyarrow", "pyspark")
 

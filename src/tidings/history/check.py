@@ -16,7 +16,7 @@ from tidings.history.contracts import Contract, contract_of
 from tidings.history.facts import facts_of
 from tidings.history.files import read_history
 from tidings.history.plain import PlainEngine
-from tidings.history.properties import PROPERTIES, Property
+from tidings.history.properties import Property, known_properties
 from tidings.history.relations import Engine, Table
 from tidings.history.report import Report, Verdict
 from tidings.history.schema import Row
@@ -63,8 +63,8 @@ def check_tables(
     promised = contract_of(contract) if isinstance(contract, str) else contract
     settings = Settings(_seconds("t_sub", t_sub), _seconds("t_diff", t_diff), promised.hearer, until)
     tables = Tables(engine, settings, matcher)
-    reasons = {name: _not_judged(each, tables, promised) for name, each in PROPERTIES.items()}
-    planned = _planned([each for name, each in PROPERTIES.items() if reasons[name] is None], tables)
+    reasons = {name: _not_judged(each, tables, promised) for name, each in known_properties().items()}
+    planned = _planned([each for name, each in known_properties().items() if reasons[name] is None], tables)
     return Report(
         promised.system,
         {name: _verdict(name, reason, planned, engine) for name, reason in reasons.items()},

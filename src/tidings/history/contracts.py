@@ -8,16 +8,18 @@ at a time, so LP2 and LP3 are its own, and it tells each *process* once.
 from __future__ import annotations
 
 from difflib import get_close_matches
+from functools import cache
 from typing import Final
 
 import msgspec
 
 from tidings.errors import HistoryError
-from tidings.history.properties import PROPERTIES
+from tidings.extensions import load_all
+from tidings.history.properties import PROPERTIES, known_properties
 
-_SAFE: Final = ("legality", "validity", "lp1", "lp4")
-_ONCE: Final = (*_SAFE, "minimality")
-_COMPLETE: Final = (*_ONCE, "liveness", "completeness")
+SAFE: Final = ("legality", "validity", "lp1", "lp4")
+ONCE: Final = (*SAFE, "minimality")
+COMPLETE: Final = (*ONCE, "liveness", "completeness")
 
 
 class Contract(msgspec.Struct, frozen=True):
@@ -26,8 +28,9 @@ class Contract(msgspec.Struct, frozen=True):
     hearer: str = "subscription"  # who is told each event once: each subscription, or each process
 
 
-def _contract(system: str, *properties: str, hearer: str = "subscription") -> Contract:
-    unknown = set(properties) - PROPERTIES.keys()
+def make_contract(system: str, *properties: str, hearer: str = "subscription") -> Contract:
+    """The contract of a system by the names of its properties."""
+    unknown = set(properties) - known_properties().keys()
     assert not unknown, unknown
     return Contract(system, frozenset(properties), hearer)
 
@@ -35,42 +38,32 @@ def _contract(system: str, *properties: str, hearer: str = "subscription") -> Co
 CONTRACTS: Final[dict[str, Contract]] = {
     contract.system: contract
     for contract in (
-        _contract("Tidings", *_COMPLETE, "fifo", "gap_freedom"),
-        _contract("Intermediary", *_COMPLETE, "lp2", "lp3", hearer="process"),
-        _contract("Network of servers", *_COMPLETE),
-        _contract("Network of servers, FIFO", *_COMPLETE, "fifo"),
-        _contract("TIB/RV", *_SAFE),
-        _contract("Scribe", *_SAFE),
-        _contract("Gryphon", *_COMPLETE, "fifo", "gap_freedom"),
-        _contract("SIENA", *_SAFE),
-        _contract("SIENA hierarchical", *_SAFE),
-        _contract("Subscription forwarding", *_SAFE),
-        _contract("All brokers", *_SAFE),
-        _contract("Partitioned", *_SAFE),
-        _contract("Hermes", *_SAFE),
-        _contract("SOCBR", *_COMPLETE),
-        _contract("pbSOCBR", *_COMPLETE),
-        _contract("Epidemic", *_ONCE),
-        _contract("UARC, gap", *_ONCE, "fifo", "view_agreement"),
-        _contract("UARC", *_ONCE, "fifo", "gap_freedom", "view_agreement"),
-        _contract("daMulticast", *_ONCE, "no_parasites"),
-        _contract("Gossip broadcast", *_ONCE),
-        _contract("Gossip multicast", *_ONCE, "no_parasites"),
-        _contract("Hierarchical gossip", *_ONCE),
-        _contract("PMcast", *_ONCE),
-        _contract("QNS", *_SAFE),
-        _contract("everything", *PROPERTIES),
+        make_contract("Tidings", *COMPLETE, "fifo", "gap_freedom"),
+        make_contract("Intermediary", *COMPLETE, "lp2", "lp3", hearer="process"),
+        make_contract("SIENA", *SAFE),
+        make_contract("SOCBR", *COMPLETE),
+        make_contract("pbSOCBR", *COMPLETE),
+        make_contract("daMulticast", *ONCE, "no_parasites"),
+        make_contract("Gossip broadcast", *ONCE),
+        make_contract("everything", *PROPERTIES),
     )
 }
 
 
+@cache
+def known_contracts() -> dict[str, Contract]:
+    """The product's own contracts, then those of the entry-point group `tidings.contracts`."""
+    offered = (each for _, some in load_all("tidings.contracts") for each in some)
+    return {**CONTRACTS, **{each.system: each for each in offered if each.system not in CONTRACTS}}
+
+
 def contract_of(name: str) -> Contract:
     """The contract of that system; case, spaces and signs do not matter (network-of-servers)."""
-    known = {_letters(each): each for each in CONTRACTS}
+    known = {_letters(each): each for each in known_contracts()}
     if _letters(name) in known:
-        return CONTRACTS[known[_letters(name)]]
+        return known_contracts()[known[_letters(name)]]
     near = get_close_matches(_letters(name), known, n=1)
-    hint = f"did you mean {known[near[0]]}?" if near else f"one of: {', '.join(CONTRACTS)}"
+    hint = f"did you mean {known[near[0]]}?" if near else f"one of: {', '.join(known_contracts())}"
     raise HistoryError(f"no contract is called {name!r}", hint=hint)
 
 

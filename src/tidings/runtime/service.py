@@ -19,8 +19,6 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Protocol
 
-import msgspec
-
 from tidings.errors import RefusedError, SettingsError, TidingsError, UnreachableError
 from tidings.model.subscription import GROUPS, OWNER_MARK, SubscriptionId, unscoped
 from tidings.runtime import logs, tls
@@ -102,7 +100,7 @@ class Service:
             datagrams=settings.datagrams,
             peers=peers_of(settings),
             options={
-                "gossip": _said(settings),
+                **settings.options,
                 "heal_seconds": settings.heal_seconds,
                 **({} if settings.rearrange else {"ttl": 0}),
                 **_group_options(settings),
@@ -303,12 +301,6 @@ def _group_options(settings: BrokerSettings) -> dict[str, Any]:
         "detector": {"beat_seconds": group.beat_seconds, "suspect_seconds": group.suspect_seconds},
         "log": {"keep_seconds": group.keep_seconds, "orphan_seconds": group.orphan_seconds},
     }
-
-
-def _said(settings: BrokerSettings) -> dict[str, Any]:
-    """The knobs of gossip that are for people to turn."""
-    knobs = msgspec.structs.asdict(settings.gossip)
-    return {name: value for name, value in knobs.items() if name not in ("style", "datagrams")}
 
 
 def _joining(settings: BrokerSettings) -> Any:

@@ -11,6 +11,7 @@ Rules
 from __future__ import annotations
 
 import inspect
+import logging
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -23,12 +24,12 @@ from tidings.errors import SettingsError
 from tidings.language.limits import Limits
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.limits import ResourceLimits
-from tidings.protocol.recovery.epidemic.settings import EpidemicSettings
 from tidings.runtime.connection import NetworkSettings
 from tidings.runtime.dialling import MOST_PORT, parse_addresses, port_of
 from tidings.security.reading import checked_table, read_toml, refuse_unknown
-from tidings.systems import NO_LINKS, SYSTEMS, find_system
+from tidings.systems import NO_LINKS, find_system, systems
 
+log = logging.getLogger(__name__)
 PREFIX = "TIDINGS_"
 DRAIN_MOST = 10.0  # seconds; whoever stops a broker waits no longer
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -124,7 +125,9 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     http: str = ""  # host:port for /metrics, /healthz and /readyz; empty: none
     drain_seconds: float = 5.0  # to finish after SIGTERM; at most 10
     group: GroupTable = GroupTable()
-    gossip: EpidemicSettings = EpidemicSettings()
+    options: dict[
+        str, Any
+    ] = {}  # knobs of `system`, those that `tidings systems NAME` lists; a table, or JSON
     network: NetworkSettings = NetworkSettings()
     delivery: DeliverySettings = DeliverySettings(allow_block=False, names_log=True)
     limits: Limits = Limits()
@@ -155,8 +158,6 @@ HIDDEN = {
     ("delivery", "identities"),
     ("resources", "frame_bytes"),  # `network.max_frame` says it
     ("resources", "link_frame_bytes"),  # the same in all brokers of a network
-    ("gossip", "style"),
-    ("gossip", "datagrams"),
     ("security", "anonymous"),  # said by `tidings broker --dev` and `tidings cluster up` alone
 }
 
@@ -177,6 +178,7 @@ def read_settings(
     table: dict[str, Any] = {}
     if file is not None:
         table = read_toml(file)
+        _move_old_tables(table, str(file))
     _check_keys(BrokerSettings, table, str(file))
     for path, value in _from_environment(environment or {}):
         _put(table, path, value)
@@ -186,6 +188,13 @@ def read_settings(
     if checked:
         check_settings(settings)
     return _resolved(settings, file.parent if file is not None else None)
+
+
+def _move_old_tables(table: dict[str, Any], where: str) -> None:
+    """Read `[gossip]` of version 0.1 as the option of that name."""
+    if "gossip" in table:
+        log.warning("%s: [gossip] is [options.gossip] now", where)
+        table["options"] = {"gossip": table.pop("gossip"), **table.get("options", {})}
 
 
 def said_by(environment: Mapping[str, str]) -> dict[str, Any]:
@@ -232,6 +241,11 @@ def _from_environment(environment: Mapping[str, str]) -> Iterator[tuple[tuple[st
 def _from_text(text: str, hint: Any, variable: str) -> Any:
     if hint is str:
         return text
+    if hint == dict[str, Any]:
+        try:
+            return msgspec.json.decode(text, type=dict[str, Any])
+        except msgspec.MsgspecError as error:
+            raise SettingsError(f"{variable} is no JSON object: {error}") from None
     if hint == tuple[str, ...]:
         return [part.strip() for part in text.split(",") if part.strip()]
     try:
@@ -413,7 +427,7 @@ def _check_system(settings: BrokerSettings) -> None:
     _check_group(settings)
     system = find_system(settings.system)
     if not system.networked:
-        names = ", ".join(each.name for each in SYSTEMS if each.networked)
+        names = ", ".join(each.name for each in systems() if each.networked)
         raise SettingsError(f"{system.name} runs in simulations alone", hint=f"brokers can be: {names}")
     sends = settings.datagrams or system.datagrams
     if sends and not is_loopback(host_of(settings.listen)) and not settings.security.plain:

@@ -5,6 +5,7 @@ Whoever judges a group has to know who was up: crashes and restarts of brokers a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -12,7 +13,7 @@ import msgspec
 
 from tidings.history.schema import crash_row, restart_row
 from tidings.protocol.limits import DEFAULT_LIMITS, ResourceLimits
-from tidings.protocol.recovery.streams import Heard
+from tidings.protocol.messages import Message
 from tidings.protocol.roaming import Roamer, RoamingSettings
 from tidings.simulation.simulator import Simulation
 
@@ -41,6 +42,7 @@ def roamer(
     rng: Random,
     recording: bool,
     limits: ResourceLimits = DEFAULT_LIMITS,
+    tells_heard: Callable[..., Message] | None = None,
 ) -> Roamer:
     """Its primary is the broker that it was told; then those that follow it, in a circle."""
     place = brokers.index(broker)
@@ -49,7 +51,7 @@ def roamer(
         (*brokers[place:], *brokers[:place]),
         rng=rng,
         settings=msgspec.convert(options.get("roaming", {}), RoamingSettings),
-        tells_heard=Heard if options.get("mode") == "no-gap" else None,
+        tells_heard=tells_heard,
         recording=recording,
         limits=limits,
     )

@@ -130,7 +130,15 @@ class World:
         )
         if self.system.roams:
             build = partial(
-                roamer, name, broker, self.overlay.brokers, self._options, rng, self._record, self.limits
+                roamer,
+                name,
+                broker,
+                self.overlay.brokers,
+                self._options,
+                rng,
+                self._record,
+                self.limits,
+                self.system.tells_heard(self._options) if self.system.tells_heard else None,
             )
         self.simulation.add(name, build, broker=False)
         self.simulation.connect(name, broker)

@@ -11,6 +11,7 @@ import msgspec
 
 from tidings.errors import SettingsError
 from tidings.protocol.limits import DEFAULT_LIMITS, ResourceLimits
+from tidings.protocol.messages import Message
 from tidings.protocol.node import Node
 from tidings.protocol.slots import Strategy
 
@@ -47,6 +48,16 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
         return parents.get(self.name)
 
 
+class Choice(msgspec.Struct, frozen=True):
+    """Advice for choosing a system."""
+
+    source: str = ""  # the document, and the section in it
+    take: str = ""  # the case for it: "take it when ..."
+    price: str = ""
+    page: str = ""  # of the docs, that explains its kind
+    command: str = ""  # that runs it as processes, if it is not `TIDINGS_SYSTEM=NAME tidings broker`
+
+
 class System(msgspec.Struct, frozen=True, kw_only=True):
     """A composition with what it promises."""
 
@@ -60,6 +71,9 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     networked: bool = False  # can its brokers be processes, which join one another?
     roams: bool = False  # do its clients look for another broker by themselves?
     datagrams: bool = False  # does it send any, whatever its options say?
+    # of systems whose clients tell their broker what they heard: from the options to that message, or None
+    tells_heard: Callable[[dict[str, Any]], Callable[..., Message] | None] | None = None
+    choice: Choice = Choice()
 
     def build(self, site: Site, rng: Random) -> Node:
         """A broker of this system."""

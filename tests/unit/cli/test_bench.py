@@ -29,9 +29,9 @@ def benchmark(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         calls.append({"quick": quick, "seed": seed})
         yield {**ROW, "note": "not in the contract"}
 
-    module = ModuleType("tidings.bench.filters")
+    module = ModuleType("tidings_bench.filters")
     module.run = run  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "tidings.bench.filters", module)
+    monkeypatch.setitem(sys.modules, "tidings_bench.filters", module)
     return calls
 
 

@@ -12,7 +12,7 @@ import typer
 import typer.main
 from tests.unit.history.play import Play
 
-from tidings.cli import _output
+from tidings.cli import output
 from tidings.cli.check import register
 from tidings.history.files import write_history
 
@@ -26,12 +26,12 @@ def check(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("COLUMNS", "160")
 
     def run(*words: str) -> tuple[int, str, str]:
-        _output.console.cache_clear()
-        _output.errors.cache_clear()
+        output.console.cache_clear()
+        output.errors.cache_clear()
         app = typer.Typer()
         app.callback()(lambda: None)
         register(app)
-        code = _output.guarded(
+        code = output.guarded(
             lambda: typer.main.get_command(app)(args=["check", *words], prog_name="tidings")
         )
         captured = capsys.readouterr()

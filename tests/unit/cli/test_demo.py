@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tidings.cli import _acts, _spark_act
-from tidings.cli._stage import Stage
+from tidings.cli.stage import Stage
 
 Run = Callable[..., Any]
 

@@ -12,8 +12,8 @@ import pytest
 import typer.main
 
 from tidings import errors
-from tidings.cli import COMMANDS, _output, build
-from tidings.cli._output import Exit, guarded
+from tidings.cli import COMMANDS, build, command_names, output
+from tidings.cli.output import Exit, guarded
 
 Run = Callable[..., Any]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
@@ -27,7 +27,7 @@ def leaves(command: Any, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], An
     return {p: c for name, sub in inner.items() for p, c in leaves(sub, (*path, name)).items()}
 
 
-ALL = leaves(typer.main.get_command(build(COMMANDS)))
+ALL = leaves(typer.main.get_command(build(command_names())))
 
 
 def test_help_lists_every_command(tidings: Run) -> None:
@@ -44,7 +44,7 @@ def test_version(tidings: Run) -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_stand_ins_say_what_the_commands_say(name: str) -> None:
-    root = typer.main.get_command(build(COMMANDS))
+    root = typer.main.get_command(build(command_names()))
     own = root.commands[name].help or ""  # type: ignore[attr-defined]
     assert own.split("\n")[0] == COMMANDS[name]
 
@@ -106,7 +106,7 @@ def test_errors_become_a_message_and_an_exit_code(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("TIDINGS_TRACEBACK", raising=False)
-    _output.errors.cache_clear()
+    output.errors.cache_clear()
     assert guarded(raising(error)) == code
     printed = capsys.readouterr().err
     assert said in printed
@@ -114,7 +114,7 @@ def test_errors_become_a_message_and_an_exit_code(
 
 
 def test_the_place_in_a_filter_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    _output.errors.cache_clear()
+    output.errors.cache_clear()
     text = "change < AND x"
     wrong = errors.FilterSyntaxError("expected a value", text=text, offset=9, suggestion="ANY")
     assert guarded(raising(wrong)) == Exit.BAD_INPUT
@@ -127,7 +127,7 @@ def test_the_place_in_a_filter_is_shown(capsys: pytest.CaptureFixture[str]) -> N
 def test_the_traceback_is_there_for_those_who_ask(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _output.errors.cache_clear()
+    output.errors.cache_clear()
     monkeypatch.setenv("TIDINGS_TRACEBACK", "1")
     assert guarded(raising(ZeroDivisionError("by zero"))) == Exit.DEFECT
     assert "Traceback" in capsys.readouterr().err

@@ -83,7 +83,7 @@ def test_nobody_listens_there_says_how_to_start_one(tidings: Run) -> None:
 
 
 def test_who_waits_for_a_broker_is_told_so(tidings: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidings.cli._remote.WORD_AFTER", 0.0)
+    monkeypatch.setattr("tidings.cli.remote.WORD_AFTER", 0.0)
     ran = tidings("sub", "--broker", "tidings://127.0.0.1:1", "--timeout", "0.3")
     assert ran.err.startswith("waiting for the broker at tidings://127.0.0.1:1")
 

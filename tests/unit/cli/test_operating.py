@@ -15,7 +15,7 @@ import pytest
 import typer.main
 from tests.unit.cli._processes import started
 
-from tidings.cli import COMMANDS, build
+from tidings.cli import build, command_names
 
 Run = Callable[..., Any]
 pytestmark = pytest.mark.xdist_group("brokers")
@@ -167,7 +167,7 @@ def test_no_command_takes_a_secret_as_an_argument() -> None:
         own = [name for param in command.params for name in param.opts]
         return own + [name for sub in inner.values() for name in options(sub)]
 
-    names = options(typer.main.get_command(build(COMMANDS)))
+    names = options(typer.main.get_command(build(command_names())))
     assert "--users" in names
     assert not [
         name for name in names if any(word in name for word in ("password", "token", "secret", "key-"))

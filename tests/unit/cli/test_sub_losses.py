@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.unit.runtime._network import until
 
-from tidings.cli import _remote
+from tidings.cli import remote
 from tidings.runtime.server import Server
+from tidings.testing.network import until
 
 
 def test_a_full_queue_and_a_failover_are_said_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
@@ -17,7 +17,7 @@ def test_a_full_queue_and_a_failover_are_said_on_standard_error(capsys: pytest.C
         for server in servers:
             await server.start()
         where = ",".join(f"tidings://127.0.0.1:{server.addresses[0].port}" for server in servers)
-        async with _remote.bus(where, "ann") as bus, bus.subscribe("n >= 0", name="numbers", queue=8) as news:
+        async with remote.bus(where, "ann") as bus, bus.subscribe("n >= 0", name="numbers", queue=8) as news:
             for n in range(40):
                 await bus.publish({"n": n})
             await until(lambda: "drop oldest" in news.counters)
@@ -25,7 +25,7 @@ def test_a_full_queue_and_a_failover_are_said_on_standard_error(capsys: pytest.C
             await until(lambda: bus.state.broker == "b2")
         await servers[1].close()
 
-    _remote.run(asyncio.wait_for(play(), 120))
+    remote.run(asyncio.wait_for(play(), 120))
     said = capsys.readouterr().err
     assert "subscription ann/numbers lost 1 event so far (drop oldest: 1)" in said
     assert "ann/numbers may have missed events meanwhile" in said

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tidings.bench import workloads
 from tidings.matching.columnar.jit import KERNELS
 from tidings.matching.columnar.warm import InBackground
 from tidings.matching.engine import MatchingEngine, columnar_matcher
 from tidings.matching.naive import NaiveMatcher
 from tidings.model.filter import NOTHING
+from tidings_bench import workloads
 
 
 @pytest.mark.parametrize("by_steps", [True, False])
@@ -75,7 +75,7 @@ def test_a_small_engine_compiles_nothing() -> None:
     script = (
         "import sys\n"
         "from tidings.matching.engine import MatchingEngine\n"
-        "from tidings.bench import workloads\n"
+        "from tidings_bench import workloads\n"
         "made = workloads.workload('W2')\n"
         "engine = MatchingEngine()\n"
         "for f in workloads.filters(made, 100): engine.add(f)\n"

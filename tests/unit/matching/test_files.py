@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from tidings.bench import workloads
 from tidings.errors import CorruptionError, InputError
 from tidings.matching.columnar.matcher import ColumnarMatcher
 from tidings.matching.columnar.numpy_matcher import NumpyMatcher
+from tidings_bench import workloads
 
 KINDS = [pytest.param(ColumnarMatcher, id="numba"), pytest.param(NumpyMatcher, id="numpy")]
 COUNT = 500
@@ -69,7 +69,7 @@ def test_a_torn_file_is_found(kept: int, saved: tuple[Path, ColumnarMatcher], tm
 
 SCRIPT = """
 import sys
-from tidings.bench import workloads
+from tidings_bench import workloads
 from tidings.matching.columnar.matcher import ColumnarMatcher
 opened = ColumnarMatcher.open(sys.argv[1])
 for event in workloads.events(workloads.workload("W4"), 10):

@@ -17,16 +17,16 @@ import pytest
 
 import tidings
 from tidings.language import accepts, parse_filter
-from tidings.matching.boxes import BoxMatcher
 from tidings.matching.columnar import files
 from tidings.matching.columnar.matcher import ColumnarMatcher
 from tidings.matching.columnar.numpy_matcher import NumpyMatcher
-from tidings.matching.counting import CountingMatcher
 from tidings.matching.engine import MatchingEngine
-from tidings.matching.tree import TreeMatcher
 from tidings.model.constraint import Constraint, Range
 from tidings.model.event import Event, make_event
 from tidings.model.filter import Conjunction, Filter
+from tidings_lab.matching.boxes import BoxMatcher
+from tidings_lab.matching.counting import CountingMatcher
+from tidings_lab.matching.tree import TreeMatcher
 
 CLOCK = 1_700_000_000_000_000_000  # nanoseconds; the next double is 256 further
 FAR = datetime(3000, 1, 1, tzinfo=UTC)  # microseconds beyond 2**53; the next double is 4 further

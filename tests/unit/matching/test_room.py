@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tidings.bench import workloads
 from tidings.matching.columnar import matcher as module
 from tidings.matching.columnar.matcher import ColumnarMatcher
+from tidings_bench import workloads
 
 
 def test_memory_is_asked_back_once_after_a_freeze_and_once_after_a_merge(

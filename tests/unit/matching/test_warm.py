@@ -10,10 +10,10 @@ from tidings.matching.columnar.warm import warm
 
 def test_after_warming_no_walk_compiles_anything() -> None:
     assert warm()
-    from tidings.bench import workloads
     from tidings.matching.columnar.kernels import match_one, match_rows
     from tidings.matching.columnar.matcher import ColumnarMatcher
     from tidings.matching.columnar.merge_kernels import fill_rows
+    from tidings_bench import workloads
 
     before = [len(kernel.signatures) for kernel in (match_one, match_rows, fill_rows)]
     made = workloads.workload("W4")

@@ -5,11 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from tests.unit.protocol._ports import subscription
-
 from tidings.algebra.cells import GridCells
 from tidings.model.event import make_event
 from tidings.protocol.assignment.policies import AccessDriven, AllBrokers, FilterDriven
+from tidings.testing.ports import subscription
 
 BROKERS = ("b0", "b1", "b2")
 EVENT = make_event({"x": 0.1, "y": 0.9}, source="s", id="1")

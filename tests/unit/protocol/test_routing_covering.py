@@ -5,13 +5,13 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from tests.unit.protocol._ports import Alone, advertisement, envelope, filter_of
 
 from tidings.errors import SettingsError
 from tidings.protocol.messages import Message
 from tidings.protocol.routing.covering import ADVERTISEMENTS, SUBSCRIPTIONS, SubscriptionRouting
 from tidings.protocol.routing.diffusion import Interest, InterestSeen
 from tidings.protocol.routing.seen import NUMBER, Forward
+from tidings.testing.ports import Alone, advertisement, envelope, filter_of
 
 WIDE, NARROW = "x > 0", "x > 5"
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.protocol._ports import filter_of
 
 from tidings.algebra import covers
 from tidings.language import accepts
 from tidings.model.event import make_event
 from tidings.model.filter import Filter
 from tidings.protocol.routing.outlets import OUTLETS, Covering
+from tidings.testing.ports import filter_of
 
 TEXTS = [f"x BETWEEN {low} AND {high}" for low in range(5) for high in range(low, 5)] + [
     "x > 2", "x < 3", "x = 1 OR x = 4", "y = 1", "x > 1 AND y = 1",

@@ -6,7 +6,6 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.unit.runtime._network import CODEC, Raw, played, serving, until
 
 import tidings
 from tidings.model.event import make_event
@@ -18,6 +17,7 @@ from tidings.runtime.connection import NetworkSettings
 from tidings.runtime.server import Server
 from tidings.runtime.words import Denied, Open, Ping, Pong, Proof
 from tidings.testing import collect
+from tidings.testing.network import CODEC, Raw, played, serving, until
 
 SMALL = NetworkSettings(handshake_seconds=0.2, handshakes=8, max_frame=1 << 20, client_buffer=1 << 16)
 

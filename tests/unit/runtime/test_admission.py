@@ -6,12 +6,12 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.unit.runtime._network import Raw, played, serving, until
 
 import tidings
 from tidings.runtime.admission import LOCAL, Admission, AdmissionSettings, address_of
 from tidings.runtime.connection import NetworkSettings
 from tidings.runtime.http import MOST, Http, Page
+from tidings.testing.network import Raw, played, serving, until
 
 
 class Guests:

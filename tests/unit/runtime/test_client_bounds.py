@@ -13,7 +13,6 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 import pytest
-from tests.unit.runtime._network import Raw, played, serving
 
 from tidings.errors import RefusedError
 from tidings.language import parse_filter
@@ -25,6 +24,7 @@ from tidings.protocol import messages as msg
 from tidings.protocol.client_bounds import FIELDS, check_message
 from tidings.protocol.limits import ClientLimits
 from tidings.runtime.words import HANDSHAKE, Challenge, Denied, Inquire, Open, Opened, Ping, Pong, Proof
+from tidings.testing.network import Raw, played, serving
 
 SENT: tuple[type[msgspec.Struct], ...] = (*msg.CLIENT_MESSAGES, Open, Proof, Inquire, Ping, Pong)
 LIMITS = ClientLimits()

@@ -7,9 +7,9 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.unit.runtime._network import serving, until
 
 import tidings
+from tidings.testing.network import serving, until
 
 
 @pytest.mark.parametrize("jump", [3600.0, -3600.0], ids=["forward", "back"])

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import socket
 
-from tests.unit.runtime._network import linked, played, serving, until
-
 from tidings.protocol.effects import Channel, Effect, Send
 from tidings.protocol.inputs import Input, TimerFired
 from tidings.protocol.messages import Message
 from tidings.protocol.recovery.words import Had, Have
 from tidings.runtime.server import Server
+from tidings.testing.network import linked, played, serving, until
 
 
 def say(server: Server, to: str) -> None:

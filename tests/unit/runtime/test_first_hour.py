@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.runtime._network import played, serving, until
 
 import tidings
 from tidings.errors import DeadlockError, TidingsError, TimedOutError, TlsError, UnansweredError
@@ -20,6 +19,7 @@ from tidings.runtime.dialling import Address, parse_addresses
 from tidings.runtime.server import Server
 from tidings.runtime.settings import TlsSettings
 from tidings.store.memory import MemoryStore
+from tidings.testing.network import played, serving, until
 
 QUICK = NetworkSettings(retry_seconds=0.01, slow_retry_seconds=0.05)
 QUEUE = 8

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.runtime._network import until
 
 import tidings
 from tidings.errors import RefusedError, StoreFullError, UnknownOutcomeError
 from tidings.runtime.service import Service
 from tidings.runtime.settings import BrokerSettings, read_settings
 from tidings.store.rocks import RocksEngine
+from tidings.testing.network import until
 
 
 def settings(home: Path) -> BrokerSettings:

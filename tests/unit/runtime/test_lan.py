@@ -8,11 +8,11 @@ from random import SystemRandom
 from typing import Any
 
 import pytest
-from tests.unit.runtime._network import played, until
 
 from tidings.errors import UnreachableError
 from tidings.runtime.bus import Bus
-from tidings.runtime.lan import LanBroker, _joined
+from tidings.testing.network import played, until
+from tidings_lab.lan_daemon import LanBroker, _joined
 
 
 def _problem() -> str | None:

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.runtime._network import linked, played, serving, settled, until
 
 import tidings
 from tidings.runtime.connection import NetworkSettings
 from tidings.runtime.server import Server
 from tidings.testing import collect
+from tidings.testing.network import linked, played, serving, settled, until
 
 QUICK = NetworkSettings(retry_seconds=0.01, slow_retry_seconds=0.1)
 

@@ -6,12 +6,12 @@ import asyncio
 import logging
 
 import pytest
-from tests.unit.runtime._network import serving, until
 
 import tidings
 from tidings.runtime.connection import NetworkSettings
 from tidings.runtime.losses import Losses
 from tidings.runtime.server import Server
+from tidings.testing.network import serving, until
 
 QUICK = NetworkSettings(retry_seconds=0.01, slow_retry_seconds=0.05)
 QUEUE = 8

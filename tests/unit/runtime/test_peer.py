@@ -6,13 +6,13 @@ import asyncio
 import socket
 
 import pytest
-from tests.unit.runtime._network import played, until
 from tests.unit.runtime._peer_rig import Outcome, outcome_of
 
 from tidings.errors import SettingsError, UnreachableError
 from tidings.protocol.membership.words import PeerFresh, PeerPing
 from tidings.runtime.bus import Bus
 from tidings.runtime.peer import PeerBroker, peer
+from tidings.testing.network import played, until
 
 QUICK = {"tables": {"period": 0.1}, "gossip": {"named": True, "stagger": 0.05}}
 

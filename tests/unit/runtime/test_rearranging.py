@@ -7,14 +7,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from tests.unit.runtime._network import linked, played, serving, settled, until
-
 import tidings
 from tidings.model.event import make_event
 from tidings.protocol.overlay.healing import HealingOverlay
 from tidings.runtime.connection import NetworkSettings
 from tidings.runtime.server import Server
 from tidings.testing import collect
+from tidings.testing.network import linked, played, serving, settled, until
 
 QUICK = NetworkSettings(retry_seconds=0.01, slow_retry_seconds=0.1)
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.runtime._network import linked, played, serving, settled, until
 
 import tidings
 from tidings.errors import RefusedError, SettingsError, UnknownOutcomeError, UnreachableError
@@ -16,6 +15,7 @@ from tidings.runtime.dialling import Address, Pauses, parse_addresses
 from tidings.runtime.server import Server
 from tidings.security.doors import Asked, Conversation, Proved
 from tidings.testing import collect
+from tidings.testing.network import linked, played, serving, settled, until
 
 QUICK = NetworkSettings(retry_seconds=0.01, slow_retry_seconds=0.1)
 

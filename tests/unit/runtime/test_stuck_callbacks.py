@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.runtime._network import played, until
 
 import tidings
 from tidings.errors import DeadlockError
 from tidings.runtime.bus import Bus
+from tidings.testing.network import played, until
 
 
 @pytest.fixture(autouse=True)

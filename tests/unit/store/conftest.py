@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.unit.store._faulty import FaultyDisk
 from tests.unit.store._kit import Opener
 
-from tidings.store.faulty import FaultyDisk
 from tidings.store.memory import MemoryDisk, MemoryStore
 from tidings.store.rocks import RocksStore
 from tidings.store.store import Store

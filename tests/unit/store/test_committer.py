@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from tests.unit.store._faulty import DiskFault, Fault, FaultyDisk
 from tests.unit.store._kit import append
 
 from tidings.availability.records import Append, Forget, Put, Record
 from tidings.errors import ClosedError, StoreError
 from tidings.store.committer import SKIPS, Committer
-from tidings.store.faulty import DiskFault, Fault, FaultyDisk
 from tidings.store.memory import MemoryStore
 
 

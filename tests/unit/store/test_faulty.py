@@ -7,11 +7,11 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.store._faulty import DiskFault, Fault, FaultyDisk
 from tests.unit.store._kit import append, content
 
 from tidings.availability.records import Append, Forget, Put, Record
 from tidings.errors import CorruptionError, StoreError, StoreFullError
-from tidings.store.faulty import DiskFault, Fault, FaultyDisk
 from tidings.store.memory import MemoryStore
 
 COMMITS = 6

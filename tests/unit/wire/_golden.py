@@ -21,30 +21,30 @@ from tidings.protocol.delivery.grouped import TakenOver
 from tidings.protocol.membership import views as v
 from tidings.protocol.membership import words as g
 from tidings.protocol.overlay import circles, cousins, detours, healing
-from tidings.protocol.overlay import prefix_words as pw
 from tidings.protocol.overlay import swap_words as s
 from tidings.protocol.overlay.choosing import Hop, Offer
 from tidings.protocol.proposals import Placed, Proposal
 from tidings.protocol.recovery import group_words as gl
-from tidings.protocol.recovery import replicated as r
-from tidings.protocol.recovery import streams as st
 from tidings.protocol.recovery import words as w
-from tidings.protocol.recovery.epidemic import words as e
 from tidings.protocol.roaming import StillHere, StillThere
-from tidings.protocol.routing import rendezvous_words as rw
-from tidings.protocol.routing import subjects as sj
-from tidings.protocol.routing.central import Refer, ToService
 from tidings.protocol.routing.diffusion import Interest, InterestSeen
-from tidings.protocol.routing.diffusion_trees import Notify
-from tidings.protocol.routing.direct import Hold, ToAccess, ToTarget
-from tidings.protocol.routing.groups import Grouped, ToGroups
-from tidings.protocol.routing.multicast import Attach, Multicast, Publicise
 from tidings.protocol.routing.seen import NUMBER, Forward
 from tidings.protocol.routing.topic_gossip import Rumour, RumourAsk, RumourHave
-from tidings.protocol.routing.trees import Branch
 from tidings.runtime import words
-from tidings.systems import SYSTEMS, Site
+from tidings.systems import Site, systems
 from tidings.wire.codec import Codec
+from tidings_lab.overlay import prefix_words as pw
+from tidings_lab.recovery import replicated as r
+from tidings_lab.recovery import streams as st
+from tidings_lab.recovery.epidemic import words as e
+from tidings_lab.routing import rendezvous_words as rw
+from tidings_lab.routing import subjects as sj
+from tidings_lab.routing.central import Refer, ToService
+from tidings_lab.routing.direct import Hold, ToAccess, ToTarget
+from tidings_lab.routing.groups import Grouped, ToGroups
+from tidings_lab.routing.multicast import Attach, Multicast, Publicise
+from tidings_quality.routing.diffusion_trees import Notify
+from tidings_quality.routing.trees import Branch
 
 FOLDER = Path(__file__).parents[2] / "golden" / "wire" / f"v{m.VERSION}"
 
@@ -267,7 +267,7 @@ def declared() -> list[type[m.Message]]:
     """Every message of every strategy that some system is made of."""
     site = Site(name="b0", neighbours=("b1",), brokers=("b0", "b1"), links=(("b0", "b1"),))
     found: dict[type[m.Message], None] = dict.fromkeys((*m.CLIENT_MESSAGES, *m.BROKER_MESSAGES))
-    for system in SYSTEMS:
+    for system in systems():
         for strategy in system.strategies(site).values():
             found.update(dict.fromkeys(strategy.messages))
     return list(found)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Final
 
+from tidings.extensions import load_all
 from tidings.history.properties.delivery import COMPLETENESS, LIVENESS
 from tidings.history.properties.groups import VIEW_AGREEMENT
 from tidings.history.properties.local import LP1, LP2, LP3, LP4
@@ -21,4 +23,11 @@ PROPERTIES: Final[dict[str, Property]] = {
     )
 }
 
-__all__ = ["PROPERTIES", "Property"]
+__all__ = ["PROPERTIES", "Property", "known_properties"]
+
+
+@cache
+def known_properties() -> dict[str, Property]:
+    """The product's own properties, then those of the entry-point group `tidings.properties`."""
+    offered = (each for _, some in load_all("tidings.properties") for each in some)
+    return {**{each.name: each for each in offered}, **PROPERTIES}

@@ -20,8 +20,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from tidings.analysis.gossip import constants_for
 from tidings.protocol.effects import Channel
+from tidings.protocol.gossip_constants import constants_for
 from tidings.protocol.inputs import Input, Parted, Started
 from tidings.protocol.membership.probing import Prober, ProbeSettings
 from tidings.protocol.membership.quests import Quests, QuestSettings

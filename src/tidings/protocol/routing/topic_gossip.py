@@ -26,12 +26,12 @@ from typing import Any
 
 import msgspec
 
-from tidings.analysis.gossip import constants_for
 from tidings.history.schema import recv_row, sub_row, usub_row
 from tidings.model.event import Event
 from tidings.model.subscription import Subscription
 from tidings.model.topic import ROOT
 from tidings.protocol.effects import Channel, Record
+from tidings.protocol.gossip_constants import constants_for
 from tidings.protocol.inputs import Input, Started
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.slots import Routing

@@ -5,7 +5,6 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from tests.unit.protocol._ports import Alone
 
 from tidings.model.event import make_event
 from tidings.protocol.membership.tables import Known
@@ -14,6 +13,7 @@ from tidings.protocol.membership.words import PeerLeaving
 from tidings.protocol.messages import Envelope
 from tidings.protocol.routing.topic_gossip import GossipSettings, Rumour, TopicGossip
 from tidings.protocol.slots import Membership, Ports
+from tidings.testing.ports import Alone
 
 
 def rumour(topic: str, id: int = 1) -> Rumour:

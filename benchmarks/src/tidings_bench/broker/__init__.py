@@ -1,0 +1,47 @@
+"""`tidings bench broker`: one broker process of ours beside mosquitto, NATS, Redis and amqtt.
+
+Every broker runs as a process on loopback and is driven by a load generator in C, so that what is measured is
+the broker; two cores are shared by the two. A run with something lost, repeated or out of order does not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from tidings.errors import InputError, MissingDependencyError
+from tidings_bench.broker.rows import OURS, Row, left_out
+
+WORKS = ("content", "topic", "latency", "durable", "slow", "idle", "subscriptions", "network")
+
+
+def run(*, quick: bool = False, only: str | None = None) -> Iterator[Row]:
+    """Rows of every work, or of those that `only` names, with commas between them."""
+    from tidings_bench.broker import scale, works
+    from tidings_bench.broker.generators import OWN, compiled
+    from tidings_bench.broker.slow import slow
+
+    chosen = WORKS if only is None else tuple(only.split(","))
+    for name in chosen:
+        if name not in WORKS:
+            raise InputError(
+                f"no work of this benchmark is called {name!r}", hint=f"there are {', '.join(WORKS)}"
+            )
+    try:
+        compiled(OWN)
+    except MissingDependencyError as error:
+        yield left_out("all works", 0, OURS, str(error))
+        return
+    size, amount = (works.QUICK, scale.QUICK) if quick else (works.FULL, scale.FULL)
+    highest: dict[str, float] = {}
+    todo: dict[str, Callable[[], Iterator[Row]]] = {
+        "content": lambda: works.content(size),
+        "topic": lambda: works.topic(size, highest),
+        "latency": lambda: works.latency(size, highest),
+        "durable": lambda: works.durable(size),
+        "slow": lambda: slow(2 * size.seconds),
+        "idle": lambda: scale.idle(amount),
+        "subscriptions": lambda: scale.subscriptions(amount),
+        "network": lambda: scale.network(amount),
+    }
+    for name in chosen:
+        yield from todo[name]()

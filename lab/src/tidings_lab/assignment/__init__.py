@@ -1,0 +1,1 @@
+"""Assignments of subscriptions to brokers in published systems."""

@@ -1,0 +1,223 @@
+"""`tidings study`: the papers' tables and figures, run again and judged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tidings.cli.output import Exit, console, errors, print_json
+from tidings.cli.sweeps import POINTS_HELP, PROCESSES_HELP, SPARK_HELP, runner_for
+from tidings.cli.usage import JSON_HELP, examples
+
+if TYPE_CHECKING:
+    from tidings_lab.studies._report import Kept
+    from tidings_lab.studies.study import Outcome, Study
+
+app_help = "Run the papers' experiments again and compare."
+
+
+def register(app: typer.Typer) -> None:
+    group = typer.Typer(no_args_is_help=True, help=app_help)
+    shown = examples(
+        "tidings study run diffusion --quick",
+        "tidings study run policies --json",
+        "tidings study run --all --plots report/plots",
+        "tidings study run notification-loss --spark",
+    )
+    group.command("run", epilog=shown)(run)
+    shown = examples(
+        "tidings study report --quick",
+        "tidings study report --spark --to report",
+        "tidings study report --only policies,locality --again",
+    )
+    group.command("report", epilog=shown)(report)
+    group.command("list", epilog=examples("tidings study list", "tidings study list --json"))(list_)
+    app.add_typer(group, name="study", help=app_help)
+
+
+def list_(as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False) -> None:
+    """Name the studies and what they answer."""
+    from tidings_lab.studies.study import find_study, study_names
+
+    found = [find_study(name) for name in study_names()]
+    if as_json:
+        print_json({"studies": [{"study": s.name, "title": s.title, "answers": s.answers} for s in found]})
+        return
+    for study in found:
+        console().print(f"[bold]{study.name:<20}[/] {study.title} ({study.answers})")
+
+
+def run(
+    name: Annotated[str | None, typer.Argument(help="Which one; `tidings study list` names them.")] = None,
+    all_: Annotated[bool, typer.Option("--all", help="Every study, one after the other.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer runs: seconds instead of minutes.")] = False,
+    seed: Annotated[int, typer.Option(help="Moves every random choice.")] = 1,
+    plots: Annotated[
+        Path, typer.Option("--plots", "--plot", metavar="DIR", help="The folder for the pictures.")
+    ] = Path("artefacts/studies"),
+    no_plots: Annotated[bool, typer.Option("--no-plots", help="Draw nothing.")] = False,
+    spark: Annotated[bool, typer.Option("--spark", help=SPARK_HELP)] = False,
+    processes: Annotated[int | None, typer.Option(min=1, help=PROCESSES_HELP)] = None,
+    points: Annotated[Path, typer.Option(help=POINTS_HELP)] = Path("artefacts/sweeps"),
+    as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
+) -> None:
+    """Run a study: the paper's values beside ours, with a verdict on each claim.
+
+    Ends with 1 when a claim was not reproduced. With --spark or --processes the points of a study
+    run side by side, and those that are finished are kept and not run again.
+    """
+    from tidings_lab.studies.study import Setting, find_study, study_names
+
+    if (name is None) is not all_:
+        raise typer.BadParameter("give the NAME of a study, or --all", param_hint="NAME")
+    failed = False
+    for chosen in study_names() if all_ else [str(name)]:
+        study = find_study(chosen)
+        runner = runner_for(points / chosen, spark, processes)
+        setting = Setting(quick=quick, seed=seed, runner=runner)
+        outcome, drawn = _run_one(study, setting, None if no_plots else plots)
+        failed = failed or not all(claim.reproduced for claim in outcome.claims)
+        _print(study, outcome, drawn, as_json)
+    if failed:
+        raise typer.Exit(Exit.NO)
+
+
+def report(
+    to: Annotated[Path, typer.Option(help="The folder for the page and what it is made of.")] = Path(
+        "report"
+    ),
+    only: Annotated[
+        str | None, typer.Option(help="Some studies, with commas; the others stay as kept.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer runs: minutes in all.")] = False,
+    seed: Annotated[int, typer.Option(help="Moves every random choice.")] = 1,
+    again: Annotated[bool, typer.Option("--again", help="Also those that were run before.")] = False,
+    spark: Annotated[bool, typer.Option("--spark", help=SPARK_HELP)] = False,
+    processes: Annotated[int | None, typer.Option(min=1, help=PROCESSES_HELP)] = None,
+    soak: Annotated[Path, typer.Option(help="What the long campaign held.")] = Path(
+        "artefacts/soak/soak.json"
+    ),
+    as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
+) -> None:
+    """Run every study and write one page: each claim, the paper's value, ours, the verdict, the plots.
+
+    Finished studies are kept in the folder and not run again. Benchmarks that lie in its `benches/`
+    (as `tidings bench NAME --json` prints them) are on the page too. Ends with 1 when a claim does not hold.
+    """
+    from tidings.errors import SettingsError
+    from tidings_lab.studies._report import write
+    from tidings_lab.studies.study import find_study, study_names
+
+    wanted = study_names() if only is None else [name.strip() for name in only.split(",")]
+    for name in wanted:
+        find_study(name)
+    found = []
+    for number, name in enumerate(study_names(), 1):
+        kept = _kept(to, name)
+        usable = kept is not None and (kept.quick, kept.seed) == (quick, seed) and not again
+        if name in wanted and not usable:
+            errors().print(f"{number} of {len(study_names())}: {name} ...")
+            kept = _keep(to, name, quick, seed, runner_for(to / "sweeps" / name, spark, processes))
+        if kept is not None:
+            found.append(kept)
+    if not found:
+        raise SettingsError("there is nothing to report", hint="run it without --only")
+    page = write(to, found, soak=soak)
+    claims = [claim for each in found for claim in each.claims]
+    held = sum(claim.reproduced for claim in claims)
+    if as_json:
+        studies = {each.study: [sum(c.reproduced for c in each.claims), len(each.claims)] for each in found}
+        print_json({"page": str(page), "claims": len(claims), "reproduced": held, "studies": studies})
+    else:
+        console().print(f"{held} of {len(claims)} claims hold: {page}")
+    if held < len(claims):
+        raise typer.Exit(Exit.NO)
+
+
+def _kept(folder: Path, name: str) -> Kept | None:
+    import msgspec
+
+    from tidings_lab.studies._report import Kept
+
+    file = folder / "studies" / f"{name}.json"
+    return msgspec.json.decode(file.read_bytes(), type=Kept) if file.exists() else None
+
+
+def _keep(folder: Path, name: str, quick: bool, seed: int, runner: Any) -> Kept:
+    import time
+
+    import msgspec
+
+    from tidings._version import __version__
+    from tidings_lab.studies._report import Kept
+    from tidings_lab.studies.study import Setting, find_study
+
+    study, began = find_study(name), time.monotonic()
+    outcome, drawn = _run_one(study, Setting(quick=quick, seed=seed, runner=runner), folder / "plots")
+    kept = Kept(
+        study=study.name, title=study.title, answers=study.answers, quick=quick, seed=seed,
+        version=__version__, seconds=round(time.monotonic() - began, 1), claims=outcome.claims,
+        tables=outcome.tables, plots=[path.name for path in drawn],
+    )  # fmt: skip
+    (folder / "studies").mkdir(parents=True, exist_ok=True)
+    (folder / "studies" / f"{name}.json").write_bytes(msgspec.json.format(msgspec.json.encode(kept)))
+    return kept
+
+
+def _run_one(study: Study, setting: Any, plots: Path | None) -> tuple[Outcome, list[Path]]:
+    import msgspec
+
+    if not errors().is_terminal or setting.runner is not None:  # a runner shows its own progress
+        outcome = study.run(setting)
+    else:
+        with errors().status(f"study {study.name} ...") as status:
+            told = msgspec.structs.replace(
+                setting, progress=lambda words: status.update(f"study {study.name}: {words}")
+            )
+            outcome = study.run(told)
+    if plots is None:
+        return outcome, []
+    from tidings_lab.studies.draw import draw
+
+    return outcome, draw(outcome.pictures, plots)
+
+
+def _print(study: Study, outcome: Outcome, drawn: list[Path], as_json: bool) -> None:
+    if as_json:
+        import msgspec
+
+        claims = [msgspec.to_builtins(claim) for claim in outcome.claims]
+        print_json({"study": study.name, "claims": claims, "plots": [str(path) for path in drawn]})
+        return
+    from rich.table import Table
+
+    console().print(f"[bold]{study.title}[/] ({study.answers})")
+    for data in outcome.tables:
+        table = Table(title=data.title, title_justify="left", box=None, pad_edge=False)
+        for column in data.columns:
+            table.add_column(column)
+        for row in data.rows:
+            table.add_row(*(_cell(value) for value in row))
+        console().print(table)
+    table = Table(title="claims", title_justify="left", box=None, pad_edge=False)
+    for column in ("id", "claim", "paper", "expected", "ours", "tolerance", "verdict"):
+        table.add_column(column, overflow="fold")
+    for claim in outcome.claims:
+        verdict = "[green]reproduced[/]" if claim.reproduced else "[red]not reproduced[/]"
+        corrected = "" if claim.erratum is None else f" ({claim.erratum})"
+        table.add_row(
+            claim.id, claim.claim, _cell(claim.paper), _cell(claim.expected) + corrected, _cell(claim.ours),
+            _cell(claim.tolerance), verdict,
+        )  # fmt: skip
+    console().print(table)
+    for path in drawn:
+        if path.suffix == ".png":
+            console().print(f"picture: {path}")
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

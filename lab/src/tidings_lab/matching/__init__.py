@@ -1,0 +1,1 @@
+"""Matchers to compare the product's matcher with."""

@@ -1,0 +1,1 @@
+"""Overlays of published systems."""

@@ -1,0 +1,1 @@
+"""Recovery strategies of published systems."""

@@ -1,0 +1,72 @@
+"""What was asked of whom: so that nothing is asked for twice at once, and an empty promise is noticed."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Iterable
+
+from tidings_lab.recovery.epidemic.marks import Received
+from tidings_lab.recovery.epidemic.patience import Patience
+from tidings_lab.recovery.epidemic.standing import OFFER, Standing
+from tidings_lab.recovery.epidemic.words import Id
+
+MOST_OVERDUE = 10_000
+
+
+class Requests:
+    def __init__(self, patience: Patience, received: Received, standing: Standing) -> None:
+        self._patience = patience
+        self._received = received
+        self._standing = standing
+        self._asked: dict[Id, int] = {}  # in how many open requests
+        self._overdue: OrderedDict[Id, None] = OrderedDict()  # nobody waits for these, and they may come
+        # until when, of whom, what, and was it sent
+        self._open: deque[tuple[float, str, tuple[Id, ...], bool]] = deque()
+
+    def __contains__(self, id: Id) -> bool:
+        return id in self._asked
+
+    def take(self, id: Id) -> bool:
+        """It came: was it asked for?"""
+        if id in self._asked:
+            self._patience.answered()
+            return True
+        if id not in self._overdue:
+            return False
+        del self._overdue[id]
+        self._patience.was_short()
+        return True
+
+    def note(self, peer: str, ids: Iterable[Id], now: float, *, is_sent: bool = True) -> None:
+        """One that is not sent waits all the same, and nobody is to blame for it."""
+        wanted = tuple(ids)
+        for id in wanted:
+            self._asked[id] = self._asked.get(id, 0) + 1
+        self._open.append((now + self._patience.seconds, peer, wanted, is_sent))
+
+    @property
+    def due(self) -> float | None:
+        """When the time of the next one is over."""
+        return self._open[0][0] if self._open else None
+
+    def review(self, now: float) -> list[tuple[str, tuple[Id, ...]]]:
+        """Requests whose time is over: one that brought nothing is a strike. What each of them still lacks."""
+        lacking = []
+        while self._open and self._open[0][0] <= now:
+            _, peer, ids, is_sent = self._open.popleft()
+            for id in ids:
+                self._asked[id] -= 1
+                if not self._asked[id]:
+                    del self._asked[id]
+            left = tuple(id for id in ids if id not in self._received)
+            if is_sent and len(left) == len(ids):
+                self._standing.strike(peer, OFFER, now)
+            self._overdue.update(dict.fromkeys(left))
+            while len(self._overdue) > MOST_OVERDUE:
+                self._overdue.popitem(last=False)
+            if left:
+                lacking.append((peer, left))
+        return lacking
+
+    def __len__(self) -> int:
+        return len(self._asked)

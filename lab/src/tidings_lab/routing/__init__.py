@@ -1,0 +1,1 @@
+"""Routing strategies of published systems."""

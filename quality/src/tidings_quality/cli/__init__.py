@@ -1,0 +1,1 @@
+"""The command `tidings quality`, and its act of `tidings demo`."""

@@ -1,0 +1,1 @@
+"""Diffusion trees of the Quality Notification Service as a routing strategy."""

@@ -1,0 +1,1 @@
+"""Studies of data quality; they need tidings-lab."""

@@ -1,0 +1,179 @@
+"""Reading JSON lines and turning objects into events.
+
+An object with `specversion` is a CloudEvent. Any other object is an event's attributes; in it
+`id source type time topic` are the event's own, as everywhere. An event without an id gets the
+number of its line, from 0, and one without a source the source `command line`. Arrays are no
+attribute values: filters do not see them. A member `kinds` that names nulls as `inf` or `-inf`, as
+`tidings sub --json` writes it, makes them infinite.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tidings.cli.output import KINDS
+from tidings.errors import EventError, InputError
+from tidings.model.event import RESERVED, Event, make_event
+
+STDIN = "-"
+CHUNK = 1 << 18  # bytes read at once, if there are so many
+UNKNOWN_SOURCE = "command line"
+
+
+def batches(path: str) -> Iterator[list[tuple[int, str]]]:
+    """(number from 0, text) of every line, as many at once as are there; `-` is standard input.
+
+    A line that is typed or piped is handed on at once, a file in large pieces.
+    """
+    if path == STDIN:
+        yield from _numbered(sys.stdin.buffer)
+        return
+    with Path(path).open("rb") as file:
+        yield from _numbered(file)
+
+
+def _numbered(file: Any) -> Iterator[list[tuple[int, str]]]:
+    number, rest = 0, b""
+    while chunk := file.read1(CHUNK):
+        *whole, rest = (rest + chunk).split(b"\n")
+        yield [(number + place, _text_of(line)) for place, line in enumerate(whole)]
+        number += len(whole)
+    if rest:
+        yield [(number, _text_of(rest))]
+
+
+def _text_of(line: bytes) -> str:
+    return line.decode("utf-8", errors="replace")
+
+
+def lines(path: str) -> Iterator[tuple[int, str]]:
+    """The same, one by one."""
+    return (line for batch in batches(path) for line in batch)
+
+
+def json_object(text: str, where: str) -> dict[str, Any]:
+    """The object on a line, or an `InputError` that says where it is wrong."""
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{where}: not JSON: {error.msg} at column {error.colno}") from None
+    except RecursionError:
+        raise InputError(f"{where}: JSON nested too deeply") from None
+    except ValueError as error:  # a number of more digits than Python reads
+        raise InputError(f"{where}: {error}") from None
+    if not isinstance(value, dict):
+        raise InputError(f"{where}: a JSON object was expected, not {_name(value)}")
+    return value
+
+
+def _name(value: Any) -> str:
+    names = {list: "an array", str: "a string", bool: "true or false", type(None): "null"}
+    return names.get(type(value), "a number")
+
+
+def whole_object(path: str) -> dict[str, Any]:
+    """One JSON object that fills a file (or standard input)."""
+    whole = sys.stdin.buffer.read() if path == STDIN else Path(path).read_bytes()
+    return json_object(_text_of(whole), "standard input" if path == STDIN else path)
+
+
+def event_id(given: Mapping[str, Any], number: int) -> str:
+    """What this event is called in results: its own id, or the number of its line."""
+    id = given.get("id")
+    return str(number) if id is None else id if isinstance(id, str) else json.dumps(id)
+
+
+def event_of(given: Mapping[str, Any], number: int = 0) -> Event:
+    """The event that a JSON object stands for; `EventError` when it stands for none."""
+    try:
+        return _cloud_event(given, number) if "specversion" in given else _plain_event(given, number)
+    except RecursionError:
+        raise EventError("an event that is nested too deeply") from None
+
+
+def _plain_event(given: Mapping[str, Any], number: int) -> Event:
+    given = _with_infinities(given)
+    return make_event(
+        _without_arrays({name: value for name, value in given.items() if name not in RESERVED}),
+        source=_text(given, "source") or UNKNOWN_SOURCE,
+        id=event_id(given, number),
+        topic=_text(given, "topic"),
+        type=_lineage(given.get("type")),
+        time=_time(given.get("time")),
+    )
+
+
+def _without_arrays(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: _without_arrays(value) if isinstance(value, dict) else value
+        for name, value in given.items()
+        if not isinstance(value, list)
+    }
+
+
+def _with_infinities(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The object with its infinities; one whose `kinds` is an attribute of its own stays as it is."""
+    kinds = given.get(KINDS)
+    if (
+        not isinstance(kinds, dict)
+        or not kinds
+        or not all(kind in ("inf", "-inf") for kind in kinds.values())
+    ):
+        return given
+    left = dict(kinds)
+    restored = _restored({name: value for name, value in given.items() if name != KINDS}, "", left)
+    return given if left else restored
+
+
+def _restored(tree: Mapping[str, Any], prefix: str, left: dict[str, str]) -> dict[str, Any]:
+    """The tree with numbers for the nulls that `left` names; names that were found are taken out of it."""
+    return {
+        name: _restored(value, f"{prefix}{name}.", left)
+        if isinstance(value, dict)
+        else float(left.pop(prefix + name))
+        if value is None and prefix + name in left
+        else value
+        for name, value in tree.items()
+    }
+
+
+def _cloud_event(given: Mapping[str, Any], number: int) -> Event:
+    """Here, as for plain objects, what is missing of the identity is made up; nothing else is."""
+    from tidings.model.cloudevents import UNTYPED, from_mapping
+
+    whole = {"source": UNKNOWN_SOURCE, "type": UNTYPED, **given, "id": event_id(given, number)}
+    event = from_mapping(whole)
+    return event if "type" in given else msgspec.structs.replace(event, type=())
+
+
+def _text(given: Mapping[str, Any], name: str) -> str | None:
+    value = given.get(name)
+    if value is not None and not isinstance(value, str):
+        raise EventError(f"{name!r} is {_name(value)}", hint=f"the event's {name} is a string")
+    return value
+
+
+def _lineage(given: Any) -> tuple[str, ...]:
+    names = [given] if isinstance(given, str) else given or []
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise EventError(
+            "'type' is neither a string nor a list of strings", hint="the type first, then its ancestors"
+        )
+    return tuple(names)
+
+
+def _time(given: Any) -> datetime | None:
+    if given is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(given)
+    except (TypeError, ValueError):
+        raise EventError(f"'time' is {given!r}", hint="write it as 2026-01-31T12:00:00Z") from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
