@@ -6,6 +6,8 @@ Anything else that escapes is a defect of ours.
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 
 class TidingsError(Exception):
     """The root: catch this to catch whatever Tidings raises on purpose."""
@@ -217,3 +219,11 @@ class MissingDependencyError(TidingsError):
 
     blame = "environment"
     code = "dependency"
+
+
+def require(package: str, extra: str, purpose: str) -> None:
+    """Raise `MissingDependencyError` when an optional package is not installed; the message names the extra."""
+    if find_spec(package) is None:
+        raise MissingDependencyError(
+            f"{purpose} needs the package {package}", hint=f"pip install 'tidings[{extra}]'"
+        )

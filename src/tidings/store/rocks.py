@@ -25,7 +25,7 @@ from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tidings.errors import ClosedError, StoreError, StoreFullError, StoreLockedError, TidingsError
+from tidings.errors import ClosedError, StoreError, StoreFullError, StoreLockedError, TidingsError, require
 from tidings.store.audit import audit, read_account
 from tidings.store.engine import Change
 from tidings.store.framing import record_never_written
@@ -225,6 +225,7 @@ class RocksEngine:
         return self._database
 
     def _opened(self, *, read_only: bool) -> Any:
+        require("rocksdict", "store", "a store on disk")
         from rocksdict import AccessType, Rdict
 
         access = AccessType.read_only(False) if read_only else AccessType.read_write()

@@ -19,6 +19,11 @@ from typing import Any
 KERNELS = "TIDINGS_KERNELS"
 
 
+def has_numpy() -> bool:
+    """Is NumPy there, without which the plain index serves any number of filters?"""
+    return find_spec("numpy") is not None
+
+
 def has_numba() -> bool:
     """May compiled kernels be used?"""
     return os.environ.get(KERNELS, "") != "numpy" and find_spec("numba") is not None

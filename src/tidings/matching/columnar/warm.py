@@ -13,7 +13,7 @@ import atexit
 import threading
 from collections.abc import Callable, Iterator
 
-from tidings.matching.columnar.jit import has_numba
+from tidings.matching.columnar.jit import has_numba, has_numpy
 from tidings.model.constraint import Constraint, Equals, Like, OneOf, Range
 from tidings.model.event import Event
 from tidings.model.expression import Arithmetic, Attribute, Compare, Literal
@@ -57,7 +57,9 @@ def warming() -> Iterator[None]:
 class Kernels:
     """Whether the kernels can be used; here and now, by whoever waits for them."""
 
-    ready = True
+    @property
+    def ready(self) -> bool:
+        return has_numpy()
 
     def want(self) -> None:
         """They will be needed soon."""
@@ -73,8 +75,8 @@ class InBackground(Kernels):
         self._is_leaving = False
 
     @property
-    def ready(self) -> bool:  # type: ignore[override]
-        return self._is_done.is_set()
+    def ready(self) -> bool:
+        return self._is_done.is_set() and has_numpy()
 
     def want(self) -> None:
         if self._thread is None:
