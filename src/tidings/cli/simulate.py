@@ -80,7 +80,7 @@ def simulate(
         raise typer.BadParameter("name a system, or give --play or --wide", param_hint="SYSTEM")
     _check_several(seeds, record, spark=spark, processes=processes)
     from tidings.simulation.experiment import Experiment
-    from tidings.simulation.faults import INCIDENTS, WIDER, Rates
+    from tidings.simulation.faults import INCIDENTS, Rates, incident_kinds
     from tidings.simulation.workloads import Plan
 
     plan = Plan(
@@ -90,7 +90,7 @@ def simulate(
     experiment = Experiment(
         system=system, seed=seed, brokers=brokers, overlay=overlay, fan_out=fan_out, network=network,
         hosts=hosts, workload=workload, plan=plan, rates=Rates(loss, duplication, reordering, corruption),
-        incidents=incidents, kinds=_kinds(fault, INCIDENTS, WIDER), options=_options(option or ()), check=check,
+        incidents=incidents, kinds=_kinds(fault, INCIDENTS, incident_kinds()), options=_options(option or ()), check=check,
         bytes=corruption > 0,
     )  # fmt: skip
     if seeds is not None:
@@ -112,12 +112,11 @@ def _check_several(seeds: int | None, record: Path | None, *, spark: bool, proce
         raise typer.BadParameter("several runs are wanted for that: give --seeds", param_hint="--seeds")
 
 
-def _kinds(wanted: list[str] | None, usual: tuple[str, ...], further: tuple[str, ...]) -> tuple[str, ...]:
-    """The faults that are drawn from; the further ones when they are named."""
+def _kinds(wanted: list[str] | None, usual: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
+    """The faults that are drawn from; those beyond the usual ones when they are named."""
     for name in wanted or ():
-        if name not in usual + further:
-            known = ", ".join(usual + further)
-            raise SettingsError(f"no fault is called {name!r}", hint=f"there are: {known}")
+        if name not in known:
+            raise SettingsError(f"no fault is called {name!r}", hint=f"there are: {', '.join(known)}")
     return tuple(wanted or usual)
 
 

@@ -17,6 +17,8 @@ from typing import NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
+from tidings.extensions import load_all
+
 TYPES = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
@@ -37,6 +39,8 @@ class File(NamedTuple):
 def table() -> dict[str, File]:
     """By path, as a browser asks for it."""
     found = dict(_read(files("tidings.console") / "static", ""))
+    for name, folder in load_all("tidings.console"):
+        found.update(_read(folder, f"/extensions/{name}"))
     return found | {"/": found["/index.html"]}
 
 

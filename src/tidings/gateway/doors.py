@@ -8,7 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol
 
-from tidings.errors import MissingDependencyError
+from tidings.errors import MissingDependencyError, SettingsError
+from tidings.extensions import load, offered
 from tidings.gateway.origins import Addresses
 from tidings.gateway.proving import Prover
 from tidings.runtime import tls
@@ -78,6 +79,13 @@ class Gateways:
                 given = settings.gateway
                 where = Addresses(given.mqtt_websocket, given.hosts, given.origins)
                 chosen.append(("mqtt over websocket", MqttSocketDoor(server, door, where, listening)))
+        for name, table in settings.gateway.extensions.items():
+            if name not in offered("tidings.gateways"):
+                known = ", ".join(offered("tidings.gateways")) or "none"
+                raise SettingsError(
+                    f"gateway.extensions.{name}: no extension offers it", hint=f"installed: {known}"
+                )
+            chosen.append((name, load("tidings.gateways", name)(self._service, self.prover, table)))
         return chosen
 
     async def close(self) -> None:

@@ -12,7 +12,8 @@ from types import EllipsisType
 from typing import Any, Protocol
 
 from tidings.availability.records import Loaded
-from tidings.errors import ClosedError, RefusedError, TidingsError
+from tidings.errors import ClosedError, RefusedError, SettingsError, TidingsError
+from tidings.extensions import load, offered
 from tidings.history.recorder import FileRecorder, Recorder
 from tidings.history.schema import ntfy_row
 from tidings.model.event import Event
@@ -211,14 +212,26 @@ class EmbeddedBroker:
 async def open_store(path: str | os.PathLike[str] | None, most_bytes: int | None = None) -> Store:
     if path is None:
         return MemoryStore()
-    if str(path).startswith("nats://"):
-        from tidings.store.jetstream import JetStreamStore
-
-        return await asyncio.to_thread(JetStreamStore, str(path))
+    scheme, sign, _ = str(path).partition("://")
+    if sign:
+        return await asyncio.to_thread(_store_of(scheme), str(path))
     from tidings.store.rocks import RocksStore
 
     is_bounded = most_bytes is not None and most_bytes < DEFAULT_LIMITS.store_bytes
     return await asyncio.to_thread(partial(RocksStore, path, most_bytes=most_bytes if is_bounded else None))
+
+
+def _store_of(scheme: str) -> Callable[[str], Store]:
+    """The store that addresses of this scheme name: JetStream, or one of the group `tidings.stores`."""
+    if scheme == "nats":
+        from tidings.store.jetstream import JetStreamStore
+
+        return JetStreamStore
+    if scheme not in offered("tidings.stores"):
+        known = ", ".join(f"{each}://" for each in ("nats", *offered("tidings.stores")))
+        raise SettingsError(f"no store has addresses {scheme}://", hint=f"a directory, or one of: {known}")
+    found: Callable[[str], Store] = load("tidings.stores", scheme)
+    return found
 
 
 def owner_of(state: Loaded) -> str:

@@ -85,6 +85,7 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
     origins: tuple[
         str, ...
     ] = ()  # of pages elsewhere that may use them (https://app.example), * is a wildcard
+    extensions: dict[str, Any] = {}  # by name, the table of a gateway that an installed extension offers
 
 
 class ConsoleSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,7 +119,7 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     system: str = "tidings"  # how brokers work together, the same in the whole network; see `tidings systems`
     rearrange: bool = True  # of systems that swap links: False, they stay as they are
     heal_seconds: float = 0.0  # a neighbour away for so long is lost, and the tree heals without it; 0: never
-    store: str = ""  # a directory for what is to survive a crash, or nats://…/NAME; empty: in memory
+    store: str = ""  # a directory for what is to survive a crash, nats://…/NAME, or an extension's address; empty: memory
     datagrams: bool = False  # events travel between brokers by UDP, in the clear, and recovery brings back
     peers: tuple[str, ...] = ()  # name=host:port of brokers to reach by datagram that are no neighbours
     archive: str = ""  # a directory of archived events, for subscriptions `since="forever"`; empty: none
@@ -465,7 +466,7 @@ def _resolved(settings: BrokerSettings, folder: Path | None) -> BrokerSettings:
         return settings
 
     def absolute(path: str) -> str:
-        is_relative = path and not path.startswith("nats://") and not Path(path).is_absolute()
+        is_relative = path and "://" not in path and not Path(path).is_absolute()
         return str(folder / path) if is_relative else path
 
     tls, security, console = settings.tls, settings.security, settings.console

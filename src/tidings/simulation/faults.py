@@ -8,12 +8,14 @@ seed give the same run.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
+from typing import Any
 
 import msgspec
 
 from tidings.errors import SettingsError
+from tidings.extensions import offered
 from tidings.simulation.topology import Overlay
 
 LOSS = "loss"
@@ -42,6 +44,18 @@ INCIDENTS = (
 WIDER = (CLOCK_JUMP, CLOCK_DRIFT, DISK_FULL, SYNC_FAILURE)  # drawn when they are named
 RESTARTS = (CRASH, DISK_LOSS, CLOCK_JUMP)  # gone with what it had not synced, and started again
 OF_ONE = (*RESTARTS, STOP, CLOCK_SKEW, CLOCK_DRIFT, DISK_FULL, SYNC_FAILURE)  # hit one machine
+
+
+class OwnFault(msgspec.Struct, frozen=True):
+    """A fault of the group `tidings.faults`: two functions of (simulation, incident). It hits one machine."""
+
+    begin: Callable[[Any, Any], None]
+    end: Callable[[Any, Any], None]
+
+
+def incident_kinds() -> tuple[str, ...]:
+    """Every fault that begins and ends: the product's own, then those of installed extensions."""
+    return (*INCIDENTS, *WIDER, *sorted(offered("tidings.faults")))
 
 
 class Rates(msgspec.Struct, frozen=True):
@@ -75,8 +89,8 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
     amount: float = 0.0  # seconds by which a clock is set, its drift, or how many times slower
 
     def __post_init__(self) -> None:
-        if self.kind not in INCIDENTS + WIDER:
-            known = ", ".join(INCIDENTS + WIDER)
+        if self.kind not in incident_kinds():
+            known = ", ".join(incident_kinds())
             raise SettingsError(f"no fault is called {self.kind!r}", hint=f"there are: {known}")
         if self.until < self.at:
             raise SettingsError(f"the fault {self.kind} ends at {self.until}, before it begins at {self.at}")
@@ -144,8 +158,9 @@ def drawn(overlay: Overlay, rng: Random, *, until: float, mix: FaultMix | None =
     chances = {
         kind: rng.uniform(0.0, mix.rate_up_to) for kind in RATES if kind in mix.kinds and rng.random() < 0.5
     }
-    everything = INCIDENTS + WIDER
-    possible = everything if overlay.links else [kind for kind in everything if kind in OF_ONE]
+    everything = incident_kinds()
+    between = set(INCIDENTS) - set(OF_ONE)
+    possible = everything if overlay.links else [kind for kind in everything if kind not in between]
     kinds = [kind for kind in possible if kind in mix.kinds]
     wanted = mix.incidents if kinds else 0
     incidents = [_incident(rng.choice(kinds), overlay, rng, until, mix.longest) for _ in range(wanted)]
@@ -160,7 +175,7 @@ def _incident(kind: str, overlay: Overlay, rng: Random, until: float, longest: f
     nodes: tuple[str, ...] = ()
     cut: tuple[tuple[str, str], ...] = ()
     amount = 0.0
-    if kind in OF_ONE:
+    if kind not in INCIDENTS or kind in OF_ONE:
         nodes = (rng.choice(brokers),)
         if kind in (CLOCK_SKEW, CLOCK_JUMP):
             amount = rng.uniform(-3600.0, 3600.0)

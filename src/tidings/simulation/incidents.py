@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidings.extensions import load, offered
 from tidings.simulation import faults as fault
 from tidings.simulation.faults import Incident
 from tidings.simulation.parts import pair
@@ -16,7 +17,9 @@ def begin(simulation: Simulation, incident: Incident) -> None:
     simulation.plan_rough()
     kind, places = incident.kind, simulation.places
     took = [True]
-    if kind in fault.RESTARTS:
+    if kind in offered("tidings.faults"):
+        load("tidings.faults", kind).begin(simulation, incident)
+    elif kind in fault.RESTARTS:
         took = [simulation.crash(name) for name in incident.nodes]
     elif kind == fault.STOP:
         for name in incident.nodes:
@@ -49,7 +52,9 @@ def begin(simulation: Simulation, incident: Incident) -> None:
 
 def end(simulation: Simulation, incident: Incident) -> None:
     kind, places = incident.kind, simulation.places
-    if kind in fault.RESTARTS:
+    if kind in offered("tidings.faults"):
+        load("tidings.faults", kind).end(simulation, incident)
+    elif kind in fault.RESTARTS:
         for name in incident.nodes:
             if not places[name].up:
                 places[name].clock.set_wall(incident.amount)

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import msgspec
 
 from tidings.errors import SettingsError
+from tidings.extensions import load, offered
 
 
 class SubscribeStep(msgspec.Struct, frozen=True, kw_only=True, tag_field="step", tag="subscribe"):
@@ -214,11 +215,14 @@ CONTENTS: dict[str, Callable[[], Content]] = {
 
 
 def content_named(name: str) -> Content:
-    if name not in CONTENTS:
-        raise SettingsError(
-            f"no workload is called {name!r}", hint=f"there are: {', '.join(sorted(CONTENTS))}"
-        )
-    return CONTENTS[name]()
+    """The content of that name: the product's own, or one of the group `tidings.workloads`."""
+    if name in CONTENTS:
+        return CONTENTS[name]()
+    if name in offered("tidings.workloads"):
+        found: Content = load("tidings.workloads", name)()
+        return found
+    known = ", ".join(sorted({*CONTENTS, *offered("tidings.workloads")}))
+    raise SettingsError(f"no workload is called {name!r}", hint=f"there are: {known}")
 
 
 def steady(rng: Random, rate: float, start: float = 0.0) -> Iterator[float]:

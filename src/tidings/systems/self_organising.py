@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tidings.errors import SettingsError
+from tidings.errors import SettingsError, require
 from tidings.protocol.assignment.policies import AccessDriven
 from tidings.protocol.routing.covering import Covering
 from tidings.systems.brokers import plain_delivery
@@ -25,6 +25,7 @@ BOUND_SECONDS = 0.1  # half of the longest way in the thesis' networks
 
 
 def measure_of(options: dict[str, Any]) -> Measure:
+    require("numpy", "fast", "an overlay that organises itself")
     from tidings.protocol.overlay.measures import ExactMeasure, SampledMeasure
 
     space = {name: (float(low), float(high)) for name, (low, high) in options.get("space", SQUARE).items()}

@@ -33,6 +33,7 @@ from typing import Any, Protocol
 import msgspec
 
 from tidings.errors import MissingDependencyError, SettingsError, TidingsError
+from tidings.extensions import load, offered
 from tidings.gateway.mqtt.events import members_of
 from tidings.model.event import Event, make_event
 from tidings.model.subscription import Position
@@ -135,7 +136,10 @@ def side_of(route: RouteSettings, name: str) -> Any:
         raise MissingDependencyError(
             f"this bridge needs the package {error.name}", hint="pip install 'tidings[bridges]'"
         ) from None
-    raise SettingsError(f"no bridge leads to {route.from_ or route.to}", hint="nats://, redis:// or mqtt://")
+    if scheme in offered("tidings.bridges"):
+        return load("tidings.bridges", scheme)(route, name)
+    known = ", ".join(f"{each}://" for each in ("nats", "redis", "mqtt", *offered("tidings.bridges")))
+    raise SettingsError(f"no bridge leads to {route.from_ or route.to}", hint=known)
 
 
 class Bridge:
