@@ -41,6 +41,7 @@ class Message(msgspec.Struct, frozen=True, array_like=True, tag=True):
     cut_field: ClassVar[str] = (
         ""  # the field that holds a sequence which may be sent in parts (see `batches.py`)
     )
+    is_hop: ClassVar[bool] = False  # it takes an event over a link: the simulator counts it as a hop
     fills_frame: ClassVar[bool] = False  # it is sent in parts only when one frame would not hold it
 
     def in_parts(self, slices: Iterable[Any]) -> Iterator[Message]:

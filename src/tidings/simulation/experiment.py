@@ -82,14 +82,6 @@ class Outcome(msgspec.Struct, kw_only=True):
     rows: list[Row] = []
 
 
-EVENT_MESSAGES = frozenset(
-    {
-        "Forward", "ToTarget", "ToAccess", "Climb", "Descend", "OnLan", "ToRouters", "ToGroups", "ToService",
-        "Multicast",
-    }
-)  # fmt: skip
-
-
 def run_experiment(
     experiment: Experiment,
     *,
@@ -181,7 +173,7 @@ def _outcome(world: World, rows: Sequence[Row], report: Report | None, delay: fl
     simulation = world.simulation
     published = sum(len(application.receipts) for application in world.applications.values())
     delivered = sum(len(application.heard) for application in world.applications.values())
-    carrying = sum(count for name, count in simulation.sent.items() if name in EVENT_MESSAGES)
+    carrying = simulation.hops
     return Outcome(
         handled=simulation.handled,
         sent=dict(sorted(simulation.sent.items())),

@@ -97,6 +97,11 @@ class Simulation:
         """How many messages went between brokers, by the name of their class."""
         return Counter({kind.__name__: count for kind, count in self._sent.items()})
 
+    @property
+    def hops(self) -> int:
+        """How many of them took an event on its way."""
+        return sum(count for kind, count in self._sent.items() if kind.is_hop)
+
     def rng(self, name: str) -> Random:
         """The random source of that name: the same for the same seed."""
         return Random(f"{self.seed}/{name}")

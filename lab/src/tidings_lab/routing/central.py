@@ -29,6 +29,8 @@ class Refer(Message, frozen=True):
 class ToService(Message, frozen=True):
     """A matched event, and the references of its takers."""
 
+    is_hop: ClassVar[bool] = True
+
     envelope: Envelope
     references: tuple[str, ...]
 

@@ -36,11 +36,15 @@ class Hold(Message, frozen=True):
 class ToTarget(Message, frozen=True):
     """An event for the broker of its cell."""
 
+    is_hop: ClassVar[bool] = True
+
     envelope: Envelope
 
 
 class ToAccess(Message, frozen=True):
     """A matched event for a broker with a taker."""
+
+    is_hop: ClassVar[bool] = True
 
     envelope: Envelope
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from random import Random
+from typing import ClassVar
 
 from tidings.algebra import overlaps
 from tidings.errors import SettingsError
@@ -40,6 +41,8 @@ class Grouped(Message, frozen=True):
 
 class ToGroups(Message, frozen=True):
     """An event for everybody in these groups."""
+
+    is_hop: ClassVar[bool] = True
 
     envelope: Envelope
     groups: tuple[int, ...]

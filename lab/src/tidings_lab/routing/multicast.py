@@ -11,6 +11,8 @@ Rules
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from tidings.algebra.covers import overlaps
 from tidings.model.filter import Filter
 from tidings.model.subscription import Advertisement, Subscription, SubscriptionId
@@ -20,6 +22,8 @@ from tidings.protocol.slots import Routing
 
 
 class Multicast(Message, frozen=True):
+    is_hop: ClassVar[bool] = True
+
     envelope: Envelope
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from tidings.model.filter import Filter
 from tidings.protocol.messages import Envelope, Message
 
@@ -31,6 +33,8 @@ class Prune(Message, frozen=True):
 class Climb(Message, frozen=True):
     """An event on its way to the brokers that are responsible for these keys."""
 
+    is_hop: ClassVar[bool] = True
+
     keys: tuple[str, ...]
     envelope: Envelope
     hops: int = 1
@@ -39,6 +43,8 @@ class Climb(Message, frozen=True):
 
 class Descend(Message, frozen=True):
     """An event on its way down the trees of these keys."""
+
+    is_hop: ClassVar[bool] = True
 
     keys: tuple[str, ...]
     envelope: Envelope

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable
+from typing import ClassVar
 from zlib import crc32
 
 import msgspec
@@ -47,6 +48,8 @@ MOST_SUBJECTS = 10_000  # in a cache; then the one that was silent longest goes
 class OnLan(Message, frozen=True):
     """An event, broadcast on a local network."""
 
+    is_hop: ClassVar[bool] = True
+
     envelope: Envelope
     from_outside: bool = False  # the router has it from another network
 
@@ -67,6 +70,8 @@ class Subjects(Message, frozen=True):
 
 class ToRouters(Message, frozen=True):
     """An event for the networks of these routers: the receiver's own, and those that it sends it on to."""
+
+    is_hop: ClassVar[bool] = True
 
     envelope: Envelope
     onward: tuple[str, ...] = ()

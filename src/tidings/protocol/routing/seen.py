@@ -9,7 +9,7 @@ An origin numbers what it sends (`routing.number`: its incarnation, then 1, 2, 3
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from tidings.protocol.messages import Envelope, Message
 
@@ -18,6 +18,8 @@ NUMBER = "routing.number"
 
 class Forward(Message, frozen=True):
     """An event on its way to the next broker."""
+
+    is_hop: ClassVar[bool] = True
 
     envelope: Envelope
 
