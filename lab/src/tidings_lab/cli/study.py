@@ -150,7 +150,7 @@ def _keep(folder: Path, name: str, quick: bool, seed: int, runner: Any) -> Kept:
 
     import msgspec
 
-    from tidings._version import __version__
+    from tidings_lab._version import __version__
     from tidings_lab.studies._report import Kept
     from tidings_lab.studies.study import Setting, find_study
 
