@@ -73,4 +73,4 @@ site: $(READY) ## write the docs, and the report if there is one, as a site (sit
 
 clean: ## remove the environment, caches and build output
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
-	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src tests scripts lab quality benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

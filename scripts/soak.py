@@ -66,7 +66,7 @@ PARTS = (
 def code() -> str:
     """What is judged: a digest of everything that a part depends on."""
     digest = blake2b(digest_size=8)
-    for folder in ("src", "tests"):
+    for folder in ("src", "lab", "quality", "benchmarks", "tests"):
         for file in sorted((ROOT / folder).rglob("*.py")):
             digest.update(file.read_bytes())
     return digest.hexdigest()

@@ -8,7 +8,7 @@ Rules
 - The guard takes 0.3 ms for a test that leaves nothing behind. It waits only for threads and processes that are
   still there, since a loop or an executor that was closed ends its threads a little later.
 - Warning filters, captured output and `monkeypatch` are restored by pytest; the `tidings` logger by a fixture of
-  `tests/conftest.py`.
+  `conftest.py`.
 """
 
 from __future__ import annotations

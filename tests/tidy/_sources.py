@@ -11,6 +11,8 @@ from types import ModuleType
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "tidings"
+SOURCES = ("src", "lab/src", "quality/src", "benchmarks/src")
+TESTS = ("tests", "lab/tests", "quality/tests", "benchmarks/tests")
 
 
 @lru_cache
@@ -53,13 +55,17 @@ def pages() -> tuple[Path, ...]:
     )
 
 
+def _roots() -> list[Path]:
+    return [ROOT / source for source in SOURCES]
+
+
 def name_of(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
 def module_of(path: Path) -> str:
     """src/tidings/model/event.py -> tidings.model.event"""
-    parts = path.relative_to(ROOT / "src").with_suffix("").parts
+    [parts] = [path.relative_to(root).with_suffix("").parts for root in _roots() if path.is_relative_to(root)]
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 

@@ -37,7 +37,7 @@ def drawn(folder: Path, *imported: str, **environment: str) -> str:
     paths = os.pathsep.join(map(str, (ROOT / "src", ROOT, folder)))
     bare = {name: value for name, value in os.environ.items() if name not in ("TEST_SEED", "PYTHONHASHSEED")}
     subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "tests.conftest", str(file)],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "conftest", str(file)],
         cwd=ROOT,
         env={
             **bare,

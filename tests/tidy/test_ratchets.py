@@ -6,7 +6,7 @@ import ast
 from pathlib import Path
 
 import pytest
-from tests.tidy._sources import name_of, python_files, tree_of
+from tests.tidy._sources import SOURCES, TESTS, name_of, python_files, tree_of
 
 pytestmark = pytest.mark.xdist_group("sources")  # every file is parsed once
 
@@ -19,7 +19,7 @@ LONG_FUNCTIONS: dict[str, int] = {}
 
 
 def files() -> list[Path]:
-    return python_files("src", "tests", "scripts")
+    return python_files(*SOURCES, *TESTS, "scripts")
 
 
 def functions(path: Path) -> dict[str, int]:
@@ -100,7 +100,7 @@ def _is_short(call: ast.Call) -> bool:
 def test_no_error_is_swallowed() -> None:
     swallowed = [
         f"{name_of(path)}:{node.lineno}"
-        for path in python_files("src", "scripts")
+        for path in python_files(*SOURCES, "scripts")
         for node in ast.walk(tree_of(path))
         if isinstance(node, ast.ExceptHandler) and all(isinstance(line, ast.Pass) for line in node.body)
     ]
