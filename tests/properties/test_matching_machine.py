@@ -15,9 +15,8 @@ from tests.properties import _edges
 from tidings.language import evaluate
 from tidings.matching.columnar.batches import texts_of_batch, texts_of_events
 from tidings.matching.columnar.matcher import ColumnarMatcher
-from tidings.matching.columnar.programs import machine_steps
-from tidings.matching.columnar.questions import like_bytes
-from tidings.matching.columnar.strings import encoded
+from tidings.matching.columnar.programs import like_bytes, machine_steps
+from tidings.matching.columnar.slots import encoded
 from tidings.matching.naive import NaiveMatcher
 from tidings.model import expression as e
 from tidings.model.event import Event, make_event
@@ -126,7 +125,7 @@ def _bytes(text: bytes) -> Any:
 @settings(max_examples=300, deadline=None)
 @given(likes, texts)
 def test_like_on_bytes_is_like(pattern: str, text: str) -> None:
-    from tidings.matching.columnar.question_kernels import like
+    from tidings.matching.columnar.row_kernels import like
 
     wanted, held = like_bytes(pattern), encoded(text)
     assert like(_bytes(held), len(held), _bytes(wanted), len(wanted)) == like_matches(pattern, text)
@@ -135,7 +134,7 @@ def test_like_on_bytes_is_like(pattern: str, text: str) -> None:
 @settings(max_examples=300, deadline=None)
 @given(patterns, topics)
 def test_topics_on_bytes_are_topics(pattern: str, text: str) -> None:
-    from tidings.matching.columnar.question_kernels import topic
+    from tidings.matching.columnar.row_kernels import topic
 
     wanted, held = encoded(pattern), encoded(text)
     assert topic(_bytes(held), len(held), _bytes(wanted), len(wanted)) == topic_matches(pattern, text)

@@ -65,10 +65,10 @@ def corners(population: Sequence[Filter]) -> tuple[Any, Any]:
 
 def brute_force(table: Any, count: int) -> Peer:
     """Every constraint of every row, in whole-array NumPy, over our own encoding."""
-    from tidings.matching.columnar.pack import Packer
-    from tidings.matching.columnar.plain import RowsView, holds
+    from tidings.matching.columnar.merge import link_presence
+    from tidings.matching.columnar.numpy_matcher import RowsView, holds
+    from tidings.matching.columnar.parts import Packer
     from tidings.matching.columnar.slots import Slots
-    from tidings.matching.columnar.upkeep import link_presence
 
     slots = Slots()
     slots.take(table.slots)

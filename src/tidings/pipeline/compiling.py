@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from tidings.errors import FilterError, InputError
 from tidings.language import read_filter
-from tidings.matching.columnar.derived import nodes
+from tidings.matching.columnar.programs import nodes
 from tidings.model.constraint import IsA
 from tidings.model.event import LINEAGE, Event
 from tidings.model.expression import Attribute, ExistsTest, TypeTest

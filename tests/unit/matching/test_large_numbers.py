@@ -17,7 +17,7 @@ import pytest
 
 import tidings
 from tidings.language import accepts, parse_filter
-from tidings.matching.columnar import files
+from tidings.matching.columnar import table as files
 from tidings.matching.columnar.matcher import ColumnarMatcher
 from tidings.matching.columnar.numpy_matcher import NumpyMatcher
 from tidings.matching.engine import MatchingEngine

@@ -10,9 +10,9 @@ from tidings.matching.columnar.warm import warm
 
 def test_after_warming_no_walk_compiles_anything() -> None:
     assert warm()
-    from tidings.matching.columnar.kernels import match_one, match_rows
     from tidings.matching.columnar.matcher import ColumnarMatcher
-    from tidings.matching.columnar.merge_kernels import fill_rows
+    from tidings.matching.columnar.row_kernels import fill_rows
+    from tidings.matching.columnar.walk_kernels import match_one, match_rows
     from tidings_bench import workloads
 
     before = [len(kernel.signatures) for kernel in (match_one, match_rows, fill_rows)]
@@ -37,8 +37,8 @@ def test_without_numba_there_is_nothing_to_warm(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_cached_kernel_goes_by_the_text_of_all_kernels() -> None:
     """Kernels of one file are compiled into those of another, and Numba looks at the latter's file alone."""
-    from tidings.matching.columnar.delta_kernels import insert
     from tidings.matching.columnar.grid_kernels import span
     from tidings.matching.columnar.jit import sources
+    from tidings.matching.columnar.row_kernels import insert
 
     assert insert._cache._cache_file._source_stamp == span._cache._cache_file._source_stamp == sources()

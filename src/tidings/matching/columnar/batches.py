@@ -3,25 +3,47 @@
 Columns are attributes; members of struct columns are nested attributes (`venue.city`). A
 null and a NaN are absent. A column that no filter asks for is not looked at; one of a type
 that is no attribute value is an error, if some filter asks for it.
+
+Batches through the compiled walk: CSR offsets and handles.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tidings.errors import EventError
-from tidings.matching.columnar.asking import text_of
-from tidings.matching.columnar.derived import Program, result_of
 from tidings.matching.columnar.layout import EXACT_DOUBLES
-from tidings.matching.columnar.pack import Packer, Plan
-from tidings.matching.columnar.parts import exact_number, exact_time
-from tidings.matching.columnar.strings import Strings, encoded, has_kernels, places_of
+from tidings.matching.columnar.merge import Delta
+from tidings.matching.columnar.parts import Packer, Plan, exact_number, exact_time
+from tidings.matching.columnar.programs import Program, result_of, text_of
+from tidings.matching.columnar.slots import Strings, encoded, has_kernels, places_of
+from tidings.matching.columnar.table import Table
+from tidings.matching.matcher import Matches
 from tidings.model.event import LINEAGE, Event
+
+
+class Batched(Protocol):
+    """The matcher that matches a batch: a table, its deltas, and what it learns from events."""
+
+    table: Table
+    deltas: list[Delta]
+    batch_room: int
+
+    def ready(self) -> tuple[Any, Packer]: ...
+
+    def checks(self) -> Any: ...
+
+    def wants_sample(self) -> bool: ...
+
+    def learn(self, events: Iterable[Event]) -> None: ...
+
+
+# -- batches -----------------------------------------------------------------------------------
 
 ROWS_AT_ONCE = 4096
 
@@ -192,7 +214,7 @@ def _fill(plan: Plan, name: str, column: Any, matrix: Matrix, rests: Rests) -> b
 def _scatter(matrix: Matrix, place: int, valid: NDArray[Any], values: NDArray[Any]) -> None:
     """Write the valid values of a column to one place of each row; NaN is no value."""
     if has_kernels():
-        from tidings.matching.columnar.batch_kernels import scatter
+        from tidings.matching.columnar.row_kernels import scatter
 
         scatter(matrix, place, valid, values)
         return
@@ -224,7 +246,7 @@ def _fill_texts(plan: Plan, column: Any, valid: NDArray[Any], matrix: Matrix, re
     if not valid.any():
         return False
     if has_kernels():
-        from tidings.matching.columnar.batch_kernels import scatter_coded
+        from tidings.matching.columnar.row_kernels import scatter_coded
 
         scatter_coded(matrix, plan.text, valid, codes, places)
     else:
@@ -331,3 +353,141 @@ def event_of(batch: Any, number: int) -> Event:
     return Event(
         source=source, id=id, attributes=known, type=tuple(lineage) or ((kind,) if kind else ()), **own
     )
+
+
+# -- batch walk --------------------------------------------------------------------------------
+
+ROOM = 1 << 16
+LEARNT_OF_A_BATCH = 32
+
+
+def match_batch(matcher: Batched, events: Any) -> Matches:
+    offsets, handles = [np.zeros(1, np.int64)], []
+    total = 0
+    for piece in pieces(events):
+        some_offsets, some = _match_piece(matcher, piece)
+        offsets.append(some_offsets[1:] + total)
+        handles.append(some)
+        total += len(some)
+    return Matches(np.concatenate(offsets), np.concatenate(handles) if handles else np.zeros(0, np.int32))  # type: ignore[arg-type]
+
+
+def pieces(events: Any) -> Iterator[Any]:
+    """Lists of events, or slices of a record batch."""
+    if is_record_batch(events):
+        for start in range(0, events.num_rows, ROWS_AT_ONCE):
+            yield events.slice(start, ROWS_AT_ONCE)
+    else:
+        events = events if isinstance(events, list) else list(events)
+        for start in range(0, len(events), ROWS_AT_ONCE):
+            yield events[start : start + ROWS_AT_ONCE]
+
+
+def _match_piece(matcher: Batched, piece: Any) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    from tidings.matching.columnar.walk_kernels import match_box_rows, match_rows
+
+    scratch, packer = matcher.ready()
+    columnar = is_record_batch(piece)
+    rows, rests = (rows_of_batch if columnar else rows_of_events)(packer, piece)
+    if len(packer.computed) < len(packer.programs):
+        rests = _derived(scratch, packer, piece, rows, rests)
+    _learn(matcher, piece, columnar)
+    offsets = np.zeros(len(rows) + 1, np.int64)
+    # as much room as the last batch took: growing costs a copy
+    out, ask = np.empty(matcher.batch_room, np.int32), np.empty((ROOM, 4), np.int32)
+    number = used = asked = 0
+    boxes = matcher.table.boxes if _only_boxes(matcher) else None
+    while True:
+        if boxes is not None and not len(rests):
+            number, used = match_box_rows(
+                scratch.table, rows, scratch.rest, number, out, offsets, used, boxes.most
+            )
+        else:
+            number, used, asked = match_rows(
+                scratch.table, rows, rests, number, out, offsets, used, ask, asked
+            )
+        if number == len(rows):
+            break
+        # it stopped for want of room, and goes on with the same event
+        out, ask = _larger(out), _larger(ask)
+    matcher.batch_room = max(matcher.batch_room, used + used // 4)
+    out = out[:used]
+    if not asked:
+        return offsets, out
+    return _with_asked(matcher, scratch, piece, offsets, out, ask[:asked])
+
+
+def _only_boxes(matcher: Batched) -> bool:
+    """Is there nothing but rectangles, each the whole of the filter of its row's number?"""
+    table = matcher.table
+    return (
+        table.boxes is not None
+        and table.plain
+        and not table.removed
+        and not table.cell_at[-1]
+        and not any(len(delta.rows) for delta in matcher.deltas)
+    )
+
+
+def _derived(scratch: Any, packer: Packer, piece: Any, rows: Matrix, rests: Rests) -> Rests:
+    """Let the machine compute what it can, and Python the rows where it stopped."""
+    from tidings.matching.columnar.row_kernels import derive_rows
+
+    failed = np.empty(len(rows), np.int64)
+    count = derive_rows(scratch.table, rows, failed)
+    return compute_rows(packer, piece, failed[:count].tolist(), rows, rests) if count else rests
+
+
+def _larger(some: NDArray[Any]) -> NDArray[Any]:
+    fresh = np.empty((4 * len(some), *some.shape[1:]), some.dtype)
+    fresh[: len(some)] = some
+    return fresh
+
+
+def _learn(matcher: Batched, piece: Any, columnar: bool) -> None:
+    if columnar:
+        if matcher.wants_sample():
+            step = max(1, piece.num_rows // LEARNT_OF_A_BATCH)
+            matcher.learn(event_of(piece, number) for number in range(0, piece.num_rows, step))
+    else:
+        matcher.learn(piece[:: max(1, len(piece) // LEARNT_OF_A_BATCH)])
+
+
+def _with_asked(
+    matcher: Batched,
+    scratch: Any,
+    piece: Any,
+    offsets: NDArray[np.int64],
+    out: NDArray[np.int32],
+    ask: NDArray[np.int32],
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Settle the rows that wait for a check, and merge them with what was found."""
+    from tidings.matching.columnar.row_kernels import PYTHON, answer_rows, merge_rows
+
+    attributes = [attribute for _, attribute in scratch.asked_texts]
+    texts_of = texts_of_batch if is_record_batch(piece) else texts_of_events
+    addresses, sizes, _kept = texts_of(piece, attributes)
+    verdicts = np.empty(len(ask), np.uint8)
+    answer_rows(scratch.table, ask, addresses, sizes, verdicts)
+    left = np.nonzero(verdicts == PYTHON)[0]
+    if len(left):
+        verdicts[left] = _ask_python(matcher, piece, ask[left])
+    fresh, fresh_offsets = np.empty(len(out) + len(ask), np.int32), np.zeros(len(offsets), np.int64)
+    used = merge_rows(scratch.table, offsets, out, ask, verdicts, fresh_offsets, fresh)
+    return fresh_offsets, fresh[:used]
+
+
+def _ask_python(matcher: Batched, piece: Any, ask: NDArray[np.int32]) -> list[bool]:
+    """What only Python can say of (event, handle, check, tier): each question once an event."""
+    checks = matcher.checks()
+    columnar = is_record_batch(piece)
+    answers: list[bool] = []
+    event: Any = None
+    last, known = -1, dict[tuple[int, int], bool]()
+    for number, _, check, tier in ask.tolist():
+        if number != last:
+            event, last, known = event_of(piece, number) if columnar else piece[number], number, {}
+        if (tier, check) not in known:
+            known[tier, check] = checks[tier].passes(check, event)
+        answers.append(known[tier, check])
+    return answers

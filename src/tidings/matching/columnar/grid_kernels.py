@@ -1,5 +1,3 @@
-# mypy: ignore-errors
-# (types of kernels are inferred by Numba when it compiles them)
 """Kernels that file rows in the grid. Free functions over arrays; imported only with Numba.
 
 Each row is filed under the pair of its slots that events are expected to hit least, in
@@ -15,15 +13,28 @@ bucket even, so that equality means doubt: strictly inside holds, strictly outsi
 
 A row that is filed by the bucket of one slot has a finer code for it: where in the bucket the bound
 lies. Slot s below 100 has such codes as slot 150 + s; slots from 150 on have no codes in entries.
+
+Arrays from addresses, and the exact check of a row. Imported only with Numba.
+
+Kernels over sorted texts. Imported only with Numba.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+from llvmlite import ir
+from numba import carray, njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
 
 from tidings.matching.columnar.jit import cached
-from tidings.matching.columnar.layout import EXACT_DOUBLES
+from tidings.matching.columnar.layout import EXACT_DOUBLES, PART
+
+# -- grid kernels ------------------------------------------------------------------------------
+
+# mypy: ignore-errors
+# (types of kernels are inferred by Numba when it compiles them)
+
 
 NO_SECOND = 255  # access by one slot, by cell
 BY_BUCKET = 254  # access by one slot, by bucket
@@ -439,3 +450,131 @@ def place(
                 entries[q, 1] = words1[i]
             else:
                 cell_at[c + 2] += 1
+
+
+# -- kernels base ------------------------------------------------------------------------------
+
+# mypy: ignore-errors
+# (types of kernels are inferred by Numba when it compiles them)
+
+
+ANY = 1 << 40  # lengths are not checked here; whoever fills the table of addresses knows them
+
+
+@intrinsic
+def _pointer(_context, _address):
+    def generate(context, builder, _signature, args):
+        return builder.inttoptr(args[0], context.get_value_type(types.voidptr))
+
+    return types.voidptr(types.int64), generate
+
+
+@intrinsic
+def prefetch(_context, _address):
+    """Ask for a line of memory before it is needed. The address need not be valid."""
+
+    def generate(context, builder, _signature, args):
+        place = builder.inttoptr(args[0], ir.IntType(8).as_pointer())
+        kind = ir.FunctionType(ir.VoidType(), [place.type, *[ir.IntType(32)] * 3])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+        builder.call(function, [place, *(ir.Constant(ir.IntType(32), n) for n in (0, 3, 1))])
+        return context.get_dummy_value()
+
+    return types.void(types.int64), generate
+
+
+@compiled
+def doubles(address):
+    return carray(_pointer(address), (ANY,), np.float64)
+
+
+@compiled
+def longs(address):
+    return carray(_pointer(address), (ANY,), np.int64)
+
+
+@compiled
+def ints(address):
+    return carray(_pointer(address), (ANY,), np.int32)
+
+
+@compiled
+def shorts(address):
+    return carray(_pointer(address), (ANY,), np.uint16)
+
+
+@compiled
+def small(address):
+    return carray(_pointer(address), (ANY,), np.uint8)
+
+
+@compiled
+def records(address):
+    return carray(_pointer(address), (ANY,), PART)
+
+
+@compiled
+def holds(start, stop, row, rest, parts, points, rests):
+    """Do all parts of a row hold, exactly?"""
+    for p in range(start, stop):
+        part = parts[p]
+        s = part.slot
+        v = row[s]
+        if not (part.lo <= v and v <= part.hi):
+            return False
+        if v == part.lo and rest[s] < part.lo_rest:
+            return False
+        if v == part.hi and rest[s] > part.hi_rest:
+            return False
+        if part.count != 0:
+            hit = False
+            for q in range(part.at, part.at + (part.count & 0x7FFF)):
+                if points[q] == v and rests[q] == rest[s]:
+                    hit = True
+            if hit == (part.count >= 0x8000):
+                return False
+    return True
+
+
+# -- text kernels ------------------------------------------------------------------------------
+
+# mypy: ignore-errors
+# (types of kernels are inferred by Numba when it compiles them)
+
+
+@compiled
+def rank_of(where, key, size):
+    """How many of the sorted texts are less than `key`; negative (minus one more) when it is one of them."""
+    blob, offsets, low, high = small(where[0]), longs(where[1]), 0, where[2]
+    while low < high:
+        middle = (low + high) >> 1
+        start, stop = offsets[middle], offsets[middle + 1]
+        common = min(size, stop - start)
+        k = 0
+        while k < common and blob[start + k] == key[k]:
+            k += 1
+        if k == common:
+            if size == stop - start:
+                return -middle - 1
+            less = size > stop - start
+        else:
+            less = blob[start + k] < key[k]
+        if less:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@compiled
+def text_rank(where, key):
+    """The same for a `bytes`."""
+    return rank_of(where, key, len(key))
+
+
+@compiled
+def text_places(where, addresses, sizes, places):
+    """Positions of many texts: even when the text is one of the sorted ones, odd in the gap between."""
+    for i in range(addresses.shape[0]):
+        rank = rank_of(where, small(addresses[i]), sizes[i])
+        places[i] = 2.0 * (-rank - 1) if rank < 0 else 2.0 * rank - 1.0

@@ -2,9 +2,22 @@
 
 Handing thirty arrays to a compiled function costs more than the walk itself, so it gets
 one array of integers: addresses of the arrays, and a few sizes. These are its places.
+
+Memory that is free goes back to the system.
+
+Each new table replaces one nearly as large, and the C library keeps what was freed: without asking, a broker of
+a hundred thousand subscriptions would hold half as much again as it uses.
 """
 
 from __future__ import annotations
+
+import ctypes
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+# -- layout ------------------------------------------------------------------------------------
 
 # the event, and scratch memory of one thread
 SLOTS, ROW, REST, FLAGS = 0, 1, 2, 3
@@ -36,3 +49,31 @@ BEYOND = 256  # codes of slots that entries cannot name stand so much further on
 DOUBT = 1 << 40  # beside the number of an entry: its cell was found through a doubtful value
 EXACT_DOUBLES = 9007199254740992.0  # beyond, an integer may be no double
 NEEDS_REST = -1  # the walk's answer when such a number came without its rest
+
+# a part of a row: one record
+PART = np.dtype(
+    [("lo", "<f8"), ("hi", "<f8"), ("lo_rest", "<i4"), ("hi_rest", "<i4"), ("at", "<i4"), ("slot", "<u2"), ("count", "<u2")]
+)  # fmt: skip
+DELTA_PRICE = 3e-5
+MOST_CELLS_A_ROW = 256
+
+
+# -- room --------------------------------------------------------------------------------------
+
+
+@cache
+def _trim() -> Any:
+    """The C library's own way to do this; None where it has none."""
+    try:
+        return ctypes.CDLL(None).malloc_trim
+    except (AttributeError, OSError, TypeError):
+        return None
+
+
+def give_back() -> bool:
+    """Hand free memory back to the system; False where that cannot be asked for."""
+    trim = _trim()
+    if trim is None:
+        return False
+    trim(0)
+    return True

@@ -8,6 +8,8 @@ Rules
 - Answers never depend on when `maintain` runs, nor on the sample of events it learns from.
 - Matching may run in many threads at once; adding, removing and upkeep in one at a time,
   while no thread matches.
+
+What a columnar matcher says of itself.
 """
 
 from __future__ import annotations
@@ -24,34 +26,90 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidings.errors import InputError
-from tidings.matching.columnar import files
 from tidings.matching.columnar import layout as at
-from tidings.matching.columnar.asking import Checks, accepted, merged
-from tidings.matching.columnar.delta import Delta
-from tidings.matching.columnar.describe import describe
+from tidings.matching.columnar import table as files
 from tidings.matching.columnar.freeze import Source, source_of
-from tidings.matching.columnar.merge import merged_table
-from tidings.matching.columnar.pack import Packer
-from tidings.matching.columnar.parts import Parts
-from tidings.matching.columnar.room import give_back
-from tidings.matching.columnar.rows import Rows, rows_of
-from tidings.matching.columnar.slots import Slots
-from tidings.matching.columnar.strings import Strings
-from tidings.matching.columnar.table import Table
-from tidings.matching.columnar.upkeep import (
+from tidings.matching.columnar.layout import give_back
+from tidings.matching.columnar.merge import (
     LINEAR_MOST,
     Change,
+    Delta,
     Replay,
     has_aged,
+    merged_table,
     next_table,
     no_rows,
     remove_rows,
     source_of_table,
 )
+from tidings.matching.columnar.parts import Packer, Parts
+from tidings.matching.columnar.programs import Checks, accepted, merged
+from tidings.matching.columnar.rows import Rows, rows_of
+from tidings.matching.columnar.slots import Slots, Strings
+from tidings.matching.columnar.table import Table
 from tidings.matching.matcher import Matches
 from tidings.model.event import Event
 from tidings.model.expression import Expression
 from tidings.model.filter import Filter
+
+# -- describe ----------------------------------------------------------------------------------
+
+
+def describe(matcher: ColumnarMatcher) -> dict[str, Any]:
+    table = matcher.table
+    rows = len(table.rows)
+    counters = matcher.counters
+    met = counters / max(1, int(counters[at.EVENTS]))
+    delta_rows = sum(len(delta.rows) for delta in matcher.deltas)
+    return {
+        "engine": "columnar" if matcher.compiled else "columnar, without Numba",
+        "filters": len(matcher),
+        "bytes": table.nbytes + sum(delta.nbytes for delta in matcher.deltas),
+        "table": {
+            "rows": rows,
+            "removed": table.removed,
+            "bytes": table.nbytes,
+            "entries": int(table.cell_at[-1]),
+            "cells": 0 if table.grid is None else table.grid.cells,
+            "cells_used": int((np.diff(table.cell_at) > 0).sum()),
+            "pairs": 0 if table.grid is None else int((table.grid.pairs >= 0).sum()),
+            "asked_of_python": int((table.rows.checks >= 0).sum()),
+            "events_sampled": table.sampled,
+            "texts": sum(len(held.texts) for held in table.strings.values()),
+        },
+        "delta": {
+            "rows": delta_rows,
+            "removed": sum(delta.removed for delta in matcher.deltas),
+            "looked_at_by_every_event": sum(delta.linear for delta in matcher.deltas),
+            "bytes": sum(delta.nbytes for delta in matcher.deltas),
+        },
+        "derived_attributes": matcher.derived_count,
+        "an_event_meets": {
+            "candidates": round(float(met[at.CANDIDATES]), 1),
+            "survivors": round(float(met[at.SURVIVORS]), 1),
+            "exact_checks": round(float(met[at.EXACT_CHECKS]), 1),
+            "matches": round(float(met[at.MATCHES]), 1),
+        },
+        "freezing": matcher.freezing,
+        "rebuild": _gain(matcher, float(met[at.CANDIDATES]), delta_rows),
+    }
+
+
+def _gain(matcher: ColumnarMatcher, candidates: float, delta_rows: int) -> dict[str, Any]:
+    """What a freeze would change: the delta and the dead leave, and cells follow the events."""
+    table = matcher.table
+    drifted = candidates / table.expected if table.expected and candidates else 1.0
+    return {
+        "due": matcher.due,
+        "rows_out_of_the_delta": delta_rows,
+        "rows_dropped": table.removed,
+        "candidates_now": round(candidates, 1),
+        "candidates_when_built": round(table.expected, 1),
+        "gains": drifted > 1.5 or delta_rows + table.removed > len(table.rows) // 8,
+    }
+
+
+# -- matcher -----------------------------------------------------------------------------------
 
 FIRST_BATCH_ROOM = 1 << 16  # handles of a piece of a batch, before its size is known
 SAMPLE_SIZE = 1024  # events kept to learn from
@@ -92,8 +150,8 @@ class ColumnarMatcher:
         self.deltas: list[Delta] = [Delta(self.table.edges, 0)]
 
     def _find_walk(self) -> tuple[Callable[..., int], Callable[..., int]]:
-        from tidings.matching.columnar.kernels import match_one
-        from tidings.matching.columnar.question_kernels import answer
+        from tidings.matching.columnar.row_kernels import answer
+        from tidings.matching.columnar.walk_kernels import match_one
 
         return match_one, answer
 
@@ -268,7 +326,7 @@ class ColumnarMatcher:
 
     def match_batch(self, events: Any) -> Matches:
         """The same for many events, or for the rows of an Arrow record batch."""
-        from tidings.matching.columnar.batch_walk import match_batch
+        from tidings.matching.columnar.batches import match_batch
 
         return match_batch(self, events)
 

@@ -1,4 +1,10 @@
-"""The columnar matcher without Numba: the same rows and upkeep, walked by NumPy."""
+"""The columnar matcher without Numba: the same rows and upkeep, walked by NumPy.
+
+The same answers in plain NumPy, where Numba is absent.
+
+Each frozen row is found by one of its parts: by value when one part is an equality or a
+set, else with all rows that ask for that slot. Candidates are then checked together.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +15,113 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidings.matching.columnar import layout as at
-from tidings.matching.columnar.asking import accepted
-from tidings.matching.columnar.batch_walk import pieces
-from tidings.matching.columnar.batches import event_of, is_record_batch, rows_of_batch, rows_of_events
+from tidings.matching.columnar.batches import event_of, is_record_batch, pieces, rows_of_batch, rows_of_events
+from tidings.matching.columnar.freeze import ranges
 from tidings.matching.columnar.matcher import ColumnarMatcher, Handles
-from tidings.matching.columnar.plain import PlainIndex, RowsView, holds
-from tidings.matching.columnar.upkeep import link_presence
+from tidings.matching.columnar.merge import link_presence
+from tidings.matching.columnar.programs import accepted
+from tidings.matching.columnar.rows import OUTSIDE
 from tidings.matching.matcher import Matches
 from tidings.model.event import Event
+
+# -- plain -------------------------------------------------------------------------------------
+
+Ints = NDArray[np.int64]
+
+
+class RowsView:
+    """Rows of any tier, as `holds` needs them."""
+
+    def __init__(self, rows: Any, count: int) -> None:
+        self.starts = rows.starts[: count + 1].astype(np.int64)
+        self.parts, self.points, self.rests = rows.parts, rows.points, rows.rests
+        self.count = count
+
+
+def holds(view: RowsView, rows: Ints, row: NDArray[np.float64], rest: NDArray[np.int32]) -> Ints:
+    """Those of the rows whose parts all hold."""
+    place = 0
+    while len(rows):
+        more = view.starts[rows] + place < view.starts[rows + 1]
+        if not more.any():
+            break
+        passing = np.ones(len(rows), bool)
+        passing[more] = _parts_hold(view, view.starts[rows[more]] + place, row, rest)
+        rows = rows[passing]
+        place += 1
+    return rows
+
+
+def _parts_hold(
+    view: RowsView, index: Ints, row: NDArray[np.float64], rest: NDArray[np.int32]
+) -> NDArray[Any]:
+    parts = view.parts[index]
+    value, off = row[parts["slot"]], rest[parts["slot"]]
+    low, high = parts["lo"], parts["hi"]
+    good = (low <= value) & (value <= high)
+    good &= ~((value == low) & (off < parts["lo_rest"])) & ~((value == high) & (off > parts["hi_rest"]))
+    many = np.nonzero(good & (parts["count"] > 0))[0]
+    if len(many):
+        counts = (parts["count"][many] & ~np.uint16(OUTSIDE)).astype(np.int64)
+        at = ranges(parts["at"][many].astype(np.int64), counts)
+        owner = np.repeat(np.arange(len(many)), counts)
+        same = (view.points[at] == value[many][owner]) & (view.rests[at] == off[many][owner])
+        hit = np.zeros(len(many), bool)
+        hit[owner[same]] = True
+        good[many] = hit != (parts["count"][many] >= OUTSIDE)
+    return np.asarray(good)
+
+
+class PlainIndex:
+    """Candidates of a frozen table: rows by value, rows by slot, and rows for everyone."""
+
+    def __init__(self, rows: Any, count: int) -> None:
+        self.view = RowsView(rows, count)
+        starts, parts = self.view.starts, rows.parts
+        lengths = np.diff(starts)
+        owner = np.repeat(np.arange(count), lengths)
+        sizes = parts["count"][: len(owner)]
+        own = parts[: len(owner)]
+        exact = ((own["lo"] == own["hi"]) & (sizes == 0)) | ((sizes > 0) & (sizes < OUTSIDE))
+        candidates = np.nonzero(exact)[0]
+        valued, first = np.unique(owner[candidates], return_index=True)
+        self._by_value(own, candidates[first], valued, rows.points)
+        rest = np.setdiff1d(np.arange(count), valued, assume_unique=True)
+        self.everyone = rest[lengths[rest] == 0]
+        by_slot = rest[lengths[rest] > 0]
+        slots = parts["slot"][starts[by_slot]]
+        self.by_slot = {int(s): by_slot[slots == s] for s in np.unique(slots)}
+
+    def _by_value(self, parts: Any, chosen: Ints, rows: Ints, points: NDArray[np.float64]) -> None:
+        counts = parts["count"][chosen].astype(np.int64)
+        alone = counts == 0
+        at = ranges(parts["at"][chosen[~alone]].astype(np.int64), counts[~alone])
+        values = np.concatenate((parts["lo"][chosen[alone]], points[at]))
+        owners = np.concatenate((rows[alone], np.repeat(rows[~alone], counts[~alone])))
+        slots = np.concatenate(
+            (parts["slot"][chosen[alone]], np.repeat(parts["slot"][chosen[~alone]], counts[~alone]))
+        )
+        self.valued: dict[int, tuple[NDArray[np.float64], Ints]] = {}
+        for slot in np.unique(slots).tolist():
+            mine = np.nonzero(slots == slot)[0]
+            order = mine[np.argsort(values[mine], kind="stable")]
+            self.valued[slot] = (values[order], owners[order])
+
+    def rows(self, row: NDArray[np.float64], rest: NDArray[np.int32]) -> Ints:
+        """The rows that match."""
+        found = [self.everyone]
+        for slot in np.nonzero(~np.isnan(row))[0].tolist():
+            group = self.by_slot.get(slot)
+            if group is not None:
+                found.append(group)
+            valued = self.valued.get(slot)
+            if valued is not None:
+                values, owners = valued
+                found.append(owners[values.searchsorted(row[slot]) : values.searchsorted(row[slot], "right")])
+        return holds(self.view, np.unique(np.concatenate(found)), row, rest)
+
+
+# -- numpy matcher -----------------------------------------------------------------------------
 
 
 class NumpyMatcher(ColumnarMatcher):

@@ -15,16 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidings.language.work import Work, work_of
-from tidings.matching.columnar.asking import Check, Checks
+from tidings.matching.columnar.layout import PART
 from tidings.matching.columnar.parts import Part, Parts
+from tidings.matching.columnar.programs import Check, Checks
 from tidings.matching.columnar.slots import STRING
 from tidings.model.constraint import Constraint
 from tidings.model.expression import Expression, Literal
 from tidings.model.filter import Conjunction, Filter
 
-PART = np.dtype(
-    [("lo", "<f8"), ("hi", "<f8"), ("lo_rest", "<i4"), ("hi_rest", "<i4"), ("at", "<i4"), ("slot", "<u2"), ("count", "<u2")]
-)  # fmt: skip
 OUTSIDE = 0x8000  # in `count`: the points are those left out
 MOST_ALTERNATIVES = 8  # rows that one conjunction may become; the rest is left to `accepts`
 _pack = Struct("<ddiiiHH").pack

@@ -14,12 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidings.matching.columnar import layout as at
-from tidings.matching.columnar.asking import Checks, text_of
-from tidings.matching.columnar.delta import Delta
-from tidings.matching.columnar.derived import Program
-from tidings.matching.columnar.programs import STACK, assembled
-from tidings.matching.columnar.slots import NO_CONDITION, NUMBER, STRING, Slots
-from tidings.matching.columnar.strings import encoded
+from tidings.matching.columnar.merge import Delta
+from tidings.matching.columnar.programs import STACK, Checks, Program, assembled, text_of
+from tidings.matching.columnar.slots import NO_CONDITION, NUMBER, STRING, Slots, encoded
 from tidings.matching.columnar.table import Table
 from tidings.model.event import Event
 
