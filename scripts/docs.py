@@ -32,7 +32,7 @@ def systems() -> str:
     from tidings.systems import systems
 
     rows = [
-        {**system.row(), "system": f"[{system.name}](../systems/{system.name}.md)"} for system in systems()
+        {**system.row(), "system": f"[{system.name}](../../{page_of(system.name)})"} for system in systems()
     ]
     lines = [
         "# Systems\n",
@@ -46,7 +46,9 @@ def systems() -> str:
     return "\n".join(lines) + "\n"
 
 
-COSTS = ROOT / "docs" / "systems" / "costs.json"  # of every system on the common load; `--measure` writes it
+COSTS = (
+    ROOT / "lab" / "docs" / "systems" / "costs.json"
+)  # of every system on the common load; `--measure` writes it
 COLUMNS = {  # of a cost: what it is called on a page, and how it is written
     "delivered": ("notifications", "{:,}"),
     "verdict": ("by the oracle", "{}"),
@@ -64,6 +66,15 @@ COLUMNS = {  # of a cost: what it is called on a page, and how it is written
     "d": ("d, subscriptions of 1 s", "{:.3f}"),
 }
 YARDSTICKS = ("siena", "tidings")  # shown beside each
+
+
+def page_of(system: str) -> Path:
+    """The page of a system, in the docs of the package that brings it."""
+    from tidings.systems import OWN
+
+    is_own = system in {each.name for each in OWN}
+    folder = "docs" if is_own else "quality/docs" if system == "qns" else "lab/docs"
+    return Path(folder) / "systems" / f"{system}.md"
 
 
 def measure() -> None:
@@ -86,6 +97,7 @@ def system_page(name: str) -> str:
     from tidings.systems import find_system
 
     told, costs = about(find_system(name)), json.loads(COSTS.read_text())
+    up = "../" * (len(page_of(name).parts) - 1)
     lines = [
         f"# {name}\n",
         f"{told['source']}.\n".replace("our own", "Our own", 1),
@@ -95,7 +107,7 @@ def system_page(name: str) -> str:
         f"- **Subscriptions**: {told['subscriptions']}. **Links**: {told['links']}.",
         f"- **For real**: {_code(told['for real'])}. **Simulated**: {_code(told['try'])}.",
         f"- **Options**: {', '.join(f'`{each}`' for each in told['options']) or 'none'}.\n",
-        f"[More of its kind](../{find_system(name).choice.page}); [all systems](../reference/systems.md).\n",
+        f"[More of its kind]({up}{find_system(name).choice.page}); [all systems]({up}docs/reference/systems.md).\n",
         "## What it is made of\n",
         _row(("slot", "strategy", "what that does")),
         _row(("---",) * 3),
@@ -179,7 +191,7 @@ def generated() -> Iterator[tuple[Path, str]]:
     for name, text in GENERATED.items():
         yield ROOT / name, NOTE + text()
     for system in system_names():
-        yield ROOT / "docs" / "systems" / f"{system}.md", NOTE + system_page(system)
+        yield ROOT / page_of(system), NOTE + system_page(system)
 
 
 def stale() -> list[Path]:
@@ -187,7 +199,11 @@ def stale() -> list[Path]:
 
 
 def pages() -> list[Path]:
-    return [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+    folders = [ROOT / name for name in ("docs", "lab", "quality", "benchmarks")]
+    return [
+        *sorted(ROOT.glob("*.md")),
+        *(page for folder in folders for page in sorted(folder.rglob("*.md"))),
+    ]
 
 
 LINK = re.compile(r"(?<!\!)\[[^\]]*\]\(([^)\s]+)\)")

@@ -36,7 +36,11 @@ nav a[aria-current]{font-weight:700}
 
 
 def pages() -> list[Path]:
-    return [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+    folders = [ROOT / name for name in ("docs", "lab", "quality", "benchmarks")]
+    return [
+        *sorted(ROOT.glob("*.md")),
+        *(page for folder in folders for page in sorted(folder.rglob("*.md"))),
+    ]
 
 
 def place_of(page: Path) -> Path:
@@ -107,7 +111,8 @@ def write_site(to: Path) -> int:
         (to / place).parent.mkdir(parents=True, exist_ok=True)
         (to / place).write_text(written(page, made, place))
         count += 1
-    shutil.copytree(ROOT / "docs" / "images", to / "docs" / "images", dirs_exist_ok=True)
+    for images in ("docs/images", "lab/docs/images"):
+        shutil.copytree(ROOT / images, to / images, dirs_exist_ok=True)
     for name in ("LICENSE", "examples", "report"):
         source = ROOT / name
         if source.is_dir():

@@ -39,7 +39,7 @@ NOT_RUN = {
     "docs/bridges.md": "needs a NATS server with a stream; tests/gateway/test_bridges.py runs bridges",
     "docs/console.md": "ends in a browser; tests/browser runs the console",
     "docs/flows.md": "a million users on Spark; tests/pipeline runs the flow with fewer",
-    "docs/quality.md": "minutes of Spark; quality/tests/cli/test_quality.py runs the commands",
+    "quality/docs/quality.md": "minutes of Spark; quality/tests/cli/test_quality.py runs the commands",
 }
 NEEDED = {"docs/mqtt.md": "mosquitto_pub", "docs/http.md": "curl"}  # programs of others
 SHOWS = {  # a text that the page's commands must print
@@ -48,7 +48,7 @@ SHOWS = {  # a text that the page's commands must print
     "docs/gossip.md": ['"x": 1'],
     "docs/http.md": ['"dialect":"cesql"', '"dialect":"tidings"', "compares whole numbers", "data: "],
     "docs/mqtt.md": ['"StockName": "IBM"'],
-    "docs/rendezvous.md": ["published 1 event"],
+    "lab/docs/rendezvous.md": ["published 1 event"],
 }
 
 

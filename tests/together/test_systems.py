@@ -14,7 +14,7 @@ from tidings.testing.commands import tidings
 from tidings_lab.simulation.comparing import Comparison, chosen_systems, compare
 
 __all__ = ["tidings"]  # a fixture
-DOCS = Path(__file__).parents[2] / "docs"
+ROOT = Path(__file__).parents[2]
 
 
 def test_every_system_says_when_to_take_it_and_where_more_is_said() -> None:
@@ -22,7 +22,7 @@ def test_every_system_says_when_to_take_it_and_where_more_is_said() -> None:
         choice = system.choice
         assert choice.take, system.name
         assert choice.price, system.name
-        assert (DOCS / choice.page).is_file(), system.name
+        assert (ROOT / choice.page).is_file(), system.name
 
 
 def test_one_system_whole(tidings: Callable[..., Any]) -> None:
@@ -48,6 +48,6 @@ def test_a_slip_of_the_pen_is_answered_with_the_name_that_was_meant(tidings: Cal
 @pytest.mark.parametrize("system", ["siena", "tidings"])
 def test_costs_on_the_pages_are_those_of_this_code(system: str) -> None:
     """Of the two that every page shows; `make docs ARGS=--measure` writes all of them anew."""
-    kept = json.loads((DOCS / "systems" / "costs.json").read_text())[system]
+    kept = json.loads((ROOT / "lab/docs/systems/costs.json").read_text())[system]
     (found,) = compare(chosen_systems(system), Comparison())
     assert {name: getattr(found, name) for name in kept} == kept

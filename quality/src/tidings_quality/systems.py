@@ -33,7 +33,7 @@ SYSTEMS: tuple[System, ...] = (
             "Virgillito 2003, chapter 5",
             "organisations hear of the quality of one another's data, and what each can produce is known",
             "a table of each producer's subscribers at every organisation on the way",
-            "quality-notification.md",
+            "quality/docs/quality-notification.md",
             "tidings quality serve",
         ),
     ),

@@ -23,7 +23,7 @@ def test_evaluate_says_what_is_wrong_before_it_starts_spark(tidings: Run, tmp_pa
     file.write_text('organisation = "INPS"')
     ran = tidings("quality", "evaluate", str(file))
     assert ran.code == 2
-    assert "docs/quality.md" in ran.err
+    assert "quality/docs/quality.md" in ran.err
     file.write_text(plan_text("INPS").replace('table = "holders"\n', ""))
     ran = tidings("quality", "evaluate", str(file))
     assert ran.code == 2

@@ -58,7 +58,9 @@ def add_commands(group: typer.Typer) -> None:
 
 
 def evaluate(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="What is measured: see docs/quality.md.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="What is measured: see quality/docs/quality.md.")
+    ],
     continuous: Annotated[
         bool, typer.Option("--continuous", help="Go on with what comes, until stopped.")
     ] = False,

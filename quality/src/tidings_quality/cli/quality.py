@@ -48,7 +48,9 @@ def register(app: typer.Typer) -> None:
 def serve(
     file: Annotated[
         Path,
-        typer.Argument(metavar="FILE", help="The organisation's settings; see docs/quality-notification.md."),
+        typer.Argument(
+            metavar="FILE", help="The organisation's settings; see quality/docs/quality-notification.md."
+        ),
     ],
     listen: Annotated[
         str | None, typer.Option("--listen", metavar="HOST:PORT", help="Instead of the file's.")

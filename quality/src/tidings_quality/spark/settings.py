@@ -124,7 +124,7 @@ def read_plan(file: Path | str) -> Plan:
     try:
         plan = msgspec.convert(read_toml(file), Plan)
     except msgspec.ValidationError as error:
-        raise SettingsError(f"{file}: {error}", hint="see docs/quality.md") from None
+        raise SettingsError(f"{file}: {error}", hint="see quality/docs/quality.md") from None
     check_plan(plan, str(file))
     return _anchored(plan, file.parent)
 
