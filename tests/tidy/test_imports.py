@@ -125,3 +125,19 @@ def test_the_table_refuses_imports_that_go_up_or_across() -> None:
         ("tidings.protocol.routing.covering", "tidings.protocol.node"),
     ):
         assert complaint(importer, imported), (importer, imported)
+
+
+def test_the_columnar_matcher_has_no_import_cycle() -> None:
+    """Statements inside functions and under TYPE_CHECKING count too."""
+    package = "tidings.matching.columnar"
+    files = {module_of(path): path for path in python_files("src/tidings/matching/columnar")}
+    graph = {
+        module: {other for _, name in imports(path) for other in files if f"{name}.".startswith(f"{other}.")}
+        - {module, package}
+        for module, path in files.items()
+    }
+    left = dict(graph)
+    while free := [module for module, others in left.items() if not others & left.keys()]:
+        for module in free:
+            del left[module]
+    assert not left, sorted(left)
