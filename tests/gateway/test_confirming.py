@@ -15,12 +15,12 @@ import httpx
 import pytest
 import websockets
 from tests.gateway.test_http import at, lines_of, run
-from tests.unit.runtime._network import linked, serving, settled
 
 import tidings
 from tidings.gateway.tokens import StreamToken, position_text, read_token
 from tidings.model.subscription import Position
 from tidings.protocol.limits import ResourceLimits
+from tidings.testing.network import linked, serving, settled
 
 MINE = {"filter": "n >= 0", "name": "web", "durable": "true"}
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from tests.gateway.test_mqtt import at, run
-from tests.unit.runtime._network import until
 
 import tidings
 from tidings.errors import StoreFullError, UnknownOutcomeError
@@ -18,6 +17,7 @@ from tidings.gateway.mqtt.reading import Reader
 from tidings.gateway.mqtt.undecided import Undecided
 from tidings.gateway.mqtt.writing import write
 from tidings.store.rocks import RocksEngine
+from tidings.testing.network import until
 
 
 async def sent(port: int, n: int, qos: int, *, dup: bool = False) -> mq.Ack | mq.Disconnect:

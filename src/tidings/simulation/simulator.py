@@ -100,7 +100,7 @@ class Simulation:
     @property
     def hops(self) -> int:
         """How many of them took an event on its way."""
-        return sum(count for kind, count in self._sent.items() if kind.is_hop)
+        return sum(count for kind, count in self._sent.items() if getattr(kind, "is_hop", False))
 
     def rng(self, name: str) -> Random:
         """The random source of that name: the same for the same seed."""

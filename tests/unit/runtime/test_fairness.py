@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.unit.runtime._network import CODEC, Raw, played, serving, until
 
 from tidings.protocol import messages as msg
 from tidings.runtime.connection import SLICE, Connection, Gathering
@@ -15,6 +14,7 @@ from tidings.runtime.fairness import Fairness, FairnessSettings, ReadingShares
 from tidings.runtime.guests import SLICE as GUEST_SLICE
 from tidings.runtime.guests import in_slices
 from tidings.runtime.words import Ping
+from tidings.testing.network import CODEC, Raw, played, serving, until
 from tidings.wire.codec import FrameReader
 
 

@@ -7,12 +7,12 @@ import gc
 from collections.abc import Iterator
 
 import pytest
-from tests.unit.runtime._network import CODEC, Raw, played, serving, until
 
 from tidings.model.event import make_event
 from tidings.protocol import messages as msg
 from tidings.runtime.connection import Connection, Gathering, NetworkSettings
 from tidings.runtime.unfinished import UnfinishedFrames
+from tidings.testing.network import CODEC, Raw, played, serving, until
 
 SIZE = 1 << 18
 FRAME = CODEC.encode(
