@@ -23,7 +23,7 @@ import pytest
 from hypothesis import HealthCheck, core, settings
 from hypothesis.internal.conjecture import providers
 
-pytest_plugins = ("tests.leaks", "tests.workers")
+pytest_plugins = ("suite.leaks", "suite.workers")
 
 Figures = Callable[..., None]
 

@@ -30,7 +30,6 @@ GROUPS: Final = {
     "tidings.commands": "a Typer application, or a Command that imports one when it is called",
     "tidings.acts": "a coroutine function of (stage, folder, Spark session): an act of `tidings demo`",
     "tidings.studies": "a Study",
-    "tidings.benchmarks": "a benchmark",
     "tidings.workloads": "a workload of the simulator",
     "tidings.faults": "a fault of the simulator",
     "tidings.stores": "a function from a folder and settings to an Engine",

@@ -80,7 +80,7 @@ def test_a_test_that_leaves_changed_state_behind_fails(tmp_path: Path) -> None:
     file = tmp_path / "test_leaks.py"
     file.write_text(LEAKS)
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "tests.leaks", str(file)],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "suite.leaks", str(file)],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,

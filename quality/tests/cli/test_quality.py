@@ -9,8 +9,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from tests.unit.cli._processes import Process, started
 
+from tidings.testing.processes import Process, started
 from tidings_quality.client import OrganisationClient
 from tidings_quality.model import QualityChange
 from tidings_quality.running_example import HOLDER, running_example

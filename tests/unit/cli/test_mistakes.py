@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.cli._processes import started
 
 from tidings.runtime.clock import RealClock
 from tidings.security.tokens import sign
+from tidings.testing.processes import started
 
 Run = Callable[..., Any]
 pytestmark = pytest.mark.xdist_group("brokers")

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.cli._processes import PATIENCE, Process, is_running, started
+
+from tidings.testing.processes import PATIENCE, Process, is_running, started
 
 Run = Callable[..., Any]
 pytestmark = pytest.mark.xdist_group("brokers")

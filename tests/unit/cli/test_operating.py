@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 import typer.main
-from tests.unit.cli._processes import started
 
 from tidings.cli import build, command_names
+from tidings.testing.processes import started
 
 Run = Callable[..., Any]
 pytestmark = pytest.mark.xdist_group("brokers")
