@@ -25,7 +25,7 @@ class Process:
         path = os.pathsep.join(entry for entry in sys.path if entry)
         self._lines: queue.Queue[str] = queue.Queue()
         self.said: list[str] = []  # on standard error
-        self.process = subprocess.Popen(
+        self.process = subprocess.Popen(  # noqa: S603 - a test names the command
             [sys.executable, "-m", "tidings", *words],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=cwd,
             env={**given, "PYTHONPATH": path, "NO_COLOR": "1", **environment},
