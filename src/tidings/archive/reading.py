@@ -142,8 +142,3 @@ def _sound(place: Any, read: Any) -> Any:
         raise CorruptionError(
             f"{place} cannot be read: {error}", hint="restore it from a copy; nothing of it is served"
         ) from None
-
-
-def stored_in(state: State) -> int:
-    """How many events there are."""
-    return sum(file.rows for file in state.files)

@@ -86,33 +86,3 @@ def topic_matches(pattern: str, topic: str) -> bool:
     elif len(levels) != len(wanted):
         return False
     return all(w in ("+", level) for w, level in zip(wanted, levels, strict=False))
-
-
-def pattern_covers(wide: str, narrow: str) -> bool:
-    """Does every topic of pattern `narrow` also fall under pattern `wide`?"""
-    if wide == "#" or wide == narrow:
-        return True
-    if narrow in ("#", ROOT) or wide == ROOT:
-        return False
-    a, b = wide.split("/"), narrow.split("/")
-    open_a, open_b = a[-1] == "#", b[-1] == "#"
-    a, b = a[: len(a) - open_a], b[: len(b) - open_b]
-    if not open_a and (open_b or len(a) != len(b)):
-        return False
-    if len(b) < len(a):
-        return False
-    return all(w == "+" or (w == n and n != "+") for w, n in zip(a, b, strict=False))
-
-
-def patterns_overlap(one: str, other: str) -> bool:
-    """Is there a topic that falls under both patterns?"""
-    if "#" in (one, other):
-        return True
-    if ROOT in (one, other):
-        return one == other
-    a, b = one.split("/"), other.split("/")
-    open_a, open_b = a[-1] == "#", b[-1] == "#"
-    a, b = a[: len(a) - open_a], b[: len(b) - open_b]
-    if (len(a) > len(b) and not open_b) or (len(b) > len(a) and not open_a):
-        return False
-    return all("+" in (x, y) or x == y for x, y in zip(a, b, strict=False))

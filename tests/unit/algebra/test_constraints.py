@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from tidings.algebra.constraints import (
+from tests.unit.algebra._constraints import (
     combine,
     decide_disjoint,
     decide_implies,
@@ -12,6 +11,7 @@ from tidings.algebra.constraints import (
     implies,
     intersect,
 )
+
 from tidings.model.constraint import (
     Constraint,
     Equals,

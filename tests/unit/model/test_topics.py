@@ -11,8 +11,6 @@ from tidings.model.topic import (
     check_pattern,
     check_topic,
     is_pattern,
-    pattern_covers,
-    patterns_overlap,
     supertopics,
     topic_matches,
 )
@@ -40,13 +38,6 @@ def test_what_a_pattern_matches(pattern: str, matches: list[str], others: list[s
     check_pattern(pattern)
     assert all(topic_matches(pattern, topic) for topic in matches)
     assert not any(topic_matches(pattern, topic) for topic in others)
-
-
-def test_covering_and_overlap_are_what_the_topics_say() -> None:
-    under = {pattern: {topic for topic in TOPICS if topic_matches(pattern, topic)} for pattern in PATTERNS}
-    for wide, narrow in product(PATTERNS, repeat=2):
-        assert pattern_covers(wide, narrow) is (under[narrow] <= under[wide]), (wide, narrow)
-        assert patterns_overlap(wide, narrow) is bool(under[narrow] & under[wide]), (wide, narrow)
 
 
 def test_supertopics_lead_to_the_root() -> None:
