@@ -47,11 +47,13 @@ def python_files(*folders: str) -> list[Path]:
 
 @cache
 def pages() -> tuple[Path, ...]:
-    """The pages that users read: README and the docs."""
+    """The pages that users read: README and the docs of every package."""
+    packages = [ROOT, *(ROOT / name for name in ("lab", "quality", "benchmarks"))]
     return tuple(
         path
         for path in tracked()
-        if path.suffix == ".md" and (path.parent == ROOT or path.is_relative_to(ROOT / "docs"))
+        if path.suffix == ".md"
+        and any(path.parent == package or path.is_relative_to(package / "docs") for package in packages)
     )
 
 

@@ -39,6 +39,9 @@ NOT_RUN = {
     "docs/bridges.md": "needs a NATS server with a stream; tests/gateway/test_bridges.py runs bridges",
     "docs/console.md": "ends in a browser; tests/browser runs the console",
     "docs/flows.md": "a million users on Spark; tests/pipeline runs the flow with fewer",
+    "benchmarks/README.md": "minutes of load; benchmarks/tests run the benchmarks at small sizes",
+    "lab/README.md": "installs a package; tests/together/test_extending.py and lab/tests/cli run the commands",
+    "quality/README.md": "installs a package; quality/tests/cli/test_quality.py runs the commands",
     "quality/docs/quality.md": "minutes of Spark; quality/tests/cli/test_quality.py runs the commands",
 }
 NEEDED = {"docs/mqtt.md": "mosquitto_pub", "docs/http.md": "curl"}  # programs of others
