@@ -61,7 +61,7 @@ def test_draws_depend_on_neither_imports_nor_hashes_but_on_a_seed(tmp_path: Path
 
 LEAKS = """
 import decimal, os, subprocess, signal, sys, threading
-from tests import leaks
+from suite import leaks
 
 RELEASE, leaks.GRACE = threading.Event(), 0.1
 

@@ -38,6 +38,7 @@ FUNCTION = """tidings() {
 NOT_RUN = {
     "docs/bridges.md": "needs a NATS server with a stream; tests/gateway/test_bridges.py runs bridges",
     "docs/console.md": "ends in a browser; tests/browser runs the console",
+    "docs/extending.md": "installs packages; tests/together/test_extending.py makes them and runs the commands",
     "docs/flows.md": "a million users on Spark; tests/pipeline runs the flow with fewer",
     "benchmarks/README.md": "minutes of load; benchmarks/tests run the benchmarks at small sizes",
     "lab/README.md": "installs a package; tests/together/test_extending.py and lab/tests/cli run the commands",

