@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.simulation.test_tidings_scenes import begin, cut, sequences, three
 
 from tidings.model.event import FOREVER, make_event
@@ -9,6 +10,9 @@ from tidings.protocol.inputs import Received
 from tidings.protocol.messages import Envelope
 from tidings.protocol.recovery.words import PREVIOUS
 from tidings.protocol.routing.seen import Forward
+from tidings.simulation.simulator import SimulationSettings
+from tidings.simulation.topology import line
+from tidings.simulation.world import World
 
 
 def test_what_expired_while_its_link_was_cut_is_not_told() -> None:
@@ -45,3 +49,18 @@ def test_an_event_that_comes_from_the_wrong_side_is_not_believed() -> None:
     world.publish("p", {"x": 2}, lifetime=FOREVER)
     world.run(8.0)
     assert [n.notification.event["x"] for n in world.applications["t"].heard] == [1, 2]
+
+
+@pytest.mark.parametrize("broker", ["b0", "b1"])
+def test_an_event_that_expired_while_it_was_written_is_not_delivered(broker: str) -> None:
+    """Also where the subscriber has room: the live way is no way round the deadline."""
+    world = World("tidings", line(2), seed=1, settings=SimulationSettings(check=True))
+    world.add_client("p", "b0")
+    world.add_client("s", broker)
+    world.run(1.0)
+    world.subscribe("s", "n", "x > 0")
+    world.run(2.0)
+    world.publish("p", {"x": 1}, lifetime=60.0, expires=0.001)  # the disk takes longer
+    world.publish("p", {"x": 2}, lifetime=60.0, expires=60.0)
+    world.run(5.0)
+    assert [int(id.rpartition("-")[2]) for _, id in world.heard("s")] == [2]

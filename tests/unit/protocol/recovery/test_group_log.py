@@ -14,6 +14,7 @@ from tidings.protocol.proposals import Placed, Proposal
 from tidings.protocol.recovery.group_log import GroupLog
 from tidings.protocol.recovery.group_words import (
     Adopt,
+    CopyAsk,
     LogAsk,
     LogState,
     Propose,
@@ -205,6 +206,19 @@ def test_the_best_log_may_be_committed_less_far_than_another() -> None:
     assert [message.tail for message in one.take(Adopt)] == [(placed(1),)] * 2
 
 
+def test_a_copy_goes_on_from_the_coordinator_of_the_new_view() -> None:
+    """The old one may be gone, and would be asked for ever."""
+    one = One("b1", "b0")
+    one.view(5)
+    one.receive("b0", Adopt(5, 3, ()))
+    assert [to for to, message in one.sent if isinstance(message, CopyAsk)] == ["b0"]
+    one.views.leader = "b2"
+    one.sent.clear()
+    one.view(6)
+    one.receive("b2", Adopt(6, 3, ()))
+    assert [to for to, message in one.sent if isinstance(message, CopyAsk)] == ["b2"]
+
+
 # -- proposals ----------------------------------------------------------------------------------------
 
 
@@ -216,6 +230,13 @@ def test_the_coordinator_waits_for_no_number_that_is_committed() -> None:
         proposal(2),
         proposal(2),
     ]
+
+
+def test_proposals_behind_a_lost_one_get_no_place() -> None:
+    """All are proposed again, in order: a place now would put a later event before an earlier one."""
+    one = leading()
+    one.receive("b1", Propose(1, 2, (proposal(2), proposal(3)), 0))
+    assert one.take(Replicate) == []
 
 
 def test_a_member_says_which_numbers_are_committed() -> None:
