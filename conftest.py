@@ -14,6 +14,7 @@ import gc
 import json
 import logging
 import os
+import signal
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -48,6 +49,10 @@ LEFT_OUT = pytest.StashKey[Counter[str]]()
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[LEFT_OUT] = Counter()
+    if (
+        signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    ):  # a run in the background: programs under test inherit it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if SEED:
         core.global_force_seed = int(SEED)
 
