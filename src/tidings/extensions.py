@@ -7,35 +7,69 @@ A distribution names an object in its `pyproject.toml`, under a group of `GROUPS
 
 Rules
 - A group is loaded when a name from it is first needed; `import tidings` loads none.
-- A name of the product wins over the same name of an extension. Two extensions with one name are an error that
-  names both distributions.
-- An extension that cannot be imported is reported as `ExtensionError` when its own name is asked for, and as a
-  warning when the whole group is listed: the rest of the group works on.
+- A name of the product wins over the same name of an extension: callers hand over their `own` names.
+- An extension that cannot be used (its import fails, it has the wrong type, two distributions offer its name)
+  is an `ExtensionError` when its own name is asked for, and an `ExtensionWarning` when the group is listed:
+  the rest of the group works on. Both name the distribution.
+- An error in the code of an extension while it is called is an `ExtensionError` too (`blaming`).
 """
 
 from __future__ import annotations
 
+import traceback
 import warnings
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache, wraps
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, Generic, NamedTuple, ParamSpec, TypeVar
 
-from tidings.errors import ExtensionError
+from tidings.errors import ExtensionError, TidingsError
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+class ExtensionWarning(RuntimeWarning):
+    """An installed extension that is passed over, because it cannot be used."""
+
+
+class Group(NamedTuple):
+    """A sort of extension."""
+
+    noun: str  # for messages: `package X offers NOUN 'name'`
+    holds: str  # the object, in words
+    kinds: tuple[str, ...] = ()  # its classes, as module:name; none: anything that can be called
+    many: bool = False  # a sequence of them is fine too; `load` gives a tuple
+
 
 GROUPS: Final = {
-    "tidings.systems": "a System, or a sequence of them",
-    "tidings.contracts": "a sequence of Contract",
-    "tidings.properties": "a sequence of Property",
-    "tidings.commands": "a Typer application, or a Command that imports one when it is called",
-    "tidings.acts": "a coroutine function of (stage, folder, Spark session): an act of `tidings demo`",
-    "tidings.studies": "a Study",
-    "tidings.workloads": "a workload of the simulator",
-    "tidings.faults": "a fault of the simulator",
-    "tidings.stores": "a function from a folder and settings to an Engine",
-    "tidings.gateways": "a function from a broker's service to a listener",
-    "tidings.bridges": "a bridge to another bus",
-    "tidings.console": "a page of the console",
+    "tidings.systems": Group(
+        "system", "a System, or a sequence of them", ("tidings.systems.system:System",), many=True
+    ),
+    "tidings.contracts": Group(
+        "contracts", "a Contract, or a sequence of them", ("tidings.history.contracts:Contract",), many=True
+    ),
+    "tidings.properties": Group(
+        "properties", "a Property, or a sequence of them", ("tidings.history.properties:Property",), many=True
+    ),
+    "tidings.commands": Group(
+        "command",
+        "a Typer application, or a Command that imports one when it is called",
+        ("typer:Typer", "tidings.cli:Command"),
+    ),
+    "tidings.acts": Group("act", "a coroutine function of (stage, folder, Spark session)"),
+    "tidings.studies": Group("study", "a Study", ("tidings_lab.studies.study:Study",)),
+    "tidings.workloads": Group("workload", "a function that makes the Content of a workload"),
+    "tidings.faults": Group("fault", "an OwnFault", ("tidings.simulation.faults:OwnFault",)),
+    "tidings.stores": Group("store", "a function from an address to a Store"),
+    "tidings.gateways": Group("gateway", "a function of (service, prover, table of settings) to a Gateway"),
+    "tidings.bridges": Group("bridge", "a function of (route, name) to one side of a route"),
+    "tidings.console": Group(
+        "console page", "a folder of static files", ("importlib.resources.abc:Traversable",)
+    ),
 }
 
 # Commands and systems of our own distributions, for an error that names the missing one.
@@ -47,44 +81,184 @@ BROUGHT_BY: Final = {
 }
 
 
+# Names
+
+
 @cache
-def offered(group: str) -> dict[str, EntryPoint]:
-    """The entry points of a group by name, nothing imported."""
+def _points(group: str) -> dict[str, list[EntryPoint]]:
+    """By name, the entry points of a group: more than one where distributions clash. Nothing is imported."""
     assert group in GROUPS, group
-    found: dict[str, EntryPoint] = {}
+    found: dict[str, list[EntryPoint]] = {}
     for point in entry_points(group=group):
-        other = found.get(point.name)
-        if other is not None and other.value != point.value:
-            raise ExtensionError(
-                f"{_distribution(other)} and {_distribution(point)} both offer {point.name!r} in {group}",
-                hint="uninstall one of them",
-            )
-        found[point.name] = point
+        same = found.setdefault(point.name, [])
+        if point.value not in [other.value for other in same]:
+            same.append(point)
     return found
+
+
+def offered(group: str, own: Collection[str]) -> list[str]:
+    """The names that extensions offer in a group, in order, without those that are the product's own."""
+    return sorted(name for name in _points(group) if name not in own)
+
+
+def package_of(group: str, name: str) -> str:
+    """The distribution behind a name, for messages."""
+    points = _points(group)[name]
+    return " and ".join(
+        sorted(point.dist.name if point.dist is not None else "(unknown)" for point in points)
+    )
+
+
+# Objects
 
 
 @cache
 def load(group: str, name: str) -> Any:
-    """The object that an extension offers under this name."""
-    point = offered(group)[name]
-    try:
-        return point.load()
-    except Exception as error:
+    """The object that an extension offers under this name. Raises `ExtensionError`."""
+    points = _points(group)[name]
+    if len(points) > 1:
         raise ExtensionError(
-            f"{_distribution(point)} offers {name!r} in {group}, and {point.value} cannot be loaded: "
-            f"{type(error).__name__}: {error}",
-            hint=f"mend or uninstall {_distribution(point)}",
-        ) from error
+            f"packages {package_of(group, name)} both offer {GROUPS[group].noun} {name!r}",
+            hint="uninstall one of them",
+        )
+    try:
+        found = points[0].load()
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a module may also call sys.exit()
+        raise _refused(group, name, f"which cannot be loaded: {_told(error)}") from error
+    return _checked(group, name, found)
 
 
-def load_all(group: str) -> Iterator[tuple[str, Any]]:
-    """Every object of a group with its name; one that cannot be loaded is a warning."""
-    for name in offered(group):
+def load_all(group: str, own: Collection[str]) -> Iterator[tuple[str, Any]]:
+    """Every object of a group with its name; one that cannot be used is an `ExtensionWarning`."""
+    for name in offered(group, own):
         try:
             yield name, load(group, name)
         except ExtensionError as error:
-            warnings.warn(f"{error} ({error.hint})", RuntimeWarning, stacklevel=2)
+            pass_over(error)
 
 
-def _distribution(point: EntryPoint) -> str:
-    return point.dist.name if point.dist is not None else "an installed package"
+def pass_over(*errors: ExtensionError) -> None:
+    """Warn of extensions that are left out of a list."""
+    for error in errors:
+        warnings.warn(f"{error.message}; {error.hint}", ExtensionWarning, stacklevel=3)
+
+
+class Collected(NamedTuple, Generic[T]):
+    """The objects of a group by a name of their own, where an entry point may offer several."""
+
+    objects: dict[str, T]  # the product's, then those of extensions
+    entries: dict[str, str]  # by object of an extension, the name of its entry point
+    errors: dict[str, ExtensionError]  # by name that may be asked for: the entry point's, or the object's
+
+
+def collect(group: str, own: Mapping[str, T], key: Callable[[T], str]) -> Collected[T]:
+    """The objects of a group by `key`; what cannot be used stands in `errors`."""
+    objects, entries, errors = dict(own), dict[str, str](), dict[str, ExtensionError]()
+    clashing: set[str] = set()
+    for entry in offered(group, ()):
+        try:
+            held = load(group, entry)
+        except ExtensionError as error:
+            errors[entry] = error
+            continue
+        for each in held:
+            name = key(each)
+            if name in entries and entries[name] != entry:
+                both = f"{package_of(group, entries[name])} and {package_of(group, entry)}"
+                clashing.add(name)
+                errors[name] = ExtensionError(
+                    f"packages {both} both offer {GROUPS[group].noun} {name!r}",
+                    hint="uninstall one of them",
+                )
+            elif name not in own:
+                objects[name], entries[name] = each, entry
+    for name in clashing:
+        del objects[name], entries[name]
+    return Collected(objects, entries, errors)
+
+
+def _checked(group: str, name: str, found: Any) -> Any:
+    about = GROUPS[group]
+    kinds = tuple(
+        getattr(import_module(kind.partition(":")[0]), kind.partition(":")[2]) for kind in about.kinds
+    )
+    if about.many:
+        found = (found,) if isinstance(found, kinds) else found
+        fits = isinstance(found, Sequence) and all(isinstance(each, kinds) for each in found)
+        found = tuple(found) if fits else found
+    else:
+        fits = isinstance(found, kinds) if kinds else callable(found)
+    if not fits:
+        raise _refused(group, name, f"which is {_short(found)} and has to be {about.holds}")
+    return found
+
+
+# Calls
+
+
+@contextmanager
+def blaming(group: str, name: str) -> Iterator[None]:
+    """Errors of the code inside are errors of an extension; those that Tidings raises on purpose pass."""
+    try:
+        yield
+    except TidingsError:
+        raise
+    except Exception as error:
+        raise _refused(group, name, f"which failed: {_told(error)}{_place(error)}") from error
+
+
+def blamed(group: str, name: str, function: Callable[P, T]) -> Callable[P, T]:
+    """The function of an extension, whose errors name its distribution."""
+
+    @wraps(function)
+    def called(*args: P.args, **kwargs: P.kwargs) -> T:
+        with blaming(group, name):
+            return function(*args, **kwargs)
+
+    return called
+
+
+def call(group: str, name: str, *arguments: Any, gives: type) -> Any:
+    """Load a function, call it, and check that its result has the members of the protocol `gives`."""
+    function = load(group, name)
+    with blaming(group, name):
+        made = function(*arguments)
+    members = [
+        member for kind in gives.__mro__ if kind.__module__.startswith("tidings") for member in vars(kind)
+    ]
+    missing = sorted({each for each in members if each[0] != "_" and each not in dir(made)})
+    if missing:
+        raise _refused(
+            group, name, f"which gave {_short(made)}, no {gives.__name__}: it lacks {', '.join(missing)}"
+        )
+    return made
+
+
+def _refused(group: str, name: str, why: str) -> ExtensionError:
+    package = package_of(group, name)
+    return ExtensionError(
+        f"package {package} offers {GROUPS[group].noun} {name!r}, {why}",
+        hint=f"uninstall or repair {package}",
+    )
+
+
+def _told(error: BaseException) -> str:
+    """An error in one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
+
+
+def _place(error: Exception) -> str:
+    """The line that raised it, with the folder of its file; the machinery of imports is passed over."""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if "importlib" not in frame.filename:
+            return f" (line {frame.lineno} of {'/'.join(Path(frame.filename).parts[-2:])})"
+    return ""
+
+
+def _short(value: Any) -> str:
+    text = " ".join(repr(value).split())
+    if " at 0x" in text:
+        return f"an object of the class {type(value).__name__}"
+    return text if len(text) <= 60 else f"{text[:57]}..."

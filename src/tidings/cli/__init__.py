@@ -17,8 +17,8 @@ from collections.abc import Callable, Collection, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tidings.errors import MissingDependencyError
-from tidings.extensions import BROUGHT_BY, load_all, offered
+from tidings.errors import ExtensionError, MissingDependencyError
+from tidings.extensions import BROUGHT_BY, blaming, load, offered, pass_over
 
 if TYPE_CHECKING:
     import typer.core
@@ -48,6 +48,9 @@ COMMANDS = {
 }
 
 
+GROUP = "tidings.commands"
+
+
 class Command(NamedTuple):
     """A command of another distribution, whose own module is imported when it is called."""
 
@@ -63,10 +66,11 @@ SUMMARY = "Content-based publish/subscribe: each matching event, once, to everyo
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit code is returned, never raised."""
-    from tidings.cli.output import guarded
+    from tidings.cli.output import guarded, one_line_warnings
 
     words = list(sys.argv[1:] if arguments is None else arguments)
-    return guarded(lambda: _run(words))
+    with one_line_warnings():
+        return guarded(lambda: _run(words))
 
 
 def _run(words: list[str]) -> None:
@@ -80,17 +84,20 @@ def _run(words: list[str]) -> None:
             f"`tidings {first}` comes with {BROUGHT_BY[first]}, which is not installed",
             hint=f"pip install {BROUGHT_BY[first]}",
         )
-    app = build(known if completing else {first} & set(known))
+    listed = completing or first not in known or words[0].startswith("-")
+    app = build(known if completing else {first} & set(known), listed=listed)
     typer.main.get_command(app)(args=words, prog_name="tidings")
 
 
 def command_names() -> list[str]:
     """Every command: the product's own, then those of installed distributions."""
-    return [*COMMANDS, *(name for name in sorted(offered("tidings.commands")) if name not in COMMANDS)]
+    return [*COMMANDS, *offered(GROUP, COMMANDS)]
 
 
-def build(loaded: Collection[str]) -> typer.Typer:
-    """The application with the named commands whole and a stand-in for each of the others."""
+def build(loaded: Collection[str], *, listed: bool = True) -> typer.Typer:
+    """The application with the named commands whole and a stand-in for each of the others.
+
+    Extensions that are neither named nor `listed` are not imported: a broken one concerns its own name alone."""
     import typer
 
     app = typer.Typer(
@@ -108,14 +115,27 @@ def build(loaded: Collection[str]) -> typer.Typer:
             import_module(f"tidings.cli.{name}").register(app)
         else:
             app.command(name, help=summary)(_stand_in())
-    for name, command in load_all("tidings.commands"):
-        if isinstance(command, typer.Typer):
-            app.add_typer(command, name=name)
-        elif name in loaded:
-            command.register(app)
-        else:
-            app.command(name, help=command.summary)(_stand_in())
+    for name in offered(GROUP, COMMANDS):
+        if listed or name in loaded:
+            try:
+                _add(app, name, whole=name in loaded)
+            except ExtensionError as error:
+                if set(loaded) == {name}:  # it was asked for
+                    raise
+                pass_over(error)
     return app
+
+
+def _add(app: typer.Typer, name: str, *, whole: bool) -> None:
+    """Add the command of an extension."""
+    command = load(GROUP, name)
+    if not isinstance(command, Command):
+        app.add_typer(command, name=name)
+    elif whole:
+        with blaming(GROUP, name):
+            command.register(app)
+    else:
+        app.command(name, help=command.summary)(_stand_in())
 
 
 def _stand_in() -> Callable[[], None]:

@@ -13,7 +13,7 @@ from typing import Any
 import tidings
 from tidings.cli._spark_act import on_spark
 from tidings.cli.stage import Stage
-from tidings.extensions import load_all
+from tidings.extensions import blaming, load_all
 from tidings.runtime.cluster import Cluster
 
 EVENTS = 200
@@ -35,8 +35,9 @@ async def spark_acts(stage: Stage, folder: Path) -> None:
     try:
         await on_spark(stage, folder)
         await meeting(stage, folder, spark)
-        for _, act in load_all("tidings.acts"):
-            await act(stage, folder, spark)
+        for name, act in load_all("tidings.acts", ()):
+            with blaming("tidings.acts", name):
+                await act(stage, folder, spark)
     finally:
         if not was_there:
             spark.stop()

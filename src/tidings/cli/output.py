@@ -14,6 +14,7 @@ import math
 import os
 import sys
 import traceback
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -23,6 +24,7 @@ from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any
 
 from tidings.errors import FilterSyntaxError, TidingsError
+from tidings.extensions import ExtensionWarning
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -72,6 +74,23 @@ def guarded(run: Callable[[], None]) -> int:
     except Exception as error:  # the last line of defence: no traceback in a user's face
         return _defect(error)
     return _flushed(Exit.FINE)
+
+
+@contextmanager
+def one_line_warnings() -> Iterator[None]:
+    """Extensions that are passed over are one line each on standard error, without the source of ours."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", ExtensionWarning)
+        others = warnings.showwarning
+
+        def show(message: Any, category: type[Warning], *place: Any, **more: Any) -> None:
+            if issubclass(category, ExtensionWarning):
+                say(f"warning: {message}")
+            else:
+                others(message, category, *place, **more)
+
+        warnings.showwarning = show
+        yield
 
 
 def _flushed(code: int) -> int:

@@ -26,6 +26,8 @@ def systems(
 
     With a name: when to take it, its price, and what stands in each slot.
     """
+    from tidings.errors import ExtensionError
+    from tidings.extensions import pass_over
     from tidings.systems import find_system
     from tidings.systems import systems as known
 
@@ -33,7 +35,12 @@ def systems(
         told = about(find_system(name))
         print_json(told) if as_json else _print(told)
         return
-    rows = [system.row() for system in known()]
+    rows = []
+    for system in known():
+        try:
+            rows.append(system.row())
+        except ExtensionError as error:
+            pass_over(error)
     if as_json:
         print_json({"systems": rows})
         return

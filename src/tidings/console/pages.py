@@ -17,7 +17,8 @@ from typing import NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tidings.extensions import load_all
+from tidings.errors import ExtensionError
+from tidings.extensions import blaming, load_all, pass_over
 
 TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -39,8 +40,12 @@ class File(NamedTuple):
 def table() -> dict[str, File]:
     """By path, as a browser asks for it."""
     found = dict(_read(files("tidings.console") / "static", ""))
-    for name, folder in load_all("tidings.console"):
-        found.update(_read(folder, f"/extensions/{name}"))
+    for name, folder in load_all("tidings.console", ()):
+        try:
+            with blaming("tidings.console", name):
+                found.update(_read(folder, f"/extensions/{name}"))
+        except ExtensionError as error:
+            pass_over(error)
     return found | {"/": found["/index.html"]}
 
 

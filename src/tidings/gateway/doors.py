@@ -5,15 +5,19 @@ service = Service(settings, doors=Gateways)
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Protocol
 
 from tidings.errors import MissingDependencyError, SettingsError
-from tidings.extensions import load, offered
+from tidings.extensions import blaming, call, offered
 from tidings.gateway.origins import Addresses
 from tidings.gateway.proving import Prover
 from tidings.runtime import tls
 from tidings.runtime.service import Service
+
+GROUP = "tidings.gateways"
+OWN = ("http", "mqtt", "mqtt over websocket")
 
 
 class Gateway(Protocol):
@@ -44,7 +48,8 @@ class Gateways:
     async def start(self) -> None:
         try:
             for name, gateway in self._chosen():
-                await gateway.start()
+                with blaming(GROUP, name) if name in offered(GROUP, OWN) else nullcontext():
+                    await gateway.start()
                 self._open.append((name, gateway))
                 if gateway.address:
                     self.addresses[name] = gateway.address
@@ -80,12 +85,12 @@ class Gateways:
                 where = Addresses(given.mqtt_websocket, given.hosts, given.origins)
                 chosen.append(("mqtt over websocket", MqttSocketDoor(server, door, where, listening)))
         for name, table in settings.gateway.extensions.items():
-            if name not in offered("tidings.gateways"):
-                known = ", ".join(offered("tidings.gateways")) or "none"
+            if name not in offered(GROUP, OWN):
+                known = ", ".join(offered(GROUP, OWN)) or "none"
                 raise SettingsError(
                     f"gateway.extensions.{name}: no extension offers it", hint=f"installed: {known}"
                 )
-            chosen.append((name, load("tidings.gateways", name)(self._service, self.prover, table)))
+            chosen.append((name, call(GROUP, name, self._service, self.prover, table, gives=Gateway)))
         return chosen
 
     async def close(self) -> None:

@@ -60,7 +60,7 @@ def check_tables(
     matcher: Callable[[], Matcher] | None = None,
 ) -> Report:
     """The same on the tables of an engine."""
-    promised = contract_of(contract) if isinstance(contract, str) else contract
+    promised = contract_of(contract)
     settings = Settings(_seconds("t_sub", t_sub), _seconds("t_diff", t_diff), promised.hearer, until)
     tables = Tables(engine, settings, matcher)
     reasons = {name: _not_judged(each, tables, promised) for name, each in known_properties().items()}

@@ -72,7 +72,7 @@ def check_on_spark(
         from tidings.pipeline.session import session
 
         spark = session()
-    promised = contract_of(contract) if isinstance(contract, str) else contract
+    promised = contract_of(contract)
     history = History(spark, paths)
     if say is not None:
         say(f"{history.rows:,} rows in {len(history.files):,} files")

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from tidings.availability.records import Loaded
 from tidings.errors import ClosedError, RefusedError, SettingsError, TidingsError
-from tidings.extensions import load, offered
+from tidings.extensions import call, offered
 from tidings.history.recorder import FileRecorder, Recorder
 from tidings.history.schema import ntfy_row
 from tidings.model.event import Event
@@ -34,6 +34,7 @@ from tidings.store.memory import MemoryStore
 from tidings.store.store import Store
 
 NAME = "embedded"  # of the broker and of its log
+STORES = "tidings.stores"  # the entry-point group
 LOOKED_AT = 100  # subscriptions, the longest queues first, among which a full one is looked for
 
 
@@ -227,11 +228,10 @@ def _store_of(scheme: str) -> Callable[[str], Store]:
         from tidings.store.jetstream import JetStreamStore
 
         return JetStreamStore
-    if scheme not in offered("tidings.stores"):
-        known = ", ".join(f"{each}://" for each in ("nats", *offered("tidings.stores")))
+    if scheme not in offered(STORES, ("nats",)):
+        known = ", ".join(f"{each}://" for each in ("nats", *offered(STORES, ("nats",))))
         raise SettingsError(f"no store has addresses {scheme}://", hint=f"a directory, or one of: {known}")
-    found: Callable[[str], Store] = load("tidings.stores", scheme)
-    return found
+    return lambda address: call(STORES, scheme, address, gives=Store)
 
 
 def owner_of(state: Loaded) -> str:

@@ -44,6 +44,7 @@ INCIDENTS = (
 WIDER = (CLOCK_JUMP, CLOCK_DRIFT, DISK_FULL, SYNC_FAILURE)  # drawn when they are named
 RESTARTS = (CRASH, DISK_LOSS, CLOCK_JUMP)  # gone with what it had not synced, and started again
 OF_ONE = (*RESTARTS, STOP, CLOCK_SKEW, CLOCK_DRIFT, DISK_FULL, SYNC_FAILURE)  # hit one machine
+GROUP = "tidings.faults"
 
 
 class OwnFault(msgspec.Struct, frozen=True):
@@ -55,7 +56,12 @@ class OwnFault(msgspec.Struct, frozen=True):
 
 def incident_kinds() -> tuple[str, ...]:
     """Every fault that begins and ends: the product's own, then those of installed extensions."""
-    return (*INCIDENTS, *WIDER, *sorted(offered("tidings.faults")))
+    return (*INCIDENTS, *WIDER, *own_faults())
+
+
+def own_faults() -> list[str]:
+    """The faults of installed extensions."""
+    return offered(GROUP, (*RATES, *INCIDENTS, *WIDER))
 
 
 class Rates(msgspec.Struct, frozen=True):

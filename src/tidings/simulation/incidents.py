@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidings.extensions import load, offered
+from tidings.extensions import blaming, load
 from tidings.simulation import faults as fault
 from tidings.simulation.faults import Incident
 from tidings.simulation.parts import pair
@@ -17,8 +17,9 @@ def begin(simulation: Simulation, incident: Incident) -> None:
     simulation.plan_rough()
     kind, places = incident.kind, simulation.places
     took = [True]
-    if kind in offered("tidings.faults"):
-        load("tidings.faults", kind).begin(simulation, incident)
+    if kind in fault.own_faults():
+        with blaming(fault.GROUP, kind):
+            load(fault.GROUP, kind).begin(simulation, incident)
     elif kind in fault.RESTARTS:
         took = [simulation.crash(name) for name in incident.nodes]
     elif kind == fault.STOP:
@@ -52,8 +53,9 @@ def begin(simulation: Simulation, incident: Incident) -> None:
 
 def end(simulation: Simulation, incident: Incident) -> None:
     kind, places = incident.kind, simulation.places
-    if kind in offered("tidings.faults"):
-        load("tidings.faults", kind).end(simulation, incident)
+    if kind in fault.own_faults():
+        with blaming(fault.GROUP, kind):
+            load(fault.GROUP, kind).end(simulation, incident)
     elif kind in fault.RESTARTS:
         for name in incident.nodes:
             if not places[name].up:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import msgspec
 
 from tidings.errors import SettingsError
-from tidings.extensions import load, offered
+from tidings.extensions import call, offered
 
 
 class SubscribeStep(msgspec.Struct, frozen=True, kw_only=True, tag_field="step", tag="subscribe"):
@@ -218,10 +218,10 @@ def content_named(name: str) -> Content:
     """The content of that name: the product's own, or one of the group `tidings.workloads`."""
     if name in CONTENTS:
         return CONTENTS[name]()
-    if name in offered("tidings.workloads"):
-        found: Content = load("tidings.workloads", name)()
+    if name in offered("tidings.workloads", CONTENTS):
+        found: Content = call("tidings.workloads", name, gives=Content)
         return found
-    known = ", ".join(sorted({*CONTENTS, *offered("tidings.workloads")}))
+    known = ", ".join(sorted([*CONTENTS, *offered("tidings.workloads", CONTENTS)]))
     raise SettingsError(f"no workload is called {name!r}", hint=f"there are: {known}")
 
 

@@ -6,14 +6,15 @@ entry-point group `tidings.systems` (see `tidings.extensions`). `tidings systems
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from difflib import get_close_matches
 from functools import cache
+from typing import Any
 
 import msgspec
 
-from tidings.errors import ExtensionError, SettingsError
-from tidings.extensions import load_all
+from tidings.errors import SettingsError
+from tidings.extensions import Collected, blaming, collect, pass_over
+from tidings.protocol.slots import Strategy
 from tidings.systems import brokers, distributors, gossip, self_organising
 from tidings.systems.choosing import CHOICES
 from tidings.systems.system import ANY_GRAPH, MESH, NO_LINKS, PEERS, TREE, Choice, Site, System
@@ -43,17 +44,19 @@ OWN: tuple[System, ...] = tuple(
 
 
 @cache
+def _collected() -> Collected[System]:
+    """Every system by its plain name; those of extensions with errors that name their package."""
+    found = collect(GROUP, _BY_NAME, lambda system: _plain(system.name))
+    for name, entry in found.entries.items():
+        found.objects[name] = _blamed(entry, found.objects[name])
+    return found
+
+
+@cache
 def systems() -> tuple[System, ...]:
     """Every system: the product's own, then those of installed extensions in the order of their names."""
-    found = {system.name: system for system in OWN}
-    for name, offered in sorted(load_all(GROUP)):
-        for system in (offered,) if isinstance(offered, System) else offered:
-            if not isinstance(system, System):
-                raise ExtensionError(
-                    f"the entry point {name!r} of {GROUP} is {system!r}", hint="it has to be a System"
-                )
-            found.setdefault(system.name, system)
-    return tuple(found.values())
+    pass_over(*_collected().errors.values())
+    return tuple(_collected().objects.values())
 
 
 def system_names() -> list[str]:
@@ -62,10 +65,13 @@ def system_names() -> list[str]:
 
 def find_system(name: str) -> System:
     """The system of that name; the product's own are found without loading any extension."""
-    wanted = name.lower().replace(" ", "-").replace("_", "-")
-    for system in _search():
-        if system.name == wanted:
-            return system
+    wanted = _plain(name)
+    found = _BY_NAME.get(wanted) or _collected().objects.get(wanted)
+    if found is not None:
+        return found
+    for broken, error in _collected().errors.items():
+        if _plain(broken) == wanted:
+            raise error
     near = get_close_matches(wanted, system_names(), n=3)
     meant = f"did you mean {' or '.join(near)}? " if near else ""
     published = "" if any(each.name == "siena" for each in systems()) else PUBLISHED
@@ -77,6 +83,23 @@ def find_system(name: str) -> System:
 PUBLISHED = "; `pip install tidings-lab` brings the published ones"
 
 
-def _search() -> Iterable[System]:
-    yield from OWN
-    yield from systems()
+def _plain(name: str) -> str:
+    """Case, blanks and underlines do not matter."""
+    return name.lower().replace(" ", "-").replace("_", "-")
+
+
+_BY_NAME = {_plain(system.name): system for system in OWN}
+
+
+def _blamed(entry: str, system: System) -> System:
+    def strategies(site: Site) -> dict[str, Any]:
+        with blaming(GROUP, entry):
+            slots = system.strategies(site)
+            if not isinstance(slots, dict) or "delivery" not in slots:
+                raise TypeError(f"the strategies of {system.name} fill no slot `delivery`")
+            for slot, strategy in slots.items():
+                if not isinstance(strategy, Strategy):
+                    raise TypeError(f"{system.name} has {strategy!r} in the slot {slot}")
+        return slots
+
+    return msgspec.structs.replace(system, strategies=strategies)

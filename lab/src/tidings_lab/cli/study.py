@@ -39,9 +39,9 @@ def register(app: typer.Typer) -> None:
 
 def list_(as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False) -> None:
     """Name the studies and what they answer."""
-    from tidings_lab.studies.study import find_study, study_names
+    from tidings_lab.studies.study import studies
 
-    found = [find_study(name) for name in study_names()]
+    found = studies().values()
     if as_json:
         print_json({"studies": [{"study": s.name, "title": s.title, "answers": s.answers} for s in found]})
         return
@@ -68,12 +68,12 @@ def run(
     Ends with 1 when a claim was not reproduced. With --spark or --processes the points of a study
     run side by side, and those that are finished are kept and not run again.
     """
-    from tidings_lab.studies.study import Setting, find_study, study_names
+    from tidings_lab.studies.study import Setting, find_study, studies
 
     if (name is None) is not all_:
         raise typer.BadParameter("give the NAME of a study, or --all", param_hint="NAME")
     failed = False
-    for chosen in study_names() if all_ else [str(name)]:
+    for chosen in studies() if all_ else [str(name)]:
         study = find_study(chosen)
         runner = runner_for(points / chosen, spark, processes)
         setting = Setting(quick=quick, seed=seed, runner=runner)
@@ -108,9 +108,9 @@ def report(
     """
     from tidings.errors import SettingsError
     from tidings_lab.studies._report import write
-    from tidings_lab.studies.study import find_study, study_names
+    from tidings_lab.studies.study import find_study, studies, study_names
 
-    wanted = study_names() if only is None else [name.strip() for name in only.split(",")]
+    wanted = list(studies()) if only is None else [name.strip() for name in only.split(",")]
     for name in wanted:
         find_study(name)
     found = []
@@ -128,8 +128,8 @@ def report(
     claims = [claim for each in found for claim in each.claims]
     held = sum(claim.reproduced for claim in claims)
     if as_json:
-        studies = {each.study: [sum(c.reproduced for c in each.claims), len(each.claims)] for each in found}
-        print_json({"page": str(page), "claims": len(claims), "reproduced": held, "studies": studies})
+        held_of = {each.study: [sum(c.reproduced for c in each.claims), len(each.claims)] for each in found}
+        print_json({"page": str(page), "claims": len(claims), "reproduced": held, "studies": held_of})
     else:
         console().print(f"{held} of {len(claims)} claims hold: {page}")
     if held < len(claims):

@@ -18,8 +18,8 @@ from typing import Any
 
 import msgspec
 
-from tidings.errors import SettingsError
-from tidings.extensions import load, offered
+from tidings.errors import ExtensionError, SettingsError
+from tidings.extensions import blamed, load, offered, pass_over
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,19 +124,37 @@ class Study(msgspec.Struct, frozen=True, kw_only=True):
     run: Callable[[Setting], Outcome]
 
 
-def study_names() -> list[str]:
-    """Every study by its command-line name: the modules of this package, then the group `tidings.studies`."""
+GROUP = "tidings.studies"
+
+
+def _own_names() -> set[str]:
     package = import_module("tidings_lab.studies")
     names = [module.name for module in iter_modules(package.__path__)]
-    own = {n.replace("_", "-") for n in names if n not in ("study", "draw") and n[0] != "_"}
-    return sorted(own | offered("tidings.studies").keys())
+    return {n.replace("_", "-") for n in names if n not in ("study", "draw") and n[0] != "_"}
+
+
+def study_names() -> list[str]:
+    """Every study by its command-line name: the modules of this package, then the group `tidings.studies`."""
+    own = _own_names()
+    return sorted([*own, *offered(GROUP, own)])
+
+
+def studies() -> dict[str, Study]:
+    """Every study that can be loaded, by its command-line name."""
+    found = {}
+    for name in study_names():
+        try:
+            found[name] = find_study(name)
+        except ExtensionError as error:
+            pass_over(error)
+    return found
 
 
 def find_study(name: str) -> Study:
     if name not in study_names():
         raise SettingsError(f"no study is called {name!r}", hint=f"there are: {', '.join(study_names())}")
-    if name in offered("tidings.studies"):
-        found: Study = load("tidings.studies", name)
-        return found
-    study: Study = import_module(f"tidings_lab.studies.{name.replace('-', '_')}").STUDY
-    return study
+    if name in _own_names():
+        own: Study = import_module(f"tidings_lab.studies.{name.replace('-', '_')}").STUDY
+        return own
+    study: Study = load(GROUP, name)
+    return msgspec.structs.replace(study, run=blamed(GROUP, name, study.run))

@@ -27,13 +27,14 @@ import asyncio
 import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
 
 from tidings.errors import MissingDependencyError, SettingsError, TidingsError
-from tidings.extensions import load, offered
+from tidings.extensions import blaming, call, offered
 from tidings.gateway.mqtt.events import members_of
 from tidings.model.event import Event, make_event
 from tidings.model.subscription import Position
@@ -42,6 +43,8 @@ from tidings.security.reading import read_toml, refuse_unknown
 
 log = logging.getLogger("tidings.bridge")
 
+GROUP = "tidings.bridges"
+OWN = ("nats", "tls", "redis", "rediss", "mqtt", "mqtts")  # schemes
 AHEAD = 256  # events that are published before the first is acknowledged
 LONGEST_PAUSE = 30.0
 AGAIN_SECONDS = 0.2
@@ -136,9 +139,9 @@ def side_of(route: RouteSettings, name: str) -> Any:
         raise MissingDependencyError(
             f"this bridge needs the package {error.name}", hint="pip install 'tidings[bridges]'"
         ) from None
-    if scheme in offered("tidings.bridges"):
-        return load("tidings.bridges", scheme)(route, name)
-    known = ", ".join(f"{each}://" for each in ("nats", "redis", "mqtt", *offered("tidings.bridges")))
+    if scheme in offered(GROUP, OWN):
+        return call(GROUP, scheme, route, name, gives=Giver if route.from_ else Taker)
+    known = ", ".join(f"{each}://" for each in ("nats", "redis", "mqtt", *offered(GROUP, OWN)))
     raise SettingsError(f"no bridge leads to {route.from_ or route.to}", hint=known)
 
 
@@ -160,11 +163,12 @@ class Bridge:
                 group.create_task(self._keep_on(route, name))
 
     async def _keep_on(self, route: RouteSettings, name: str) -> None:
-        pause = 0.5
+        pause, scheme = 0.5, (route.from_ or route.to).partition("://")[0]
         while True:
             before = self.carried[name]
             try:
-                await (self._inward(route, name) if route.from_ else self._outward(route, name))
+                with blaming(GROUP, scheme) if scheme in offered(GROUP, OWN) else nullcontext():
+                    await (self._inward(route, name) if route.from_ else self._outward(route, name))
             except SettingsError:
                 raise
             except (TidingsError, OSError, TimeoutError, AwayError) as error:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from functools import cache
 from typing import Final
 
-from tidings.extensions import load_all
+import msgspec
+
+from tidings.extensions import blamed, collect, pass_over
 from tidings.history.properties.delivery import COMPLETENESS, LIVENESS
 from tidings.history.properties.groups import VIEW_AGREEMENT
 from tidings.history.properties.local import LP1, LP2, LP3, LP4
@@ -23,11 +25,21 @@ PROPERTIES: Final[dict[str, Property]] = {
     )
 }
 
+GROUP = "tidings.properties"
+
 __all__ = ["PROPERTIES", "Property", "known_properties"]
 
 
 @cache
 def known_properties() -> dict[str, Property]:
     """The product's own properties, then those of the entry-point group `tidings.properties`."""
-    offered = (each for _, some in load_all("tidings.properties") for each in some)
-    return {**{each.name: each for each in offered}, **PROPERTIES}
+    found = collect(GROUP, PROPERTIES, lambda each: each.name)
+    for name, entry in found.entries.items():
+        each = found.objects[name]
+        found.objects[name] = msgspec.structs.replace(
+            each,
+            violations=blamed(GROUP, entry, each.violations),
+            does_not_apply=blamed(GROUP, entry, each.does_not_apply),
+        )
+    pass_over(*found.errors.values())
+    return found.objects
