@@ -133,5 +133,5 @@ def test_an_extension_that_cannot_be_loaded_is_named(outside: Environment, tmp_p
         [str(made.python), "-m", "tidings", "systems", "--json"], capture_output=True, text=True, cwd=tmp_path
     )
     assert done.returncode == 0
-    assert "broken offers 'broken' in tidings.systems" in done.stderr
+    assert "package broken offers system 'broken', which cannot be loaded" in done.stderr
     assert "tidings-group" in done.stdout
