@@ -95,6 +95,10 @@ BROKEN = {
     "a wrong type": ("X = 42", "which is 42 and has to be a Typer application, or a Command"),
     "an import error": ("import no_such_module", "cannot be loaded: ModuleNotFoundError: No module named"),
     "sys.exit": ("import sys\nsys.exit()", "cannot be loaded: SystemExit"),
+    "a parameter that Typer refuses": (
+        "import typer\nX = typer.Typer()\n@X.command()\ndef a(b: int | str): pass",
+        "which failed: ",
+    ),
     "a missing object": ("", "cannot be loaded: AttributeError"),
 }
 

@@ -128,14 +128,19 @@ def build(loaded: Collection[str], *, listed: bool = True) -> typer.Typer:
 
 def _add(app: typer.Typer, name: str, *, whole: bool) -> None:
     """Add the command of an extension."""
+    import typer.main
+
     command = load(GROUP, name)
-    if not isinstance(command, Command):
-        app.add_typer(command, name=name)
-    elif whole:
-        with blaming(GROUP, name):
+    with blaming(GROUP, name):
+        if not isinstance(command, Command):
+            typer.main.get_group(
+                command
+            )  # a parameter that Typer refuses is told here, not with all commands
+            app.add_typer(command, name=name)
+        elif whole:
             command.register(app)
-    else:
-        app.command(name, help=command.summary)(_stand_in())
+        else:
+            app.command(name, help=str(command.summary))(_stand_in())
 
 
 def _stand_in() -> Callable[[], None]:
