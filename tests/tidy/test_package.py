@@ -10,6 +10,7 @@ import sys
 import zipfile
 from pathlib import Path
 
+import pytest
 from tests.tidy._sources import PACKAGE, ROOT, python_files
 
 import tidings
@@ -59,6 +60,17 @@ def test_help_brings_nothing_heavier_than_the_terminal() -> None:
     assert "typer" in loaded
     assert not loaded.intersection({*HEAVY} - {"typer", "rich", "pydantic"})
     assert not {name for name in loaded if name.startswith(("tidings.cli.demo", "tidings.runtime"))}
+
+
+@pytest.mark.parametrize("folder", ["lab", "quality", "benchmarks"])
+def test_the_wheels_of_the_other_packages_carry_the_licence(folder: str, tmp_path: Path) -> None:
+    if not (ROOT / folder / "pyproject.toml").exists():
+        pytest.skip("a source distribution of the product alone")
+    code = f"import os; os.chdir({str(ROOT / folder)!r}); from hatchling.build import build_wheel as build"
+    python(f"{code}; print(build({str(tmp_path)!r}))")
+    (wheel,) = (zipfile.ZipFile(path) for path in tmp_path.glob("*.whl"))
+    (name,) = (name for name in wheel.namelist() if name.endswith("licenses/LICENSE"))
+    assert wheel.read(name) == (ROOT / "LICENSE").read_bytes()
 
 
 def test_the_wheel_is_whole(tmp_path: Path) -> None:
