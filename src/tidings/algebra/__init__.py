@@ -22,6 +22,7 @@ from tidings.algebra.covers import (
 )
 from tidings.algebra.merge import Merge, merge, merge_all, perfect_merge
 from tidings.algebra.subsumption import Verdict, covered_by_union
+from tidings.errors import needing
 
 if TYPE_CHECKING:
     from tidings.algebra.zones import (
@@ -53,7 +54,8 @@ _ZONES = frozenset(
 
 def __getattr__(name: str) -> Any:
     if name in _ZONES:
-        return getattr(import_module("tidings.algebra.zones"), name)
+        with needing(f"{__name__}.{name}"):
+            return getattr(import_module("tidings.algebra.zones"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

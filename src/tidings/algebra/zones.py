@@ -13,7 +13,7 @@ Rules
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -28,6 +28,7 @@ from tidings.algebra.domain import Domain
 from tidings.algebra.intervals import BOTTOM, TOP, Cut
 from tidings.algebra.lineage import ANY_LINEAGE
 from tidings.algebra.region import Region, regions_of
+from tidings.algebra.space import Space as Space
 from tidings.algebra.volume import Box, Boxes
 from tidings.errors import FilterError, FilterLimitError
 from tidings.model.filter import Filter
@@ -35,47 +36,6 @@ from tidings.model.value import Kind
 
 _PAIRS = 1 << 20  # points times boxes that are compared at once
 MAX_BOXES = 4096  # of one filter: several ranges on several attributes multiply
-
-
-@dataclass(frozen=True)
-class Space:
-    """The attributes that events have here, each with its range."""
-
-    names: tuple[str, ...]
-    lows: tuple[float, ...]
-    highs: tuple[float, ...]
-
-    @classmethod
-    def of(cls, ranges: Mapping[str, tuple[float, float]]) -> Space:
-        """`Space.of({"price": (0, 100), "change": (-10, 10)})`."""
-        for name, (low, high) in ranges.items():
-            if not (math.isfinite(low) and math.isfinite(high) and low < high):
-                raise FilterError(
-                    f"the range of {name!r} is {low} to {high}", hint="give low < high, both finite"
-                )
-        return cls(
-            tuple(ranges),
-            tuple(float(low) for low, _ in ranges.values()),
-            tuple(float(high) for _, high in ranges.values()),
-        )
-
-    @cached_property
-    def bounds(self) -> Box:
-        return np.array([self.lows, self.highs])
-
-    @cached_property
-    def volume(self) -> float:
-        return vol.box_volume(self.bounds)
-
-    def box(self, ranges: Mapping[str, tuple[float, float]]) -> Box:
-        """A box; an attribute that is not given keeps its whole range."""
-        result = self.bounds.copy()
-        for name, (low, high) in ranges.items():
-            if name not in self.names:
-                raise FilterError(f"{name!r} is not an attribute of the space {', '.join(self.names)}")
-            axis = self.names.index(name)
-            result[0, axis], result[1, axis] = max(low, self.lows[axis]), min(high, self.highs[axis])
-        return result
 
 
 @dataclass(frozen=True, eq=False)

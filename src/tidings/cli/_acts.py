@@ -20,6 +20,7 @@ from tidings.cli._console_act import console
 from tidings.cli._meeting_act import spark_acts
 from tidings.cli._network_act import network
 from tidings.cli.stage import Stage
+from tidings.errors import require
 
 IBM_FALLS = "StockName = 'IBM' AND change < -3"
 M_RISES = "StockName LIKE 'M%' AND change >= 1"
@@ -140,6 +141,7 @@ async def killed_and_resumed(stage: Stage, folder: Path) -> None:
         "A durable subscriber is killed and comes back",
         "A child process publishes into a store on disk and listens to it. It is killed without warning.",
     )
+    require("rocksdict", "a store on disk")  # said once, here, and not by the child too
     acknowledged, heard, places = await child(folder / STORE)
     stage.say(f"killed: {len(acknowledged)} events acknowledged, {len(heard)} heard before the end")
     since = tidings.Position(*places[-1]) if places else None

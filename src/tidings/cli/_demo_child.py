@@ -11,6 +11,7 @@ import asyncio
 import sys
 
 import tidings
+from tidings.cli.output import guarded
 
 MOST = 10_000  # a bound, should nobody come to end it
 
@@ -31,4 +32,4 @@ async def main(store: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1]))
+    sys.exit(guarded(lambda: asyncio.run(main(sys.argv[1]))))

@@ -12,6 +12,7 @@ import typer
 
 from tidings.cli.output import Exit, console, errors, print_json, say
 from tidings.cli.usage import JSON_HELP, examples
+from tidings.errors import require
 from tidings.history.report import Report, Verdict
 
 MARKS = {True: "[green]holds[/]", False: "[red]broken[/]", None: "[dim]-[/]"}
@@ -70,6 +71,7 @@ def _judged(history: list[str], spark: bool, **settings: Any) -> Report:
     from tidings.matching.engine import MatchingEngine
 
     if spark:
+        require("pyspark", "a check on Spark")
         from tidings.pipeline.checks import check_on_spark
 
         tell = say if errors().is_terminal else None

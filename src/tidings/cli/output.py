@@ -3,8 +3,8 @@
 Rules
 - Results go to standard output, everything else to standard error.
 - A terminal gets colour unless NO_COLOR is set; a pipe gets plain text.
-- Whatever Tidings raises on purpose becomes a message and a hint; anything else is a defect of
-  ours, and says how to report it. `TIDINGS_TRACEBACK=1` shows the traceback.
+- Whatever Tidings raises on purpose becomes a message and a hint, and so does an optional package that is not
+  installed; anything else is a defect of ours, and says how to report it. `TIDINGS_TRACEBACK=1` shows the traceback.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from functools import cache
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any
 
-from tidings.errors import FilterSyntaxError, TidingsError
+from tidings.errors import FilterSyntaxError, TidingsError, missing_dependency
 from tidings.extensions import ExtensionWarning
 
 if TYPE_CHECKING:
@@ -67,12 +67,11 @@ def guarded(run: Callable[[], None]) -> int:
         return _silenced()
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
-    except (TidingsError, OSError) as error:
+    except Exception as error:  # the last line of defence: no traceback in a user's face
         if os.environ.get("TIDINGS_TRACEBACK"):
             traceback.print_exc()
-        return show_error(error)
-    except Exception as error:  # the last line of defence: no traceback in a user's face
-        return _defect(error)
+        expected = _expected(error)
+        return _defect(error) if expected is None else show_error(expected)
     return _flushed(Exit.FINE)
 
 
@@ -91,6 +90,13 @@ def one_line_warnings() -> Iterator[None]:
 
         warnings.showwarning = show
         yield
+
+
+def _expected(error: Exception) -> TidingsError | OSError | None:
+    """The error as it is shown; None for a defect of ours."""
+    if isinstance(error, TidingsError | OSError):
+        return error
+    return missing_dependency(error, "this command") if isinstance(error, ImportError) else None
 
 
 def _flushed(code: int) -> int:
@@ -145,8 +151,6 @@ def _escaped(text: str) -> str:
 
 
 def _defect(error: Exception) -> int:
-    if os.environ.get("TIDINGS_TRACEBACK"):
-        traceback.print_exc()
     place = traceback.extract_tb(error.__traceback__)[-1]
     say_error(f"a defect in Tidings: {type(error).__name__}: {error}")
     say(f"  at {place.name}, line {place.lineno} of {os.path.basename(place.filename)}")  # noqa: PTH119

@@ -13,7 +13,7 @@ import typer
 
 from tidings.cli.output import console, print_json, say
 from tidings.cli.usage import JSON_HELP, examples
-from tidings.errors import SettingsError
+from tidings.errors import SettingsError, require
 
 if TYPE_CHECKING:
     from tidings.pipeline.flow_metrics import BatchMetrics
@@ -72,6 +72,7 @@ def run(
 
 
 def _run(flow: Flow, hears: list[Callable[[BatchMetrics], None]], *, once: bool) -> None:
+    require("pyspark", "a flow that runs")
     from tidings.pipeline.flow_run import Running
     from tidings.pipeline.session import session
 
@@ -137,6 +138,7 @@ def check(
     flow = _read(file, set_)
     notes: list[str] = []
     if not static:
+        require("pyspark", "a flow that is checked with its files")
         from tidings.pipeline.flow_run import check_flow
         from tidings.pipeline.session import session
 

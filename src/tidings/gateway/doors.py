@@ -9,7 +9,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Protocol
 
-from tidings.errors import MissingDependencyError, SettingsError
+from tidings.errors import SettingsError, needing
 from tidings.extensions import blaming, call, offered
 from tidings.gateway.origins import Addresses
 from tidings.gateway.proving import Prover
@@ -64,22 +64,20 @@ class Gateways:
         limits = settings.resources
         chosen: list[tuple[str, Gateway]] = []
         if settings.gateway.http:
-            try:
+            with needing("the HTTP gateway"):
                 from tidings.gateway.http import HttpDoor
-            except ImportError as error:
-                raise MissingDependencyError(
-                    f"the HTTP gateway needs {error.name}", hint="pip install 'tidings[server]'"
-                ) from None
             chosen.append(
                 ("http", HttpDoor(server, self.prover, folder, settings.gateway, listening, limits))
             )
         if settings.gateway.mqtt or settings.gateway.mqtt_websocket:
-            from tidings.gateway.mqtt.door import MqttDoor
+            with needing("the MQTT gateway"):
+                from tidings.gateway.mqtt.door import MqttDoor
 
             door = MqttDoor(server, self.prover, settings.gateway.mqtt, folder, listening, limits.client)
             chosen.append(("mqtt", door))
             if settings.gateway.mqtt_websocket:
-                from tidings.gateway.mqtt.websocket import MqttSocketDoor
+                with needing("the MQTT gateway over WebSocket"):
+                    from tidings.gateway.mqtt.websocket import MqttSocketDoor
 
                 given = settings.gateway
                 where = Addresses(given.mqtt_websocket, given.hosts, given.origins)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from tidings.errors import needing
 from tidings.pipeline.session import session
 
 if TYPE_CHECKING:
@@ -25,4 +26,5 @@ def __getattr__(name: str) -> Any:
     """The rest comes when it is first asked for: it brings NumPy and Arrow."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    with needing(f"{__name__}.{name}"):
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -225,7 +225,7 @@ class RocksEngine:
         return self._database
 
     def _opened(self, *, read_only: bool) -> Any:
-        require("rocksdict", "store", "a store on disk")
+        require("rocksdict", "a store on disk")
         from rocksdict import AccessType, Rdict
 
         access = AccessType.read_only(False) if read_only else AccessType.read_write()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tidings.errors import SettingsError, require
+from tidings.errors import SettingsError
 from tidings.protocol.assignment.policies import AccessDriven
 from tidings.protocol.routing.covering import Covering
 from tidings.systems.brokers import plain_delivery
@@ -21,11 +21,11 @@ KNOBS = (
     "patience_seconds", "locks",
 )  # fmt: skip
 OPTIONS = ("space", "measure", "points", *KNOBS)
+NEEDS = ("numpy",)  # zones are measured with it
 BOUND_SECONDS = 0.1  # half of the longest way in the thesis' networks
 
 
 def measure_of(options: dict[str, Any]) -> Measure:
-    require("numpy", "fast", "an overlay that organises itself")
     from tidings.protocol.overlay.measures import ExactMeasure, SampledMeasure
 
     space = {name: (float(low), float(high)) for name, (low, high) in options.get("space", SQUARE).items()}
@@ -72,6 +72,7 @@ SYSTEMS: tuple[System, ...] = (
         networked=True,
         strategies=_socbr,
         options=OPTIONS,
+        needs=NEEDS,
     ),
     System(
         name="pbsocbr",
@@ -82,6 +83,7 @@ SYSTEMS: tuple[System, ...] = (
         networked=True,
         strategies=_pbsocbr,
         options=OPTIONS,
+        needs=NEEDS,
     ),
     System(
         name="fewer-hops",
@@ -92,5 +94,6 @@ SYSTEMS: tuple[System, ...] = (
         networked=True,
         strategies=_fewer_hops,
         options=OPTIONS,
+        needs=NEEDS,
     ),
 )

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from tidings.errors import SettingsError
+from tidings.errors import SettingsError, require
 from tidings.protocol.limits import DEFAULT_LIMITS, ResourceLimits
 from tidings.protocol.messages import Message
 from tidings.protocol.node import Node
@@ -73,6 +73,7 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     datagrams: bool = False  # does it send any, whatever its options say?
     # of systems whose clients tell their broker what they heard: from the options to that message, or None
     tells_heard: Callable[[dict[str, Any]], Callable[..., Message] | None] | None = None
+    needs: tuple[str, ...] = ()  # optional modules that its brokers import; it is listed without them
     choice: Choice = Choice()
 
     def build(self, site: Site, rng: Random) -> Node:
@@ -81,6 +82,8 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
             if option not in self.options:
                 known = ", ".join(self.options) or "none"
                 raise SettingsError(f"{self.name} has no option {option!r}", hint=f"its options: {known}")
+        for module in self.needs:
+            require(module, f"the system {self.name}")
         slots = self.strategies(site)
         return Node(
             site.name, rng=rng, recording=site.recording, stable=site.stable, limits=site.limits,

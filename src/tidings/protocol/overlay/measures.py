@@ -8,19 +8,24 @@ Two measures with one shape; everything above them compares numbers and knows ne
   sqrt(ln(2/d) / 2n) with probability d at most (Hoeffding): 0.051 for 1,024 points and d = 1%.
 
 A size is a share of the space. The associativity of an empty zone is 0 (Virgillito 2003, 4.2.2, has no
-value there).
+value there). NumPy is imported when something is measured, so that the systems are listed without it.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Protocol
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-import numpy as np
-
-from tidings.algebra.zones import Space, Zone, zone_of
+from tidings.algebra.space import Space
 from tidings.model.filter import Filter
+
+if TYPE_CHECKING:
+    from numpy import float64
+    from numpy.typing import NDArray
+
+    from tidings.algebra.zones import Zone
 
 Z = Any  # a zone as its measure holds it
 KEPT_FILTERS = 100_000  # zones of single filters that are remembered
@@ -67,19 +72,23 @@ class ExactMeasure:
     name: ClassVar[str] = "exact"
 
     def __init__(self, ranges: Mapping[str, tuple[float, float]]) -> None:
+        from tidings.algebra.zones import Zone
+
         self.space = Space.of(ranges)
         self.empty = Zone.of(self.space)
         self._boxes: dict[str, Zone] = {}
 
     def of(self, filters: Iterable[Filter]) -> Zone:
         zones = [self._zone(filter) for filter in filters]
-        return Zone.of(self.space, (box for zone in zones for box in zone.boxes))
+        return type(self.empty).of(self.space, (box for zone in zones for box in zone.boxes))
 
     def _zone(self, filter: Filter) -> Zone:
         found = self._boxes.get(filter.digest)
         if found is None:
             if len(self._boxes) >= KEPT_FILTERS:
                 self._boxes.clear()
+            from tidings.algebra.zones import zone_of
+
             found = self._boxes[filter.digest] = zone_of(filter, self.space, outside="ignore")
         return found
 
@@ -96,7 +105,9 @@ class ExactMeasure:
         return zone.boxes.tobytes()
 
     def unpack(self, packed: bytes) -> Zone:
-        return Zone.of(self.space, np.frombuffer(packed).reshape((-1, 2, len(self.space.names))))
+        import numpy as np
+
+        return type(self.empty).of(self.space, np.frombuffer(packed).reshape((-1, 2, len(self.space.names))))
 
 
 class SampledMeasure:
@@ -108,9 +119,18 @@ class SampledMeasure:
     ) -> None:
         self.space = Space.of(ranges)
         self.points = points
-        low, high = self.space.bounds
-        self._at = low + (high - low) * np.random.default_rng(seed).random((points, len(self.space.names)))
+        self._seed = seed
         self._bits: dict[str, int] = {}
+
+    @cached_property
+    def _at(self) -> NDArray[float64]:
+        """The points, one a row."""
+        import numpy as np
+
+        low, high = self.space.bounds
+        drawn = np.random.default_rng(self._seed).random((self.points, len(self.space.names)))
+        at: NDArray[float64] = low + (high - low) * drawn
+        return at
 
     def error(self, confidence: float = 0.99) -> float:
         """How far off a share may be, but for one case in 1 / (1 - confidence)."""
@@ -127,6 +147,10 @@ class SampledMeasure:
         if found is None:
             if len(self._bits) >= KEPT_FILTERS:
                 self._bits.clear()
+            import numpy as np
+
+            from tidings.algebra.zones import zone_of
+
             inside = zone_of(filter, self.space, outside="ignore").holds(self._at)
             found = self._bits[filter.digest] = int.from_bytes(np.packbits(inside).tobytes())
         return found
