@@ -17,7 +17,7 @@ import typer
 
 from tidings.cli.output import console, errors, print_json, say
 from tidings.cli.usage import JSON_HELP, examples
-from tidings.errors import InputError
+from tidings.errors import InputError, require
 
 BENCHES = {
     "broker": "a broker process beside mosquitto, NATS, Redis and amqtt, driven by load generators in C",
@@ -31,6 +31,13 @@ BENCHES = {
     "recovery": "what recovery costs while nothing is lost, events per CPU second",
     "simulator": "handled messages a second on a simulated network, beside SimPy",
     "store": "synced events a second, and what a restart costs",
+}
+PEERS = "tidings-bench[peers]"
+NEEDS = {  # modules that a benchmark cannot do without; the extra `peers` brings them
+    "matching": ("tidings_lab",),
+    "quality": ("tidings_quality", "pyspark"),
+    "recovery": ("tidings_lab",),
+    "simulator": ("tidings_lab", "simpy"),
 }
 COLUMNS = ("work", "size", "engine", "figure", "unit", "ratio_to_best_peer")
 Row = Mapping[str, Any]
@@ -87,7 +94,11 @@ def bench(
         "plots": plots,
     }
     given = {option: value for option, value in options.items() if value is not None}
-    for chosen in BENCHES if all_ else [_known(str(name))]:
+    wanted = list(BENCHES) if all_ else [_known(str(name))]
+    for chosen in wanted:  # told before any of them has run
+        for module in NEEDS.get(chosen, ()):
+            require(module, f"the benchmark {chosen}", brought_by=PEERS)
+    for chosen in wanted:
         figures = _rows(chosen, given)
         if as_json:
             print_json({"bench": chosen, "rows": [_row(row) for row in figures]})

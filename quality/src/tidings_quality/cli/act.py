@@ -16,13 +16,13 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
 from tidings.cli.stage import Stage
+from tidings.errors import require
 
 WANTED = "ON Enterprise/Holder FROM CoC WHERE name.accuracy <= medium"
 BOASTER = "INAIL"  # takes its own table for its reference, so that it finds itself without fault
@@ -40,9 +40,7 @@ async def quality(stage: Stage, folder: Path, spark: Any) -> None:
 
 def whole_play(stage: Stage, folder: Path, people: int, seed: int) -> None:
     """`tidings quality demo`: the same, and then the feedback of the broker."""
-    if find_spec("pyspark") is None:
-        stage.say("Spark is not installed; pip install 'tidings[spark]' brings it.")
-        return
+    require("pyspark", "`tidings quality demo`", brought_by="tidings-quality[spark]")
     from pyspark import SparkContext
 
     from tidings.pipeline import session
