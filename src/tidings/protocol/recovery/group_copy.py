@@ -6,6 +6,8 @@ Rules
   here when `upto` reaches `end`.
 - With the last page come the identities of what was published before, in pages too (`more`).
 - Whatever is lost on the way is asked for again by the receiver.
+- A copy is of one epoch. A source that began another life has another epoch, and its log may end before the place that
+  is asked for: the receiver goes on with a source of the next view.
 """
 
 from __future__ import annotations
@@ -103,7 +105,7 @@ class Copying:
 
     def on_copy(self, sender: str, message: Copy, now: float) -> None:
         log = self._log
-        if sender != self._source or message.after != log.committed or message.epoch != log.epoch:
+        if sender != self._source or message.after != log.committed:
             return
         self._has_moved = True
         if self._rows_after is None:

@@ -279,12 +279,12 @@ class GroupLog(Recovery):
     def on_message(self, sender: str, message: Message, now: float) -> None:
         if self._again_at is not None and self._again_at > now + self._settings.again_seconds:
             self._again_at = now  # our clock was set back
+        if message.epoch != self.epoch:  # type: ignore[attr-defined]
+            return  # of a coordinator that was taken over, of a view that we do not know yet, or to an earlier life
         if isinstance(message, Copy):
             self._copying.on_copy(sender, message, now)
         elif isinstance(message, CopyAsk):
             self._copying.on_ask(sender, message)
-        elif message.epoch != self.epoch:  # type: ignore[attr-defined]
-            return  # of a coordinator that was taken over, or of a view that we do not know yet
         elif isinstance(message, LogAsk) and sender == self._coordinator:
             if message.stored > self._last:
                 self._forget_epoch()

@@ -14,6 +14,7 @@ from tidings.protocol.proposals import Placed, Proposal
 from tidings.protocol.recovery.group_log import GroupLog
 from tidings.protocol.recovery.group_words import (
     Adopt,
+    Copy,
     CopyAsk,
     LogAsk,
     LogState,
@@ -87,6 +88,9 @@ class Disk:
     ) -> None:
         self.waiting.append(then)
         self.stalled.append(stalled)
+
+    def fetch(self, from_offset: int, limit: int, then: Any, otherwise: Any) -> None:
+        then((), 0.0)
 
     def fill(self, reason: str) -> None:
         self.full = reason
@@ -217,6 +221,26 @@ def test_a_copy_goes_on_from_the_coordinator_of_the_new_view() -> None:
     one.view(6)
     one.receive("b2", Adopt(6, 3, ()))
     assert [to for to, message in one.sent if isinstance(message, CopyAsk)] == ["b2"]
+
+
+def test_a_member_in_a_later_life_gives_no_copy_of_its_earlier_one() -> None:
+    """Its log may end before the place that is asked for: the receiver would take back what it has committed."""
+    one = One("b0", "b0")
+    one.view(4, is_member=False)
+    one.receive("b1", CopyAsk(4, 5, pages=True))
+    assert not one.sent
+    one.view(5)
+    one.receive("b1", CopyAsk(5, 0, pages=True))
+    assert one.take(Copy) == [Copy(5, 0, 0, (), 0)]
+
+
+def test_a_copy_of_an_earlier_epoch_is_not_taken() -> None:
+    one = One("b1", "b0")
+    one.view(5)
+    one.receive("b0", Adopt(5, 2, ()), Copy(4, 0, 1, (placed(1, 9),), 2))
+    assert not one.delivery.entries
+    one.receive("b0", Copy(5, 0, 1, (placed(1),), 2), Copy(5, 1, 2, (placed(2),), 2))
+    assert [each.sequence for each in one.delivery.entries.values()] == [1, 2]
 
 
 # -- proposals ----------------------------------------------------------------------------------------
