@@ -41,7 +41,7 @@ MODULES = {
 TESTED_WITH = {
     "product": "tidings[all,dev]",
     "benchmarks": "tidings-bench[peers]",
-    "quality": "tidings-quality[spark]",
+    "quality": "tidings-quality[spark,studies]",
 }
 NOT_OURS = ("pip", "setuptools", "_distutils_hack", "pkg_resources")
 CONSTRAINTS = ["--constraint", str(ROOT / "constraints.txt")]

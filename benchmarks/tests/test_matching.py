@@ -131,7 +131,7 @@ def test_some_works_alone_can_be_run(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_memory_of_a_whole_broker_is_measured_in_a_process_of_its_own() -> None:
-    figure = memory.measured_apart("embedded broker", 4_000)
+    figure = memory.measured_apart("embedded broker", 12_000)  # with fewer the allocator's own pages decide
     assert 500 < figure < 20_000
     with pytest.raises(TidingsError, match="too few"):
         memory.measured_apart("embedded broker", 100)

@@ -13,7 +13,7 @@ from tidings.errors import SettingsError
 from tidings_lab.studies.study import Claim, Setting, close, find_study, judged, study_names
 
 FIELDS = {"id", "claim", "paper", "expected", "erratum", "ours", "tolerance", "reproduced"}
-KNOWN = {"diffusion", "locality", "notification-loss", "policies", "rendezvous"}
+KNOWN = {"locality", "notification-loss", "policies", "rendezvous"}
 
 
 def test_every_study_is_found_by_its_name() -> None:
