@@ -51,6 +51,7 @@ OBSERVING = ("tests/unit/runtime/test_observing.py", "tests/gateway/test_rights.
 ROLLBACK = ("tests/simulation/test_tidings_rollback.py",)
 CIRCLES = ("tests/simulation/test_tidings_circles.py",)
 RECALL = ("tests/simulation/test_tidings_recall.py",)
+RESTARTS = ("tests/simulation/test_tidings_recall_restarts.py",)
 OLD_DISK = (
     "tests/unit/protocol/membership/test_agreed.py",
     "tests/unit/protocol/recovery/test_group_log.py",
@@ -286,7 +287,7 @@ DEFECTS = (
     Defect("availability/identity.py", "        return self._foreign.add(_key(*entry.identity), now)\n", "        return []\n", by=("tests/unit/availability/test_identity.py", "tests/unit/protocol/test_publishing.py")),  # no deduplication window after the log forgot
     Defect("protocol/recovery/recall.py", "        return self._is_new and bool(self._is_joining or self._asked or self._named)\n", "        return False\n", by=RECALL),  # an empty disk forgets neighbours
     Defect("protocol/recovery/recall.py", "bool(self._is_joining or self._asked or self._named)", "bool(self._asked or self._named)", by=RECALL),  # events before the first neighbour are not kept
-    Defect("protocol/recovery/recall.py", "        self.found(peer, now)\n\n    def _review(self, now: float) -> None:\n        if self._is_new and not self.is_unsure:\n            self._is_new = False\n", "        self.found(peer, now)\n\n    def _review(self, now: float) -> None:\n        if self._is_new and not self._asked:\n            self._is_new = False\n", by=RECALL),  # the named ones are not waited for
+    Defect("protocol/recovery/recall.py", "    def _review(self, now: float) -> None:\n        if self._is_new and not self.is_unsure:\n            self._is_new = False\n", "    def _review(self, now: float) -> None:\n        if self._is_new and not self._asked:\n            self._is_new = False\n", by=RECALL),  # the named ones are not waited for
     Defect("security/gate.py", "        return f\"{tenant}{'' if principal.is_anonymous else principal.name}{OWNER_MARK}{key}\"", "        return tenant + key", by=OWNERS),  # keys common to all
     Defect("security/gate.py", "            if event.topic != key.removeprefix(MQTT_RETAINED):\n", "            if False:\n", by=OWNERS),  # any retained message is wiped
     Defect("security/quotas.py", "self.stored + self.pending + self.letters", "self.stored + self.pending", by=BYTES),  # dead letters count nowhere
@@ -317,4 +318,5 @@ DEFECTS = (
     Defect("protocol/publishing.py", "        if reason is None or self.broker is None:\n", "        if True:\n", by=("tests/unit/protocol/test_door.py", *WIDE)),  # refused as too large after another member accepted it
     Defect("security/users.py", "    _check_shared_names(users, where)\n", "", by=("tests/unit/security/test_users.py",)),  # one name in two tenants
     Defect("runtime/listener.py", "        self._count_losses()\n        return self\n", "        return self\n", by=("tests/unit/runtime/test_losses.py",)),  # losses told with the answer are dropped
+    Defect("protocol/recovery/recall.py", "            | {log: None for log, way in self._behind.values() if way == link}\n", "", by=RESTARTS),  # a neighbour that restarted names nothing behind the asker
 )  # fmt: skip

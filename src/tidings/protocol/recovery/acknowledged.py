@@ -113,8 +113,7 @@ class Acknowledged(Recovery):
     def on_input(self, input: Input, now: float) -> None:
         if isinstance(input, Started):
             self.rollback.load(input.state, now)
-            if self._recalls:
-                self.recall.load(input.state)
+            self.recall.load(input.state, recalls=self._recalls)
         elif isinstance(input, LinkUp) and input.peer in self.ports.overlay.peers():
             self._frames[input.peer] = input.frame_bytes
             self._link_up(input.peer, now)
@@ -341,6 +340,7 @@ class Acknowledged(Recovery):
         if view.upstream == ORPHAN:
             view.upstream = link
             view.trails.pop(link, None)
+            self.recall.heard(view.name, link)
             view.last = max(view.last, news.base)  # what we lack of what came before is asked for
             self.timers.clear(("orphan", view.name))
             self._announce(view, now)
@@ -363,6 +363,7 @@ class Acknowledged(Recovery):
             return None  # told again, and taken as soon as the other one is known to be gone
         self._gone.pop(news.log, None)
         view = self.views[news.log] = LogView(news.log, link, news.base)
+        self.recall.heard(news.log, link)
         self._announce(view, now)
         self.ports.delivery.log_found(news.log, now)
         self.recall.found(broker, now)
@@ -504,6 +505,7 @@ class Acknowledged(Recovery):
             elif what == "ask":
                 self._ask(self.views[whom], now)
             elif what == "orphan":
+                self.recall.unheard(broker_of(whom))
                 self.forget(whom, now)
             elif what == ASK:
                 self.recall.ask(whom, now)

@@ -11,6 +11,8 @@ their interest. Rules
 - A broker that was told to join another one is unsure from its start.
 - A neighbour of the last version answers nothing, and a broker that was named may be gone for good: both are waited
   for at most `recall_seconds`.
+- A broker keeps on its disk which brokers it hears over each link (`recovery.behind`), so that it can answer after a
+  restart of its own. A row goes when the log is forgotten or the neighbour parts.
 - A row on the disk says that the recall is over. A next life that does not find it asks again.
 """
 
@@ -18,7 +20,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidings.availability.records import Loaded, Put
+import msgspec
+
+from tidings.availability.records import Delete, Loaded, Put
 from tidings.protocol.naming import broker_of
 from tidings.protocol.recovery.words import Ask, Fill, Unheard
 from tidings.protocol.slots import Ports
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
     from tidings.protocol.recovery.acknowledged import Acknowledged
 
 TABLE = "recovery.recall"
+BEHIND = "recovery.behind"  # table: by broker, the link over which it is heard and its log
 DONE = "done"
 ASK = "recall"  # timer, by link: ask it again
 NAMED = "named"  # timer, by broker: it is waited for no longer
@@ -40,13 +45,26 @@ class Recall:
         self._is_new = False  # no row says that the neighbours are known
         self._asked: dict[str, float] = {}  # by neighbour: until when its answer is waited for
         self._named: dict[str, None] = {}  # brokers of which no log is announced yet
+        self._behind: dict[
+            str, tuple[str, str]
+        ] = {}  # by broker: its log, and the link toward it; on the disk
 
     @property
     def is_unsure(self) -> bool:
         return self._is_new and bool(self._is_joining or self._asked or self._named)
 
-    def load(self, state: Loaded) -> None:
-        self._is_new = DONE not in state.tables.get(TABLE, {})
+    def load(self, state: Loaded, *, recalls: bool) -> None:
+        self._is_new = recalls and DONE not in state.tables.get(TABLE, {})
+        for broker, row in state.tables.get(BEHIND, {}).items():
+            self._behind[broker] = msgspec.msgpack.decode(row, type=tuple[str, str])
+
+    def heard(self, log: str, link: str) -> None:
+        """Remember over restarts behind which neighbour a broker is: its disk may be lost while we restart."""
+        broker = broker_of(log)
+        if self._behind.get(broker) != (log, link):
+            self._behind[broker] = (log, link)
+            if self._ports.disk.stable and self._ports.disk.failed is None:
+                self._ports.disk.persist([Put(BEHIND, broker, msgspec.msgpack.encode((log, link)))])
 
     # -- asking --------------------------------------------------------------------------------
 
@@ -98,6 +116,13 @@ class Recall:
         if peer in self._asked:
             self._answered(peer, now)
         self.found(peer, now)
+        for broker in [each for each, (_, link) in self._behind.items() if link == peer]:
+            self.unheard(broker)
+
+    def unheard(self, broker: str) -> None:
+        """It is not behind a neighbour any more."""
+        if self._behind.pop(broker, None) and self._ports.disk.stable and self._ports.disk.failed is None:
+            self._ports.disk.persist([Delete(BEHIND, broker)])
 
     def _review(self, now: float) -> None:
         if self._is_new and not self.is_unsure:
@@ -112,7 +137,10 @@ class Recall:
         """Was this a neighbour's question about itself?"""
         if broker_of(ask.log) != link or ask.path != (link,):
             return False
-        logs = tuple(view.name for view in self._recovery.views.values() if view.upstream == link)
+        logs = tuple(
+            {view.name: None for view in self._recovery.views.values() if view.upstream == link}
+            | {log: None for log, way in self._behind.values() if way == link}
+        )
         if logs:
             self._ports.send(link, Unheard(logs))
         self._ports.send(link, Fill(ask.log, 0, 0, (), ask.path))
