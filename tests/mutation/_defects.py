@@ -59,6 +59,11 @@ OLD_DISK = (
 )
 FULL_GROUP = ("tests/unit/protocol/recovery/test_group_log.py", "tests/simulation/test_full_disks.py")
 GROUP_LOG = ("tests/unit/protocol/recovery/test_group_log.py", *WIDE)
+GAPS = ("tests/simulation/test_tidings_gaps.py", *WIDE)
+BATCHES = ("tests/unit/protocol/test_batches.py", *WIDE)
+CLOCKS = ("tests/simulation/test_tidings_clocks.py", *WIDE)
+FULL_DISK = ("tests/simulation/test_full_disks.py", *WIDE)
+GUARD = ("tests/unit/security/test_gate.py", *WIDE)
 
 ROOMS: dict[str, tuple[str, ...]] = {
     "language": ("tests/unit/language", "tests/properties/test_normal_form.py", "tests/properties/test_language_*.py", "tests/conformance/test_cesql.py"),
@@ -170,9 +175,9 @@ DEFECTS = (
     Defect("protocol/recovery/relay.py", "            if envelope is not None and not scan.page.add(envelope):\n                break\n            read = record.offset\n", "            read = record.offset\n            if envelope is not None and not scan.page.add(envelope):\n                break\n", by=WIDE),  # replay skips one
     Defect("protocol/recovery/relay.py", "scan.then(found, read, read >= upto)", "scan.then(found, read, True)", by=WIDE),  # replay always last
     Defect("protocol/recovery/relay.py", "            if record.offset > upto or scan.page.is_full:", "            if record.offset > upto:", by=WIDE),  # replay page unbounded
-    Defect("protocol/batches.py", "is_over = held + size > limits.batch_bytes or place - begin >= limits.batch_count", "is_over = place - begin >= limits.batch_count", by=WIDE),  # batch bytes ignored
+    Defect("protocol/batches.py", "is_over = held + size > limits.batch_bytes or place - begin >= limits.batch_count", "is_over = place - begin >= limits.batch_count", by=BATCHES),  # batch bytes ignored
     Defect("protocol/batches.py", "        if self.items and (self.is_full or self.size + size > self._bytes):", "        if self.items and self.is_full:", by=WIDE),  # page bytes ignored
-    Defect("protocol/batches.py", "        if total <= limits.batch_bytes or len(items) <= 1:", "        if True:", by=WIDE),  # cut measures nothing
+    Defect("protocol/batches.py", "        if total <= limits.batch_bytes or len(items) <= 1:", "        if True:", by=BATCHES),  # cut measures nothing
     Defect("protocol/batches.py", "    if size <= most:\n        return None\n", "    if True:\n        return None\n", by=WIDE),  # no publish limit
     Defect("protocol/batches.py", "    return min(records[-1].offset, end) if records else end", "    return end", by=WIDE),  # short read is the end
     Defect("protocol/batches.py", "    return min(records[-1].offset, end) if records else end", "    return min(records[-1].offset, end) if records else 0", by=WIDE),  # empty read is no end
@@ -180,27 +185,27 @@ DEFECTS = (
     Defect("protocol/recovery/acknowledged.py", "        return any(link not in trails or trails[link].wants(offset) for link in self.ports.overlay.peers())", "        return False", by=WIDE),  # nothing pinned
     Defect("protocol/recovery/acknowledged.py", "            upto = min(upto, settled)\n        for link", "            pass\n        for link", by=WIDE),  # acked without durables
     Defect("protocol/recovery/acknowledged.py", "            if trail is None or not trail.heard:\n                return 0\n", "            if trail is None or not trail.heard:\n                continue\n", by=WIDE),  # unheard neighbours ignored
-    Defect("protocol/recovery/acknowledged.py", "        view.last = max(view.last, news.last)\n        if view.known", "        if view.known", by=WIDE),  # last event unnoticed
+    Defect("protocol/recovery/acknowledged.py", "        view.last = max(view.last, news.last)\n        if view.known", "        if view.known", by=GAPS),  # last event unnoticed
     Defect("protocol/recovery/acknowledged.py", "            if trail.acked < trail.due:\n                upto = min(upto, trail.acked)\n", "", by=WIDE),  # acks of links ignored
     Defect("protocol/delivery/reader.py", "        if read_upto(records, end) >= end:", "        if len(records) < self._settings.chunk:", by=WIDE),  # reader short page
     Defect("protocol/delivery/reader.py", "        while held.later and held.later[0] < offset:\n            self._ledger.release(held.later.popleft(), held.owner)", "        while held.later and held.later[0] < offset:\n            held.later.popleft()", by=WIDE),  # group page of a member
-    Defect("simulation/simulator.py", "            clock.not_before(item.state.latest, self.now)\n", "            pass\n", by=WIDE),  # clock floor gone
+    Defect("simulation/simulator.py", "            clock.not_before(item.state.latest, self.now)\n", "            pass\n", by=CLOCKS),  # clock floor gone
     Defect("runtime/gate.py", "            event = self._guard.deliver(self._principal, entry.event)\n            if event is not None:\n                entries.append", "            event = entry.event\n            if event is not None:\n                entries.append", by=WIDE),  # log read unfiltered
-    Defect("security/gate.py", "            allowed = self.right(principal, Action.SUBSCRIBE).narrowed(filter)\n            if whole", "            allowed = filter\n            if whole", by=WIDE),  # filter not narrowed
+    Defect("security/gate.py", "            allowed = self.right(principal, Action.SUBSCRIBE).narrowed(filter)\n            if whole", "            allowed = filter\n            if whole", by=GUARD),  # filter not narrowed
     Defect("security/gate.py", "        if right.allows(event):\n            return event if event.key", "        if True:\n            return event if event.key", by=WIDE),  # delivery not checked
     Defect("security/gate.py", "        for rights in self._rights.values():\n            rights.clear()\n        self.version += 1", "        self.version += 1", by=WIDE),  # rights kept over a reload
     Defect("security/gate.py", "            rights.clear()\n        self.version += 1", "            rights.clear()", by=WIDE),  # version stays
     Defect("security/gate.py", "            self._check_name(principal, event.source, \"source\")\n", "", by=WIDE),  # any source
     Defect("protocol/client.py", "        most = self._limits.publishes_in_flight\n", "        most = 1 << 40\n", by=WIDE),  # publishes unbounded
     Defect("protocol/disk.py", "self._emit(Fetch(self._request, from_offset, min(limit, limits.page_count), limits.page_bytes))", "self._emit(Fetch(self._request, from_offset, limit, 1 << 40))", by=WIDE),  # page bytes of disk
-    Defect("protocol/delivery/lanes.py", "        if held.is_from_disk or (is_found and held.durable):", "        if held.is_from_disk:", by=WIDE),  # empty disk forgotten
+    Defect("protocol/delivery/lanes.py", "        if held.is_from_disk or (is_found and held.durable):", "        if held.is_from_disk:", by=GAPS),  # empty disk forgotten
     Defect("protocol/client.py", "        self._tokens.leave(listening)  # the next one of this name goes on from here\n", "", by=WIDE),  # token dropped
     Defect("protocol/recovery/group_retention.py", "        self._kept_from = [(now, first_offset)]  # how old they are is not known: none is too old\n", "        pass\n", by=WIDE),  # young log taken for old
     Defect("protocol/delivery/intake.py", "        if failed is not None and (offset is None or offset >= self._ledger.end):", "        if False:", by=WIDE),  # failed disk answers by number
     Defect("protocol/recovery/group_copy.py", "min(self._log.committed, self._ports.delivery.told_upto), message.epoch", "self._log.committed, message.epoch", by=WIDE),  # copy of what is not on the disk
     Defect("protocol/disk.py", "        if self.failed is not None:\n            if otherwise is not None:\n                otherwise(self.failed, self._failed_at)\n            return\n        self._token += 1", "        self._token += 1", by=WIDE),  # persist on a failed disk
     Defect("protocol/delivery/courier.py", "            if held.phase is Phase.REPLAYING or (held.durable and held.is_full):\n                self._leave_in_log(held, position.offset, now)\n                return\n", "", by=WIDE),  # queue spill lost
-    Defect("protocol/delivery/intake.py", "            partial(self._stalled, arrival),\n        )\n        if mode", "            None,\n        )\n        if mode", by=WIDE),  # full disk keeps in flight waiting
+    Defect("protocol/delivery/intake.py", "            partial(self._stalled, arrival),\n        )\n        if mode", "            None,\n        )\n        if mode", by=FULL_DISK),  # full disk keeps in flight waiting
     Defect("protocol/delivery/intake.py", "        if needs_disk or event.source in self._last_of:\n", "        if False:\n", by=WIDE),  # full disk takes publishes
     Defect("security/gate.py", "        return f\"{tenant}{principal.name}{OWNER_MARK}\"", "        return tenant", by=WIDE),  # groups common
     Defect("protocol/delivery/exactly_once.py", "        is_new = not member.held.is_kept  #", "        is_new = True  #", by=WIDE),  # ended with a refused listener
