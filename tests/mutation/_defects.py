@@ -64,6 +64,9 @@ BATCHES = ("tests/unit/protocol/test_batches.py", *WIDE)
 CLOCKS = ("tests/simulation/test_tidings_clocks.py", *WIDE)
 FULL_DISK = ("tests/simulation/test_full_disks.py", *WIDE)
 GUARD = ("tests/unit/security/test_gate.py", *WIDE)
+DOOR = ("tests/unit/runtime/test_gate.py", *WIDE)
+LIFETIMES = ("tests/unit/protocol/test_lifetimes.py", *WIDE)
+KEEPING = ("tests/simulation/test_group.py", *WIDE)
 
 ROOMS: dict[str, tuple[str, ...]] = {
     "language": ("tests/unit/language", "tests/properties/test_normal_form.py", "tests/properties/test_language_*.py", "tests/conformance/test_cesql.py"),
@@ -154,7 +157,7 @@ DEFECTS = (
     Defect("protocol/recovery/group_log.py", "            if page.is_full or not page.add(placed):\n                break\n        return page", "            page.items.append(placed)\n        return page", by=WIDE),  # replicate unbounded
     Defect("protocol/recovery/group_proposals.py", "                if page.is_full or not page.add(line[number]):\n                    break\n", "                page.items.append(line[number])\n", by=WIDE),  # proposals of ours unbounded
     Defect("protocol/recovery/group_log.py", "            self._commit(min(upto, self._last), now)", "            self._commit(self._last, now)", by=WIDE),  # committed before its rows
-    Defect("protocol/recovery/group_log.py", "        return self._is_active and self._is_kept and is_here\n", "        return self._is_active and self._is_kept\n", by=WIDE),  # caught up too early
+    Defect("protocol/recovery/group_log.py", "        return self._is_active and self._is_kept and is_here\n", "        return self._is_active and self._is_kept\n", by=GROUP_LOG),  # caught up too early
     Defect("protocol/recovery/group_log.py", "        return self._is_active and self._is_kept and is_here\n", "        return self._is_active and is_here\n", by=GROUP_LOG),  # caught up before the disk says so
     Defect("protocol/recovery/group_log.py", "        number = change.number if change.is_member else 0\n", "        number = change.number\n", by=GROUP_LOG),  # a coordinator in two lives
     Defect("protocol/recovery/group_log.py", "(2 * len(shown) > voters and 2 * written >= voters)", "2 * len(shown) > voters", by=GROUP_LOG),  # an empty disk counted
@@ -174,7 +177,7 @@ DEFECTS = (
     Defect("protocol/recovery/relay.py", "        elif batches.read_upto(records, upto) >= upto:", "        elif len(records) < self._ports.limits.page_count:", by=WIDE),  # replay short page
     Defect("protocol/recovery/relay.py", "            if envelope is not None and not scan.page.add(envelope):\n                break\n            read = record.offset\n", "            read = record.offset\n            if envelope is not None and not scan.page.add(envelope):\n                break\n", by=WIDE),  # replay skips one
     Defect("protocol/recovery/relay.py", "scan.then(found, read, read >= upto)", "scan.then(found, read, True)", by=WIDE),  # replay always last
-    Defect("protocol/recovery/relay.py", "            if record.offset > upto or scan.page.is_full:", "            if record.offset > upto:", by=WIDE),  # replay page unbounded
+    Defect("protocol/recovery/relay.py", "            scan.then(found, read, read >= upto)\n", "            scan.then(found, upto, read >= upto)\n", by=GAPS),  # a full page says that it goes to the end
     Defect("protocol/batches.py", "is_over = held + size > limits.batch_bytes or place - begin >= limits.batch_count", "is_over = place - begin >= limits.batch_count", by=BATCHES),  # batch bytes ignored
     Defect("protocol/batches.py", "        if self.items and (self.is_full or self.size + size > self._bytes):", "        if self.items and self.is_full:", by=WIDE),  # page bytes ignored
     Defect("protocol/batches.py", "        if total <= limits.batch_bytes or len(items) <= 1:", "        if True:", by=BATCHES),  # cut measures nothing
@@ -188,9 +191,9 @@ DEFECTS = (
     Defect("protocol/recovery/acknowledged.py", "        view.last = max(view.last, news.last)\n        if view.known", "        if view.known", by=GAPS),  # last event unnoticed
     Defect("protocol/recovery/acknowledged.py", "            if trail.acked < trail.due:\n                upto = min(upto, trail.acked)\n", "", by=WIDE),  # acks of links ignored
     Defect("protocol/delivery/reader.py", "        if read_upto(records, end) >= end:", "        if len(records) < self._settings.chunk:", by=WIDE),  # reader short page
-    Defect("protocol/delivery/reader.py", "        while held.later and held.later[0] < offset:\n            self._ledger.release(held.later.popleft(), held.owner)", "        while held.later and held.later[0] < offset:\n            held.later.popleft()", by=WIDE),  # group page of a member
+    Defect("protocol/delivery/reader.py", "        while held.later and held.later[0] < offset:\n            self._ledger.release(held.later.popleft(), held.owner)", "        while held.later and held.later[0] < offset:\n            held.later.popleft()", by=LIFETIMES),  # rights to superseded events stay
     Defect("simulation/simulator.py", "            clock.not_before(item.state.latest, self.now)\n", "            pass\n", by=CLOCKS),  # clock floor gone
-    Defect("runtime/gate.py", "            event = self._guard.deliver(self._principal, entry.event)\n            if event is not None:\n                entries.append", "            event = entry.event\n            if event is not None:\n                entries.append", by=WIDE),  # log read unfiltered
+    Defect("runtime/gate.py", "            event = self._guard.deliver(self._principal, entry.event)\n            if event is not None:\n                entries.append", "            event = entry.event\n            if event is not None:\n                entries.append", by=DOOR),  # log read unfiltered
     Defect("security/gate.py", "            allowed = self.right(principal, Action.SUBSCRIBE).narrowed(filter)\n            if whole", "            allowed = filter\n            if whole", by=GUARD),  # filter not narrowed
     Defect("security/gate.py", "        if right.allows(event):\n            return event if event.key", "        if True:\n            return event if event.key", by=WIDE),  # delivery not checked
     Defect("security/gate.py", "        for rights in self._rights.values():\n            rights.clear()\n        self.version += 1", "        self.version += 1", by=WIDE),  # rights kept over a reload
@@ -200,9 +203,9 @@ DEFECTS = (
     Defect("protocol/disk.py", "self._emit(Fetch(self._request, from_offset, min(limit, limits.page_count), limits.page_bytes))", "self._emit(Fetch(self._request, from_offset, limit, 1 << 40))", by=WIDE),  # page bytes of disk
     Defect("protocol/delivery/lanes.py", "        if held.is_from_disk or (is_found and held.durable):", "        if held.is_from_disk:", by=GAPS),  # empty disk forgotten
     Defect("protocol/client.py", "        self._tokens.leave(listening)  # the next one of this name goes on from here\n", "", by=WIDE),  # token dropped
-    Defect("protocol/recovery/group_retention.py", "        self._kept_from = [(now, first_offset)]  # how old they are is not known: none is too old\n", "        pass\n", by=WIDE),  # young log taken for old
+    Defect("protocol/recovery/group_retention.py", "        self._kept_from = [(now, first_offset)]  # how old they are is not known: none is too old\n", "        pass\n", by=KEEPING),  # young log taken for old
     Defect("protocol/delivery/intake.py", "        if failed is not None and (offset is None or offset >= self._ledger.end):", "        if False:", by=WIDE),  # failed disk answers by number
-    Defect("protocol/recovery/group_copy.py", "min(self._log.committed, self._ports.delivery.told_upto), message.epoch", "self._log.committed, message.epoch", by=WIDE),  # copy of what is not on the disk
+    Defect("protocol/recovery/group_copy.py", "min(self._log.committed, self._ports.delivery.told_upto), message.epoch", "self._log.committed, message.epoch", by=GROUP_LOG),  # copy of what is not on the disk
     Defect("protocol/disk.py", "        if self.failed is not None:\n            if otherwise is not None:\n                otherwise(self.failed, self._failed_at)\n            return\n        self._token += 1", "        self._token += 1", by=WIDE),  # persist on a failed disk
     Defect("protocol/delivery/courier.py", "            if held.phase is Phase.REPLAYING or (held.durable and held.is_full):\n                self._leave_in_log(held, position.offset, now)\n                return\n", "", by=WIDE),  # queue spill lost
     Defect("protocol/delivery/intake.py", "            partial(self._stalled, arrival),\n        )\n        if mode", "            None,\n        )\n        if mode", by=FULL_DISK),  # full disk keeps in flight waiting
@@ -324,4 +327,5 @@ DEFECTS = (
     Defect("security/users.py", "    _check_shared_names(users, where)\n", "", by=("tests/unit/security/test_users.py",)),  # one name in two tenants
     Defect("runtime/listener.py", "        self._count_losses()\n        return self\n", "        return self\n", by=("tests/unit/runtime/test_losses.py",)),  # losses told with the answer are dropped
     Defect("protocol/recovery/recall.py", "            | {log: None for log, way in self._behind.values() if way == link}\n", "", by=RESTARTS),  # a neighbour that restarted names nothing behind the asker
+    Defect("protocol/delivery/reader.py", "            self._ledger.release(held.later.popleft(), held.owner)\n            self._courier.count_gone(held, now)\n", "            self._ledger.release(held.later.popleft(), held.owner)\n", by=LIFETIMES),  # lost, and not counted
 )  # fmt: skip

@@ -211,6 +211,21 @@ def test_what_nobody_needs_is_forgotten_everywhere_and_what_somebody_needs_nowhe
     assert min(entries(world).values()) >= 20, "each member keeps what a subscription at another one needs"
 
 
+def test_entries_that_a_group_finds_on_its_disks_are_kept_as_long_as_new_ones() -> None:
+    """All members restart: the age of an entry is not known then, so none is old."""
+    world = small(keep_seconds=20.0)
+    world.add_client("p", "b0")
+    world.run(4.0)
+    published(world, "p", 5)
+    for name in ("b0", "b1", "b2"):
+        crash(world, name)
+    world.run(8.0)
+    for name in ("b0", "b1", "b2"):
+        world.simulation.restart(name)
+    world.run(20.0)
+    assert entries(world) == {"b0": 5, "b1": 5, "b2": 5}
+
+
 def test_a_publish_that_everybody_has_forgotten_is_answered_and_told_nobody_again() -> None:
     """Its acknowledgement was lost; its event is in no log any more; the member that is asked has an empty disk."""
     world = small(keep_seconds=1.0)

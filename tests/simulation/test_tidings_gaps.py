@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tidings.protocol.inputs import ClientLeave
+from tidings.protocol.limits import DEFAULT_LIMITS, ResourceLimits
 from tidings.simulation.faults import ISOLATE_ONE, FaultPlan, Incident
 from tidings.simulation.simulator import SimulationSettings
 from tidings.simulation.topology import line
 from tidings.simulation.world import World
 
 
-def two() -> World:
+def two(limits: ResourceLimits = DEFAULT_LIMITS) -> World:
     """b0 - b1. The publisher p is at b0, the subscriber d at b1."""
-    world = World("tidings", line(2), settings=SimulationSettings(check=True))
+    world = World("tidings", line(2), settings=SimulationSettings(check=True), limits=limits)
     world.add_client("d", "b1")
     world.add_client("p", "b0")
     return world
@@ -66,3 +69,18 @@ def test_a_log_that_is_found_late_keeps_its_events_for_a_durable_subscriber_who_
     world.subscribe("d", "n", "EXISTS x", durable=True)
     world.run(60.0)
     assert heard(world) == ["1"]
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_a_gap_of_more_than_one_page_is_filled_page_by_page(durable: bool) -> None:
+    """Each page says how far it goes: the rest is asked for."""
+    world = two(ResourceLimits(batch_count=4, page_count=8))
+    world.run(1.0)
+    world.subscribe("d", "n", "EXISTS x", durable=durable)
+    world.run(3.0)
+    cut(world, 3.0, 10.0)
+    world.run(5.0)
+    for number in range(30):
+        world.publish("p", {"x": number})
+    world.run(60.0)
+    assert heard(world) == [str(number) for number in range(1, 31)]

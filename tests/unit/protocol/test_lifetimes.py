@@ -171,3 +171,34 @@ def test_as_many_foreign_ids_as_may_be_are_refused_by_name_and_ids_of_our_own_ar
     stage.published("p", {"n": 4})
     stage.wait(700)
     stage.published("p", {"n": 3}, id="x3")
+
+
+def test_events_that_end_before_a_durable_subscription_has_read_them_are_counted() -> None:
+    """Its queue holds two; the log held the rest for it, until they expired and were forgotten."""
+    stage = stage_with(stable=True)
+    ref = stage.subscribed("s", name="d", durable=True, queue=2)
+    for number in range(8):
+        stage.published("p", {"n": number}, expires=10.0 if number < 6 else None)
+    stage.wait(60)
+    assert sorted(stage.disk.log) == [7, 8]
+    assert stage.drain("s", ref)[-2:] == [6, 7]
+    stage.wait(1)
+    assert stage.lost["s", ref] == {"expired": 2, "superseded or expired": 4}
+
+
+def test_a_right_to_an_event_that_was_superseded_on_its_way_to_the_disk_is_released() -> None:
+    """The subscription is owed it when it is told, after the newer event with its key has taken it out of the log. A
+    right that stayed would stay for ever, one for each such event."""
+    stage = stage_with(stable=True)
+    ref = stage.subscribed("s", name="d", durable=True, queue=1)
+    for number in range(3):
+        stage.published("p", {"n": number})
+    for number in (3, 4):
+        stage.publish("p", {"n": number}, key="k", lifetime=100.0)
+    stage.settle()
+    ledger = stage.node.slots["delivery"]._ledger  # type: ignore[attr-defined]
+    assert (sorted(ledger.entries), sorted(ledger._owed)) == ([1, 2, 3, 5], [1, 2, 3, 4, 5])
+    assert stage.drain("s", ref) == [0, 1, 2, 4]
+    stage.leave("s", ref)
+    stage.wait(1)
+    assert not ledger._owed

@@ -63,6 +63,17 @@ def test_a_right_to_everything_that_is_taken_away_ends_at_once() -> None:
     assert door.heard(9)
 
 
+def test_a_page_of_the_log_holds_what_may_be_heard_when_it_leaves() -> None:
+    """The rule changed between the request, whose filter was narrowed, and its answer."""
+    door = Door("TRUE")
+    page = msg.LogRead(1, "b", tuple(msg.LogEntry(level, quote(level), 0.0) for level in (1, 9)), 9, 1, 9)
+    door.out(page)
+    door.guard.replace(users("level < 5"))
+    door.out(page)
+    assert [[entry.offset for entry in said.entries] for said in door.said] == [[1, 9], [1]]
+    assert [said.upto for said in door.said] == [9, 9], "all of it was looked at"
+
+
 def test_publishing_everything_ends_with_its_rule_and_never_covers_another_source() -> None:
     door = Door("TRUE")
     assert all(door.let_in(level) for level in (1, 9, 1))

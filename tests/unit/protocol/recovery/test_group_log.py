@@ -62,9 +62,13 @@ class Entered(Delivery):
     def __init__(self) -> None:
         self.entries: dict[int, Proposal] = {}
         self.answered: list[tuple[str, bool | None]] = []
+        self.on_their_way = 0
 
     def enter(self, offset: int, proposal: Any, accepted: float, records: list[Record], now: float) -> None:
         self.entries[offset] = proposal
+
+    def entering(self) -> int:
+        return self.on_their_way
 
     def knows(self, proposal: Any) -> bool | None:
         if any(each.identity == proposal.identity for each in self.entries.values()):
@@ -169,6 +173,18 @@ def test_a_member_has_caught_up_when_its_disk_says_which_log_it_holds() -> None:
     assert one.log.has_caught_up
 
 
+def test_a_member_has_caught_up_when_all_that_is_committed_is_on_its_disk() -> None:
+    one = One("b1", "b0")
+    one.view(5)
+    one.receive("b0", Adopt(5, 0, ()))
+    one.disk.sync()
+    caught_up = [one.log.has_caught_up]
+    one.receive("b0", Replicate(5, 0, (placed(1),), 1))
+    for one.delivery.on_their_way in (1, 0):
+        caught_up.append(one.log.has_caught_up)
+    assert caught_up == [True, False, True]
+
+
 # -- a new coordinator --------------------------------------------------------------------------------
 
 
@@ -241,6 +257,17 @@ def test_a_copy_of_an_earlier_epoch_is_not_taken() -> None:
     assert not one.delivery.entries
     one.receive("b0", Copy(5, 0, 1, (placed(1),), 2), Copy(5, 1, 2, (placed(2),), 2))
     assert [each.sequence for each in one.delivery.entries.values()] == [1, 2]
+
+
+def test_a_copy_ends_where_the_disk_of_its_source_does() -> None:
+    """An entry is committed, and on its way to the disk: a page that reached beyond it would leave it out for good."""
+    one = leading()
+    one.receive("b1", Propose(1, 1, (proposal(1),)))
+    one.receive("b1", Stored(1, 1, 0))
+    one.receive("b2", Stored(1, 1, 0))
+    assert (one.log.committed, one.delivery.told_upto) == (1, 0)
+    one.receive("b2", CopyAsk(1, 0, pages=True))
+    assert not one.take(Copy)
 
 
 # -- proposals ----------------------------------------------------------------------------------------
