@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from random import Random
 
@@ -45,12 +46,17 @@ sys.exit(main())
 
 
 class SmallDisk:
-    """A file system of its own at a folder, where this system allows mounting one."""
+    """A file system of its own at a folder, where this system allows mounting one.
 
-    def __init__(self, folder: Path) -> None:
+    The folder is a link out of pytest's own folders: a run that is killed leaves its mount behind, and pytest, which
+    removes old folders, would fail on it in every later run."""
+
+    def __init__(self, folder: Path, size: int = DISK_BYTES) -> None:
         self._folder = folder
-        folder.mkdir(parents=True, exist_ok=True)
-        command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(folder)]
+        self._place = Path(tempfile.mkdtemp(prefix="tidings-disk-"))
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.symlink_to(self._place, target_is_directory=True)
+        command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(self._place)]
         mount = shutil.which("mount")
         done = (
             None
@@ -74,4 +80,5 @@ class SmallDisk:
 
     def close(self) -> None:
         if self.is_mounted:
-            subprocess.run(["umount", "-l", str(self._folder)], check=True)
+            subprocess.run(["umount", "-l", str(self._place)], check=True)
+        shutil.rmtree(self._place)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Figures
+from tests.chaos._machines import SmallDisk
 from tests.unit.store._kit import append
 
 from tidings.availability.records import Forget, Put
@@ -137,18 +138,15 @@ def test_what_is_acknowledged_was_synced_before(tmp_path: Path) -> None:
 
 
 @contextmanager
-def small_disk(path: Path, size: str) -> Iterator[Path]:
+def small_disk(path: Path, size: int) -> Iterator[Path]:
     """A small file system of its own."""
-    path.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(path)], capture_output=True, check=False
-    )
-    if mounted.returncode:
-        pytest.skip("a small file system cannot be mounted here (not root)")
+    disk = SmallDisk(path, size)
     try:
+        if not disk.is_mounted:
+            pytest.skip("a small file system cannot be mounted here (not root)")
         yield path
     finally:
-        subprocess.run(["umount", "-l", str(path)], check=True)
+        disk.close()
 
 
 def fill(store: RocksStore, offset: int) -> int:
@@ -163,7 +161,7 @@ def fill(store: RocksStore, offset: int) -> int:
 
 
 def test_a_full_disk_with_a_reserve_refuses_events_and_takes_the_rest(tmp_path: Path) -> None:
-    with small_disk(tmp_path / "disk", "24m") as disk:
+    with small_disk(tmp_path / "disk", 24 << 20) as disk:
         store = RocksStore(disk / "store", reserve_bytes=8 << 20)
         for offset in range(1, 21):
             store.commit([append(offset)])
@@ -186,7 +184,7 @@ def test_a_full_disk_with_a_reserve_refuses_events_and_takes_the_rest(tmp_path: 
 
 
 def test_a_disk_that_is_full_to_the_brim_recovers_when_there_is_room(tmp_path: Path) -> None:
-    with small_disk(tmp_path / "disk", "24m") as disk:
+    with small_disk(tmp_path / "disk", 24 << 20) as disk:
         ballast = disk / "ballast"
         ballast.write_bytes(b"x" * (16 << 20))
         store = RocksStore(disk / "store", reserve_bytes=0)
@@ -204,7 +202,7 @@ def test_a_disk_that_is_full_to_the_brim_recovers_when_there_is_room(tmp_path: P
 
 
 def test_a_read_only_disk(tmp_path: Path) -> None:
-    with small_disk(tmp_path / "disk", "24m") as disk:
+    with small_disk(tmp_path / "disk", 24 << 20) as disk:
         RocksStore(disk / "store").close()
         subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
         with pytest.raises(StoreError, match="Read-only file system"):
