@@ -44,8 +44,9 @@ class Growing:
             self._opens(a, b)
 
     def join(self, a: str, b: str) -> None:
+        """b dials a."""
         self.simulation.input(a, Joined(b))
-        self.simulation.input(b, Joined(a))
+        self.simulation.input(b, Joined(a, is_dialled=True))
 
     def heard(self) -> list[int]:
         return [int(id.rpartition("-")[2]) for _, id in self.world.heard("s")]

@@ -7,7 +7,6 @@ let the events go.
 
 from __future__ import annotations
 
-import pytest
 from tests.simulation.test_tidings_joining import Growing
 
 from tidings.simulation.topology import line
@@ -91,9 +90,6 @@ def test_another_neighbour_that_restarted_and_is_back_first_names_them_too() -> 
     assert scene.end() == [1, 2, 3, 4]
 
 
-@pytest.mark.xfail(
-    strict=True, reason="a broker that was never in the network ends the search: open, docs/reliability.md"
-)
 def test_a_newcomer_that_joins_before_the_neighbours_are_back_is_no_answer() -> None:
     scene = Line()
     scene.add("b7")
@@ -103,3 +99,15 @@ def test_a_newcomer_that_joins_before_the_neighbours_are_back_is_no_answer() -> 
     scene.pause(0.5)
     scene.join("b1", "b2")
     assert scene.end() == [1, 2, 3, 4]
+
+
+def test_newcomers_alone_are_waited_for_no_longer_than_the_settings_say() -> None:
+    scene = Growing(line(1))
+    site = Site(name="b2", brokers=("b2",), options={"joins": True})
+    scene.simulation.add("b2", scene.world._builder(site), disk=MemoryStore())
+    scene.join("b2", "b9")  # b9 dials b2, and nobody that b2 was told to join is there
+    recovery = scene.simulation.places["b2"].machine.slots["recovery"]
+    scene.world.run(599.0)
+    assert recovery.is_unsure
+    scene.world.run(602.0)
+    assert not recovery.is_unsure

@@ -85,6 +85,7 @@ class Joined(_Input, frozen=True):
     be used, `Disconnect(peer)` that it may not; neither comes before the answer is on the disk."""
 
     peer: str
+    is_dialled: bool = False  # we opened the connection: we were told to join this broker, or knew it
 
 
 class Parted(_Input, frozen=True):

@@ -238,7 +238,7 @@ class Neighbours:
                 return
             old.connection.end("a newer link took over")
         self._joining[new.name] = new
-        self._driver.hand(self._driver.name, Joined(new.name))
+        self._driver.hand(self._driver.name, Joined(new.name, new.dialler == self._name))
 
     def _wait(self, connection: Connection, messages: list[Message]) -> None:
         for link in self._joining.values():

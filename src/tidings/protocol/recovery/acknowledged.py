@@ -27,12 +27,12 @@ from math import inf
 import msgspec
 
 from tidings.model.event import Event, event_size
-from tidings.protocol.inputs import Input, LinkDown, LinkUp, Parted, Started
+from tidings.protocol.inputs import Input, Joined, LinkDown, LinkUp, Parted, Started
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.naming import UNKNOWN, broker_of
 from tidings.protocol.reading import Page, Wanted
 from tidings.protocol.recovery.logs import ORPHAN, LogView, Trail
-from tidings.protocol.recovery.recall import ASK, NAMED, Recall
+from tidings.protocol.recovery.recall import ALONE, ASK, NAMED, Recall
 from tidings.protocol.recovery.relay import Relay
 from tidings.protocol.recovery.resend import Resend
 from tidings.protocol.recovery.rollback import Rollback
@@ -114,6 +114,8 @@ class Acknowledged(Recovery):
         if isinstance(input, Started):
             self.rollback.load(input.state, now)
             self.recall.load(input.state, recalls=self._recalls)
+        elif isinstance(input, Joined) and input.is_dialled:
+            self.recall.dialled(input.peer)
         elif isinstance(input, LinkUp) and input.peer in self.ports.overlay.peers():
             self._frames[input.peer] = input.frame_bytes
             self._link_up(input.peer, now)
@@ -176,7 +178,7 @@ class Acknowledged(Recovery):
         self._orphan([view for view in self.views.values() if view.upstream == peer], now)
 
     def _hear_unheard(self, link: str, message: Unheard, now: float) -> None:
-        self.recall.named(message.logs, now)
+        self.recall.named(link, message.logs, now)
         views = [self.views[log] for log in message.logs if log in self.views]
         self._orphan([view for view in views if view.upstream == link], now)
         if any(view.is_told_to(link) and view.trail(link).is_behind for view in views):
@@ -511,6 +513,8 @@ class Acknowledged(Recovery):
                 self.recall.ask(whom, now)
             elif what == NAMED:
                 self.recall.found(whom, now)
+            elif what == ALONE:
+                self.recall.stop_joining(now)
             else:
                 readings.append(int(whom))
         self._relay.retry(readings, now)

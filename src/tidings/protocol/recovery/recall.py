@@ -8,7 +8,9 @@ their interest. Rules
 - Until every neighbour that joined has answered, and until a log of each broker that was named is announced, the
   broker is *unsure*: the overlay counts one more neighbour, which has said nothing (`UNKNOWN`). So events are kept,
   nothing is acknowledged and no interest is withdrawn.
-- A broker that was told to join another one is unsure from its start.
+- A broker that was told to join another one is unsure from its start, until a neighbour has answered that it dialled
+  itself, or that names a log of an earlier life. Any other neighbour may be as new as the broker: its answer is waited
+  for, and ends the search only after `recall_seconds`.
 - A neighbour of the last version answers nothing, and a broker that was named may be gone for good: both are waited
   for at most `recall_seconds`.
 - A broker keeps on its disk which brokers it hears over each link (`recovery.behind`), so that it can answer after a
@@ -35,13 +37,15 @@ BEHIND = "recovery.behind"  # table: by broker, the link over which it is heard 
 DONE = "done"
 ASK = "recall"  # timer, by link: ask it again
 NAMED = "named"  # timer, by broker: it is waited for no longer
+ALONE = "alone"  # timer, by link: no neighbour that may know us is waited for any longer
 
 
 class Recall:
     def __init__(self, ports: Ports, recovery: Acknowledged, *, is_joining: bool) -> None:
         self._ports = ports
         self._recovery = recovery
-        self._is_joining = is_joining  # it was told to join a broker, and none has answered
+        self._is_joining = is_joining  # it was told to join a broker, and none that may know us has answered
+        self._knowing: set[str] = set()  # neighbours that we dialled, or that knew an earlier life of ours
         self._is_new = False  # no row says that the neighbours are known
         self._asked: dict[str, float] = {}  # by neighbour: until when its answer is waited for
         self._named: dict[str, None] = {}  # brokers of which no log is announced yet
@@ -73,6 +77,9 @@ class Recall:
             self._asked.setdefault(link, now + self._recovery.settings.recall_seconds)
             self.ask(link, now)
 
+    def dialled(self, link: str) -> None:
+        self._knowing.add(link)
+
     def ask(self, link: str, now: float) -> None:
         """Ask a neighbour, again and again until it has answered."""
         until = self._asked.get(link)
@@ -85,10 +92,12 @@ class Recall:
             self._ports.send(link, Ask(self._ports.delivery.log, 0, 0, (self._ports.name,)))
         self._recovery.timers.set((ASK, link), now + self._recovery.settings.retry_seconds)
 
-    def named(self, logs: tuple[str, ...], now: float) -> None:
+    def named(self, link: str, logs: tuple[str, ...], now: float) -> None:
         """A neighbour hears these logs from us alone."""
         if not self._is_new:
             return
+        if any(log != self._ports.delivery.log for log in logs):
+            self._knowing.add(link)
         known = {broker_of(log) for log in self._recovery.views}
         for broker in {broker_of(log) for log in logs} - known - {self._ports.name}:
             if broker not in self._named:
@@ -102,6 +111,16 @@ class Recall:
     def _answered(self, link: str, now: float) -> None:
         self._asked.pop(link, None)
         self._recovery.timers.clear((ASK, link))
+        if link in self._knowing:
+            self.stop_joining(now)
+        elif self._is_joining:
+            timers = self._recovery.timers
+            timers.set((ALONE, link), now + self._recovery.settings.recall_seconds)
+        else:
+            self._review(now)
+
+    def stop_joining(self, now: float) -> None:
+        """A neighbour that may know us has answered, or is waited for no longer."""
         self._is_joining = False
         self._review(now)
 
