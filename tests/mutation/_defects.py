@@ -209,8 +209,8 @@ DEFECTS = (
     Defect("protocol/disk.py", "        if self.failed is not None:\n            if otherwise is not None:\n                otherwise(self.failed, self._failed_at)\n            return\n        self._token += 1", "        self._token += 1", by=WIDE),  # persist on a failed disk
     Defect("protocol/delivery/courier.py", "            if held.phase is Phase.REPLAYING or (held.durable and held.is_full):\n                self._leave_in_log(held, position.offset, now)\n                return\n", "", by=WIDE),  # queue spill lost
     Defect("protocol/delivery/intake.py", "            partial(self._stalled, arrival),\n        )\n        if mode", "            None,\n        )\n        if mode", by=FULL_DISK),  # full disk keeps in flight waiting
-    Defect("protocol/delivery/intake.py", "        if needs_disk or event.source in self._last_of:\n", "        if False:\n", by=WIDE),  # full disk takes publishes
-    Defect("security/gate.py", "        return f\"{tenant}{principal.name}{OWNER_MARK}\"", "        return tenant", by=WIDE),  # groups common
+    Defect("protocol/delivery/intake.py", "        if needs_disk or event.source in self._last_of:\n", "        if False:\n", by=FULL_DISK),  # full disk takes publishes
+    Defect("security/gate.py", "        return f\"{tenant}{principal.name}{OWNER_MARK}\"", "        return tenant", by=(*OWNERS, *WIDE)),  # groups common
     Defect("protocol/delivery/exactly_once.py", "        is_new = not member.held.is_kept  #", "        is_new = True  #", by=WIDE),  # ended with a refused listener
     Defect("protocol/delivery/lanes.py", "        if is_found and held.durable and self._has_outlived(held, log):\n", "        if False:\n", by=WIDE),  # age of a subscription by clocks of two lives
     Defect("protocol/delivery/registry.py", "        if message.options.group is not None and held.durable:\n            return\n", "", by=("tests/unit/protocol/test_groups.py",)),  # one member's token for all

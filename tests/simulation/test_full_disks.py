@@ -152,3 +152,32 @@ def test_a_new_durable_subscription_that_was_on_its_way_to_a_full_disk_is_refuse
     world.run(20.0)
     assert len(world.heard("s")) == 2
     assert not world.heard("t")
+
+
+def test_an_event_that_has_to_follow_one_on_its_way_to_a_full_disk_is_refused_and_others_are_delivered() -> (
+    None
+):
+    """Taken behind the earlier event of its source, it would get no answer while the disk is full."""
+    world = World("tidings", line(1), seed=4, settings=SimulationSettings(check=True))
+    for client in ("p", "q", "s"):
+        world.add_client(client, "b0")
+    world.subscribe("s", "n", "x > 0")
+    world.run(3.0)
+    full(world, "b0", 3.0, 8.0)
+    world.publish("p", {"x": 1}, lifetime=100.0)
+    world.run(4.0)
+    world.publish("p", {"x": 2}, lifetime=100.0)
+    world.publish("p", {"x": 3})
+    world.publish("q", {"x": 4})
+    world.run(7.0)
+    assert [failure.code for failure in world.applications["p"].failures] == ["unknown", "full", "full"]
+    assert len(world.applications["q"].receipts) == 1
+    assert [source for source, _ in world.heard("s")] == ["q"]
+    world.run(12.0)
+    world.publish("p", {"x": 5})
+    world.run(15.0)
+    assert [(source, id.rpartition("-")[2]) for source, id in world.heard("s")] == [
+        ("q", "1"),
+        ("p", "1"),
+        ("p", "4"),
+    ]
