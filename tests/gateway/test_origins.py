@@ -11,7 +11,7 @@ import pytest
 import websockets
 from tests.gateway.conftest import broker
 
-from tidings.gateway.origins import Addresses
+from tidings.gateway.origins import Addresses, addressed
 
 EVIL = "https://evil.example"
 
@@ -124,3 +124,33 @@ def test_mqtt_over_websocket_refuses_pages_of_others() -> None:
                 assert socket.subprotocol == "mqtt"
 
     run(test)
+
+
+@pytest.mark.parametrize(
+    ("host", "status", "is_paused"),
+    [
+        ("127.0.0.1:80", 200, False),
+        ("127.0.0.1:80", 404, False),
+        ("127.0.0.1:80", 401, True),
+        ("127.0.0.1:80", 429, True),
+        ("rebound.evil.example", 200, True),
+    ],
+)
+def test_a_refused_request_is_answered_after_a_pause(
+    host: str, status: int, is_paused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    happened: list[Any] = []
+
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": status, "headers": []})
+
+    async def pause(seconds: float) -> None:
+        happened.append("pause")
+
+    async def send(message: Any) -> None:
+        happened.append(message["type"])
+
+    monkeypatch.setattr("tidings.gateway.origins.asyncio.sleep", pause)
+    scope = {"type": "http", "headers": [(b"host", host.encode())]}
+    asyncio.run(addressed(application, Addresses("127.0.0.1:80"))(scope, None, send))
+    assert happened[: is_paused + 1] == ["pause", "http.response.start"][not is_paused :]

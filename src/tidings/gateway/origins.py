@@ -5,10 +5,13 @@ Rules
   that points its own name at this machine reaches nothing.
 - A request that carries `Origin` comes from a page. It is refused unless the page is of this very address, or its
   origin is allowed (`gateway.origins`). Programs send none.
+- A refused request is answered after a pause, and its connection can send no other one meanwhile: a flood of guesses
+  or of forged requests costs its sender time, and other clients none.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from http import HTTPStatus
@@ -20,6 +23,8 @@ import msgspec
 
 from tidings.runtime.settings import host_of, is_loopback
 
+REFUSAL_PAUSE = 0.2  # seconds before the answer to a request that was refused
+PAUSED = frozenset({401, 429})  # answers of the application that are refusals: not proved, too many attempts
 OTHER_HOST = "this server is not called {!r}"
 OTHER_ORIGIN = "a page of {!r} may not use this server"
 
@@ -77,14 +82,23 @@ def _place(origin: str) -> str:
 def addressed(app: Any, addresses: Addresses) -> Any:
     """The application, for requests that are addressed to it and come from no foreign page."""
 
+    def paused(send: Any) -> Any:
+        async def sending(message: Any) -> None:
+            if message["type"] == "http.response.start" and message["status"] in PAUSED:
+                await asyncio.sleep(REFUSAL_PAUSE)
+            await send(message)
+
+        return sending
+
     async def checked(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] in ("http", "websocket"):
             headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
             reason = addresses.refusal(headers)
             if reason:
+                await asyncio.sleep(REFUSAL_PAUSE)
                 await _refuse(scope["type"], reason, send)
                 return
-        await app(scope, receive, send)
+        await app(scope, receive, paused(send) if scope["type"] == "http" else send)
 
     return checked
 
