@@ -21,6 +21,7 @@ from tidings.matching.explain import explain
 from tidings.matching.matcher import lists_of
 from tidings.matching.naive import NaiveMatcher
 from tidings.matching.small import SmallMatcher
+from tidings.model import pattern as pattern_module
 from tidings.model.event import Event, make_event
 from tidings.model.filter import Filter
 from tidings.model.pattern import MOST_WEIGHT, like_weight, regexp_weight
@@ -28,6 +29,7 @@ from tidings_lab.matching.counting import CountingMatcher
 from tidings_lab.matching.tree import TreeMatcher
 
 SEEDS = range(2)
+ENGINES = [NaiveMatcher, SmallMatcher, CountingMatcher, TreeMatcher, ColumnarMatcher, NumpyMatcher]
 
 
 def wanted(population: list[Filter], probes: list[Event]) -> list[list[int]]:
@@ -49,9 +51,7 @@ def over(population: list[Filter], probes: list[Event]) -> int:
 
 
 @pytest.mark.parametrize("dialect", ["tidings", "cesql"])
-@pytest.mark.parametrize(
-    "engine", [NaiveMatcher, SmallMatcher, CountingMatcher, TreeMatcher, ColumnarMatcher, NumpyMatcher]
-)
+@pytest.mark.parametrize("engine", ENGINES)
 def test_every_engine_gives_the_same_answer_at_the_budget(engine: Any, dialect: str) -> None:
     for seed in SEEDS:
         rng = random.Random(seed)
@@ -59,6 +59,37 @@ def test_every_engine_gives_the_same_answer_at_the_budget(engine: Any, dialect: 
         probes = events(rng, population, 8)
         assert over(population, probes)
         assert answers(engine(), population, probes) == wanted(population, probes), seed
+
+
+@pytest.mark.parametrize("dialect", ["tidings", "cesql"])
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("tested", ["a", "LOWER(a)"])
+def test_no_engine_searches_a_text_that_is_over_the_budget_of_its_pattern(
+    engine: Any, dialect: str, tested: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer alone does not show it: the filter is unknown whether its pattern was tried or not."""
+    weight = 300
+    searched: list[int] = []  # lengths of texts
+    real = pattern_module._compiled
+
+    class Program:
+        def __init__(self, pattern: str) -> None:
+            self._program = real(pattern)
+
+        def search(self, text: str) -> Any:
+            searched.append(len(text))
+            return self._program.search(text)
+
+    monkeypatch.setattr(pattern_module, "_compiled", Program)
+    texts = [f"{tested} REGEXP 'x{{{weight}}}' AND k = {number}" for number in range(20)]
+    population = [parse_filter(text, dialect=dialect) for text in texts]
+    lengths = [BUDGET // weight, BUDGET // weight + 1, 5 * BUDGET // weight]
+    probes = [
+        make_event({"a": "x" * length, "k": 7}, source="s", id=str(number))
+        for number, length in enumerate(lengths)
+    ]
+    assert answers(engine(), population, probes) == [[7], [], []]
+    assert set(searched) == {lengths[0]}
 
 
 def test_a_saved_table_keeps_the_budget(tmp_path: Path) -> None:
