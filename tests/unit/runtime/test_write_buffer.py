@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -97,6 +98,24 @@ def test_a_large_event_to_many_subscriptions_of_a_client_is_not_copied_for_each(
         assert [each.ref for each in found[:-1] if isinstance(each, Deliver)] == list(range(300))
         assert isinstance(found[-1], Ping)
         assert transport.largest < 3 << 20
+        assert not lost
+
+    play(story)
+
+
+def test_deliveries_that_wait_for_a_slow_reader_are_not_encoded_yet() -> None:
+    """The transport alone does not show it: it takes a few frames, and the others lie before it."""
+
+    async def story(connection: Connection, transport: SlowReader, lost: list[str]) -> None:
+        tracemalloc.start()
+        try:
+            for ref in range(30):
+                connection.send(Deliver(ref, 1, LARGE))
+            most = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert most < 5 << 20
+        assert len(await read_all(connection, transport)) == 30
         assert not lost
 
     play(story)
