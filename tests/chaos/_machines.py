@@ -67,13 +67,13 @@ class SmallDisk:
 
     def fill(self) -> None:
         """Leave no room."""
-        with (self._folder / "ballast").open("wb") as ballast:
-            try:
+        try:
+            with (self._folder / "ballast").open("wb", buffering=0) as ballast:
                 while ballast.write(bytes(1 << 20)):
-                    ballast.flush()
-            except OSError as error:
-                if error.errno != errno.ENOSPC:
-                    raise
+                    pass
+        except OSError as error:  # at once, when the store itself has used up the disk
+            if error.errno != errno.ENOSPC:
+                raise
 
     def free(self) -> None:
         (self._folder / "ballast").unlink(missing_ok=True)
