@@ -232,6 +232,19 @@ def test_poison_rows_leave_with_their_problem_and_spare_their_neighbours(spark: 
     assert pairs.rejects.count() == 2
 
 
+def test_a_time_beyond_the_calendar_spares_its_neighbours(spark: Any) -> None:
+    events = spark.range(20).selectExpr(
+        "CAST(id AS string) AS id",
+        "'x' AS word",
+        "timestamp_micros(CASE WHEN id = 3 THEN 253402300800000000 ELSE id END) AS at",  # the year 10000
+    )
+    asking = spark.createDataFrame([("s", "word = 'x'")], "id string, filter string")
+    matched = match(events, asking, keep=["id"])
+    bad = {row["id"] for row in matched.rejects.collect()}
+    assert bad <= {"3"}
+    assert lists(matched) == {str(number): ["s"] for number in range(20) if str(number) not in bad}
+
+
 def test_poison_rows_may_fail_the_job(spark: Any) -> None:
     events = spark.createDataFrame([("a/+",)], "topic string")
     asking = spark.createDataFrame([("s", "topic = 'a/#'")], "id string, filter string")

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
@@ -209,7 +209,7 @@ def string_of(value: Any) -> str:
         return "true" if value else "false"
     if type(value) is datetime:
         text = value.isoformat()
-        return text.removesuffix("+00:00") + "Z" if value.tzinfo in (UTC, None) else text
+        return text if value.utcoffset() else text.removesuffix("+00:00") + "Z"
     return str(value)
 
 

@@ -342,7 +342,7 @@ def quoted(name: str) -> str:
 def _sampled(batch: Any, number: int) -> Iterator[Event]:
     from tidings.matching.columnar.batches import event_of
 
-    with suppress(UnicodeError):  # a poison row teaches nothing; matching will tell of it
+    with suppress(UnicodeError, OverflowError):  # a poison row teaches nothing; matching will tell of it
         yield event_of(batch, number)
 
 

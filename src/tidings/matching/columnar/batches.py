@@ -177,6 +177,8 @@ def _columns(batch: Any) -> Iterator[tuple[str, Any]]:
         if pa.types.is_struct(column.type):
             members = column.flatten()  # nulls of the struct become nulls of its members
             waiting[:0] = [(f"{name}.{column.type[i].name}", member) for i, member in enumerate(members)]
+        elif pa.types.is_timestamp(column.type) and column.type.tz not in (None, "UTC"):
+            yield name, column.cast(pa.timestamp(column.type.unit, "UTC"))  # as events have it
         else:
             yield name, column
 
