@@ -3,6 +3,8 @@
 Rules
 - The payload stays what it is, byte for byte. When it is a JSON object, its members are attributes, so that
   filters can ask for them; user properties are attributes too, and win over members.
+- Attributes that stand for fields of a PUBLISH (`OURS`) are written from those fields alone: members of a payload
+  and user properties of these names are no attributes. A payload with `"mqtt_qos": 0` lowers no QoS.
 - Topics of MQTT may have empty levels, and ours not: an empty level is written `∅` here.
 - A retained message is an event that lives forever and supersedes the one before on its topic; an empty one
   supersedes and does not stay. A message's expiry is the event's end.
@@ -41,7 +43,8 @@ KEY = "mqtt:"  # before the topic, in the key of what is retained
 FILTER = "filter"  # the user property of a subscription
 QOS = "mqtt_qos"
 USER = "mqtt_user"
-PLAIN = frozenset({"response_topic", "correlation", "payload_format", USER})
+OURS = frozenset({QOS, USER, "response_topic", "correlation", "payload_format"})
+_TAKEN = RESERVED | OURS
 JSON_TYPE = "application/json"
 
 
@@ -120,7 +123,7 @@ def attributes_of(publish: Publish) -> dict[str, Any]:
     if said:
         members = dict(attributes)
         for name, value in said:
-            if name and name not in RESERVED and "." not in name:
+            if name and name not in _TAKEN and "." not in name:
                 attributes[name] = value
         if _user(attributes, members) != list(said):
             attributes[USER] = msgspec.json.encode(said).decode()
@@ -132,7 +135,7 @@ def _user(attributes: Mapping[str, Any], members: Mapping[str, Any]) -> list[tup
     return [
         (name, value)
         for name, value in attributes.items()
-        if isinstance(value, str) and members.get(name) != value and name not in PLAIN
+        if isinstance(value, str) and members.get(name) != value and name not in OURS
     ]
 
 
@@ -145,7 +148,7 @@ def _kept_user(said: Any) -> list[tuple[str, str]] | None:
 
 
 def members_of(payload: bytes, content_type: str | None = None) -> dict[str, Any]:
-    """The members of a JSON object that can be attributes."""
+    """The members of a JSON object that can be attributes. None of them is an attribute that this gateway reads."""
     if not payload.startswith(b"{") or content_type not in (None, JSON_TYPE) or is_crowded(payload):
         return {}
     try:
@@ -158,7 +161,7 @@ def members_of(payload: bytes, content_type: str | None = None) -> dict[str, Any
 def _plain(members: Mapping[str, Any], depth: int) -> dict[str, Any]:
     kept: dict[str, Any] = {}
     for name, value in members.items():
-        if not name or "." in name or (depth == 1 and name in RESERVED):
+        if not name or "." in name or (depth == 1 and name in _TAKEN):
             continue
         if isinstance(value, dict) and depth < 8:
             kept[name] = _plain(value, depth + 1)
