@@ -3,13 +3,14 @@
 An object with `specversion` is a CloudEvent. Any other object is an event's attributes; in it
 `id source type time topic` are the event's own, as everywhere. An event without an id gets the
 number of its line, from 0, and one without a source the source `command line`. Arrays are no
-attribute values: filters do not see them. A member `kinds` that names nulls as `inf` or `-inf`, as
-`tidings sub --json` writes it, makes them infinite.
+attribute values: filters do not see them, and an object that has one cannot be published. A member
+`kinds` that names nulls as `inf` or `-inf`, as `tidings sub --json` writes it, makes them infinite.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -25,6 +26,11 @@ from tidings.model.event import RESERVED, Event, make_event
 STDIN = "-"
 CHUNK = 1 << 18  # bytes read at once, if there are so many
 UNKNOWN_SOURCE = "command line"
+NO_LISTS = (
+    "attributes are true, false, numbers, text or objects of these; "
+    "lists belong in the data of a CloudEvent, which is published as it is"
+)
+NO_NAN = 'leave it out, or give null; the text is "NaN", in double quotes'
 
 
 def batches(path: str) -> Iterator[list[tuple[int, str]]]:
@@ -88,6 +94,41 @@ def event_id(given: Mapping[str, Any], number: int) -> str:
     """What this event is called in results: its own id, or the number of its line."""
     id = given.get("id")
     return str(number) if id is None else id if isinstance(id, str) else json.dumps(id)
+
+
+def to_publish(text: str, where: str) -> tuple[dict[str, Any], Event]:
+    """The object on a line and the whole event that it stands for; an `InputError` names the line."""
+    given = json_object(text, where)
+    try:
+        return given, whole_event(given)
+    except EventError as error:
+        raise EventError(f"{where}: {error.message}", hint=error.hint) from None
+
+
+def whole_event(given: Mapping[str, Any]) -> Event:
+    """The event that a JSON object stands for; `EventError` when something of it would be lost."""
+    try:
+        if "specversion" in given:
+            _refuse_losses(given, "", lists=True)  # they stay in the data
+        else:
+            attributes = {name: value for name, value in given.items() if name not in RESERVED}
+            _refuse_losses(attributes, "", lists=False)
+    except RecursionError:
+        raise EventError("an event that is nested too deeply") from None
+    return event_of(given)
+
+
+def _refuse_losses(value: Any, path: str, *, lists: bool) -> None:
+    if isinstance(value, dict):
+        for name, member in value.items():
+            _refuse_losses(member, f"{path}.{name}" if path else name, lists=lists)
+    elif isinstance(value, list):
+        if not lists:
+            raise EventError(f"attribute {path!r} is a list", hint=NO_LISTS)
+        for member in value:
+            _refuse_losses(member, path, lists=lists)
+    elif isinstance(value, float) and math.isnan(value):
+        raise EventError(f"attribute {path!r} is NaN, which is no number in JSON", hint=NO_NAN)
 
 
 def event_of(given: Mapping[str, Any], number: int = 0) -> Event:

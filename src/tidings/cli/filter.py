@@ -108,8 +108,13 @@ def warn_of(doubts: Iterable[Doubt]) -> None:
     """Print doubts about a filter; one that it can never be true is said by the verdict."""
     for doubt in doubts:
         if doubt.code != "never":
-            where = "" if doubt.offset is None else f" at column {doubt.offset + 1}"
-            say(f"warning: {doubt.message}{where}; {doubt.hint}")
+            say(f"warning: {in_words(doubt)}")
+
+
+def in_words(doubt: Doubt) -> str:
+    """A doubt on one line, with its column in the filter's text."""
+    where = "" if doubt.offset is None else f" at column {doubt.offset + 1}"
+    return f"{doubt.message}{where}; {doubt.hint}"
 
 
 def _doubt(text: str, doubt: Doubt) -> dict[str, Any]:

@@ -15,13 +15,16 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from tidings.cli.events import STDIN, batches, event_id, event_of, json_object, lines
-from tidings.cli.output import Exit, json_line, progress, say_error, show_error
+from tidings.cli.filter import Strict, in_words
+from tidings.cli.output import Exit, json_line, progress, say, say_error, show_error
 from tidings.cli.usage import JSON_HELP, Dialect, examples
-from tidings.errors import FilterError, FilterSyntaxError, InputError, TidingsError
+from tidings.errors import FilterError, FilterSyntaxError, ImpossibleFilterError, InputError, TidingsError
 from tidings.matching.matcher import Matcher
 from tidings.model.event import Event
+from tidings.model.filter import Filter
 
 COMPILE_FROM = 2_000  # subscriptions; a first run above this waits for the kernels to be compiled
+SHOWN_DOUBTS = 10  # of all filters together; a file may have very many subscriptions
 UPKEEP = 1 << 20  # steps of the matcher's upkeep at once, when all subscriptions are in
 
 
@@ -75,12 +78,16 @@ def match(
     dialect: Annotated[
         Dialect, typer.Option("--dialect", "-d", help="Which meaning filters have: tidings or cesql.")
     ] = Dialect.TIDINGS,
+    strict: Strict = False,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
     """Find the events that a filter, or a file of subscriptions, accepts.
 
     Events are JSON lines: plain objects of attributes, or CloudEvents. With --json prints
     {"event", "subscriptions"} for each event that matches, ids in the order of the file.
+
+    Warns on standard error of filters that can never be true or were surely not meant so, as
+    tidings filter check does; --strict refuses them before anything is matched, with exit code 2.
 
     With --where the exit code is that of grep: 0 when an event was printed, 1 when none was.
     With --subscriptions it is 0. It is 2 when a line was no event; the others are still matched.
@@ -89,7 +96,12 @@ def match(
         raise typer.BadParameter("give --where FILTER or --subscriptions FILE")
     if invert and not where:
         raise typer.BadParameter("--invert goes with --where")
-    wanted = _where(where, dialect.value) if where else _subscriptions(str(subscriptions), dialect.value)
+    doubts = _Doubts(strict=strict)
+    if where:
+        wanted = _where(where, dialect.value, doubts)
+    else:
+        wanted = _subscriptions(str(subscriptions), dialect.value, doubts)
+    doubts.warn()
     sources = [*(files or []), *(events or [])] or [STDIN]
     run = _Run(wanted, as_json=as_json, count=count, invert=invert, plain=bool(where))
     for name in sources:
@@ -164,14 +176,48 @@ def _matcher() -> Matcher:
     return MatchingEngine(threshold=COMPILE_FROM)
 
 
-def _where(filters: Sequence[str], dialect: str) -> Wanted:
+class _Doubts:
+    """Doubts about the filters of one run: the first are shown, the others counted."""
+
+    def __init__(self, *, strict: bool) -> None:
+        self._strict = strict
+        self._shown: list[str] = []
+        self._more = 0
+
+    def about(self, filter: Filter, where: str) -> None:
+        """Take in the doubts about one filter; with --strict the first is an `ImpossibleFilterError`."""
+        from tidings.language.doubts import doubts_of
+
+        place = f"{where}: " if where else ""
+        for doubt in doubts_of(filter):
+            if self._strict:
+                raise ImpossibleFilterError(f"{place}{doubt.message}", hint=doubt.hint)
+            if len(self._shown) < SHOWN_DOUBTS:
+                self._shown.append(f"{place}{in_words(doubt)}")
+            else:
+                self._more += 1
+
+    def warn(self) -> None:
+        for line in self._shown:
+            say(f"warning: {line}")
+        if self._more:
+            say(f"warning: {self._more} more about these filters; --strict ends at the first")
+
+
+def _where(filters: Sequence[str], dialect: str, doubts: _Doubts) -> Wanted:
     from tidings.language import parse_filter
 
     matcher = _matcher()
-    return Wanted(matcher, {matcher.add(parse_filter(text, dialect=dialect)): text for text in filters})
+    ids: dict[int, Any] = {}
+    for place, text in enumerate(filters):
+        filter = parse_filter(text, dialect=dialect)
+        if text not in filters[:place]:
+            doubts.about(filter, text if len(filters) > 1 else "")
+        ids[matcher.add(filter)] = text
+    return Wanted(matcher, ids)
 
 
-def _subscriptions(name: str, dialect: str) -> Wanted:
+def _subscriptions(name: str, dialect: str, doubts: _Doubts) -> Wanted:
     """All subscriptions of a file; one that is wrong ends the run before anything is matched."""
     from tidings.language import parse_filter
 
@@ -192,6 +238,7 @@ def _subscriptions(name: str, dialect: str) -> Wanted:
                 filter = parse_filter(given["filter"], dialect=meaning)
             except FilterError as error:
                 raise _placed(error, where) from None
+            doubts.about(filter, where)
             ids[matcher.add(filter)] = given["id"]
             advance(1)
         while matcher.maintain(UPKEEP):

@@ -113,7 +113,7 @@ class _Run:
         return True
 
     async def _publish(self, bus: Bus) -> None:
-        from tidings.cli.events import event_of, json_object, lines
+        from tidings.cli.events import lines, to_publish
 
         if self._source is None:
             return
@@ -123,8 +123,7 @@ class _Run:
             if not text.strip():
                 continue
             try:
-                given = json_object(text, f"line {number + 1}")
-                event = event_of(given)
+                _, event = to_publish(text, f"line {number + 1}")
                 topic = event.topic or (self._topics[0] if self._topics else None)
                 await bus.publish(event.attributes, topic=topic, type=event.type or None)
             except (InputError, TidingsError) as error:

@@ -8,23 +8,33 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 import sys
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
 import tidings
 from tidings.cli import remote
-from tidings.cli.events import STDIN, batches, event_of, json_object
+from tidings.cli.events import STDIN, batches, to_publish, whole_event
 from tidings.cli.output import Exit, print_json, say, say_error, show_error
 from tidings.cli.usage import JSON_HELP, examples
-from tidings.errors import InputError, SettingsError, TidingsError
+from tidings.errors import EventError, InputError, SettingsError, TidingsError
+from tidings.model.event import Event
 from tidings.protocol.messages import Mode
 
 MEANT = "events in files are given by --file FILE, and a filter is for `tidings sub --where`"
 IN_FLIGHT = 256  # publishes that wait for their acknowledgement at once
+MISSPELT = {"true": "true", "false": "false", "null": "null", "none": "null"}  # words of JSON, in lower case
+
+
+class Draft(NamedTuple):
+    """One event to publish: its attributes, and the options that it gives itself."""
+
+    attributes: dict[str, Any]
+    options: dict[str, Any]
 
 
 def register(app: typer.Typer) -> None:
@@ -70,8 +80,8 @@ def pub(
 
     Without attributes and files, events are read from standard input: JSON lines, plain objects or
     CloudEvents. Ends when every event is acknowledged; prints the id of a single one, with --json one
-    receipt for each. The exit code is 2 when a line was no event, or was refused; the others are still
-    published.
+    receipt for each. The exit code is 2 when a line was no event, had a list or NaN among its attributes,
+    or was refused; the others are still published.
     """
     if id is not None and not attributes:
         raise SettingsError("--id names one event, and events are read", hint='give each line its own "id"')
@@ -100,34 +110,47 @@ def _seconds(text: str) -> float:
         raise typer.BadParameter(f"--lifetime is {text!r}: give seconds, or forever") from None
 
 
-def _typed(words: list[str]) -> list[dict[str, Any]]:
+def _typed(words: list[str]) -> list[Draft]:
     """One event from NAME=VALUE words."""
-    event: dict[str, Any] = {}
+    given: dict[str, Any] = {}
     for word in words:
         name, equals, text = word.partition("=")
         if "://" in name or not equals or not name:
             meant = f"give the address by --broker {word}" if remote.looks_like_address(word) else MEANT
             raise SettingsError(f"{word!r} is not NAME=VALUE", hint=meant)
-        try:
-            event[name] = json.loads(text)
-        except ValueError:
-            event[name] = text
-    return [event]
+        if name != name.strip():
+            meant = f"write {shlex.quote(f'{name.strip()}={text.strip()}')}" if name.strip() else MEANT
+            raise EventError(f"the name {name!r} has a space at an end", hint=meant)
+        given[name] = _value(name, text)
+    return [_draft(given, whole_event(given))]
 
 
-def _read(files: list[str], publisher: _Publisher) -> Iterator[list[dict[str, Any]]]:
+def _value(name: str, text: str) -> Any:
+    """JSON, else text; a warning for text that is a word of JSON but for its spelling."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise EventError(f"attribute {name!r} is nested too deeply") from None
+    except ValueError:
+        meant = MISSPELT.get(text.lower())
+        if meant is not None:
+            say(f"warning: {name}={text} is published as the text {text!r}; as JSON it is {name}={meant}")
+        return text
+
+
+def _read(files: list[str], publisher: _Publisher) -> Iterator[list[Draft]]:
     """As many events at once as are there: a line that is typed or piped is published at once."""
     for file in files:
         name = "standard input" if file == STDIN else file
         for batch in batches(file):
-            yield list(_objects(batch, name, publisher))
+            yield list(_drafts(batch, name, publisher))
 
 
-def _objects(batch: list[tuple[int, str]], name: str, publisher: _Publisher) -> Iterator[dict[str, Any]]:
+def _drafts(batch: list[tuple[int, str]], name: str, publisher: _Publisher) -> Iterator[Draft]:
     for number, text in batch:
         if text.strip():
             try:
-                yield json_object(text, f"{name}, line {number + 1}")
+                yield _draft(*to_publish(text, f"{name}, line {number + 1}"))
             except InputError as error:
                 publisher.failed(error)
 
@@ -136,20 +159,19 @@ class _Publisher:
     """Publishes in order, many at once, and counts."""
 
     def __init__(self, options: dict[str, Any], *, as_json: bool) -> None:
-        self._options = options
+        self._options = {name: value for name, value in options.items() if value is not None}
         self._as_json = as_json
         self._published = 0
         self._last_id = ""
         self._failed = 0
 
-    async def run(self, bus: tidings.Bus, events: Iterator[list[dict[str, Any]]]) -> None:
+    async def run(self, bus: tidings.Bus, events: Iterator[list[Draft]]) -> None:
         async with bus:
             waiting: deque[asyncio.Task[tidings.Receipt]] = deque()
             try:
-                async for given in _without_blocking(events):
-                    task = self._begin(bus, given)
-                    if task is not None:
-                        waiting.append(task)
+                async for draft in _without_blocking(events):
+                    options = self._options | draft.options
+                    waiting.append(asyncio.ensure_future(bus.publish(draft.attributes, **options)))
                     while waiting and (len(waiting) >= IN_FLIGHT or waiting[0].done()):
                         await self._finish_one(waiting.popleft())
                 while waiting:
@@ -158,14 +180,6 @@ class _Publisher:
                 for task in waiting:
                     task.cancel()
                 await asyncio.gather(*waiting, return_exceptions=True)
-
-    def _begin(self, bus: tidings.Bus, given: dict[str, Any]) -> asyncio.Task[tidings.Receipt] | None:
-        try:
-            what, options = _asked(given, self._options)
-        except InputError as error:
-            self.failed(error)
-            return None
-        return asyncio.ensure_future(bus.publish(what, **options))
 
     async def _finish_one(self, task: asyncio.Task[tidings.Receipt]) -> None:
         try:
@@ -197,9 +211,8 @@ class _Publisher:
             raise typer.Exit(Exit.BAD_INPUT)
 
 
-def _asked(given: dict[str, Any], options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What `publish` is to be called with; only what a line says of itself is said."""
-    event = event_of(given)
+def _draft(given: dict[str, Any], event: Event) -> Draft:
+    """The draft of an object's event; it has only the options that the object gives itself."""
     own = {
         "topic": event.topic,
         "type": event.type or None,
@@ -212,13 +225,12 @@ def _asked(given: dict[str, Any], options: dict[str, Any]) -> tuple[dict[str, An
         "id": event.id if given.get("id") is not None else None,
         "source": event.source if given.get("source") is not None else None,
     }
-    said = {name: value for name, value in options.items() if value is not None}
-    return event.attributes, said | {name: value for name, value in own.items() if value is not None}
+    return Draft(event.attributes, {name: value for name, value in own.items() if value is not None})
 
 
-async def _without_blocking(events: Iterator[list[dict[str, Any]]]) -> AsyncIterator[dict[str, Any]]:
+async def _without_blocking(events: Iterator[list[Draft]]) -> AsyncIterator[Draft]:
     """Lines are read in a thread, so that acknowledgements are heard while standard input is silent."""
     loop = asyncio.get_running_loop()
     while (batch := await loop.run_in_executor(None, next, events, None)) is not None:
-        for given in batch:
-            yield given
+        for draft in batch:
+            yield draft

@@ -78,7 +78,7 @@ def doubts_of(filter: Filter, *, known: Collection[str] | None = None) -> list[D
             for node in walk(residual):
                 for doubt in _of_node(node, known):
                     found.setdefault(doubt.message, doubt)
-    places = _places(filter.text)
+    places = _places(filter.text) if found else []
     return [msgspec.structs.replace(doubt, offset=_find(doubt, places)) for doubt in found.values()]
 
 

@@ -128,7 +128,8 @@ class TestSubscriptions:
         assert tidings("match", "-s", subscriptions, quotes).out == "0: moved\n1: moved, ms, 7\n"
 
     def test_no_match_is_a_fine_answer(self, tidings: Run, subscriptions: str) -> None:
-        assert tidings("match", "-s", subscriptions, "--json", stdin='{"change": 0}\n') == (0, "", "")
+        ran = tidings("match", "-s", subscriptions, "--json", stdin='{"change": 0}\n')
+        assert (ran.code, ran.out) == (0, "")
 
     def test_blank_lines_count(self, tidings: Run, subscriptions: str) -> None:
         ran = tidings("match", "-s", subscriptions, "--json", stdin='\n{"change": -9}\n')
@@ -150,6 +151,68 @@ class TestSubscriptions:
         ran = tidings("match", "-s", wrong, quotes)
         assert (ran.code, ran.out) == (2, "")
         assert "wrong.jsonl, line 2: " in ran.err
+
+
+# filter -> what is said of it; nothing is found, and standard output and the exit code are as without doubts
+DOUBTFUL = {
+    "StockName = IBM": "IBM is read as the name of an attribute at column 13; for the text write 'IBM'",
+    "5 < change < 10": "5 < change is a truth value, and it is compared by order",
+    "time > '2026-01-01'": "write TIMESTAMP '2026-01-01T00:00:00Z'",
+    "first-name = 'x'": "a name with a hyphen stands in backquotes: `first-name`",
+    "topic = 'a.b.>'": "write topic MATCHES 'a/b/#'",
+    "change BETWEEN 0 AND -5": "the filter can never be true",
+}
+
+
+class TestDoubts:
+    @pytest.mark.parametrize("filter", DOUBTFUL)
+    def test_a_filter_that_was_not_meant_so_is_warned_of_once(
+        self, filter: str, tidings: Run, quotes: str
+    ) -> None:
+        ran = tidings("match", "-w", filter, quotes, quotes)
+        assert (ran.code, ran.out) == (1, "")
+        assert ran.err.startswith("warning: ")
+        assert ran.err.count("warning: ") == 1
+        assert DOUBTFUL[filter] in ran.err
+
+    def test_several_filters_are_told_apart(self, tidings: Run, quotes: str) -> None:
+        doubtful = ("-w", "StockName = IBM")
+        ran = tidings("match", *doubtful, "-w", "change > 1", *doubtful, quotes)
+        assert (ran.code, ran.out) == (0, json.dumps(QUOTES[1]) + "\n")
+        (line,) = ran.err.splitlines()
+        assert line.startswith("warning: StockName = IBM: IBM is read as the name")
+
+    def test_subscriptions_are_named_by_their_line(
+        self, tidings: Run, quotes: str, subscriptions: str
+    ) -> None:
+        ran = tidings("match", "-s", subscriptions, quotes, "--json")
+        assert ran.code == 0
+        assert len(ran.rows) == 2
+        assert "subscriptions.jsonl, line 3: the filter can never be true" in ran.err
+
+    def test_of_many_the_first_are_shown_and_the_others_counted(
+        self, tidings: Run, quotes: str, tmp_path: Path
+    ) -> None:
+        many = written(tmp_path / "many.jsonl", [{"id": n, "filter": "StockName = IBM"} for n in range(37)])
+        ran = tidings("match", "-s", many, quotes)
+        lines = ran.err.splitlines()
+        assert (ran.code, ran.out, len(lines)) == (0, "", 11)
+        assert "many.jsonl, line 10: IBM is read" in lines[9]
+        assert lines[10].startswith("warning: 27 more about these filters")
+
+    def test_strict_refuses_before_anything_is_matched(
+        self, tidings: Run, quotes: str, subscriptions: str
+    ) -> None:
+        ran = tidings("match", "--strict", "-w", "change > 1", "-w", "StockName = IBM", quotes)
+        assert (ran.code, ran.out) == (2, "")
+        assert "error: StockName = IBM: IBM is read as the name of an attribute" in ran.err
+        ran = tidings("match", "--strict", "-s", subscriptions, quotes)
+        assert (ran.code, ran.out) == (2, "")
+        assert "subscriptions.jsonl, line 3: the filter can never be true" in ran.err
+        assert tidings("match", "--strict", "-w", "change > 1", quotes).code == 0
+
+    def test_cesql_casts_and_has_no_doubts(self, tidings: Run, quotes: str) -> None:
+        assert tidings("match", "--strict", "-d", "cesql", "-w", "StockName = IBM", quotes) == (1, "", "")
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,9 @@ MISTAKES = {
     "pub-address": ("pub tidings://h:1 x=1", 2, "give the address by --broker tidings://h:1"),
     "pub-short-address": ("pub 127.0.0.1:7117 x=1", 2, "give the address by --broker 127.0.0.1:7117"),
     "pub-no-attribute": ("pub x", 2, "'x' is not NAME=VALUE"),
+    "pub-list": ("pub tags=[1,2]", 2, "attribute 'tags' is a list"),
+    "pub-nested-list": ('pub a={"tags":[1]}', 2, "attribute 'a.tags' is a list"),
+    "pub-nan": ("pub price=NaN", 2, "attribute 'price' is NaN, which is no number in JSON"),
     "pub-mode": ("pub x=1 --mode durable", 2, "one of 'auto', 'best effort', 'kept'"),
     "pub-lifetime": ("pub x=1 --lifetime never", 2, "give seconds, or forever"),
     "sub-address": ("sub tidings://h:1", 2, "give the address by --broker tidings://h:1"),
@@ -73,6 +76,37 @@ def test_a_mistake_says_what_to_do(
     assert ran.code == code, ran.err
     assert said in ran.err.replace("\n│ ", ""), ran.err
     assert "Traceback" not in ran.err
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("price = 5", "write price=5"),
+        (" price=5", "write price=5"),
+        ("who = Ann B", "write 'who=Ann B'"),
+        (" = 5", "events in files are given by --file"),
+    ],
+)
+def test_a_name_with_a_space_at_an_end_is_refused(word: str, meant: str, tidings: Run) -> None:
+    ran = tidings("pub", word, "--broker", "127.0.0.1:1")
+    assert ran.code == 2
+    assert "has a space at an end" in ran.err
+    assert meant in ran.err
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"), [("True", "true"), ("FALSE", "false"), ("None", "null"), ("Null", "null")]
+)
+def test_a_word_of_json_that_is_misspelt_is_warned_of(word: str, meant: str, tidings: Run) -> None:
+    ran = tidings("pub", f"flag={word}", "--broker", "127.0.0.1:1", "--timeout", "0.01")
+    assert f"flag={word} is published as the text '{word}'; as JSON it is flag={meant}" in ran.err
+
+
+@pytest.mark.parametrize("word", ["true", "null", '"True"', "Truely", "-Infinity", "[]x"])
+def test_a_value_that_is_json_or_plain_text_is_not(word: str, tidings: Run) -> None:
+    ran = tidings("pub", f"flag={word}", "--broker", "127.0.0.1:1", "--timeout", "0.01")
+    assert ran.code == 3
+    assert "published as the text" not in ran.err
 
 
 def test_nobody_listens_there_says_how_to_start_one(tidings: Run) -> None:

@@ -101,6 +101,40 @@ def test_what_sub_prints_pub_reads(network: Network, tidings: Run) -> None:
     assert len(back) == 3
 
 
+def test_a_line_that_would_lose_an_attribute_is_refused_as_a_whole(network: Network, tidings: Run) -> None:
+    cloud = {
+        "specversion": "1.0",
+        "id": "whole-c",
+        "source": "s",
+        "type": "T",
+        "data": {"tags": ["a"], "whole": 3},
+    }
+    rows = [
+        '{"whole": 1, "tags": ["a"]}',
+        '{"whole": NaN}',
+        '{"whole": 2, "type": ["T", "U"]}',
+        json.dumps(cloud),
+    ]
+    ran = tidings("pub", *network.at(0), "--lifetime", "60", stdin="\n".join(rows))
+    assert ran.code == 2
+    assert "standard input, line 1: attribute 'tags' is a list" in ran.err
+    assert "standard input, line 2: attribute 'whole' is NaN" in ran.err
+    assert "published 2 events" in ran.err
+    assert "2 could not be published" in ran.err
+    words = ("-w", "EXISTS whole", "--count", "2", "--wait", "20", "--cloudevents")
+    heard = tidings("sub", *network.at(0), *words).rows
+    assert [row["data"]["whole"] for row in heard] == [2, 3]
+    assert heard[1]["data"]["tags"] == ["a"], "the data of a CloudEvent is published as it is"
+
+
+def test_text_that_was_warned_of_is_published_as_text(network: Network, tidings: Run) -> None:
+    ran = tidings("pub", *network.at(0), "misspelt=True", "--lifetime", "60")
+    assert ran.code == 0
+    assert "as JSON it is misspelt=true" in ran.err
+    words = ("-w", "misspelt = 'True'", "--count", "1", "--wait", "20", "--json")
+    assert tidings("sub", *network.at(0), *words).rows[0]["misspelt"] == "True"
+
+
 def test_a_line_that_is_no_event_is_named_and_the_others_are_published(
     network: Network, tidings: Run
 ) -> None:
@@ -108,6 +142,7 @@ def test_a_line_that_is_no_event_is_named_and_the_others_are_published(
     ran = tidings("pub", *network.at(0), stdin=lines)
     assert ran.code == 2
     assert "standard input, line 2: not JSON" in ran.err
+    assert "standard input, line 3: 'topic' is a number" in ran.err
     assert "published 2 events" in ran.err
     assert "2 could not be published" in ran.err
     assert tidings("pub", *network.at(0), "no-equals-sign").code == 2
