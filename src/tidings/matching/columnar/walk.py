@@ -124,9 +124,7 @@ class Scratch:
         row, sizes, used, held = self.row, self._size, 0, event.attributes
         for place, slot, attribute, first, below in self._text_paths:
             sizes[place] = -1
-            if (
-                slot >= 0 and row[slot] != row[slot]
-            ):  # past the last slot an attribute has none, and may have a text
+            if slot >= 0 and row[slot] != row[slot]:  # without a slot it may have a text all the same
                 continue
             value = event.topic if attribute == TOPIC else held.get(first)
             if type(value) is dict:
