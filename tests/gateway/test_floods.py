@@ -42,13 +42,18 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
 class Raw:
     """A connection of MQTT 5 that sends what it is told to."""
 
-    def __init__(self, port: int, user: str | None = None, password: bytes = b"") -> None:
-        self._port, self._user, self._password = port, user, password
+    def __init__(
+        self, port: int, user: str | None = None, password: bytes = b"", *, name: str = "raw", expiry: int = 0
+    ) -> None:
+        self._port, self._name, self._expiry = port, name, expiry
+        self._user, self._password = user, password
 
     async def __aenter__(self) -> Raw:
         self._from, self._to = await asyncio.open_connection("127.0.0.1", self._port)
         self._read, self._found = Reader(1 << 20, V5), list[Any]()
-        self.send(mq.Connect(V5, "raw", True, 60, None, self._user, self._password or None))
+        properties = {"session_expiry": self._expiry} if self._expiry else {}
+        clean, password = not self._expiry, self._password or None
+        self.send(mq.Connect(V5, self._name, clean, 60, None, self._user, password, properties))
         assert (await self.next()).reason == 0
         return self
 
@@ -88,6 +93,56 @@ def test_one_subscribe_opens_a_bounded_number_of_filters_and_is_one_line_of_the_
             assert answer.reasons == [Reason.NOT_AUTHORISED] * MOST + [Reason.QUOTA] * 3
             assert len(lines) == 1
             assert f"{MOST + 3} of {MOST + 3} filters are refused" in lines[0]
+
+    run(test)
+
+
+def test_user_properties_of_a_subscribe_are_not_kept_beside_its_content_filter(tmp_path: Path) -> None:
+    file = tmp_path / "store" / "mqtt-sessions.json"
+    user = [("k", "v" * 60_000), ("filter", "n > 1"), ("l", "w" * 60_000)]
+
+    async def test() -> None:
+        async with (
+            broker(tmp_path, mqtt="127.0.0.1:0") as service,
+            Raw(port_of(service, "mqtt"), expiry=600) as client,
+        ):
+            client.send(mq.Subscribe(1, [mq.Wish(f"a/{n}", 1) for n in range(20)], {"user": user}))
+            assert (await client.next()).reasons == [1] * 20
+        (written,) = json.loads(file.read_text())
+        assert {json.dumps(each["user"]) for each in written["subscriptions"].values()} == {
+            '[["filter", "n > 1"]]'
+        }
+        for each in written["subscriptions"].values():
+            each["user"] = user  # as an earlier version wrote it
+        file.write_text(json.dumps([written]))
+        async with (
+            broker(tmp_path, mqtt="127.0.0.1:0") as service,
+            Raw(port_of(service, "mqtt"), expiry=600) as client,
+        ):
+            client.send(
+                mq.Publish("a/0", b'{"n": 1}', 1, packet_id=1), mq.Publish("a/1", b'{"n": 2}', 1, packet_id=2)
+            )
+            found = [await client.next() for _ in range(3)]
+            assert [each.topic for each in found if isinstance(each, mq.Publish)] == ["a/1"]
+        assert len(file.read_bytes()) < 10_000
+
+    run(test)
+
+
+def test_the_subscriptions_of_a_session_have_a_bounded_number_of_bytes() -> None:
+    async def test() -> None:
+        async with (
+            broker(mqtt="127.0.0.1:0") as service,
+            Raw(port_of(service, "mqtt"), expiry=600) as client,
+        ):
+            wishes = [mq.Wish(f"{n:02}", 1) for n in range(67)]
+            said = {"user": [("filter", "kind = '" + "x" * 15_989 + "'")]}  # 15,998 bytes
+            client.send(mq.Subscribe(1, wishes, said))
+            assert (await client.next()).reasons == [1] * 65 + [Reason.QUOTA] * 2
+            client.send(mq.Unsubscribe(2, ["00"]))
+            await client.next()
+            client.send(mq.Subscribe(3, wishes[-1:], said), mq.Subscribe(4, wishes[-1:], said))
+            assert [(await client.next()).reasons for _ in range(2)] == [[1], [1]]
 
     run(test)
 

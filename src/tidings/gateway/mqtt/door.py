@@ -25,20 +25,19 @@ from typing import Any
 
 import msgspec
 
-from tidings.errors import RefusedError, StoreError, StoreFullError, TidingsError
+from tidings.errors import RefusedError, StoreFullError, TidingsError
 from tidings.gateway.desks import client_name
 from tidings.gateway.mqtt import packets as mq
 from tidings.gateway.mqtt.exchanges import Journal
 from tidings.gateway.mqtt.packets import V5, V31, Kind, Malformed, Packet, Reason
 from tidings.gateway.mqtt.reading import Reader
 from tidings.gateway.mqtt.session import MOST_AHEAD, NEVER, Session
-from tidings.gateway.mqtt.sessions_file import Key, Written, key_of
+from tidings.gateway.mqtt.sessions_file import Key, Written, key_of, read
 from tidings.gateway.mqtt.undecided import Undecided
 from tidings.gateway.mqtt.writing import write
 from tidings.gateway.proving import Prover, Where
 from tidings.gateway.serving import bind
 from tidings.gateway.subscriptions import replace_file
-from tidings.model.decoding import UNREADABLE
 from tidings.protocol.limits import DEFAULT_LIMITS, ClientLimits
 from tidings.runtime.admission import Listener, Visit, streamed
 from tidings.runtime.guests import Guests, Host, charge, in_slices
@@ -222,13 +221,7 @@ class MqttDoor:
     def _load(self) -> None:
         if self._file is None or not self._file.exists():
             return
-        try:
-            listed = msgspec.json.decode(self._file.read_bytes(), type=list[Written])
-        except (OSError, *UNREADABLE) as error:
-            raise StoreError(
-                f"{self._file} cannot be read: {error}", hint="restore it, or move it away to begin without"
-            ) from None
-        for written in listed:
+        for written in read(self._file):
             if written.left_at is None:
                 written.left_at = self._host.clock.now()
             self._take_up(key_of(written.owner, written.client_id), written)

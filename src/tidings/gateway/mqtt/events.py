@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -79,6 +79,11 @@ def wanted(text: str, properties: Properties) -> tuple[Filter, str | None]:
         if name == FILTER:
             condition = condition & Condition(parse(said))
     return condition.filter(), group
+
+
+def filters_of(user: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The user properties of a SUBSCRIBE that mean something here: its content filters."""
+    return [(name, said) for name, said in user if name == FILTER]
 
 
 # -- inward ------------------------------------------------------------------------------------------

@@ -8,6 +8,8 @@ Rules
 - At most as many are on their way as the client's receive maximum.
 - What came with QoS 2 is published once: its packet id is remembered until PUBREL. That, and what of QoS 2 is on
   its way to the client, outlives the broker's process (`exchanges.py`).
+- A session holds a bounded number of bytes of subscriptions (`MOST_KEPT_BYTES`), since all sessions are written down
+  together. Of the user properties of a SUBSCRIBE it keeps the content filter; others mean nothing to a broker.
 - An event that no packet can carry ends neither the connection nor the delivery of later ones: it is given back until
   it is a dead letter of its subscription. Of QoS 0 without a queue of its own it is dropped. Both are logged.
 """
@@ -29,7 +31,15 @@ from tidings.errors import (
     TooLargeError,
     UnknownOutcomeError,
 )
-from tidings.gateway.mqtt.events import Unsendable, attributes_of, options_of, publish_of, qos_of, wanted
+from tidings.gateway.mqtt.events import (
+    Unsendable,
+    attributes_of,
+    filters_of,
+    options_of,
+    publish_of,
+    qos_of,
+    wanted,
+)
 from tidings.gateway.mqtt.exchanges import Exchanges
 from tidings.gateway.mqtt.packets import Ack, Kind, Malformed, Packet, Publish, Reason, Subscribe, Will, Wish
 from tidings.gateway.mqtt.undecided import Undecided
@@ -44,6 +54,7 @@ log = logging.getLogger("tidings.gateway")
 
 MOST_AHEAD = 1000  # messages on their way to a client, whatever it says
 MOST_SUBSCRIPTIONS = 10_000
+MOST_KEPT_BYTES = 2**20  # topic filters and content filters of one session
 NEVER = 0xFFFFFFFF  # an expiry
 
 
@@ -76,6 +87,10 @@ class Kept(msgspec.Struct, omit_defaults=True):
     wish: Wish
     ids: list[int] = []
     user: list[tuple[str, str]] = []
+
+    @property
+    def size(self) -> int:
+        return len(self.wish.filter.encode()) + sum(len(said.encode()) for _, said in self.user)
 
 
 Send = Callable[[Packet], None]
@@ -110,6 +125,7 @@ class Session:
         self._client = (getattr(owner, "tenant", ""), str(getattr(owner, "name", owner)), client_id)
         self.durable = durable
         self.kept = kept if kept is not None else {}
+        self._kept_bytes = sum(each.size for each in self.kept.values())
         self.expiry = 0
         self.left_at: float | None = None
         self._held: dict[str, Held] = {}
@@ -215,19 +231,32 @@ class Session:
             raise Malformed("no local on a shared subscription", Reason.PROTOCOL)
         if len(self._held) >= MOST_SUBSCRIPTIONS:
             return Reason.QUOTA
-        user = [tuple(pair) for pair in packet.properties.get("user", ())]
+        user = filters_of(packet.properties.get("user", ()))
         kept = Kept(wish, packet.properties.get("subscription_id", []), user)
+        old = self.kept.get(wish.filter)
+        if self._kept_bytes + kept.size - (0 if old is None else old.size) > MOST_KEPT_BYTES:
+            return Reason.QUOTA
         before = self._held.get(wish.filter)
         if before is not None and self._stays(kept):
             before.wish, before.ids = wish, kept.ids
-            self.kept[wish.filter] = kept
+            self._keep(kept)
             return wish.qos
         if before is not None:
             await self._leave(wish.filter)
         held = await self._open(wish.filter, kept, is_again=before is not None)
-        self.kept[wish.filter] = kept
+        self._keep(kept)
         self._pump(held)
         return wish.qos
+
+    def _keep(self, kept: Kept) -> None:
+        self._forget(kept.wish.filter)
+        self.kept[kept.wish.filter] = kept
+        self._kept_bytes += kept.size
+
+    def _forget(self, name: str) -> None:
+        old = self.kept.pop(name, None)
+        if old is not None:
+            self._kept_bytes -= old.size
 
     def _stays(self, kept: Kept) -> bool:
         """Does a SUBSCRIBE that is sent again leave the durable subscription as it is? To end it would drop the
@@ -283,7 +312,7 @@ class Session:
             if name in self._held:
                 await self._leave(name)
                 await asyncio.sleep(0)
-                self.kept.pop(name, None)
+                self._forget(name)
                 reasons.append(Reason.SUCCESS)
             else:
                 reasons.append(Reason.NO_SUBSCRIPTION)
