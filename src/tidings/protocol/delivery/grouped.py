@@ -253,10 +253,11 @@ class Grouped(Serving):
     # -- subscriptions that move -----------------------------------------------------------------------
 
     def _opened(self, member: Member, call: int, is_resumed: bool, now: float) -> None:
-        super()._opened(member, call, is_resumed, now)
         held = member.held
-        if not member.is_open:
-            return  # it left before it was answered
+        is_opening = member in held.joining
+        super()._opened(member, call, is_resumed, now)
+        if not is_opening:
+            return  # it left before it was answered, or was answered while the disk was full
         if not is_resumed:  # a token from the start: it may have to go on elsewhere
             self.ports.send(
                 member.address, Silence(member.ref, Position(self._ledger.log, held.told_from - 1))
