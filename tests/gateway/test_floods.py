@@ -21,8 +21,9 @@ from tidings.gateway.mqtt.packets import V5, Kind, Reason
 from tidings.gateway.mqtt.reading import Reader
 from tidings.gateway.mqtt.writing import write
 from tidings.model.event import Event
-from tidings.protocol.limits import DEFAULT_LIMITS
+from tidings.protocol.limits import DEFAULT_LIMITS, ClientLimits, ResourceLimits
 
+FEW = ResourceLimits(client=ClientLimits(session_bytes=1000))
 MOST = DEFAULT_LIMITS.client.topic_filters
 PING = b"\x89\xfd\0\0\0\0" + b"p" * 125  # of a WebSocket, with a mask of zeros
 UPGRADE = (
@@ -132,13 +133,13 @@ def test_user_properties_of_a_subscribe_are_not_kept_beside_its_content_filter(t
 def test_the_subscriptions_of_a_session_have_a_bounded_number_of_bytes() -> None:
     async def test() -> None:
         async with (
-            broker(mqtt="127.0.0.1:0") as service,
+            broker(mqtt="127.0.0.1:0", resources=FEW) as service,
             Raw(port_of(service, "mqtt"), expiry=600) as client,
         ):
-            wishes = [mq.Wish(f"{n:02}", 1) for n in range(67)]
-            said = {"user": [("filter", "kind = '" + "x" * 15_989 + "'")]}  # 15,998 bytes
+            wishes = [mq.Wish(f"{n:02}", 1) for n in range(7)]
+            said = {"user": [("filter", "kind = '" + "x" * 189 + "'")]}  # 198 bytes
             client.send(mq.Subscribe(1, wishes, said))
-            assert (await client.next()).reasons == [1] * 65 + [Reason.QUOTA] * 2
+            assert (await client.next()).reasons == [1] * 5 + [Reason.QUOTA] * 2
             client.send(mq.Unsubscribe(2, ["00"]))
             await client.next()
             client.send(mq.Subscribe(3, wishes[-1:], said), mq.Subscribe(4, wishes[-1:], said))

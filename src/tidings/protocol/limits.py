@@ -40,6 +40,7 @@ class ClientLimits(msgspec.Struct, frozen=True, kw_only=True):
     ahead: int = 1 << 32  # offsets that a token may be ahead of our log; each is passed over
     lineage: int = 64  # names in the type of an event
     topic_filters: int = 256  # handled of one MQTT SUBSCRIBE; each is a subscription that is opened
+    session_bytes: int = 1 << 20  # filters of one MQTT session; all sessions are written together
     sink: int = 2048  # characters of a webhook's address
     config: int = 16 << 10  # bytes of JSON of each table of a webhook; kept on disk and in memory
     about: int = 1024  # values inside one inquiry, with those inside of them

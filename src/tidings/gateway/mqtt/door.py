@@ -68,7 +68,7 @@ class MqttDoor:
         self, host: Host, prover: Prover, listen: str, folder: Path | None, tls: ssl.SSLContext | None,
         bounds: ClientLimits = DEFAULT_LIMITS.client,
     ) -> None:  # fmt: skip
-        self.topic_filters = bounds.topic_filters
+        self.topic_filters, self._session_bytes = bounds.topic_filters, bounds.session_bytes
         self._host = host
         self._prover = prover
         self._listen = listen
@@ -182,8 +182,9 @@ class MqttDoor:
         if durable and self._journal is not None:
             exchanges = self._journal.of((known and known.session) or secrets.token_hex(8))
         return Session(
-            client_id, bus, self._undecided, owner=principal, durable=durable, kept=kept, exchanges=exchanges
-        )
+            client_id, bus, self._undecided, owner=principal, durable=durable, kept=kept, exchanges=exchanges,
+            most_bytes=self._session_bytes,
+        )  # fmt: skip
 
     async def left(self, key: Key, session: Session, link: Link) -> None:
         """The connection of a session is gone."""

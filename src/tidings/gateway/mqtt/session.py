@@ -8,7 +8,7 @@ Rules
 - At most as many are on their way as the client's receive maximum.
 - What came with QoS 2 is published once: its packet id is remembered until PUBREL. That, and what of QoS 2 is on
   its way to the client, outlives the broker's process (`exchanges.py`).
-- A session holds a bounded number of bytes of subscriptions (`MOST_KEPT_BYTES`), since all sessions are written down
+- A session holds a bounded number of bytes of subscriptions (`session_bytes`), since all sessions are written down
   together. Of the user properties of a SUBSCRIBE it keeps the content filter; others mean nothing to a broker.
 - An event that no packet can carry ends neither the connection nor the delivery of later ones: it is given back until
   it is a dead letter of its subscription. Of QoS 0 without a queue of its own it is dropped. Both are logged.
@@ -46,6 +46,7 @@ from tidings.gateway.mqtt.undecided import Undecided
 from tidings.gateway.mqtt.writing import write
 from tidings.model.event import Event
 from tidings.model.subscription import Notification
+from tidings.protocol.limits import DEFAULT_LIMITS
 from tidings.protocol.messages import Mode
 from tidings.runtime.bus import Bus
 from tidings.runtime.listener import Listener
@@ -54,7 +55,6 @@ log = logging.getLogger("tidings.gateway")
 
 MOST_AHEAD = 1000  # messages on their way to a client, whatever it says
 MOST_SUBSCRIPTIONS = 10_000
-MOST_KEPT_BYTES = 2**20  # topic filters and content filters of one session
 NEVER = 0xFFFFFFFF  # an expiry
 
 
@@ -118,6 +118,7 @@ class Session:
         durable: bool,
         kept: dict[str, Kept] | None = None,
         exchanges: Exchanges | None = None,
+        most_bytes: int = DEFAULT_LIMITS.client.session_bytes,
     ) -> None:
         self.client_id = client_id
         self.bus = bus
@@ -125,6 +126,7 @@ class Session:
         self._client = (getattr(owner, "tenant", ""), str(getattr(owner, "name", owner)), client_id)
         self.durable = durable
         self.kept = kept if kept is not None else {}
+        self._most_bytes = most_bytes  # of subscriptions
         self._kept_bytes = sum(each.size for each in self.kept.values())
         self.expiry = 0
         self.left_at: float | None = None
@@ -234,7 +236,7 @@ class Session:
         user = filters_of(packet.properties.get("user", ()))
         kept = Kept(wish, packet.properties.get("subscription_id", []), user)
         old = self.kept.get(wish.filter)
-        if self._kept_bytes + kept.size - (0 if old is None else old.size) > MOST_KEPT_BYTES:
+        if self._kept_bytes + kept.size - (0 if old is None else old.size) > self._most_bytes:
             return Reason.QUOTA
         before = self._held.get(wish.filter)
         if before is not None and self._stays(kept):
