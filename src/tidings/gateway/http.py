@@ -62,7 +62,7 @@ class HttpGateway:
         self._prover = prover
         self._subscriptions = subscriptions
         self.desks = Desks(host)
-        streams = Streams(self.desk)
+        self._streams = streams = Streams(self.desk)
         routes = [
             Route("/events", answering(self.publish), methods=["POST"]),
             Route("/events", answering(streams.listen), methods=["GET"]),
@@ -85,6 +85,7 @@ class HttpGateway:
         self.app = app
 
     async def close(self) -> None:
+        await self._streams.close()
         await self.desks.close()
 
     # -- who --------------------------------------------------------------------------------------

@@ -17,6 +17,8 @@ Rules
   broker would withhold more. An EventSource returns by itself, with `Last-Event-ID`.
 - A socket has as many unacknowledged events as its `credit`, and then waits for an `ack`.
 - `ack=auto` commits each event when the next one is sent: faster for clients that may lose some.
+- A stream or socket that ends is closed to the end, however often its request is cancelled meanwhile: a bus that stays
+  open counts against the connections of its principal for ever.
 """
 
 from __future__ import annotations
@@ -24,13 +26,14 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Any
 
 import msgspec
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from tidings.errors import InputError, RefusedError, TidingsError
@@ -59,9 +62,31 @@ CREDIT = 64  # unacknowledged events of one subscription of a socket
 OpenDesk = Callable[[HTTPConnection], AbstractAsyncContextManager[Desk]]
 
 
+class Endings:
+    """The ends of streams and sockets, each in a task of its own that no cancellation of its request reaches."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def run(self, ending: Coroutine[Any, Any, None]) -> None:
+        """Run it to its end; a caller that is cancelled meanwhile does not wait for it."""
+        task = asyncio.create_task(ending)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        await asyncio.shield(task)
+
+    async def close(self) -> None:
+        """Wait for those that run."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
 class Streams:
     def __init__(self, desk: OpenDesk) -> None:
         self._desk = desk
+        self._endings = Endings()
+
+    async def close(self) -> None:
+        await self._endings.close()
 
     async def listen(self, request: Request) -> Response:
         """Server-sent events."""
@@ -73,47 +98,43 @@ class Streams:
         if is_manual and query.get("durable") != "true":
             raise InputError("only a durable stream has ack=manual", hint="add durable=true and a name")
         since = read_token(query["since"]) if "since" in query else {}
-        context = self._desk(request)
-        desk = await context.__aenter__()
+        opened = AsyncExitStack()
         try:
+            desk = await opened.enter_async_context(self._desk(request))
             bus = await desk.client(query.get("name") or f"stream-{secrets.token_hex(6)}").open()
-            try:
-                listener = await _subscription(bus, query)
-            except BaseException:
-                await bus.close()
-                raise
-        except BaseException as error:
-            await context.__aexit__(type(error), error, None)
+            opened.push_async_callback(bus.close, commit=False)
+            listener = await _subscription(bus, query)
+        except BaseException:
+            await self._endings.run(opened.aclose())
             raise
         limits = desk.guests.limits
         token = StreamToken(since, limits.token_logs)
         events = _unconfirmed(listener, token, limits) if is_manual else _committed(listener, token)
-        return StreamingResponse(
-            _closing(events, bus, context),
-            media_type="text/event-stream",
-            headers={"Cache-Control": "no-store"},
-        )
+        opened.push_async_callback(events.aclose)
+        return _Stream(events, lambda: self._endings.run(opened.aclose()))
 
     async def socket(self, socket: WebSocket) -> None:
         try:
             async with self._desk(socket) as desk:
                 await socket.accept()
-                await _Talk(socket, desk).run()
+                await _Talk(socket, desk, self._endings).run()
         except (Problem, TidingsError) as error:
             await socket.close(code=1008, reason=str(error)[:120])
 
 
-async def _closing(
-    events: AsyncGenerator[bytes, None], bus: Bus, context: AbstractAsyncContextManager[Desk]
-) -> AsyncIterator[bytes]:
-    """The bytes of a stream, until it ends or its client stops reading; then everything is closed."""
-    try:
-        async for each in events:
-            yield each
-    finally:
-        await events.aclose()
-        await bus.close(commit=False)
-        await context.__aexit__(None, None, None)
+class _Stream(StreamingResponse):
+    """The bytes of a stream, until it ends or its client stops reading; then `end` closes everything. It is called
+    outside of the response's own scope, which is cancelled when the client leaves, often before the first byte."""
+
+    def __init__(self, events: AsyncGenerator[bytes, None], end: Callable[[], Awaitable[None]]) -> None:
+        super().__init__(events, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+        self._end = end
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            await self._end()
 
 
 async def _committed(listener: Listener[Any], token: StreamToken) -> AsyncGenerator[bytes, None]:
@@ -234,10 +255,11 @@ class _Subscription:
 class _Talk:
     """One socket's conversation."""
 
-    def __init__(self, socket: WebSocket, desk: Desk) -> None:
+    def __init__(self, socket: WebSocket, desk: Desk, endings: Endings) -> None:
         self._longest = desk.guests.limits.client.name  # characters of a `ref`
         self._socket = socket
         self._desk = desk
+        self._endings = endings
         self._bus = desk.client(f"socket-{secrets.token_hex(6)}")
         self._subscriptions: dict[str, _Subscription] = {}  # by ref
         self._sending = asyncio.Lock()
@@ -273,11 +295,15 @@ class _Talk:
             running.uncancel()
             raise RefusedError("the session of this principal has ended", hint="connect again") from None
         finally:
+            await self._endings.run(self._close())
+
+    async def _close(self) -> None:
+        async with AsyncExitStack() as opened:  # one that cannot be closed keeps no other one open
+            opened.push_async_callback(self._bus.close, commit=False)
             for subscription in self._subscriptions.values():
-                await self._stop(subscription)
                 if subscription.bus is not None:
-                    await subscription.bus.close(commit=False)
-            await self._bus.close(commit=False)
+                    opened.push_async_callback(subscription.bus.close, commit=False)
+                opened.push_async_callback(self._stop, subscription)
 
     @staticmethod
     async def _stop(subscription: _Subscription) -> None:
@@ -327,7 +353,7 @@ class _Talk:
             listener = await _subscription(bus or self._bus, said)
         except BaseException:
             if bus is not None:
-                await bus.close()
+                await self._endings.run(bus.close())
             raise
         subscription = self._subscriptions[ref] = _Subscription(bus, listener, is_manual, credit)
         await self._say({"op": "subscribed", "ref": ref, "resumed": listener.resumed})
@@ -371,11 +397,13 @@ class _Talk:
     async def _unsubscribe(self, said: dict[str, Any]) -> None:
         subscription = self._subscribed(said)
         ref = str(said["ref"])
-        del self._subscriptions[ref]
-        await self._stop(subscription)
-        await subscription.listener.unsubscribe()
-        if subscription.bus is not None:
-            await subscription.bus.close()
+        try:
+            await self._stop(subscription)
+            await subscription.listener.unsubscribe()
+        finally:
+            del self._subscriptions[ref]
+            if subscription.bus is not None:
+                await self._endings.run(subscription.bus.close())
         await self._say({"op": "unsubscribed", "ref": ref})
 
     async def _publish(self, said: dict[str, Any]) -> None:

@@ -7,6 +7,7 @@ Rules
   expires. Then its events are kept; a PUT with another token renews it.
 - A sink's host has to be allowed by the operator (`gateway.webhooks`): a broker does not send to
   whatever address a user names.
+- Changes of one subscription happen one after the other. One that is refused leaves it as it is, and sending.
 - What was made is on disk (a JSON file in the store's directory) before the answer; secrets are never shown.
 """
 
@@ -21,10 +22,11 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+from weakref import WeakValueDictionary
 
 import msgspec
 
-from tidings.errors import InputError, RefusedError, StoreError, TidingsError
+from tidings.errors import InputError, RefusedError, StoreError
 from tidings.gateway.desks import client_name
 from tidings.gateway.dialects import read_filters, warnings_of
 from tidings.gateway.problems import Problem
@@ -96,6 +98,7 @@ class Subscriptions:
         self._kept: dict[str, Kept] = {}
         self._webhooks: dict[str, Webhook] = {}
         self._writing = asyncio.Lock()
+        self._changing: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by id
 
     async def start(self) -> None:
         """Go on with what the file holds."""
@@ -109,7 +112,8 @@ class Subscriptions:
             ) from None
         for kept in listed:
             self._kept[kept.id] = kept
-            self._webhook(kept).begin()  # a principal that does not stand keeps no other one from beginning
+            webhook = self._webhooks[kept.id] = self._webhook(kept)
+            webhook.begin()  # a principal that does not stand keeps no other one from beginning
 
     async def close(self) -> None:
         for webhook in self._webhooks.values():
@@ -123,8 +127,9 @@ class Subscriptions:
         if "id" in asked:
             raise InputError("the id is given by the broker", hint="leave it out")
         kept = self._read(asked, secrets.token_urlsafe(12), principal)
-        await self._begin(kept)
-        self._kept[kept.id] = kept
+        webhook = self._webhook(kept)
+        await webhook.start()
+        self._webhooks[kept.id], self._kept[kept.id] = webhook, kept
         await self._write()
         return self._show(kept)
 
@@ -140,21 +145,30 @@ class Subscriptions:
         if asked.get("id", id) != id:
             raise InputError("the id of a subscription cannot change")
         kept = self._read({**asked, "id": id}, id, principal)
-        webhook = self._webhooks.pop(id, None)
-        if webhook is not None:
-            await webhook.close()
-        await self._begin(kept)
-        self._kept[id] = kept
-        await self._write()
-        return self._show(kept)
+        async with self._change(id):
+            self._find(principal, id)  # it may have been deleted meanwhile
+            before, webhook = self._webhooks.get(id), self._webhook(kept)
+            await self._start_for(webhook, before)
+            self._webhooks[id], self._kept[id] = webhook, kept
+            try:
+                if before is not None:
+                    await before.close()
+            finally:
+                await self._write()
+            return self._show(kept)
 
     async def delete(self, principal: Any, id: str) -> None:
         self._find(principal, id)
-        webhook = self._webhooks.pop(id, None)
-        if webhook is not None:
-            await webhook.end()
-        del self._kept[id]
-        await self._write()
+        async with self._change(id):
+            self._find(principal, id)
+            webhook = self._webhooks.pop(id, None)
+            if webhook is not None:
+                await webhook.end()
+            del self._kept[id]
+            await self._write()
+
+    def _change(self, id: str) -> asyncio.Lock:
+        return self._changing.setdefault(id, asyncio.Lock())
 
     def _find(self, principal: Any, id: str) -> Kept:
         kept = self._kept.get(id)
@@ -220,13 +234,16 @@ class Subscriptions:
 
     # -- delivering, and the file -----------------------------------------------------------------
 
-    async def _begin(self, kept: Kept) -> None:
-        webhook = self._webhook(kept)
+    @staticmethod
+    async def _start_for(webhook: Webhook, before: Webhook | None) -> None:
+        """Start it in the place of another one, which goes on when it is refused."""
+        if before is not None:
+            before.hold()
         try:
             await webhook.start()
-        except TidingsError:
-            del self._webhooks[kept.id]
-            await webhook.close()
+        except BaseException:
+            if before is not None:
+                before.release()
             raise
 
     def _webhook(self, kept: Kept) -> Webhook:
@@ -239,7 +256,7 @@ class Subscriptions:
             credential=Credential.read(kept.sinkcredential),
         )
         name = client_name(kept.owner, f"webhook/{kept.id}")
-        webhook = self._webhooks[kept.id] = Webhook(
+        return Webhook(
             name,
             lambda: Guests(self._host, self._refreshed(kept.owner)).bus(name),
             filter_of(kept),
@@ -247,7 +264,6 @@ class Subscriptions:
             max_deliveries=settings.get("max_deliveries", 5),
             answer_bytes=self._limits.answer_bytes,
         )
-        return webhook
 
     async def _write(self) -> None:
         if self._file is None:

@@ -10,7 +10,8 @@ Rules
 - Of an answer only the head counts. Its body is read up to `answer_bytes`, as it came; beyond that, or when it lasts
   longer than the timeout, the connection is closed.
 - It sends as long as its principal stands. When that session ends (the user is disabled, its token has
-  expired) it stops at once, tries to open another one every second, and goes on where it was.
+  expired) it stops at once, tries to open another one every second, and goes on where it was. It does not while it is
+  held: then another worker may take its place.
 - With a secret each request is signed: `Tidings-Signature: t=SECONDS,v1=HEX` where HEX is the
   HMAC-SHA256 of `SECONDS.` and the body. The id of the event tells a sink what it had before.
 """
@@ -118,6 +119,8 @@ class Webhook:
         self._refused = 0
         self._tries = 0  # of the event that waits
         self._problem = ""
+        self._may_open = asyncio.Event()
+        self._may_open.set()
 
     async def start(self) -> None:
         """Subscribe, and begin to send. Raises when the principal may not."""
@@ -127,6 +130,14 @@ class Webhook:
     def begin(self) -> None:
         """Begin to send as soon as the principal stands."""
         self._task = asyncio.create_task(self._run(), name=f"webhook {self._name}")
+
+    def hold(self) -> None:
+        """Open no other session until `release`: another worker subscribes in its place, or is refused."""
+        self._may_open.clear()
+
+    def release(self) -> None:
+        """Go on; no other worker took its place."""
+        self._may_open.set()
 
     async def close(self) -> None:
         """Stop sending; what was not taken waits."""
@@ -183,6 +194,7 @@ class Webhook:
                 self._problem = str(error)
             await self._close_bus()
             await asyncio.sleep(AGAIN_SECONDS)
+            await self._may_open.wait()
 
     def status(self) -> dict[str, Any]:
         """For people."""

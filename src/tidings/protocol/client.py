@@ -549,11 +549,11 @@ class Client:
 
     def _closed(self, message: msg.Closed, now: float) -> None:
         listening = self._listenings.get(message.ref)
-        if listening is None:
-            return
-        if listening.phase is Phase.LEAVING:
+        if listening is not None and listening.phase is Phase.LEAVING:
             self._over(listening, now)
-        elif listening.step("Closed"):
+        elif listening is not None and listening.call is not None:  # the answer to its opening
+            self._refused(msg.Refused(listening.call, message.code, message.reason), now)
+        elif listening is not None and listening.step("Closed"):
             self._broken(listening, message.code, message.reason, now)
 
     def _refused(self, message: msg.Refused, now: float) -> None:
@@ -572,7 +572,7 @@ class Client:
             if listening.phase is Phase.LEAVING and message.call in leaving:
                 self._over(listening, now)
             elif listening.call == message.call:
-                self._record_subscribe(listening, now, REFUSED)
+                self._record_subscribe(listening, now, UNKNOWN if message.code == OVER[0] else REFUSED)
                 del self._listenings[listening.ref]
                 self._out.append(fx.Failed(message.call, message.code, message.reason))
             elif message.call == -listening.ref and listening.step("Refused"):

@@ -221,6 +221,17 @@ def test_a_newer_link_of_the_same_client_takes_over() -> None:
     assert left in stage.answers
 
 
+def test_a_subscribe_that_a_newer_link_overtakes_is_answered() -> None:
+    stage = stage_with(stable=True)
+    stage.client("s2", subscriber="s")
+    stage.settle()
+    calls = [stage.subscribe(who, name="mine", durable=True) for who in ("s", "s2")]
+    stage.settle()
+    told = [call for call in calls if stage.failures.get(call) == ("closed", "a newer link took over")]
+    assert len(told) == 1, "both asks were under way before the disk had kept the first"
+    assert len([call for call in calls if call in stage.answers]) == 1
+
+
 def test_what_cannot_be_had_is_refused_with_a_reason() -> None:
     stage = stage_with(settings=DeliverySettings(allow_block=False))
     assert refused(stage, "n > 3 AND n < 2")[0] == "impossible"
