@@ -40,6 +40,23 @@ def text_of(rng: random.Random) -> str:
     )
 
 
+def joined(rng: random.Random) -> str:
+    """Conditions whose normal form has other weights than their text: parts are repeated in it, or dropped."""
+    one, other = text_of(rng), text_of(rng)
+    return rng.choice(
+        [
+            f"NOT (k = {rng.randrange(3)} XOR {one})",
+            f"({one}) XOR k = 1",
+            f"({one}) OR ({one})",
+            f"({one}) AND ({one}) AND NOT ({other})",
+            f"k = {rng.randrange(3)} OR (({one}) AND FALSE)",
+            f"({one}) AND k = 1 AND k = 2 OR ({other})",
+            f"(k = 0 OR ({one})) AND (k = 1 OR ({other}))",
+            f"NOT ({one})",
+        ]
+    )
+
+
 def filters(rng: random.Random, count: int, dialect: str = "tidings") -> list[Filter]:
     return [parse_filter(text_of(rng), dialect=dialect) for _ in range(count)]
 

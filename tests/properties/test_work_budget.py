@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.properties._weighted import events, filters, like
+from tests.properties._weighted import events, filters, joined, like
 
 from tidings.algebra import covers
 from tidings.errors import FilterError
 from tidings.language import accepts, cesql, parse, parse_filter
-from tidings.language.evaluate import evaluate
-from tidings.language.work import BUDGET, WorkIndex, cost, is_over, work_of
+from tidings.language.evaluate import evaluate, evaluate_as
+from tidings.language.work import BUDGET, WorkIndex, cost, is_over, work_of, work_of_expression
 from tidings.matching.columnar.matcher import ColumnarMatcher
 from tidings.matching.columnar.numpy_matcher import NumpyMatcher
 from tidings.matching.engine import MatchingEngine
@@ -155,6 +155,40 @@ def test_explaining_and_evaluating_obey_the_budget() -> None:
     assert evaluate(expression, event.view) is None
     assert cesql.evaluate(expression, {"A": "ab" * 100_000}) == (False, ["generic"])
     assert evaluate(expression, {"a": "ab" * 50}) is False
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_value_of_a_filter_is_true_just_where_engines_accept(seed: int) -> None:
+    """`filter eval` weighs the normal form, as engines do; the weights of the text are others."""
+    rng = random.Random(seed)
+    population = [parse_filter(joined(rng)) for _ in range(40)]
+    probes = events(rng, population, 12)
+    matched = answers(SmallMatcher(), population, probes)
+    otherwise = 0
+    for place, event in enumerate(probes):
+        for number, filter in enumerate(population):
+            expression, explained = parse(filter.text), explain(event, filter)
+            value, is_unknown = evaluate_as(filter, expression, event)
+            assert (value is True) is explained.accepted is (number in matched[place]), filter.text[:200]
+            assert is_unknown is explained.over_budget
+            assert value is None or not is_unknown
+            otherwise += is_unknown is not (cost(work_of_expression(expression), event.view) > BUDGET)
+    assert otherwise
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_value_of_a_cesql_filter_is_true_just_where_engines_accept(seed: int) -> None:
+    rng = random.Random(seed)
+    population = [parse_filter(joined(rng), dialect="cesql") for _ in range(40)]
+    probes = events(rng, population, 12)
+    assert over(population, probes)
+    matched = answers(SmallMatcher(), population, probes)
+    for place, event in enumerate(probes):
+        for number, filter in enumerate(population):
+            value, errors = cesql.evaluate(parse(filter.text, dialect="cesql"), cesql.event_attributes(event))
+            explained = explain(event, filter)
+            assert (value is True and not errors) is explained.accepted is (number in matched[place])
+            assert errors == ["generic"] or not explained.over_budget
 
 
 def test_a_negated_filter_over_budget_is_unknown_too() -> None:

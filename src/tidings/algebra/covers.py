@@ -20,7 +20,7 @@ from tidings.algebra.region import Region, region_of, regions_of
 from tidings.errors import FilterError, FilterLimitError
 from tidings.model.constraint import Constraint, Equals, Exists, Missing, NotOneOf, OneOf, TopicIs
 from tidings.model.filter import Conjunction, Filter
-from tidings.model.topic import is_topic
+from tidings.model.topic import MAX_LEVELS, is_topic
 
 MAX_CONJUNCTIONS = 4096  # of an intersection
 ALL_PAIRS = 256  # conjunctions up to which every pair is compared
@@ -38,10 +38,16 @@ def decide_covers(wide: Filter, narrow: Filter) -> bool | None:
     unknown, topics_known = False, _knows_topics(wide) and _knows_topics(narrow)
     for small in regions_of(narrow):
         verdict = decide_within_union(small, larges)
-        if verdict is False and topics_known and decide_within_union(small.of_events, larges) is False:
+        if verdict is False and topics_known and _is_refuted(small, larges):
             return False
         unknown = unknown or not verdict
     return None if unknown else True
+
+
+def _is_refuted(small: Region, larges: tuple[Region, ...]) -> bool:
+    """Is an event that a publisher can make in the small region and outside the large ones?"""
+    lacking = small.unpublishable.union(*(large.unpublishable for large in larges))
+    return decide_within_union(small.of_events.without(lacking), larges) is False
 
 
 def _knows_topics(filter: Filter) -> bool:
@@ -57,7 +63,11 @@ def _is_topical(constraint: Constraint) -> bool:
     if isinstance(constraint, Equals | OneOf):
         values = (constraint.value,) if isinstance(constraint, Equals) else constraint.values
         return all(type(value) is not str or is_topic(value) for value in values)
-    return isinstance(constraint, TopicIs | NotOneOf | Exists | Missing)
+    if isinstance(constraint, TopicIs):
+        # A text of more levels than a topic may have stands for a topic that is cut after the first level that
+        # no pattern reaches; a pattern of as many levels as a topic may have leaves none.
+        return constraint.pattern.removesuffix("/#").count("/") + 1 < MAX_LEVELS
+    return isinstance(constraint, NotOneOf | Exists | Missing)
 
 
 def decide_within_union(small: Region, larges: tuple[Region, ...]) -> bool | None:

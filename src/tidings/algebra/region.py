@@ -11,7 +11,7 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,9 +19,9 @@ import msgspec
 
 from tidings.algebra import domain as dm
 from tidings.algebra import intervals as iv
-from tidings.algebra.domain import ANYTHING, Domain
+from tidings.algebra.domain import ABSENT, ANYTHING, Domain
 from tidings.algebra.lineage import ANY_LINEAGE, Lineage, lineage_of
-from tidings.model.event import LINEAGE
+from tidings.model.event import LINEAGE, RESERVED
 from tidings.model.expression import Expression
 from tidings.model.filter import Conjunction, Filter
 from tidings.model.value import Kind
@@ -80,6 +80,16 @@ class Region:
         """
         own = {name: dm.intersection(self.domain(name), domain) for name, domain in _OWN.items()}
         return Region({**self.domains, **own}, self.lineage, self.residuals)
+
+    @cached_property
+    def unpublishable(self) -> frozenset[str]:
+        """The constrained names that no event has: those below a name of the event itself, such as `time.x`."""
+        return frozenset(name for name in self.domains if "." in name and name.partition(".")[0] in RESERVED)
+
+    def without(self, names: Collection[str]) -> Region:
+        """The same region, of events that lack these attributes."""
+        absent = {name: dm.intersection(self.domain(name), ABSENT) for name in names}
+        return Region({**self.domains, **absent}, self.lineage, self.residuals) if names else self
 
 
 def _own() -> dict[str, Domain]:

@@ -15,10 +15,11 @@ import typer
 from tidings.cli.events import STDIN, event_of, json_object, lines, whole_object
 from tidings.cli.output import Exit, console, json_line, print_json, say, say_error, show_error
 from tidings.cli.usage import JSON_HELP, Dialect, examples
-from tidings.errors import FilterError, FilterSyntaxError, TidingsError
+from tidings.errors import FilterError, FilterLimitError, FilterSyntaxError, TidingsError
 
 if TYPE_CHECKING:
     from tidings.language.doubts import Doubt
+    from tidings.model.filter import Filter
 
 Expression = Annotated[str, typer.Argument(metavar="FILTER", help="The filter's text.", show_default=False)]
 Meaning = Annotated[
@@ -191,8 +192,7 @@ def _evaluate_line(number: int, line: str, dialect: str) -> bool:
 
 def _evaluated(text: str, given: dict[str, Any], dialect: str, number: int = 0) -> dict[str, Any]:
     from tidings.language import cesql, parse
-    from tidings.language.evaluate import evaluate as meaning
-    from tidings.language.work import BUDGET, cost, work_of_expression
+    from tidings.language.evaluate import evaluate_as
 
     try:
         expression = parse(text, dialect=dialect)
@@ -204,8 +204,18 @@ def _evaluated(text: str, given: dict[str, Any], dialect: str, number: int = 0) 
     if dialect == Dialect.CESQL:
         value, errors = cesql.evaluate(expression, cesql.event_attributes(event))
         return {"value": value, "errors": list(errors)}
-    over = cost(work_of_expression(expression), event.view) > BUDGET
-    return {"value": meaning(expression, event.view), "errors": ["budget"] if over else []}
+    value, over = evaluate_as(_filter_of(text), expression, event)
+    return {"value": value, "errors": ["budget"] if over else []}
+
+
+def _filter_of(text: str) -> Filter | None:
+    """The filter that a subscription makes of the text; None when its normal form is past the limits."""
+    from tidings.language import parse_filter
+
+    try:
+        return parse_filter(text)
+    except FilterLimitError:
+        return None
 
 
 def explain(

@@ -21,6 +21,11 @@ from tidings.model.constraint import Range
 from tidings.model.filter import Conjunction, Filter
 
 
+def levels(count: int) -> str:
+    """The pattern of all topics of so many levels; a topic has 32 at most."""
+    return "/".join("+" * count)
+
+
 @pytest.mark.parametrize(
     ("wide", "narrow"),
     [
@@ -160,8 +165,15 @@ def test_the_search_of_a_union_gives_up_at_its_budget(monkeypatch: pytest.Monkey
         ("type IS NULL OR type LIKE '%'", "TRUE"),
         ("id < 'b' OR id >= 'b'", "a = 1"),
         ("a = 1", "a > 5 AND LENGTH(a) > 2"),
+        ("a = 1", "`time.x` = 1"),  # make_event refuses every name below one of the event's own
+        ("a = 1", "EXISTS `type.x` AND b = 1"),
+        ("`id.x` IS NULL", "a = 1"),
+        ("`id.x` IS NULL OR b = 1", "a = 1"),
+        (f"topic MATCHES '{levels(32)}'", f"topic MATCHES '{levels(31)}/#' AND topic NOT MATCHES '{levels(31)}'"),
+        (f"topic MATCHES '{levels(31)}' OR topic MATCHES '{levels(32)}'", f"topic MATCHES '{levels(31)}/#'"),
+        ("a = 1", f"topic MATCHES '{levels(31)}/#' AND topic NOT MATCHES '{levels(31)}' AND topic NOT MATCHES '{levels(32)}'"),
     ],
-)
+)  # fmt: skip
 def test_no_is_never_said_where_no_event_shows_it(wide: str, narrow: str) -> None:
     """Each of these covers: what is left over is no event that a publisher can make."""
     assert decide_covers(parse_filter(wide), parse_filter(narrow)) is not False
@@ -172,6 +184,8 @@ def test_no_is_never_said_where_no_event_shows_it(wide: str, narrow: str) -> Non
     [
         ("price > 10", "price > 5"), ("EXISTS topic", "a = 1"), ("topic MATCHES 'a/+'", "topic MATCHES 'a/#'"),
         ("id = 'a'", "EXISTS id"), ("time > TIMESTAMP '2026-01-01T00:00:00Z'", "EXISTS time"), ("type = 'A'", "type IS A B"),
+        ("EXISTS `time.x`", "a = 1"), ("`timer.x` = 1", "a = 1"), ("a = 1", "`timer.x` = 1"),
+        (f"topic MATCHES '{levels(31)}'", f"topic MATCHES '{levels(31)}/#'"), ("a = 1", f"topic MATCHES '{levels(31)}/#'"),
         ("topic = 'a'", "topic != 'b'"), ("x > 9007199254740992", "x >= 9007199254740992"),
     ],
 )  # fmt: skip

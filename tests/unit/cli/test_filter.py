@@ -12,6 +12,7 @@ import pytest
 Run = Callable[..., Any]
 STOCK = "StockName = 'IBM' AND change < -3"
 FALLEN = {"StockName": "IBM", "change": -4.5}
+DEEP = "/".join("+" * 31)  # one level less than a topic may have
 CLOUD_EVENT = {"specversion": "1.0", "id": "1", "source": "s", "type": "t"}
 
 
@@ -141,6 +142,36 @@ class TestEval:
         assert value["value"] is accepted or (value["errors"] and not accepted)
         assert (story["accepted"], matched.code) == (accepted, 0 if accepted else 1)
 
+    @pytest.mark.parametrize(
+        ("expression", "value", "over"),
+        [
+            ("NOT (x = 2 XOR s LIKE '%zz')", None, True),  # each part of XOR is in the normal form twice
+            ("s LIKE '%a%' OR s LIKE '%a%'", True, False),  # and what is said twice there once
+            ("s LIKE '%%%%%%a%'", True, False),
+            ("x = 1 OR (s LIKE '%aaaaaa%' AND FALSE)", True, False),
+            ("(s LIKE '%aaaaaa%' AND FALSE) OR x = 2", False, False),
+            ("x = 1 OR s LIKE '%aaaaaa%'", None, True),
+            ("LENGTH(s) > 3", True, False),
+            ("LENGTH(CONCAT(s, s, s, s, s, s)) + 1", None, True),  # a number, by its text
+        ],
+    )
+    def test_eval_match_and_explain_have_one_work_budget(
+        self, expression: str, value: bool | None, over: bool, tidings: Run
+    ) -> None:
+        text = json.dumps({"s": "a" * 200_000, "x": 1})
+        (row,) = tidings("filter", "eval", expression, "--event", "-", stdin=text).rows
+        (story,) = tidings("filter", "explain", expression, "--event", "-", "--json", stdin=text).rows
+        matched = tidings("match", "--where", expression, "--count", stdin=text)
+        assert row == {"value": value, "errors": ["budget"] if over else []}
+        assert (story["accepted"], int(matched.out)) == (value is True, int(value is True))
+
+    def test_a_filter_past_the_limit_of_its_normal_form_still_has_a_value(self, tidings: Run) -> None:
+        text = " AND ".join(f"(a{n} = 1 OR b{n} = 2)" for n in range(12))
+        assert tidings("filter", "check", text).code == 2
+        event = json.dumps({f"a{n}": 1 for n in range(12)})
+        (row,) = tidings("filter", "eval", text, "--event", "-", stdin=event).rows
+        assert row == {"value": True, "errors": []}
+
     def test_an_infinity_is_null_with_its_kind_and_the_run_goes_on(self, tidings: Run) -> None:
         events = [("d", "1e400"), ("d", "-1e400"), ("d > 1", "1e400")]
         cases = [f'{{"expression": "{text}", "event": {{"d": {d}}}}}' for text, d in events]
@@ -185,8 +216,10 @@ class TestCovers:
             ("price > 5", "price > 10", True, "yes", 0),
             ("price > 10", "price > 5", False, "no", 1),
             ("a + b > 1", "a + b > 2", "unknown", "unknown", 1),
+            ("a = 1", "`time.x` = 1", "unknown", "unknown", 1),
+            (f"topic MATCHES '{DEEP}/+'", f"topic MATCHES '{DEEP}/#' AND topic NOT MATCHES '{DEEP}'", "unknown", "unknown", 1),
         ],
-    )
+    )  # fmt: skip
     def test_the_contract(
         self, wide: str, narrow: str, json_answer: Any, word: str, code: int, tidings: Run
     ) -> None:
