@@ -9,11 +9,13 @@ Rules
   below the mark that its gap is no longer remembered: then nobody can tell, and it must be refused with a
   reason. Taking it for seen would lose it in silence; taking it for new could tell it twice.
 - A foreign id outside the window is NEW: the window is stated, and a gateway's clients are told of it.
-- Everything is bounded: gaps per incarnation, incarnations, foreign ids. Beyond its bound the incarnation that was
-  silent for longest goes, and `given_up` counts it when it had not yet run out of time. Beyond theirs, foreign ids
-  are refused (`is_full`), but only those of publishers that have used up an equal share of the table.
+- Everything is bounded: gaps per incarnation, incarnations, foreign ids. Incarnations over their bound go at once:
+  of the publisher that has most, the one that was silent for longest (`shares.py`), so no publisher pushes out the
+  numbers of one within its equal share. Long names and gaps count as further incarnations. `given_up` counts those
+  that had not yet run out of time. Foreign ids over their bound are refused (`is_full`), but only those of
+  publishers that have used up an equal share of the table.
 - Foreign ids are known by the event's identity, which holds its tenant: one tenant's id says nothing of another's.
-- `remember` gives the rows to persist, `collect` those to delete.
+- `remember` gives the rows to persist, `collect` those to delete, with those of incarnations that went since.
 """
 
 from __future__ import annotations
@@ -28,12 +30,16 @@ from typing import TypeVar
 import msgspec
 
 from tidings.availability.records import Delete, Entry, Put, Record
+from tidings.availability.shares import Shares
 from tidings.availability.window import DedupWindow
 from tidings.model.event import TENANT_MARK
 
 T = TypeVar("T")
 
 NUMBERED = "identity.numbered"  # table: one row per source and incarnation
+WEIGHED = 256  # bytes of source, incarnation and gaps that count as one incarnation more
+GAP = 128  # bytes of a gap in memory
+GIVEN_UP = 16  # incarnations that one publish gives up at most; a table that was loaded over its bound shrinks slowly
 
 
 class Seen(StrEnum):
@@ -48,7 +54,7 @@ class Bounds(msgspec.Struct, frozen=True):
     """How much is remembered."""
 
     gaps: int = 256  # runs of missing numbers per incarnation; past it, the oldest run becomes stale
-    incarnations: int = 100_000  # more costs about 200 bytes each
+    incarnations: int = 100_000  # of all publishers; more costs 600 to 1,000 bytes each
     incarnation_seconds: float = 7 * 24 * 3600.0  # of silence, after which an incarnation is forgotten
     foreign_ids: int = 10_000_000  # 8 bytes each, in memory and on the disk
     foreign_seconds: float = 3600.0  # they are remembered so long after the log forgot the event
@@ -99,6 +105,8 @@ class Identities:
     def __init__(self, bounds: Bounds = DEFAULT_BOUNDS, publisher_of: PublisherOf = ONE_PUBLISHER) -> None:
         self._bounds = bounds
         self._numbered: OrderedDict[tuple[str, str], Numbers] = OrderedDict()  # silent for longest first
+        self._shares = Shares[tuple[str, str]]()  # of those, by publisher
+        self._gone: dict[tuple[str, str], None] = {}  # given up, with a row that may still be on the disk
         self._publisher_of = publisher_of
         self._foreign = DedupWindow(
             bounds.foreign_seconds,
@@ -157,10 +165,21 @@ class Identities:
         name = (source, incarnation)
         numbers = self._numbered.get(name)
         if numbers is None:
-            numbers = self._numbered[name] = Numbers()
+            numbers = Numbers()
+            self._add(name, numbers)
+            self._gone.pop(
+                name, None
+            )  # a deletion now could follow the row that is written with this publish
         else:
-            self._numbered.move_to_end(name)
+            self._touch(name)
         numbers.take(sequence, now, self._bounds.gaps)
+        self._shares.weigh(name, _weight(name, numbers))
+        for _ in range(GIVEN_UP):
+            if (surplus := self._surplus(name)) is None:
+                break
+            self._drop(surplus)
+            self._gone[surplus] = None
+            self.given_up += 1
 
     def take_next(self, source: str, incarnation: str, sequence: int, now: float, count: int = 1) -> bool:
         """Take this one, and those behind it, when it follows the last one, which is new and the common case;
@@ -170,7 +189,7 @@ class Identities:
         if numbers is None or sequence != numbers.high + 1:
             return False
         numbers.high, numbers.last_at = sequence + count - 1, now
-        self._numbered.move_to_end(name)
+        self._touch(name)
         return True
 
     def last(self, source: str, incarnation: str) -> int | None:
@@ -191,22 +210,57 @@ class Identities:
         return self._foreign.rows() + [self.row(*name) for name in self._numbered]
 
     def collect(self, now: float, budget: int) -> list[Record]:
-        """Forget at most `budget` identities that are out of time or over a bound; the rows to delete."""
-        bounds = self._bounds
+        """Forget at most `budget` identities that are out of time or over a bound; the rows to delete, with those of
+        incarnations that were given up before."""
+        gone, self._gone = self._gone, {}
         deletes = self._foreign.collect(now, budget)
-        while len(deletes) < budget and self._numbered:
-            name, numbers = next(iter(self._numbered.items()))
-            over_at = numbers.last_at + bounds.incarnation_seconds
-            if not self._is_due(now, over_at, len(self._numbered), bounds.incarnations):
-                break
-            del self._numbered[name]
+        while len(deletes) < budget and (name := self._due(now)) is not None:
+            self._drop(name)
             deletes.append(Delete(NUMBERED, _key(*name)))
-        return deletes
+        return [Delete(NUMBERED, _key(*name)) for name in gone] + deletes
+
+    def _due(self, now: float) -> tuple[str, str] | None:
+        """The incarnation to forget now: one that is out of time, else one that is over the bound."""
+        name, numbers = next(iter(self._numbered.items()), (None, None))
+        if numbers is not None and numbers.last_at + self._bounds.incarnation_seconds <= now:
+            return name
+        surplus = self._surplus()
+        self.given_up += surplus is not None
+        return surplus
+
+    def _surplus(self, spared: tuple[str, str] | None = None) -> tuple[str, str] | None:
+        """The incarnation to give up because all together are over the bound."""
+        is_over = self._shares.weight > self._bounds.incarnations
+        return self._shares.surplus(spared) if is_over else None
+
+    def _add(self, name: tuple[str, str], numbers: Numbers) -> None:
+        self._numbered[name] = numbers
+        self._shares.add(name, self._publisher_of(name[0]), _weight(name, numbers))
+
+    def _touch(self, name: tuple[str, str]) -> None:
+        self._numbered.move_to_end(name)
+        self._shares.touch(name)
+
+    def _drop(self, name: tuple[str, str]) -> None:
+        del self._numbered[name]
+        self._shares.remove(name)
+
+    def collect_at(self, planned: float | None, now: float, soon: float) -> float | None:
+        """When to collect, not before `soon`, if it was planned for another time (None: for none)."""
+        if planned is None or planned <= now:
+            due = self.next_at(now)
+            return None if due is None else max(due, soon)
+        return min(planned, soon) if self._is_over else planned
+
+    @property
+    def _is_over(self) -> bool:
+        """Are there rows to delete, or incarnations over their bound?"""
+        return bool(self._gone) or self._shares.weight > self._bounds.incarnations
 
     def next_at(self, now: float) -> float | None:
         """When there will be something to collect; `now` when there is already."""
         bounds = self._bounds
-        if len(self._numbered) > bounds.incarnations:
+        if self._is_over:
             return now
         ends = [] if (end := self._foreign.next_at()) is None else [end]
         ends += [numbers.last_at + bounds.incarnation_seconds for numbers in _first(self._numbered)]
@@ -225,14 +279,9 @@ class Identities:
         numbered = {
             _names(key): msgspec.msgpack.decode(row, type=Numbers) for key, row in _rows(tables, NUMBERED)
         }
-        identities._numbered.update(sorted(numbered.items(), key=lambda item: (item[1].last_at, item[0])))
+        for name, numbers in sorted(numbered.items(), key=lambda item: (item[1].last_at, item[0])):
+            identities._add(name, numbers)
         return identities
-
-    def _is_due(self, now: float, over_at: float, count: int, bound: int) -> bool:
-        is_over = over_at <= now
-        if not is_over and count > bound:
-            self.given_up += 1
-        return is_over or count > bound
 
 
 def _incarnation(id: str, sequence: int) -> str:
@@ -242,6 +291,16 @@ def _incarnation(id: str, sequence: int) -> str:
 def _key(first: str, second: str) -> str:
     """One text for a pair of any two; no two pairs share one."""
     return f"{len(first)}:{first}{second}"
+
+
+def _weight(name: tuple[str, str], numbers: Numbers) -> int:
+    """How many incarnations this one counts for."""
+    return 1 + (_size(name[0]) + _size(name[1]) + GAP * len(numbers.gaps)) // WEIGHED
+
+
+def _size(text: str) -> int:
+    """Bytes that it takes in memory at most."""
+    return len(text) if text.isascii() else 4 * len(text)
 
 
 def _names(key: str) -> tuple[str, str]:

@@ -201,3 +201,69 @@ def test_a_new_incarnation_begins_anew() -> None:
     assert identities.look("s", "old-7", 7, 1.0) is Seen.SEEN
     assert identities.look("s", "new-7", 7, 1.0) is Seen.NEW
     assert identities.look("t", "old-7", 7, 1.0) is Seen.NEW
+
+
+def first_part(source: str) -> str:
+    return source.partition("/")[0]
+
+
+def test_no_publisher_pushes_the_numbers_of_another_out_with_names_of_its_own() -> None:
+    bounds, disk = Bounds(incarnations=20), Disk()
+    identities = Identities(bounds, first_part)
+    disk.do(*identities.remember("good/1", "i-1", 1, 0.0))
+    for number in range(100):
+        disk.do(*identities.remember(f"mallory/{number}", "j-1", 1, 1.0))
+    disk.do(*identities.collect(2.0, 1000))
+    for known in (identities, Identities.restore(disk.tables, bounds, first_part)):
+        assert known.look("good/1", "i-1", 1, 2.0) is Seen.SEEN
+        assert known.look("mallory/99", "j-1", 1, 2.0) is Seen.SEEN
+        assert known.look("mallory/0", "j-1", 1, 2.0) is Seen.NEW
+    assert len(disk.tables[NUMBERED]) == 20
+    assert identities.given_up == 81
+
+
+def test_a_table_that_was_loaded_over_its_bound_gives_up_those_of_whom_has_most() -> None:
+    identities, disk = Identities(Bounds(), first_part), Disk()
+    disk.do(*identities.remember("good/1", "i-1", 1, 0.0))
+    for number in range(100):
+        disk.do(*identities.remember(f"mallory/{number}", "j-1", 1, 1.0))
+    again = Identities.restore(disk.tables, Bounds(incarnations=20), first_part)
+    assert again.next_at(2.0) == 2.0
+    disk.do(*again.collect(2.0, 1000))
+    assert again.look("good/1", "i-1", 1, 2.0) is Seen.SEEN
+    assert len(disk.tables[NUMBERED]) == 20
+
+
+def test_the_bound_of_incarnations_holds_between_two_collections() -> None:
+    identities, disk = Identities(Bounds(incarnations=20)), Disk()
+    planned = identities.collect_at(None, 0.0, 0.1)
+    assert planned is None
+    for number in range(1000):
+        disk.do(*identities.remember("s", f"i{number}-1", 1, 1.0))
+        assert len(identities.rows()) <= 20
+        planned = identities.collect_at(planned, 1.0, 1.1)
+    assert planned == 1.1, "their rows go soon, not when the oldest runs out of time"
+    assert identities.given_up == 980
+    disk.do(*identities.collect(1.1, 512))
+    assert len(disk.tables[NUMBERED]) == 20
+
+
+def test_long_names_and_gaps_count_as_further_incarnations() -> None:
+    long, gaps = Identities(Bounds(incarnations=20)), Identities(Bounds(incarnations=20))
+    for number in range(50):
+        long.take(f"{number}".ljust(1000, "x"), "i", 1, 1.0)
+        for sequence in range(2, 22, 2):
+            gaps.take(f"{number}", "i", sequence, 1.0)
+    assert len(long.rows()) == 5
+    for number in range(50):
+        long.take(f"{number}".ljust(1000, "\N{SNOWMAN}"), "i", 1, 1.0)
+    assert len(long.rows()) == 1
+    assert len(gaps.rows()) == 3
+
+
+def test_the_row_of_an_incarnation_that_was_given_up_and_came_back_stays() -> None:
+    identities, disk = Identities(Bounds(incarnations=2)), Disk()
+    for source in ("a", "b", "c", "a"):
+        disk.do(*identities.remember(source, "i-1", 1, 1.0))
+    disk.do(*identities.collect(2.0, 512))
+    assert set(disk.tables[NUMBERED]) == {"1:ai", "1:ci"}

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from tests.unit.protocol._stage import BROKER, Stage
 
-from tidings.availability.identity import Bounds
+from tidings.availability.identity import NUMBERED, Bounds
 from tidings.model.event import FOREVER
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.inputs import FetchFailed
+from tidings.protocol.messages import Mode
 
 
 def stage_with(**options: object) -> Stage:
@@ -171,6 +172,17 @@ def test_as_many_foreign_ids_as_may_be_are_refused_by_name_and_ids_of_our_own_ar
     stage.published("p", {"n": 4})
     stage.wait(700)
     stage.published("p", {"n": 3}, id="x3")
+
+
+def test_rows_of_incarnations_over_their_bound_are_deleted_soon() -> None:
+    """The collection that was planned for the end of the oldest one, days ahead, comes forward."""
+    stage = stage_with(stable=True, settings=DeliverySettings(identities=Bounds(incarnations=5)))
+    stage.published("p", {"n": 0}, mode=Mode.KEPT)
+    stage.wait(1)
+    for number in range(1, 30):
+        stage.published("p", {"n": number}, mode=Mode.KEPT, source=f"p/{number}")
+    stage.wait(1)
+    assert len(stage.disk.tables[NUMBERED]) == 5
 
 
 def test_events_that_end_before_a_durable_subscription_has_read_them_are_counted() -> None:

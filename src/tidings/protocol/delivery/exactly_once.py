@@ -219,9 +219,8 @@ class ExactlyOnce(Delivery):
         self._forget_identities_later(now)
 
     def _forget_identities_later(self, now: float) -> None:
-        if self._identities_at is None or self._identities_at <= now:
-            due = self._intake.identities.next_at(now)
-            self._identities_at = None if due is None else max(due, now + self._settings.flush_seconds)
+        soon = now + self._settings.flush_seconds
+        self._identities_at = self._intake.identities.collect_at(self._identities_at, now, soon)
 
     def deliver(self, envelope: Envelope, now: float) -> None:
         event = envelope.event

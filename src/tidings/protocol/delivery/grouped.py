@@ -187,6 +187,7 @@ class Grouped(Serving):
         if proposal.incarnation:
             identities.take(event.source, proposal.incarnation, proposal.sequence, now)
             kept.append(identities.row(event.source, proposal.incarnation))
+            self._forget_identities_later(now)
         self._intake.figures["published"] += 1
         self._intake.figures["kept"] += 1
         self._entering[offset] = arrival
