@@ -9,6 +9,8 @@ Rules
 - A superseding key is scoped by principal, unless the principal may publish everything (of its tenant) or a rule
   shares the key: so an event ends only events that its publisher could have published. The key of a retained
   message of MQTT is common to all that may publish to its topic, and comes with an event of that topic alone.
+- A source is one principal's alone, by its text and the users file (`Users.speaker_of`), so no principal takes up
+  identities (source and id) of another. Principals that both have `names` for it are trusted with one another.
 - Names that clients choose (of consumer groups, queries, holds) are scoped by principal, or by tenant where a
   rule lets principals share a group. A scope follows from the rules, never from what exists.
 """
@@ -84,7 +86,7 @@ class Gate:
 
     def connected(self, principal: Principal, client: str) -> None:
         with self._refusing(principal, "connect", client):
-            self._check_name(principal, client, "client's name")
+            self._check_name(principal, client, "client's name", self._users.named_in(client))
             self._accounts.of(principal.name, self._clock()).connect()
 
     def disconnected(self, principal: Principal) -> None:
@@ -92,7 +94,7 @@ class Gate:
 
     def publish(self, principal: Principal, event: Event) -> Event:
         try:
-            self._check_name(principal, event.source, "source")
+            self._check_name(principal, event.source, "source", self._users.speaker_of(event.source))
             marked = _marked(event, principal.tenant) if principal.tenant else event
             self.right(principal, Action.PUBLISH).check(marked)
             if event.key is not None:
@@ -281,8 +283,8 @@ class Gate:
     def may_hear(self, principal: Principal, filter: Filter) -> bool:
         return covers(self.right(principal, Action.SUBSCRIBE).filter, filter)
 
-    def _check_name(self, principal: Principal, name: str, what: str) -> None:
-        principal.check_name(name, what, self._users.named_in(name))
+    def _check_name(self, principal: Principal, name: str, what: str, owner: str | None) -> None:
+        principal.check_name(name, what, owner)
         if OWNER_MARK in name or TENANT_MARK in name:
             raise RefusedError(f"the {what} {name!r} holds a control character")
 
@@ -305,7 +307,7 @@ class Gate:
         return self.right(principal, Action.SUBSCRIBE).filter.is_never_true
 
     def publishes_all(self, principal: Principal, source: str) -> bool:
-        if principal.tenant or not principal.may_be_called(source, self._users.named_in(source)):
+        if principal.tenant or not principal.may_be_called(source, self._users.speaker_of(source)):
             return False
         return self.right(principal, Action.PUBLISH).filter.is_always_true
 

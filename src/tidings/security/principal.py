@@ -65,19 +65,25 @@ class Principal(msgspec.Struct, frozen=True, cache_hash=True):
         return self.means is Means.ANONYMOUS
 
     def may_be_called(self, name: str, owner: str | None = None) -> bool:
-        """May its client, or the source of its events, have this name? `owner`: the user whose name it begins
-        with, who may be another one: `ann/desk` is not for `ann` when there is a user `ann/desk`."""
+        """May its client, or the source of its events, have this name? `owner`: the principal whose name it begins
+        with, who may be another one: `ann/desk` is not for `ann` when the users file names `ann/desk`."""
         if (name == self.name or name.startswith(self.name + "/")) and owner in (None, self.name):
             return True
         return any(fnmatchcase(name, allowed) for allowed in self.names)
 
     def check_name(self, name: str, what: str, owner: str | None = None) -> None:
-        if not self.may_be_called(name, owner):
-            raise RefusedError(
-                f"{self.name} may not use the {what} {name!r}",
-                hint=f"use {self.name!r}, a name that begins with {self.name + '/'!r}, or have it "
-                f"added to `names` in the users file",
+        if self.may_be_called(name, owner):
+            return
+        hint = (
+            f"use {self.name!r}, a name that begins with {self.name + '/'!r}, or have it "
+            f"added to `names` in the users file"
+        )
+        if self.may_be_called(name):  # but for its owner
+            hint = (
+                f"it belongs to {owner!r}; a principal with `/` in its name has names of its own "
+                f"when the users file names it, by [users] or by `who` of a rule"
             )
+        raise RefusedError(f"{self.name} may not use the {what} {name!r}", hint=hint)
 
 
 ANYBODY = Principal("anonymous", Means.ANONYMOUS, names=("*",))  # of a development cluster on loopback

@@ -31,6 +31,7 @@ import hashlib
 import re
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -86,7 +87,7 @@ class TrustedIssuer(msgspec.Struct, frozen=True):
     groups: bool = False  # take the claim `groups` of its tokens
 
 
-class Users(msgspec.Struct, frozen=True):
+class Users(msgspec.Struct, frozen=True, dict=True):
     """Everything that the file says, checked."""
 
     users: dict[str, User]
@@ -147,21 +148,38 @@ class Users(msgspec.Struct, frozen=True):
         return user is not None and user.tenant == principal.tenant
 
     def named_in(self, client: str) -> str | None:
-        """The user whose name stands at the beginning of a client's name, or of a source; the longest."""
+        """The principal of this file whose name stands at the beginning of a client's name, or of a source; the
+        longest."""
         own = client
         while own:
-            if own in self.users:
+            if own in self._names:
                 return own
             own = own.rpartition("/")[0]
         return None
+
+    def speaker_of(self, source: str) -> str:
+        """The one principal whose name gives it this source. Of principals that this file does not name (of tokens, of
+        certificates) `ann` has all of `ann/...`: others whose names begin so have none, as both could use it."""
+        return self.named_in(source) or source.partition("/")[0]
+
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        """Of users, and of principals of tokens and certificates that a rule names."""
+        said = {rule.who for rule in self.permissions.rules if not rule.who.startswith(GROUP)}
+        return frozenset({*self.users, *said} - {ANYONE, ANONYMOUS})
+
+    @cached_property
+    def _further(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """Users that have further names, with those."""
+        return tuple((name, user.names) for name, user in self.users.items() if user.names)
 
     def owner_of(self, client: str) -> str:
         """The principal that a client's name, or a source, belongs to, as far as the file says."""
         own = self.named_in(client)
         if own is not None:
             return own
-        for name, user in self.users.items():
-            if Principal(name, Means.SCRAM, names=user.names).may_be_called(client):
+        for name, further in self._further:
+            if any(fnmatchcase(client, allowed) for allowed in further):
                 return name
         return client.partition("/")[0]
 

@@ -160,3 +160,68 @@ def test_slips_in_rules_of_sharing_are_named(rule: str, problem: str) -> None:
 def test_a_tenant_has_a_plain_name() -> None:
     with pytest.raises(SettingsError, match="control character"):
         gate('[users.ann]\ntenant = "a\\u001fb"\n')
+
+
+UNLISTED = """
+[users.bob]
+names = ["zoe/shared", "bobs-*"]
+[groups.makers]
+[[allow]]
+who = ["ann/b", "zoe", "zoe/a"]
+action = "publish"
+filter = "topic = 'orders/#'"
+[[allow]]
+who = ["ann", "group:makers"]
+action = "publish"
+"""
+
+
+def _speaks(made: Gate, principal: Principal, source: str) -> bool:
+    try:
+        made.publish(principal, make_event({"n": 1}, source=source, id="order-1", topic="orders/x"))
+    except RefusedError:
+        assert not made.publishes_all(principal, source)
+        return False
+    return True
+
+
+def test_a_source_is_one_principal_s_also_when_tokens_and_certificates_name_them() -> None:
+    """`ann` published under the source `ann/b`, a token's principal, whose events with the same ids were lost."""
+    made = gate(UNLISTED)
+    names = (
+        "ann",
+        "ann/b",
+        "ann/b/c",
+        "ann/z",
+        "zoe",
+        "zoe/a",
+        "zoe/a/b",
+        "spiffe:",
+        "spiffe://x",
+        "spiffe://x/y",
+    )
+    for means in (Means.TOKEN, Means.CERTIFICATE):
+        principals = [Principal(name, means, groups=("makers",)) for name in names]
+        for source in (*names, *(name + "/1" for name in names)):
+            speakers = [one.name for one in principals if _speaks(made, one, source)]
+            assert len(speakers) <= 1, f"{source} is for {speakers}"
+    speakers = {source: [p.name for p in principals if _speaks(made, p, source)] for source in names}
+    assert speakers["ann"] == speakers["ann/z"] == ["ann"]
+    assert speakers["ann/b"] == speakers["ann/b/c"] == ["ann/b"], "the file names it by a rule"
+    assert speakers["zoe/a/b"] == ["zoe/a"]
+
+
+def test_a_principal_that_has_no_source_is_told_what_to_do() -> None:
+    with pytest.raises(RefusedError, match="may not use the source") as caught:
+        gate(UNLISTED).publish(
+            Principal("eve/x", Means.TOKEN, groups=("makers",)), make_event({"n": 1}, source="eve/x", id="1")
+        )
+    assert caught.value.hint is not None
+    assert "by `who` of a rule" in caught.value.hint
+
+
+def test_a_source_of_no_name_in_the_file_belongs_to_a_user_with_such_further_names() -> None:
+    users = gate(UNLISTED).users
+    assert users.owner_of("bobs-van") == users.owner_of("bob/1") == "bob"
+    assert users.owner_of("ann/b/1") == "ann/b"
+    assert users.owner_of("eve/x") == "eve"
