@@ -167,9 +167,8 @@ class Identities:
         if numbers is None:
             numbers = Numbers()
             self._add(name, numbers)
-            self._gone.pop(
-                name, None
-            )  # a deletion now could follow the row that is written with this publish
+            # A deletion that is still to come could follow the row that is written with this publish.
+            self._gone.pop(name, None)
         else:
             self._touch(name)
         numbers.take(sequence, now, self._bounds.gaps)
