@@ -31,7 +31,7 @@ from tidings.language.lexer import string_of
 from tidings.language.parser import balanced
 from tidings.model.constraint import Constraint, Range
 from tidings.model.event import RESERVED, Event
-from tidings.model.expression import And, Attribute, Expression, In, Literal, TypeTest
+from tidings.model.expression import And, Attribute, Expression, In, Literal, Or, TypeTest, Xor
 from tidings.model.filter import Conjunction, Filter
 from tidings.model.value import Kind
 from tidings_quality.levels import attributes_of, canonical, is_quality, without_levels
@@ -249,7 +249,7 @@ def _check_word(name: str, data_class: str, known: set[str], qualities: set[str]
 
 def _bracketed(part: Expression) -> str:
     text = print_expression(part)
-    return f"({text})" if type(part).__name__ in ("Or", "Xor") else text
+    return f"({text})" if isinstance(part, Or | Xor) else text
 
 
 def _quoted(name: str) -> str:

@@ -250,7 +250,7 @@ def check_message(message: msgspec.Struct, limits: ClientLimits = DEFAULT_LIMITS
     try:
         _check_fields(message, limits)
     except RefusedError as error:
-        raise RefusedError(type(message).__name__ + error.message, hint=error.hint) from None
+        raise RefusedError(msg.tag_of(type(message)) + error.message, hint=error.hint) from None
 
 
 def _check_fields(value: msgspec.Struct, limits: ClientLimits) -> None:

@@ -3,6 +3,8 @@
 Rules
 - Messages are tagged structs; the simulator passes the same objects that the wire encodes.
 - They are encoded as arrays: a new field goes to the end and has a default.
+- Each class states its tag, the name that frames, counters and error messages use (`tag_of`). A renamed class
+  keeps its tag, so the bytes of the last version stay readable.
 - Here stand the base, the envelope, and what a client and its broker say. A strategy
   declares its own messages in its own file (`Strategy.messages`); `union` joins them.
 - A client numbers its requests (`call`); the answer, or `Refused`, carries the number back.
@@ -36,7 +38,7 @@ class Mode(StrEnum):
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """The base of every message; its tag is the name of its class unless the class gives one."""
+    """Base of every message. `tag=True` lets an extension leave its tag out; our own classes state theirs."""
 
     cut_field: ClassVar[str] = (
         ""  # the field that holds a sequence which may be sent in parts (see `batches.py`)
@@ -64,7 +66,7 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True):
 # -- client to broker -----------------------------------------------------------------------
 
 
-class Hello(Message, frozen=True):
+class Hello(Message, frozen=True, tag="Hello"):
     """The first message on a client's link."""
 
     client: str
@@ -74,21 +76,21 @@ class Hello(Message, frozen=True):
     memory: int = 0  # bytes that may wait for the owner's subscriptions, likewise
 
 
-class Came(Message, frozen=True):
+class Came(Message, frozen=True, tag="Came"):
     """The client was at other brokers before, and its events here come after those there."""
 
     stay: int  # grows with each move
     places: dict[str, dict[str, int]]  # by source and log: the last offset that was acknowledged
 
 
-class Publish(Message, frozen=True):
+class Publish(Message, frozen=True, tag="Publish"):
     call: int
     event: Event
     sequence: int  # the client's counter for this source; ascends
     mode: Mode = Mode.AUTO
 
 
-class Subscribe(Message, frozen=True):
+class Subscribe(Message, frozen=True, tag="Subscribe"):
     call: int
     ref: int
     name: str
@@ -99,14 +101,14 @@ class Subscribe(Message, frozen=True):
     credit: int = 0
 
 
-class Home(Message, frozen=True):
+class Home(Message, frozen=True, tag="Home"):
     """Before `Subscribe`: the client opened this durable subscription first at the broker of another log."""
 
     ref: int
     log: str
 
 
-class Unsubscribe(Message, frozen=True):
+class Unsubscribe(Message, frozen=True, tag="Unsubscribe"):
     """Stop. With `end` False a durable subscription is only detached."""
 
     call: int
@@ -115,21 +117,21 @@ class Unsubscribe(Message, frozen=True):
     takes_rest: bool = False  # the client acknowledges what was sent before; then it has left
 
 
-class Credit(Message, frozen=True):
+class Credit(Message, frozen=True, tag="Credit"):
     """The client can take so many more; a negative number takes credit back."""
 
     ref: int
     amount: int
 
 
-class Ack(Message, frozen=True):
+class Ack(Message, frozen=True, tag="Ack"):
     """The application is done with these deliveries."""
 
     ref: int
     tags: tuple[int, ...]
 
 
-class AckAll(Message, frozen=True):
+class AckAll(Message, frozen=True, tag="AckAll"):
     """`Ack` for so many deliveries whose tags follow one another."""
 
     ref: int
@@ -141,7 +143,7 @@ class AckAll(Message, frozen=True):
         return range(self.tag, self.tag + min(self.count, MOST_TAGS))
 
 
-class Nack(Message, frozen=True):
+class Nack(Message, frozen=True, tag="Nack"):
     """Deliver these again; `counted` False when the application never saw them."""
 
     ref: int
@@ -149,14 +151,14 @@ class Nack(Message, frozen=True):
     counted: bool = True
 
 
-class Fence(Message, frozen=True):
+class Fence(Message, frozen=True, tag="Fence"):
     """Answer when everything before this was handled: what was given back has been sent again by then."""
 
     ref: int
     number: int
 
 
-class Advertise(Message, frozen=True):
+class Advertise(Message, frozen=True, tag="Advertise"):
     """The client may publish what this filter accepts."""
 
     call: int
@@ -164,12 +166,12 @@ class Advertise(Message, frozen=True):
     filter: Filter
 
 
-class Unadvertise(Message, frozen=True):
+class Unadvertise(Message, frozen=True, tag="Unadvertise"):
     call: int
     name: str
 
 
-class ReadLog(Message, frozen=True):
+class ReadLog(Message, frozen=True, tag="ReadLog"):
     """Read the broker's own log by filter; answered by `LogRead`."""
 
     call: int
@@ -179,7 +181,7 @@ class ReadLog(Message, frozen=True):
     log: str = ""  # refuse when the log has another name
 
 
-class Stage(Message, frozen=True):
+class Stage(Message, frozen=True, tag="Stage"):
     """Keep these events, to be published with the rest of their batch; answered by `Staged`."""
 
     call: int
@@ -190,7 +192,7 @@ class Stage(Message, frozen=True):
     log: str = ""  # where the rest of the batch is staged
 
 
-class CommitStaged(Message, frozen=True):
+class CommitStaged(Message, frozen=True, tag="CommitStaged"):
     """Publish all parts of a batch at once; answered by `Committed`."""
 
     call: int
@@ -200,7 +202,7 @@ class CommitStaged(Message, frozen=True):
     log: str = ""
 
 
-class CommitParts(Message, frozen=True):
+class CommitParts(Message, frozen=True, tag="CommitParts"):
     """As `CommitStaged`, of these very parts, in this order; other parts of the batch are dropped."""
 
     call: int
@@ -210,7 +212,7 @@ class CommitParts(Message, frozen=True):
     log: str = ""
 
 
-class HoldLog(Message, frozen=True):
+class HoldLog(Message, frozen=True, tag="HoldLog"):
     """Keep in the broker's log what the filter accepts, and forget nothing beyond a place; answered by
     `LogHeld`. The same name again moves the place on, never back."""
 
@@ -224,14 +226,14 @@ class HoldLog(Message, frozen=True):
     most_bytes: int = 0  # that it may keep in the log, as the broker's gate says; 0: no bound of its own
 
 
-class EndHold(Message, frozen=True):
+class EndHold(Message, frozen=True, tag="EndHold"):
     """Answered by `LogHeld`."""
 
     call: int
     name: str
 
 
-class AskCommitted(Message, frozen=True):
+class AskCommitted(Message, frozen=True, tag="AskCommitted"):
     """Which batch of this query was committed last? Answered by `Committed`."""
 
     call: int
@@ -241,39 +243,39 @@ class AskCommitted(Message, frozen=True):
 # -- broker to client -----------------------------------------------------------------------
 
 
-class Welcome(Message, frozen=True):
+class Welcome(Message, frozen=True, tag="Welcome"):
     broker: str
     log: str  # the name that positions in this broker's log carry
     version: int = VERSION
     event_bytes: int = 0  # the largest event that it accepts; 0: it does not say
 
 
-class Published(Message, frozen=True):
+class Published(Message, frozen=True, tag="Published"):
     call: int
     position: Position | None = None
 
 
-class PublishedAll(Message, frozen=True):
+class PublishedAll(Message, frozen=True, tag="PublishedAll"):
     """`Published` for each of so many calls, one after the other, that no log holds."""
 
     call: int  # the first
     count: int
 
 
-class Advertised(Message, frozen=True):
+class Advertised(Message, frozen=True, tag="Advertised"):
     """The answer to `Advertise` and to `Unadvertise`."""
 
     call: int
 
 
-class Quench(Message, frozen=True):
+class Quench(Message, frozen=True, tag="Quench"):
     """Whether anybody wants what the client said that it may publish."""
 
     digest: str  # of the filter that it advertised
     unwanted: bool
 
 
-class Subscribed(Message, frozen=True):
+class Subscribed(Message, frozen=True, tag="Subscribed"):
     call: int
     ref: int
     subscriber: str  # with the name, the identity of the subscription
@@ -281,12 +283,12 @@ class Subscribed(Message, frozen=True):
     resumed: bool = False
 
 
-class Unsubscribed(Message, frozen=True):
+class Unsubscribed(Message, frozen=True, tag="Unsubscribed"):
     call: int
     ref: int
 
 
-class Deliver(Message, frozen=True):
+class Deliver(Message, frozen=True, tag="Deliver"):
     ref: int
     tag: int  # names this delivery in `Ack` and `Nack`
     event: Event
@@ -295,7 +297,7 @@ class Deliver(Message, frozen=True):
     again: bool = False  # it was sent before, and nobody said that it was handled
 
 
-class DeliverAll(Message, frozen=True):
+class DeliverAll(Message, frozen=True, tag="DeliverAll"):
     """`Deliver` for each of these events, one after the other, that no log holds and nobody had before."""
 
     cut_field: ClassVar[str] = "events"
@@ -315,21 +317,21 @@ class DeliverAll(Message, frozen=True):
         return (Deliver(self.ref, tag, event) for tag, event in enumerate(self.events, self.tag))
 
 
-class Fenced(Message, frozen=True):
+class Fenced(Message, frozen=True, tag="Fenced"):
     """The answer to `Fence`."""
 
     ref: int
     number: int
 
 
-class Silence(Message, frozen=True):
+class Silence(Message, frozen=True, tag="Silence"):
     """Nothing more for this subscription up to and including this position."""
 
     ref: int
     position: Position
 
 
-class Lost(Message, frozen=True):
+class Lost(Message, frozen=True, tag="Lost"):
     """How many notifications this subscription lost so far, by the name of the policy or bound."""
 
     ref: int
@@ -344,7 +346,7 @@ class LogEntry(msgspec.Struct, frozen=True, array_like=True):
     accepted: float  # when, by the broker's clock
 
 
-class LogRead(Message, frozen=True):
+class LogRead(Message, frozen=True, tag="LogRead"):
     call: int
     log: str
     entries: tuple[LogEntry, ...]
@@ -353,7 +355,7 @@ class LogRead(Message, frozen=True):
     end: int  # the last that it holds
 
 
-class LogHeld(Message, frozen=True):
+class LogHeld(Message, frozen=True, tag="LogHeld"):
     """How the log stands, and where its hold does."""
 
     call: int
@@ -364,11 +366,11 @@ class LogHeld(Message, frozen=True):
     is_new: bool = False  # nobody held it under this name
 
 
-class Staged(Message, frozen=True):
+class Staged(Message, frozen=True, tag="Staged"):
     call: int
 
 
-class Committed(Message, frozen=True):
+class Committed(Message, frozen=True, tag="Committed"):
     """The last batch of this query that was committed; -1: none was."""
 
     call: int
@@ -377,7 +379,7 @@ class Committed(Message, frozen=True):
     is_new: bool = False  # False: it was committed before
 
 
-class Refused(Message, frozen=True):
+class Refused(Message, frozen=True, tag="Refused"):
     """No, and why; `code` is that of a class in `tidings.errors`."""
 
     call: int
@@ -385,7 +387,7 @@ class Refused(Message, frozen=True):
     reason: str
 
 
-class Closed(Message, frozen=True):
+class Closed(Message, frozen=True, tag="Closed"):
     """The broker ended this subscription of its own accord."""
 
     ref: int
@@ -435,6 +437,12 @@ BROKER_MESSAGES: tuple[type[Message], ...] = (
     PublishedAll,
     Quench,
 )
+
+
+def tag_of(kind: type) -> str:
+    """Name of a class of messages on the wire; a class that is no message has the name of the class."""
+    config = getattr(kind, "__struct_config__", None)
+    return kind.__name__ if config is None or config.tag is None else str(config.tag)
 
 
 def union(declared: Iterable[type[Message]] = ()) -> Any:

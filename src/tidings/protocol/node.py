@@ -40,7 +40,7 @@ from tidings.protocol.inputs import (
 )
 from tidings.protocol.kept import KeptBytes
 from tidings.protocol.limits import DEFAULT_LIMITS, ResourceLimits
-from tidings.protocol.messages import Envelope, Message
+from tidings.protocol.messages import Envelope, Message, tag_of
 from tidings.protocol.slots import (
     KINDS,
     Assignment,
@@ -331,7 +331,7 @@ def _owners(slots: dict[str, Strategy]) -> dict[type[Message], Strategy]:
         for message in strategy.messages:
             other = owners.setdefault(message, strategy)
             if other is not strategy:
-                raise SettingsError(f"{other.name} and {strategy.name} both declare {message.__name__}")
+                raise SettingsError(f"{other.name} and {strategy.name} both declare {tag_of(message)}")
         for header in strategy.headers:
             if not header.startswith(kind + "."):
                 raise SettingsError(f"{strategy.name} declares the header {header!r} of another kind")

@@ -28,13 +28,13 @@ from tidings.protocol.limits import DEFAULT_LIMITS, ResourceLimits
 from tidings.protocol.listening import Link, Listening
 
 
-class StillThere(msg.Message, frozen=True):
+class StillThere(msg.Message, frozen=True, tag="StillThere"):
     """A client to its distributor; answered by `StillHere`."""
 
     number: int
 
 
-class StillHere(msg.Message, frozen=True):
+class StillHere(msg.Message, frozen=True, tag="StillHere"):
     number: int
 
 

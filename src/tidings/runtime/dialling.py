@@ -16,7 +16,7 @@ from random import Random
 from typing import NamedTuple
 
 from tidings.errors import SettingsError, TidingsError, TlsError, UnreachableError, WireError
-from tidings.protocol.messages import Message
+from tidings.protocol.messages import Message, tag_of
 from tidings.runtime.connection import Connection, Gathering, Lost, NetworkSettings
 from tidings.runtime.failures import error_of
 from tidings.runtime.words import Challenge, Denied, Open, Opened, Proof
@@ -131,7 +131,7 @@ class _Handshake:
         elif isinstance(message, Denied):
             self._fail(error_of(message.code, message.reason))
         else:
-            self._fail(WireError(f"a {type(message).__name__} before the welcome"))
+            self._fail(WireError(f"a {tag_of(type(message))} before the welcome"))
 
     def lost(self, connection: Connection, reason: str) -> None:
         self._fail(UnreachableError(reason))

@@ -188,7 +188,7 @@ class Gate:
             elif type(message) in self._passes:
                 allowed.append(message)
             elif not self._beside(message):
-                raise WireError(f"a client says no {type(message).__name__}")
+                raise WireError(f"a client says no {msg.tag_of(type(message))}")
         return allowed
 
     def _is_within(self, message: msg.Message) -> bool:

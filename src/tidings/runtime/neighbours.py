@@ -23,7 +23,7 @@ from typing import Any
 from tidings.errors import RefusedError, TidingsError, WireError
 from tidings.protocol.effects import Connect, Disconnect, Probe
 from tidings.protocol.inputs import Joined, Parted, Probed, Unsendable
-from tidings.protocol.messages import Message
+from tidings.protocol.messages import Message, tag_of
 from tidings.runtime.connection import Connection, Gathering, NetworkSettings, sendable
 from tidings.runtime.dialling import Address, Dialled, Pauses, dial, parse_addresses
 from tidings.runtime.driver import Driver
@@ -336,7 +336,7 @@ class Neighbours:
                 if type(message) is Goodbye:
                     link.connection.finish("it stops")
                     return
-                link.connection.end(str(WireError(f"a broker says no {type(message).__name__}")))
+                link.connection.end(str(WireError(f"a broker says no {tag_of(type(message))}")))
                 return
         self._driver.receive(link.name, heard)
 

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from tidings.errors import RefusedError, TidingsError
-from tidings.protocol.messages import Message
+from tidings.protocol.messages import Message, tag_of
 from tidings.runtime.admission import Visit
 from tidings.runtime.connection import Connection, Gathering, NetworkSettings
 from tidings.runtime.words import HANDSHAKE, Challenge, Denied, Open, Proof
@@ -119,7 +119,7 @@ class Reception:
         elif isinstance(message, Proof) and waiting.conversation is not None and waiting.steps <= MOST_STEPS:
             answer = waiting.conversation.step(message.data)
         else:
-            raise RefusedError(f"a {type(message).__name__} has no place in the handshake")
+            raise RefusedError(f"a {tag_of(type(message))} has no place in the handshake")
         if isinstance(answer, Proved):
             assert waiting.open is not None
             self._lost(waiting.connection, "")

@@ -32,13 +32,15 @@ from tidings.protocol.messages import (
     Subscribed,
 )
 from tidings.protocol.node import Node
+from tidings.protocol.recovery.words import Fill, ReplayPart
 from tidings.runtime.observing import View, find_subscription
 
 HEAVY = 4_096  # bytes of payload that are kept with a step
 MOST_STEPS = 1_000  # of one event that are remembered one by one; more are counted
 MOST_NAMES = 10_000  # subscriptions of one client whose names are remembered
 
-HOW = {"ReplayPart": "replay", "Fill": "recovery"}  # by the message that carried it; others: live
+# by the message that carried it; others: live
+HOW: dict[type[Message], str] = {ReplayPart: "replay", Fill: "recovery"}
 PUBLISHED, RECEIVED, SENT, DELIVERED, WITHHELD = "published", "received", "sent", "delivered", "withheld"
 
 _CLIENTS, _BROKERS = frozenset(CLIENT_MESSAGES), frozenset(BROKER_MESSAGES)  # of these others carry events
@@ -132,7 +134,7 @@ class Ring:
 
     def _carried(self, now: float, what: str, peer: str, message: Message) -> None:
         """Messages between brokers carry one envelope, or several."""
-        how = HOW.get(type(message).__name__, "")
+        how = HOW.get(type(message), "")
         envelope = getattr(message, "envelope", None)
         if envelope is not None:
             self._note(now, what, peer, None, 0, (envelope.event,), how)

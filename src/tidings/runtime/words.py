@@ -16,7 +16,7 @@ from tidings.protocol.client_bounds import CALL, ID, NAME, Checked, Values, decl
 from tidings.protocol.messages import Message
 
 
-class Open(Message, frozen=True):
+class Open(Message, frozen=True, tag="Open"):
     """The first frame of a connection."""
 
     role: str  # client or broker
@@ -30,15 +30,15 @@ class Open(Message, frozen=True):
     takes: int = 0  # bytes of a frame that this end reads at most; 0: it does not say (an earlier version)
 
 
-class Challenge(Message, frozen=True):
+class Challenge(Message, frozen=True, tag="Challenge"):
     data: bytes
 
 
-class Proof(Message, frozen=True):
+class Proof(Message, frozen=True, tag="Proof"):
     data: bytes
 
 
-class Opened(Message, frozen=True):
+class Opened(Message, frozen=True, tag="Opened"):
     """Welcome."""
 
     name: str
@@ -48,28 +48,28 @@ class Opened(Message, frozen=True):
     takes: int = 0  # as in `Open`
 
 
-class Denied(Message, frozen=True):
+class Denied(Message, frozen=True, tag="Denied"):
     """No, and why. The connection is closed after this."""
 
     code: str
     reason: str
 
 
-class Ping(Message, frozen=True):
+class Ping(Message, frozen=True, tag="Ping"):
     pass
 
 
-class Pong(Message, frozen=True):
+class Pong(Message, frozen=True, tag="Pong"):
     pass
 
 
-class Goodbye(Message, frozen=True):
+class Goodbye(Message, frozen=True, tag="Goodbye"):
     """The broker is about to stop: nothing more is read from this connection."""
 
     reason: str = ""
 
 
-class Inquire(Message, frozen=True):
+class Inquire(Message, frozen=True, tag="Inquire"):
     """A client asks the broker about itself."""
 
     call: int
@@ -77,12 +77,12 @@ class Inquire(Message, frozen=True):
     about: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
-class Informed(Message, frozen=True):
+class Informed(Message, frozen=True, tag="Informed"):
     call: int
     value: Any = None
 
 
-class NotInformed(Message, frozen=True):
+class NotInformed(Message, frozen=True, tag="NotInformed"):
     call: int
     code: str
     reason: str

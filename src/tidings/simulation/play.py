@@ -29,6 +29,7 @@ from tidings.errors import InputError, TidingsError
 from tidings.history.check import check
 from tidings.history.schema import NTFY, VIEW
 from tidings.protocol.inputs import Received
+from tidings.protocol.messages import tag_of
 from tidings.simulation.faults import (
     CRASH,
     PARTITION_HALVES,
@@ -187,7 +188,7 @@ class _Stage:
 
         def note(name: str, item: Any, _now: float) -> None:
             if type(item) is Received and item.sender in self.brokers and name in self.brokers:
-                self.went.append((type(item.message).__name__, f"{item.sender}>{name}"))
+                self.went.append((tag_of(type(item.message)), f"{item.sender}>{name}"))
 
         simulation.on_handled = note
 

@@ -26,7 +26,7 @@ from tidings.availability.records import Append, Record
 from tidings.errors import StoreError, StoreFullError, WireError
 from tidings.protocol import effects as fx
 from tidings.protocol import inputs as ins
-from tidings.protocol.messages import DeliverAll
+from tidings.protocol.messages import DeliverAll, tag_of
 from tidings.simulation import faults as fault
 from tidings.simulation import incidents
 from tidings.simulation.faults import NO_FAULTS, FaultPlan, Incident
@@ -94,8 +94,8 @@ class Simulation:
 
     @property
     def sent(self) -> Counter[str]:
-        """How many messages went between brokers, by the name of their class."""
-        return Counter({kind.__name__: count for kind, count in self._sent.items()})
+        """How many messages went between brokers, by tag."""
+        return Counter({tag_of(kind): count for kind, count in self._sent.items()})
 
     @property
     def hops(self) -> int:
@@ -307,7 +307,7 @@ class Simulation:
             for deliver in message.one_by_one():
                 self._send(place, fx.Send(to.name, deliver))
             return
-        self.refused_frames[type(message).__name__] += 1
+        self.refused_frames[tag_of(type(message))] += 1
         if self.watch is not None:
             self.watch.oversized(place.name, to.name, error)
         self._drop_link(*pair(place.name, to.name), link)
@@ -347,7 +347,7 @@ class Simulation:
             codec.decode(bytes(frame))
         except WireError:
             return True
-        raise AssertionError(f"a flipped bit went unnoticed in {type(message).__name__}")
+        raise AssertionError(f"a flipped bit went unnoticed in {tag_of(type(message))}")
 
     def _fly(self, link: Link, to: Place, sender: str, message: Any, at: float) -> None:
         session, epoch = link.session, to.epoch

@@ -265,8 +265,10 @@ class RocksEngine:
 
     def _translated(self, error: Exception) -> TidingsError:
         """What RocksDB or the kernel says, as one of our errors."""
+        from rocksdict import DbClosedError
+
         text = str(error)
-        if type(error).__name__ == "DbClosedError":
+        if isinstance(error, DbClosedError):
             return ClosedError(f"store {self.name} is closed")
         if any(sign in text for sign in _FULL):
             return StoreFullError(

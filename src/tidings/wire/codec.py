@@ -23,7 +23,7 @@ from tidings.errors import WireError
 from tidings.model.event import Event
 from tidings.model.subscription import Position
 from tidings.protocol.limits import DEFAULT_LIMITS
-from tidings.protocol.messages import VERSION, Deliver, DeliverAll, Message, union
+from tidings.protocol.messages import VERSION, Deliver, DeliverAll, Message, tag_of, union
 
 HEAD = struct.Struct(">IBI")
 LENGTH = struct.Struct(">I")
@@ -112,7 +112,7 @@ class Codec:
         length = len(body) + 5
         if length > self.max_frame:
             raise WireError(
-                f"a {type(message).__name__} of {length} bytes; a frame holds {self.max_frame} at most",
+                f"a {tag_of(type(message))} of {length} bytes; a frame holds {self.max_frame} at most",
                 hint="put large payloads elsewhere and publish where they are",
             )
         return _head(length, VERSION, crc32c(body, _BEGUN)) + body

@@ -7,12 +7,16 @@ gets a new folder for the new wire version.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import get_args
 
-from tidings.availability.records import Put
+from tidings.availability.records import Put, Record
 from tidings.language import parse_filter
+from tidings.model.constraint import Constraint
 from tidings.model.event import Event
+from tidings.model.expression import Expression
 from tidings.model.subscription import DeliveryOptions, Policy, Position
 from tidings.protocol import messages as m
 from tidings.protocol.delivery import farewells
@@ -31,6 +35,7 @@ from tidings.protocol.routing.diffusion import Interest, InterestSeen
 from tidings.protocol.routing.seen import NUMBER, Forward
 from tidings.protocol.routing.topic_gossip import Rumour, RumourAsk, RumourHave
 from tidings.runtime import words
+from tidings.simulation.workloads import Step
 from tidings.systems import Site, systems
 from tidings.wire.codec import Codec
 from tidings_lab.overlay import prefix_words as pw
@@ -47,6 +52,7 @@ from tidings_quality.routing.diffusion_trees import Notify
 from tidings_quality.routing.trees import Branch
 
 FOLDER = Path(__file__).parents[2] / "golden" / "wire" / f"v{m.VERSION}"
+TAGS = FOLDER / "tags.json"
 
 FILTER = parse_filter("price < 10 AND (symbol LIKE 'IB%' OR NOT EXISTS symbol) AND price * 2 > volume")
 EVENT = Event(
@@ -273,6 +279,18 @@ def declared() -> list[type[m.Message]]:
     return list(found)
 
 
+def all_tags() -> dict[str, list[str]]:
+    """Tags of every union that frames and stores hold, sorted, by what the union is of."""
+    unions: dict[str, Iterable[type]] = {
+        "messages": [*declared(), *(type(message) for message in EXAMPLES)],
+        "constraints": get_args(Constraint),
+        "expressions": get_args(Expression),
+        "records": get_args(Record),
+        "steps of a plan": get_args(Step),
+    }
+    return {name: sorted({m.tag_of(kind) for kind in kinds}) for name, kinds in unions.items()}
+
+
 def codec() -> Codec:
     return Codec([*declared(), *(type(message) for message in EXAMPLES)])
 
@@ -282,7 +300,7 @@ def write_missing() -> list[Path]:
     for folder, messages in ((FOLDER, EXAMPLES), (FOLDER / "grown", GROWN)):
         folder.mkdir(parents=True, exist_ok=True)
         for message in messages:
-            path = folder / f"{type(message).__name__}.bin"
+            path = folder / f"{m.tag_of(type(message))}.bin"
             if not path.exists():
                 path.write_bytes(codec().encode(message))
                 made.append(path)

@@ -7,7 +7,7 @@ from tidings.protocol.messages import Message
 Contact = tuple[str, str]  # name, and where it is reached (empty where the driver knows)
 
 
-class Seek(Message, frozen=True):
+class Seek(Message, frozen=True, tag="Seek"):
     """A newcomer looks for its place; each node on the way to its id adds whom it knows."""
 
     newcomer: Contact
@@ -15,13 +15,13 @@ class Seek(Message, frozen=True):
     hops: int = 0
 
 
-class Admit(Message, frozen=True):
+class Admit(Message, frozen=True, tag="Admit"):
     """The end of that way: everybody who was found on it, and the leaves of the last node."""
 
     contacts: tuple[Contact, ...]
 
 
-class Greet(Message, frozen=True):
+class Greet(Message, frozen=True, tag="Greet"):
     """We are there, and these are the nodes next to us. It also asks whether the other one lives."""
 
     contacts: tuple[Contact, ...] = ()
@@ -29,30 +29,30 @@ class Greet(Message, frozen=True):
     address: str = ""  # our own
 
 
-class CellAsk(Message, frozen=True):
+class CellAsk(Message, frozen=True, tag="CellAsk"):
     """Whom do you know for this cell of the table? Answered by `Greet`, or by nothing."""
 
     newcomer: Contact
     key: int  # an id that belongs into the cell
 
 
-class RowAsk(Message, frozen=True):
+class RowAsk(Message, frozen=True, tag="RowAsk"):
     """Whom do you know in this row of the table? One of them may be nearer than ours."""
 
     row: int
 
 
-class RowTold(Message, frozen=True):
+class RowTold(Message, frozen=True, tag="RowTold"):
     contacts: tuple[Contact, ...]
 
 
-class Doubt(Message, frozen=True):
+class Doubt(Message, frozen=True, tag="Doubt"):
     """This node does not answer us; see for yourself."""
 
     name: str
 
 
-class Depart(Message, frozen=True):
+class Depart(Message, frozen=True, tag="Depart"):
     """We go; these stay."""
 
     contacts: tuple[Contact, ...] = ()

@@ -41,7 +41,7 @@ class Replicated(msgspec.Struct, frozen=True, array_like=True):
         return SubscriptionId(self.subscriber, self.name)
 
 
-class Replica(Message, frozen=True):
+class Replica(Message, frozen=True, tag="Replica"):
     """All subscriptions at the sender."""
 
     life: str  # of the sender
@@ -49,12 +49,12 @@ class Replica(Message, frozen=True):
     subscriptions: tuple[Replicated, ...]
 
 
-class ReplicaSeen(Message, frozen=True):
+class ReplicaSeen(Message, frozen=True, tag="ReplicaSeen"):
     life: str
     number: int
 
 
-class Handed(Message, frozen=True):
+class Handed(Message, frozen=True, tag="Handed"):
     """Events that were kept for a subscription of the receiver's."""
 
     subscriber: str
@@ -63,7 +63,7 @@ class Handed(Message, frozen=True):
     number: int  # said again until it is seen
 
 
-class HandedSeen(Message, frozen=True):
+class HandedSeen(Message, frozen=True, tag="HandedSeen"):
     number: int
 
 

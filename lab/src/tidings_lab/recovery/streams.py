@@ -19,7 +19,7 @@ from tidings.protocol.messages import Envelope, Message
 Marks = dict[str, int]  # by stream: everything up to this number
 
 
-class Highest(Message, frozen=True):
+class Highest(Message, frozen=True, tag="Highest"):
     """What the sender has of these streams: exchanged until all is stable."""
 
     cut_field: ClassVar[str] = "marks"
@@ -28,7 +28,7 @@ class Highest(Message, frozen=True):
     asks: bool = False  # say yours
 
 
-class Again(Message, frozen=True):
+class Again(Message, frozen=True, tag="Again"):
     """Events that the receiver lacks, in order."""
 
     cut_field: ClassVar[str] = "envelopes"
@@ -36,21 +36,21 @@ class Again(Message, frozen=True):
     envelopes: tuple[Envelope, ...]
 
 
-class StateAsk(Message, frozen=True):
+class StateAsk(Message, frozen=True, tag="StateAsk"):
     """A newcomer, or a distributor below: where do streams stand?"""
 
     epoch: int
     marks: Marks = msgspec.field(default_factory=dict)  # what it has
 
 
-class GroupState(Message, frozen=True):
+class GroupState(Message, frozen=True, tag="GroupState"):
     """Where streams stand, for a newcomer: what comes later is for it too."""
 
     epoch: int
     marks: Marks
 
 
-class Flush(Message, frozen=True):
+class Flush(Message, frozen=True, tag="Flush"):
     """Virtual synchrony: what the sender has in the old view."""
 
     number: int
@@ -58,14 +58,14 @@ class Flush(Message, frozen=True):
     asks: bool = True  # say yours, and send what is lacking
 
 
-class Heard(Message, frozen=True):
+class Heard(Message, frozen=True, tag="Heard"):
     """A subscriber to its distributor: what it has heard, by the name of the subscription. The first word after
     its hello."""
 
     marks: dict[str, Marks]
 
 
-class SubscriberMarks(Message, frozen=True):
+class SubscriberMarks(Message, frozen=True, tag="SubscriberMarks"):
     """No-gap mode: what every subscription of the sender has heard, and which is none any more."""
 
     marks: dict[str, Marks]

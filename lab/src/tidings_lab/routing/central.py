@@ -18,7 +18,7 @@ from tidings.protocol.slots import Ports
 from tidings_lab.routing.direct import Hold, MatchAtTarget, ToAccess, ToTarget
 
 
-class Refer(Message, frozen=True):
+class Refer(Message, frozen=True, tag="Refer"):
     """To the service: whoever is behind this reference is at this broker, too, or is not any more."""
 
     reference: str
@@ -26,7 +26,7 @@ class Refer(Message, frozen=True):
     count: int  # +1 or -1
 
 
-class ToService(Message, frozen=True):
+class ToService(Message, frozen=True, tag="ToService"):
     """A matched event, and the references of its takers."""
 
     is_hop: ClassVar[bool] = True

@@ -24,7 +24,7 @@ MAINTAIN_BUDGET = 4  # steps of the matcher's upkeep at once, some milliseconds
 MAINTAIN_SECONDS = 0.05
 
 
-class Hold(Message, frozen=True):
+class Hold(Message, frozen=True, tag="Hold"):
     """Hold this filter for a broker, or let it go; `spread`: pass it on along the tree."""
 
     filter: Filter
@@ -33,7 +33,7 @@ class Hold(Message, frozen=True):
     spread: bool = False
 
 
-class ToTarget(Message, frozen=True):
+class ToTarget(Message, frozen=True, tag="ToTarget"):
     """An event for the broker of its cell."""
 
     is_hop: ClassVar[bool] = True
@@ -41,7 +41,7 @@ class ToTarget(Message, frozen=True):
     envelope: Envelope
 
 
-class ToAccess(Message, frozen=True):
+class ToAccess(Message, frozen=True, tag="ToAccess"):
     """A matched event for a broker with a taker."""
 
     is_hop: ClassVar[bool] = True

@@ -30,7 +30,7 @@ from tidings.protocol.slots import Ports, Routing
 LOCAL = ""  # our own clients; no link has this name
 
 
-class Grouped(Message, frozen=True):
+class Grouped(Message, frozen=True, tag="Grouped"):
     """A filter is wanted by the members of a group behind this link, or is not any more."""
 
     filter: Filter
@@ -39,7 +39,7 @@ class Grouped(Message, frozen=True):
     count: int  # +1 or -1
 
 
-class ToGroups(Message, frozen=True):
+class ToGroups(Message, frozen=True, tag="ToGroups"):
     """An event for everybody in these groups."""
 
     is_hop: ClassVar[bool] = True

@@ -21,20 +21,20 @@ from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.slots import Routing
 
 
-class Multicast(Message, frozen=True):
+class Multicast(Message, frozen=True, tag="Multicast"):
     is_hop: ClassVar[bool] = True
 
     envelope: Envelope
 
 
-class Publicise(Message, frozen=True):
+class Publicise(Message, frozen=True, tag="Publicise"):
     """There is this service."""
 
     service: str
     filter: Filter
 
 
-class Attach(Message, frozen=True):
+class Attach(Message, frozen=True, tag="Attach"):
     """A distributor below asks to be sent everything."""
 
 

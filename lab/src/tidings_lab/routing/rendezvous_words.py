@@ -10,7 +10,7 @@ from tidings.protocol.messages import Envelope, Message
 Version = tuple[str, int]  # of a node's life, and a counter in it
 
 
-class Graft(Message, frozen=True):
+class Graft(Message, frozen=True, tag="Graft"):
     """We are in the tree of a key below you; said again from time to time. Answered by `Grafted`."""
 
     key: str
@@ -18,19 +18,19 @@ class Graft(Message, frozen=True):
     filters: tuple[Filter, ...] | None = None  # what is wanted below us; None: everything of the key
 
 
-class Grafted(Message, frozen=True):
+class Grafted(Message, frozen=True, tag="Grafted"):
     key: str
     version: Version
 
 
-class Prune(Message, frozen=True):
+class Prune(Message, frozen=True, tag="Prune"):
     """We are not in that tree below you any more."""
 
     key: str
     version: Version
 
 
-class Climb(Message, frozen=True):
+class Climb(Message, frozen=True, tag="Climb"):
     """An event on its way to the brokers that are responsible for these keys."""
 
     is_hop: ClassVar[bool] = True
@@ -41,7 +41,7 @@ class Climb(Message, frozen=True):
     address: str = ""  # where the broker is reached that accepted it
 
 
-class Descend(Message, frozen=True):
+class Descend(Message, frozen=True, tag="Descend"):
     """An event on its way down the trees of these keys."""
 
     is_hop: ClassVar[bool] = True
@@ -50,20 +50,20 @@ class Descend(Message, frozen=True):
     envelope: Envelope
 
 
-class KeyUnwanted(Message, frozen=True):
+class KeyUnwanted(Message, frozen=True, tag="KeyUnwanted"):
     """Nobody is in the tree of this key: for so long, send us nothing for it."""
 
     key: str
     seconds: float
 
 
-class KeyWanted(Message, frozen=True):
+class KeyWanted(Message, frozen=True, tag="KeyWanted"):
     """Somebody is again."""
 
     key: str
 
 
-class Enrol(Message, frozen=True):
+class Enrol(Message, frozen=True, tag="Enrol"):
     """All the filters of one broker that belong to a key, for the broker that is responsible for it."""
 
     key: str
@@ -74,6 +74,6 @@ class Enrol(Message, frozen=True):
     address: str = ""  # where the broker is reached whose filters these are
 
 
-class Enrolled(Message, frozen=True):
+class Enrolled(Message, frozen=True, tag="Enrolled"):
     key: str
     version: Version

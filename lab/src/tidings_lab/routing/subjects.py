@@ -45,7 +45,7 @@ SILENT = 3.5  # times as long, and a host or a network is taken for gone
 MOST_SUBJECTS = 10_000  # in a cache; then the one that was silent longest goes
 
 
-class OnLan(Message, frozen=True):
+class OnLan(Message, frozen=True, tag="OnLan"):
     """An event, broadcast on a local network."""
 
     is_hop: ClassVar[bool] = True
@@ -54,21 +54,21 @@ class OnLan(Message, frozen=True):
     from_outside: bool = False  # the router has it from another network
 
 
-class Subject(Message, frozen=True):
+class Subject(Message, frozen=True, tag="Subject"):
     """The sender wants this subject from now on, or does not any more: a host to its router, a router for its network."""
 
     subject: str
     wanted: bool
 
 
-class Subjects(Message, frozen=True):
+class Subjects(Message, frozen=True, tag="Subjects"):
     """All that the sender wants."""
 
     subjects: tuple[str, ...]
     asks: bool = False  # and who hears this is to say the same of itself
 
 
-class ToRouters(Message, frozen=True):
+class ToRouters(Message, frozen=True, tag="ToRouters"):
     """An event for the networks of these routers: the receiver's own, and those that it sends it on to."""
 
     is_hop: ClassVar[bool] = True
@@ -77,7 +77,7 @@ class ToRouters(Message, frozen=True):
     onward: tuple[str, ...] = ()
 
 
-class CacheAsk(Message, frozen=True):
+class CacheAsk(Message, frozen=True, tag="CacheAsk"):
     """What was published last on these subjects? Routers answer straight to the asker."""
 
     asker: str
@@ -86,7 +86,7 @@ class CacheAsk(Message, frozen=True):
     is_first: bool = False  # at the asker's own router: pass it on
 
 
-class CacheAnswer(Message, frozen=True):
+class CacheAnswer(Message, frozen=True, tag="CacheAnswer"):
     number: int
     envelopes: tuple[Envelope, ...]
 

@@ -23,6 +23,7 @@ import msgspec
 from tidings.algebra.cells import HashCells
 from tidings.errors import SettingsError, TidingsError
 from tidings.history.schema import NTFY, PUB, Row
+from tidings.protocol.messages import tag_of
 from tidings.simulation.experiment import latencies_of
 from tidings.simulation.simulator import SimulationSettings
 from tidings.simulation.topology import OVERLAYS, Overlay, hops_from, local_networks
@@ -88,7 +89,7 @@ class Measures(msgspec.Struct, kw_only=True):
     t_sub: float | None = None  # None: longer than anybody waited
     t_diff: float | None = None
     d: float | None = None
-    kinds: dict[str, int] = {}  # messages between brokers, by their class
+    kinds: dict[str, int] = {}  # messages between brokers, by tag
 
 
 def chosen_systems(text: str) -> list[System]:
@@ -216,7 +217,7 @@ class _Run:
             t_sub=delays.t_sub,
             t_diff=delays.t_diff,
             d=delays.probability(comparison.t_on),
-            kinds={kind.__name__: count for kind, count in sorted(meter.kinds.items(), key=str)},
+            kinds=dict(sorted((tag_of(kind), count) for kind, count in meter.kinds.items())),
         )
 
 

@@ -36,7 +36,7 @@ MAINTAIN_BUDGET = 4  # steps of the matcher's upkeep at once, some milliseconds
 MAINTAIN_SECONDS = 0.05
 
 
-class Notify(Message, frozen=True):
+class Notify(Message, frozen=True, tag="Notify"):
     """An event, and whom the receiver has to send it on to."""
 
     envelope: Envelope

@@ -29,7 +29,7 @@ MOST = 10_000  # that are kept; then the oldest is given up, and counted
 End = Callable[[SubscriptionId, float, float], list[Record]]  # id, when it was ended, now
 
 
-class Farewell(Message, frozen=True):
+class Farewell(Message, frozen=True, tag="Farewell"):
     """A subscription whose home is the broker of this log was ended elsewhere, `age` seconds ago."""
 
     subscriber: str
@@ -39,7 +39,7 @@ class Farewell(Message, frozen=True):
     path: tuple[str, ...]
 
 
-class FarewellHeard(Message, frozen=True):
+class FarewellHeard(Message, frozen=True, tag="FarewellHeard"):
     """Its home has ended it, or never had it."""
 
     subscriber: str

@@ -52,7 +52,7 @@ PASSED = "not kept, since a later event of its publisher was accepted at another
 NO_STORE = "modes 'kept' and 'replicated' need a store at every member of the group; this one has none"
 
 
-class TakenOver(Message, frozen=True):
+class TakenOver(Message, frozen=True, tag="TakenOver"):
     """These durable subscriptions are at the sender now, since then (by age: clocks need not agree)."""
 
     cut_field: ClassVar[str] = "ids"

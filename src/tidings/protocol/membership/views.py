@@ -52,7 +52,7 @@ class View(msgspec.Struct, frozen=True, array_like=True):
         return sum(self.voters.get(name) == disk for name, disk in disks.items()) >= self.quorum
 
 
-class ViewHello(Message, frozen=True):
+class ViewHello(Message, frozen=True, tag="ViewHello"):
     """The first word on a link: who I am now, and the view that I know."""
 
     group: str
@@ -66,21 +66,21 @@ class ViewHello(Message, frozen=True):
     asks: bool = False  # say yours
 
 
-class ViewBeat(Message, frozen=True):
+class ViewBeat(Message, frozen=True, tag="ViewBeat"):
     """I am there. Failure detection; no word of it decides anything."""
 
     number: int  # of the view that I know
     hears: tuple[str, ...]
 
 
-class ViewAsk(Message, frozen=True):
+class ViewAsk(Message, frozen=True, tag="ViewAsk"):
     """Interrogation: what did you accept for the view after `base`? Accept nothing of a lower ballot."""
 
     base: View
     ballot: Ballot
 
 
-class ViewAnswer(Message, frozen=True):
+class ViewAnswer(Message, frozen=True, tag="ViewAnswer"):
     number: int
     ballot: Ballot
     disk: str
@@ -88,26 +88,26 @@ class ViewAnswer(Message, frozen=True):
     accepted: View | None = None
 
 
-class ViewPropose(Message, frozen=True):
+class ViewPropose(Message, frozen=True, tag="ViewPropose"):
     base: View
     ballot: Ballot
     view: View
 
 
-class ViewAck(Message, frozen=True):
+class ViewAck(Message, frozen=True, tag="ViewAck"):
     number: int
     ballot: Ballot
     disk: str
 
 
-class ViewRefused(Message, frozen=True):
+class ViewRefused(Message, frozen=True, tag="ViewRefused"):
     """A higher ballot was promised for this number."""
 
     number: int
     promised: Ballot
 
 
-class ViewInstall(Message, frozen=True):
+class ViewInstall(Message, frozen=True, tag="ViewInstall"):
     """This view was decided."""
 
     view: View

@@ -7,13 +7,13 @@ from tidings.protocol.membership.tables import Told
 from tidings.protocol.messages import Message
 
 
-class PeerArriving(Message, frozen=True):
+class PeerArriving(Message, frozen=True, tag="PeerArriving"):
     """A newcomer to one whom it was told of; answered by `PeerFound`."""
 
     me: Told
 
 
-class PeerShuffle(Message, frozen=True):
+class PeerShuffle(Message, frozen=True, tag="PeerShuffle"):
     """A part of the view of a scope, and with it what a group shares: its supertopic tables, its size."""
 
     scope: str
@@ -25,7 +25,7 @@ class PeerShuffle(Message, frozen=True):
     news: tuple[News, ...] = ()
 
 
-class PeerSearch(Message, frozen=True):
+class PeerSearch(Message, frozen=True, tag="PeerSearch"):
     """Who belongs to one of these topics?"""
 
     seeker: Told
@@ -34,35 +34,35 @@ class PeerSearch(Message, frozen=True):
     ttl: int
 
 
-class PeerFound(Message, frozen=True):
+class PeerFound(Message, frozen=True, tag="PeerFound"):
     members: tuple[Told, ...]
 
 
-class PeerFresh(Message, frozen=True):
+class PeerFresh(Message, frozen=True, tag="PeerFresh"):
     """Name some others of your group; answered by `PeerFound`."""
 
     topics: tuple[str, ...]
     count: int
 
 
-class PeerPing(Message, frozen=True):
+class PeerPing(Message, frozen=True, tag="PeerPing"):
     number: int
     news: tuple[News, ...] = ()
 
 
-class PeerPong(Message, frozen=True):
+class PeerPong(Message, frozen=True, tag="PeerPong"):
     number: int
     me: Told
     news: tuple[News, ...] = ()
 
 
-class PeerPingFor(Message, frozen=True):
+class PeerPingFor(Message, frozen=True, tag="PeerPingFor"):
     """Ping a member for us; answered by `PeerPong` with our number."""
 
     number: int
     target: str
 
 
-class PeerLeaving(Message, frozen=True):
+class PeerLeaving(Message, frozen=True, tag="PeerLeaving"):
     incarnation: int
     topics: tuple[str, ...] = ()  # the groups that are left; none: all

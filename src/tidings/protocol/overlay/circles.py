@@ -39,7 +39,7 @@ class Dated(msgspec.Struct, frozen=True, array_like=True, order=True):
     other: str
 
 
-class Circle(Message, frozen=True):
+class Circle(Message, frozen=True, tag="Circle"):
     """Goes toward a log, along both ways on which it is heard."""
 
     log: str
@@ -50,14 +50,14 @@ class Circle(Message, frozen=True):
     youngest: Dated | None = None  # of the links before
 
 
-class Cut(Message, frozen=True):
+class Cut(Message, frozen=True, tag="Cut"):
     """Goes back along the way of a question to an end of the link that has to go."""
 
     link: Dated
     path: tuple[str, ...]  # whom it still has to pass; the last one first
 
 
-class Uncoupled(Message, frozen=True):
+class Uncoupled(Message, frozen=True, tag="Uncoupled"):
     """The sender has undone the link that this comes on."""
 
 

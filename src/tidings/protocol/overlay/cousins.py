@@ -33,7 +33,7 @@ class PlacesTold(Protocol):
     def addresses(self) -> tuple[str, ...]: ...
 
 
-class Cousin(Message, frozen=True):
+class Cousin(Message, frozen=True, tag="Cousin"):
     """Whom a neighbour of the sender is linked with, and where each is."""
 
     of: str
@@ -41,7 +41,7 @@ class Cousin(Message, frozen=True):
     addresses: tuple[str, ...]
 
 
-class StandIn(Message, frozen=True):
+class StandIn(Message, frozen=True, tag="StandIn"):
     """The sender wants to be linked with us, since this broker and the one between it and us are lost."""
 
     lost: str

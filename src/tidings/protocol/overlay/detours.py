@@ -29,20 +29,20 @@ LOOK_SECONDS = 1.0  # between two looks whether we have all
 NOT_NEEDED = "it is not needed any more"
 
 
-class Detour(Message, frozen=True):
+class Detour(Message, frozen=True, tag="Detour"):
     """This broker asks us for a link, since that with you is lost: is it?"""
 
     peer: str
 
 
-class DetourAnswer(Message, frozen=True):
+class DetourAnswer(Message, frozen=True, tag="DetourAnswer"):
     """The link to this broker may be given up, or not. To the one that asked: and you are linked with us instead."""
 
     peer: str
     agrees: bool
 
 
-class Caught(Message, frozen=True):
+class Caught(Message, frozen=True, tag="Caught"):
     """A broker that came round has all that it missed: who kept that for it may let go. Passed on to the far end."""
 
     peer: str

@@ -51,20 +51,20 @@ LOST_ALONE = "it was away for too long, and linked with nobody else"
 LOST = "it was away for too long; its neighbours are linked with one another instead"
 
 
-class Kin(Message, frozen=True):
+class Kin(Message, frozen=True, tag="Kin"):
     """Whom the sender is linked with, and where each is; the sender itself too."""
 
     names: tuple[str, ...]
     addresses: tuple[str, ...]
 
 
-class HealAsk(Message, frozen=True):
+class HealAsk(Message, frozen=True, tag="HealAsk"):
     """The sender has lost this broker, and wants to be linked with us instead."""
 
     lost: str
 
 
-class HealAnswer(Message, frozen=True):
+class HealAnswer(Message, frozen=True, tag="HealAnswer"):
     lost: str
     agrees: bool
 

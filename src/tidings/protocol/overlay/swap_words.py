@@ -14,7 +14,7 @@ from tidings.protocol.messages import Message
 from tidings.protocol.overlay.choosing import Hop, Offer
 
 
-class DiscoveryRequest(Message, frozen=True):
+class DiscoveryRequest(Message, frozen=True, tag="DiscoveryRequest"):
     request: str
     zone: bytes  # of the broker that asks, as it is now
     nearest: bytes  # the zone of the broker that sends this on
@@ -24,59 +24,59 @@ class DiscoveryRequest(Message, frozen=True):
     address: str = ""  # of the broker that asks, to measure how far it is
 
 
-class DiscoveryReply(Message, frozen=True):
+class DiscoveryReply(Message, frozen=True, tag="DiscoveryReply"):
     request: str
     offer: Offer | None
 
 
-class DiscoveryPartial(Message, frozen=True):
+class DiscoveryPartial(Message, frozen=True, tag="DiscoveryPartial"):
     """Before a reply: it is not all, somebody on the way did not answer in time."""
 
     request: str
 
 
-class Lock(Message, frozen=True):
+class Lock(Message, frozen=True, tag="Lock"):
     swap: str
     path: tuple[str, ...]
     cut: int  # the link between brokers cut - 1 and cut of the path goes
 
 
-class LockAnswer(Message, frozen=True):
+class LockAnswer(Message, frozen=True, tag="LockAnswer"):
     swap: str
     is_locked: bool
     reason: str = ""
 
 
-class TablesTold(Message, frozen=True):
+class TablesTold(Message, frozen=True, tag="TablesTold"):
     """Over the new link: all that is wanted here was told before this."""
 
     swap: str
 
 
-class Close(Message, frozen=True):
+class Close(Message, frozen=True, tag="Close"):
     """Every event that could not go over the new link is before this one."""
 
     swap: str
 
 
-class Closing(Message, frozen=True):
+class Closing(Message, frozen=True, tag="Closing"):
     """Nothing more will come over this link."""
 
     swap: str
 
 
-class LinkClosed(Message, frozen=True):
+class LinkClosed(Message, frozen=True, tag="LinkClosed"):
     """The link is no more: it is decided."""
 
     swap: str
 
 
-class Unlock(Message, frozen=True):
+class Unlock(Message, frozen=True, tag="Unlock"):
     swap: str
     is_done: bool  # False: it was given up
 
 
-class AskVerdict(Message, frozen=True):
+class AskVerdict(Message, frozen=True, tag="AskVerdict"):
     """Was this swap done? Passed on everywhere until it reaches the one that decides."""
 
     swap: str
@@ -84,17 +84,17 @@ class AskVerdict(Message, frozen=True):
     path: tuple[str, ...]
 
 
-class Verdict(Message, frozen=True):
+class Verdict(Message, frozen=True, tag="Verdict"):
     swap: str
     is_done: bool
     path: tuple[str, ...]
 
 
-class Crowd(Message, frozen=True):
+class Crowd(Message, frozen=True, tag="Crowd"):
     """So many brokers are on the sender's side of this link."""
 
     brokers: int
 
 
-class Gone(Message, frozen=True):
+class Gone(Message, frozen=True, tag="Gone"):
     """There is no link between us, as far as the sender knows."""

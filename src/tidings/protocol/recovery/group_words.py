@@ -9,7 +9,7 @@ from tidings.protocol.messages import Message
 from tidings.protocol.proposals import Placed, Proposal
 
 
-class Propose(Message, frozen=True):
+class Propose(Message, frozen=True, tag="Propose"):
     """To the coordinator: give these places. `first` numbers what this member proposed in this epoch."""
 
     epoch: int
@@ -18,7 +18,7 @@ class Propose(Message, frozen=True):
     done: int = 0  # all up to this number are committed; messages with them may never arrive
 
 
-class Settled(Message, frozen=True):
+class Settled(Message, frozen=True, tag="Settled"):
     """To a member: of these that it proposed, the first were committed long ago, and the others never will be."""
 
     epoch: int
@@ -28,7 +28,7 @@ class Settled(Message, frozen=True):
     passed: tuple[tuple[str, str], ...] = ()  # a later event of the same publisher has its place already
 
 
-class Replicate(Message, frozen=True):
+class Replicate(Message, frozen=True, tag="Replicate"):
     """To every member: keep these behind `after`; everything up to `committed` may be told."""
 
     epoch: int
@@ -39,7 +39,7 @@ class Replicate(Message, frozen=True):
     full: str = ""  # why the group keeps no event at the moment: too few disks have room
 
 
-class Stored(Message, frozen=True):
+class Stored(Message, frozen=True, tag="Stored"):
     """To the coordinator: all of this epoch up to here is on our disk; with `lacks`: is here, on disk or not."""
 
     epoch: int
@@ -49,7 +49,7 @@ class Stored(Message, frozen=True):
     full: str = ""  # why the disk of the sender has no room; empty: it has
 
 
-class LogAsk(Message, frozen=True):
+class LogAsk(Message, frozen=True, tag="LogAsk"):
     """A new coordinator: how far is your log?"""
 
     epoch: int
@@ -59,7 +59,7 @@ class LogAsk(Message, frozen=True):
     )
 
 
-class LogState(Message, frozen=True):
+class LogState(Message, frozen=True, tag="LogState"):
     epoch: int
     log_epoch: int  # the epoch in which this log was last agreed on
     committed: int
@@ -72,7 +72,7 @@ class LogState(Message, frozen=True):
         return self.committed + len(self.tail) if self.last < 0 else self.last
 
 
-class Adopt(Message, frozen=True):
+class Adopt(Message, frozen=True, tag="Adopt"):
     """To every member: this is the log behind `committed`, from this epoch on."""
 
     epoch: int
@@ -80,7 +80,7 @@ class Adopt(Message, frozen=True):
     tail: tuple[Placed, ...]
 
 
-class AdoptPages(Message, frozen=True):
+class AdoptPages(Message, frozen=True, tag="AdoptPages"):
     """As `Adopt`, of a tail that one message does not hold: the member asks for it (`TailAsk`)."""
 
     epoch: int
@@ -88,14 +88,14 @@ class AdoptPages(Message, frozen=True):
     last: int  # where the tail ends
 
 
-class TailAsk(Message, frozen=True):
+class TailAsk(Message, frozen=True, tag="TailAsk"):
     """What stands in your tail after this offset?"""
 
     epoch: int
     after: int
 
 
-class TailPart(Message, frozen=True):
+class TailPart(Message, frozen=True, tag="TailPart"):
     """As much of the tail after this offset as one message holds; ask again behind the last entry."""
 
     epoch: int
@@ -103,7 +103,7 @@ class TailPart(Message, frozen=True):
     entries: tuple[Placed, ...]
 
 
-class CopyAsk(Message, frozen=True):
+class CopyAsk(Message, frozen=True, tag="CopyAsk"):
     """State transfer: what was committed after this offset?"""
 
     epoch: int
@@ -112,7 +112,7 @@ class CopyAsk(Message, frozen=True):
     rows_after: str | None = None  # the log is here: only identities behind this place are asked for
 
 
-class Copy(Message, frozen=True):
+class Copy(Message, frozen=True, tag="Copy"):
     """All of it up to `upto` that was not forgotten. The log goes on behind it when `upto` is below `end`."""
 
     epoch: int

@@ -28,7 +28,7 @@ class News(msgspec.Struct, frozen=True, array_like=True):
     upto: int  # between `last` and this offset there is nothing for the receiver
 
 
-class Known(Message, frozen=True):
+class Known(Message, frozen=True, tag="Known"):
     """Knowledge and silence; repeated until the far end says that it has it."""
 
     cut_field: ClassVar[str] = "news"
@@ -36,7 +36,7 @@ class Known(Message, frozen=True):
     news: tuple[News, ...]
 
 
-class Unheard(Message, frozen=True):
+class Unheard(Message, frozen=True, tag="Unheard"):
     """The sender hears these logs no more: whoever had them from it has to look elsewhere."""
 
     cut_field: ClassVar[str] = "logs"
@@ -53,13 +53,13 @@ class Had(msgspec.Struct, frozen=True, array_like=True):
     heard: int = 0  # the highest offset that the sender, or a subscription there or behind it, has heard of
 
 
-class Have(Message, frozen=True):
+class Have(Message, frozen=True, tag="Have"):
     cut_field: ClassVar[str] = "had"
 
     had: tuple[Had, ...]
 
 
-class Ask(Message, frozen=True):
+class Ask(Message, frozen=True, tag="Ask"):
     """Something between these offsets (after, upto] was lost on the way."""
 
     log: str
@@ -68,7 +68,7 @@ class Ask(Message, frozen=True):
     path: tuple[str, ...]
 
 
-class Fill(Message, frozen=True):
+class Fill(Message, frozen=True, tag="Fill"):
     """All that the receiver wants between these offsets; it may be a part of what was asked for."""
 
     cut_field: ClassVar[str] = "envelopes"
@@ -89,7 +89,7 @@ class Fill(Message, frozen=True):
             after = upto
 
 
-class ReplayAsk(Message, frozen=True):
+class ReplayAsk(Message, frozen=True, tag="ReplayAsk"):
     """A subscription wants to hear what the log holds for it (see `slots.Wanted`)."""
 
     log: str
@@ -102,7 +102,7 @@ class ReplayAsk(Message, frozen=True):
     path: tuple[str, ...]
 
 
-class ReplayAsks(Message, frozen=True):
+class ReplayAsks(Message, frozen=True, tag="ReplayAsks"):
     """Several of them that go the same way: a new subscription asks every log."""
 
     cut_field: ClassVar[str] = "asks"
@@ -110,7 +110,7 @@ class ReplayAsks(Message, frozen=True):
     asks: tuple[ReplayAsk, ...]
 
 
-class ReplayPart(Message, frozen=True):
+class ReplayPart(Message, frozen=True, tag="ReplayPart"):
     log: str
     number: int
     envelopes: tuple[Envelope, ...]

@@ -30,7 +30,7 @@ LOCAL = ""  # the source of our own clients' filters; no link has this name
 OURS_ALONE = (LOCAL,)
 
 
-class Interest(Message, frozen=True):
+class Interest(Message, frozen=True, tag="Interest"):
     """What the sender wants over this link, or what may be published behind it."""
 
     cut_field: ClassVar[str] = "add"
@@ -52,7 +52,7 @@ class Interest(Message, frozen=True):
             yield msgspec.structs.replace(self, add=add, part=place, of=len(cut))
 
 
-class InterestSeen(Message, frozen=True):
+class InterestSeen(Message, frozen=True, tag="InterestSeen"):
     what: str
     session: str
     number: int

@@ -16,7 +16,7 @@ from tidings.protocol.messages import Envelope, Message
 NUMBER = "routing.number"
 
 
-class Forward(Message, frozen=True):
+class Forward(Message, frozen=True, tag="Forward"):
     """An event on its way to the next broker."""
 
     is_hop: ClassVar[bool] = True

@@ -88,7 +88,7 @@ class GossipSettings(msgspec.Struct, frozen=True, kw_only=True):
         return max(0, min(count, size - 1))
 
 
-class Rumour(Message, frozen=True):
+class Rumour(Message, frozen=True, tag="Rumour"):
     """The event itself. `links` are those whom the one who brought it into this group has named, in order."""
 
     envelope: Envelope
@@ -97,7 +97,7 @@ class Rumour(Message, frozen=True):
     is_entry: bool = False  # it comes from below, or from its publisher
 
 
-class RumourHave(Message, frozen=True):
+class RumourHave(Message, frozen=True, tag="RumourHave"):
     """We have this event: ask for it if you do not."""
 
     source: str
@@ -106,7 +106,7 @@ class RumourHave(Message, frozen=True):
     links: tuple[str, ...] = ()
 
 
-class RumourAsk(Message, frozen=True):
+class RumourAsk(Message, frozen=True, tag="RumourAsk"):
     source: str
     id: str
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from tidings.errors import RefusedError, WireError
 from tidings.protocol import effects as fx
 from tidings.protocol import inputs as ins
-from tidings.protocol.messages import Message
+from tidings.protocol.messages import Message, tag_of
 from tidings.protocol.node import Node
 from tidings.protocol.roaming import StillThere
 from tidings.security.audit import Audit
@@ -154,7 +154,7 @@ class GuardedNode:
         before = _largest() if input.sender in self._rules.hostile else 0
         effects = self._let_in(session, input, now)
         if before and (grown := _largest() - before) > MOST_GROWTH:
-            kind = type(input.message).__name__
+            kind = tag_of(type(input.message))
             raise AssertionError(
                 f"{self.node.name} grew by {grown >> 10} MiB at one {kind} of {input.sender}"
             )

@@ -83,7 +83,7 @@ class Bloom(msgspec.Struct, frozen=True, array_like=True):
     given: tuple[tuple[Any, int], ...] = ()  # those of them that somebody has answered
 
 
-class PushOffer(Message, frozen=True):
+class PushOffer(Message, frozen=True, tag="PushOffer"):
     """Push: the initiator holds these events of a pattern; each with its age there, in milliseconds."""
 
     initiator: str
@@ -91,20 +91,20 @@ class PushOffer(Message, frozen=True):
     held: dict[str, tuple[tuple[int, int], ...]]
 
 
-class PushWant(Message, frozen=True):
+class PushWant(Message, frozen=True, tag="PushWant"):
     """Push: the sender misses these of what was offered to it."""
 
     ids: dict[str, tuple[int, ...]]
 
 
-class Recovered(Message, frozen=True):
+class Recovered(Message, frozen=True, tag="Recovered"):
     """One event that was asked for, and how long it has been held, in seconds."""
 
     envelope: Envelope
     age: float = 0.0
 
 
-class PatternPull(Message, frozen=True):
+class PatternPull(Message, frozen=True, tag="PatternPull"):
     """The initiator lost events of a pattern: counters by source."""
 
     initiator: str
@@ -113,7 +113,7 @@ class PatternPull(Message, frozen=True):
     bloom: Bloom | None = None  # instead of `lost`
 
 
-class SourcePull(Message, frozen=True):
+class SourcePull(Message, frozen=True, tag="SourcePull"):
     """The initiator lost events of a source: counters by pattern. Walks the route, nearest first."""
 
     initiator: str
@@ -123,13 +123,13 @@ class SourcePull(Message, frozen=True):
     bloom: Bloom | None = None
 
 
-class LazyAnnounce(Message, frozen=True):
+class LazyAnnounce(Message, frozen=True, tag="LazyAnnounce"):
     """Lazy push: these went over the link lately; each with its age, in milliseconds."""
 
     held: dict[str, tuple[tuple[int, int], ...]]
 
 
-class CounterBeat(Message, frozen=True):
+class CounterBeat(Message, frozen=True, tag="CounterBeat"):
     """The last counter of each of these patterns at a source that has been silent for a while."""
 
     source: str
