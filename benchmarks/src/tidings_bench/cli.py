@@ -22,6 +22,7 @@ from tidings.errors import InputError, require
 BENCHES = {
     "broker": "a broker process beside mosquitto, NATS, Redis and amqtt, driven by load generators in C",
     "checks": "history checks on Spark beside the plain checker, rows a second",
+    "cost": "Python calls per event on each path, which no load of the machine changes",
     "filters": "from text to normal form, filters a second",
     "gateway": "MQTT through our door beside mosquitto and amqtt, and publishing by HTTP",
     "matching": "events a second against 10k to 1M subscriptions, beside installable peers",
@@ -73,6 +74,9 @@ def bench(
     plots: Annotated[
         str | None, typer.Option("--plots", metavar="FOLDER", help="Draw the costs there, as SVG.")
     ] = None,
+    write: Annotated[
+        bool, typer.Option("--write", help="Write the counts of `cost` to the table that its test reads.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
     """Run a benchmark beside its peers and print the ratios.
@@ -92,6 +96,7 @@ def bench(
         "events": events,
         "rows": rows,
         "plots": plots,
+        "write": write or None,
     }
     given = {option: value for option, value in options.items() if value is not None}
     wanted = list(BENCHES) if all_ else [_known(str(name))]
