@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from tests.papers import test_bal_5_intermediary as bal
 from tests.properties import test_embedded_crashes as crashes
+from tidings.protocol.delivery.intake import Intake
 
 from tidings.history.check import check
 from tidings.protocol.delivery.courier import Courier
-from tidings.protocol.delivery.intake import Intake
 from tidings.protocol.delivery.memory import Memory
 from tidings.protocol.delivery.reader import Reader
 from tidings.protocol.messages import Mode

@@ -16,8 +16,9 @@ import pytest
 from tidings.algebra import overlaps
 from tidings.history.check import check
 from tidings.protocol.client import Client
+from tidings.protocol.delivery.courier import Courier
 from tidings.protocol.delivery.exactly_once import ExactlyOnce
-from tidings.protocol.delivery.intake import Intake
+from tidings.protocol.delivery.flow import PublishFlow
 from tidings.protocol.delivery.memory import Memory
 from tidings.protocol.listening import Phase
 from tidings.protocol.messages import Unsubscribed
@@ -218,13 +219,13 @@ def unsubscription_stays_at_home(patch: Patch) -> None:
 
 
 def delivered_twice(patch: Patch) -> None:
-    right = ExactlyOnce.deliver
+    right = Courier.dispatch
 
-    def deliver(self: Any, envelope: Any, now: float) -> None:
-        right(self, envelope, now)
-        right(self, envelope, now)
+    def dispatch(self: Any, helds: Any, batch: Any, now: float) -> None:
+        right(self, helds, batch, now)
+        right(self, helds, batch, now)
 
-    patch.setattr(ExactlyOnce, "deliver", deliver)
+    patch.setattr(Courier, "dispatch", dispatch)
 
 
 def delivered_after_the_end(patch: Patch) -> None:
@@ -240,13 +241,14 @@ def delivered_after_the_end(patch: Patch) -> None:
 
 
 def acknowledged_before_it_is_kept(patch: Patch) -> None:
-    right = Intake._keep
+    right = PublishFlow._persist
 
-    def keep(self: Any, arrival: Any, mode: Any, rows: Any, now: float) -> None:
-        right(self, arrival, mode, rows, now)
-        self._answer(arrival)
+    def persist(self: Any, session: Any, kept: Any, records: Any) -> None:
+        right(self, session, kept, records)
+        for pending in kept:
+            self.answer(pending)
 
-    patch.setattr(Intake, "_keep", keep)
+    patch.setattr(PublishFlow, "_persist", persist)
 
 
 def codec_without_checksum(patch: Patch) -> None:

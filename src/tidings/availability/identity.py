@@ -114,6 +114,9 @@ class Identities:
             lambda key: self._share(_names(key)[0]),
         )
         self.given_up = 0
+        self._latest: tuple[str, str] | None = (
+            None  # the incarnation that published last: its place is the last one
+        )
 
     def look(self, source: str, id: str, sequence: int | None, now: float) -> Seen:
         """Was this published before? `sequence` is the publisher's own number, or None for a foreign id. The source
@@ -188,7 +191,8 @@ class Identities:
         if numbers is None or sequence != numbers.high + 1:
             return False
         numbers.high, numbers.last_at = sequence + count - 1, now
-        self._touch(name)
+        if name != self._latest:
+            self._touch(name)
         return True
 
     def last(self, source: str, incarnation: str) -> int | None:
@@ -233,14 +237,16 @@ class Identities:
         return self._shares.surplus(spared) if is_over else None
 
     def _add(self, name: tuple[str, str], numbers: Numbers) -> None:
-        self._numbered[name] = numbers
+        self._numbered[name], self._latest = numbers, name
         self._shares.add(name, self._publisher_of(name[0]), _weight(name, numbers))
 
     def _touch(self, name: tuple[str, str]) -> None:
+        self._latest = name
         self._numbered.move_to_end(name)
         self._shares.touch(name)
 
     def _drop(self, name: tuple[str, str]) -> None:
+        self._latest = None
         del self._numbered[name]
         self._shares.remove(name)
 

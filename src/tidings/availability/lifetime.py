@@ -37,8 +37,8 @@ class ExpiryQueue:
 
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
         self._ends = {entry.offset: entry.ends_at for entry in entries if entry.ends_at != math.inf}
-        self._heap = [(end, offset) for offset, end in self._ends.items()]
-        heapify(self._heap)
+        self.heap = [(end, offset) for offset, end in self._ends.items()]
+        heapify(self.heap)
 
     def __len__(self) -> int:
         return len(self._ends)
@@ -49,7 +49,7 @@ class ExpiryQueue:
             self._ends.pop(offset, None)
             return
         self._ends[offset] = ends_at
-        heappush(self._heap, (ends_at, offset))
+        heappush(self.heap, (ends_at, offset))
         self._shrink()
 
     def discard(self, offset: int) -> None:
@@ -59,29 +59,29 @@ class ExpiryQueue:
 
     def next_at(self) -> float | None:
         """When there will be something to collect; None: never."""
-        if not self._heap:
+        if not self.heap:
             return None
         self._drop_stale()
-        return self._heap[0][0] if self._heap else None
+        return self.heap[0][0] if self.heap else None
 
     def collect(self, now: float, budget: int) -> list[int]:
         """At most `budget` offsets whose end has come, earliest first; they are no longer in the queue."""
         due: list[int] = []
         while len(due) < budget:
             self._drop_stale()
-            if not self._heap or self._heap[0][0] > now:
+            if not self.heap or self.heap[0][0] > now:
                 break
-            offset = heappop(self._heap)[1]
+            offset = heappop(self.heap)[1]
             del self._ends[offset]
             due.append(offset)
         return due
 
     def _drop_stale(self) -> None:
-        while self._heap and self._ends.get(self._heap[0][1]) != self._heap[0][0]:
-            heappop(self._heap)
+        while self.heap and self._ends.get(self.heap[0][1]) != self.heap[0][0]:
+            heappop(self.heap)
 
     def _shrink(self) -> None:
         """Rebuild when most of the heap is stale, so that memory follows what is in the queue."""
-        if len(self._heap) > 2 * len(self._ends) + 64:
-            self._heap = [(end, offset) for offset, end in self._ends.items()]
-            heapify(self._heap)
+        if len(self.heap) > 2 * len(self._ends) + 64:
+            self.heap = [(end, offset) for offset, end in self._ends.items()]
+            heapify(self.heap)

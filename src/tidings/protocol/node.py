@@ -12,6 +12,7 @@ from random import Random
 from typing import Any
 
 from tidings.errors import SettingsError
+from tidings.matching.engine import MatchingEngine
 from tidings.model.event import Event
 from tidings.model.filter import Filter
 from tidings.model.subscription import Advertisement, Subscription, SubscriptionId
@@ -38,6 +39,7 @@ from tidings.protocol.inputs import (
     Unsendable,
     ViewChanged,
 )
+from tidings.protocol.interest import InterestTable, Match
 from tidings.protocol.kept import KeptBytes
 from tidings.protocol.limits import DEFAULT_LIMITS, ResourceLimits
 from tidings.protocol.messages import Envelope, Message, tag_of
@@ -85,6 +87,7 @@ class Node:
         ports.limits, ports.event_bytes = limits, limits.event_bytes if event_bytes is None else event_bytes
         ports.emit, ports.send = self._out.append, self._send
         ports.disk, ports.events = self._disk, self
+        ports.interest = InterestTable(next(iter(delivery.matchers()), None) or MatchingEngine())
         ports.delivery = delivery
         ports.routing = routing or Routing()
         ports.assignment = assignment or Assignment()
@@ -93,6 +96,8 @@ class Node:
         ports.membership = membership or Membership()
         self.slots: dict[str, Strategy] = {kind: getattr(ports, kind) for kind in KINDS}
         self._owners = _owners(self.slots)
+        observes = type(ports.recovery).observe is not Recovery.observe
+        self._is_blind = ports.recovery.is_blind or not observes  # recovery has no part in what stays here
         self._timed = [s for s in self.slots.values() if type(s).next_deadline is not Strategy.next_deadline]
         for strategy in self.slots.values():
             strategy.bind(ports)
@@ -109,8 +114,9 @@ class Node:
             self._on_timer(now)
         else:
             self._on_other(input, now)
-        effects = self._out.copy()
-        self._out.clear()
+        out = self._out
+        effects = out[:]
+        del out[:]
         return effects
 
     def next_deadline(self) -> float | None:
@@ -124,6 +130,7 @@ class Node:
     def check(self) -> None:
         assert not self._out, "no effect is left behind"
         self._disk.check()
+        self._ports.interest.check()
         for strategy in self.slots.values():
             strategy.check()
 
@@ -212,20 +219,27 @@ class Node:
         return self._ports.delivery.describe(limit, sees)
 
     def _receive(self, sender: str, message: Message, now: float) -> None:
-        owner = self._owners.get(type(message))
-        if owner is None:
+        try:
+            owner = self._owners[type(message)]
+        except KeyError:
             self.strange += 1
-            return
-        owner.on_message(sender, message, now)
+        else:
+            owner.on_message(sender, message, now)
 
     def _receive_all(self, sender: str, messages: list[Message], now: float) -> None:
-        owners = {self._owners.get(kind) for kind in set(map(type, messages))}
-        owner = owners.pop() if len(owners) == 1 else None
-        if owner is not None:
-            owner.on_messages(sender, messages, now)
-            return
-        for message in messages:
-            self._receive(sender, message, now)
+        owners = self._owners
+        begin, count = 0, len(messages)
+        while begin < count:
+            owner, end = owners.get(type(messages[begin])), begin + 1
+            while end < count and owners.get(type(messages[end])) is owner:
+                end += 1
+            if owner is None:
+                self.strange += end - begin
+            elif end == begin + 1:
+                owner.on_message(sender, messages[begin], now)
+            else:
+                owner.on_messages(sender, messages[begin:end] if end - begin < count else messages, now)
+            begin = end
 
     def _on_timer(self, now: float) -> None:
         for strategy in self._timed:
@@ -278,8 +292,16 @@ class Node:
     def accepted(self, envelope: Envelope, now: float) -> None:
         self._pass(envelope, None, now)
 
-    def arrived(self, envelope: Envelope, came_from: str, now: float) -> None:
-        self._pass(envelope, came_from, now)
+    def arrived(self, envelopes: Sequence[Envelope], came_from: str, now: float) -> None:
+        if len(envelopes) == 1:
+            self._pass(envelopes[0], came_from, now)
+            return
+        interest = self._ports.interest
+        matches, version = interest.match_all([envelope.event for envelope in envelopes]), interest.version
+        for envelope, match in zip(envelopes, matches, strict=True):
+            if interest.version == version:
+                interest.keep(envelope.event, match)
+            self._pass(envelope, came_from, now)
 
     def _pass(self, envelope: Envelope, came_from: str | None, now: float) -> None:
         ports = self._ports
@@ -291,11 +313,10 @@ class Node:
             at = ports.assignment.resolve(passing.event)
             ports.routing.forward(passing, at, came_from, now)
 
-    def staying(self, events: Sequence[Event], now: float) -> Sequence[bool]:
-        recovery = self._ports.recovery
-        if not (recovery.is_blind or type(recovery).observe is Recovery.observe):
+    def staying(self, events: Sequence[Event], matches: Sequence[Match], now: float) -> Sequence[bool]:
+        if not self._is_blind:
             return [False] * len(events)
-        return self._ports.routing.staying(events, now)
+        return self._ports.routing.staying(events, matches, now)
 
     def interested(self, subscription: Subscription, now: float) -> None:
         at = self._ports.assignment.assign(subscription)

@@ -30,6 +30,7 @@ from tidings.model.filter import Filter
 from tidings.model.subscription import Advertisement, Subscription, SubscriptionId
 from tidings.protocol.effects import Channel, Effect
 from tidings.protocol.inputs import FetchFailed, Input, Parted, PersistFailed, ViewChanged
+from tidings.protocol.interest import InterestTable, Match
 from tidings.protocol.kept import UNBOUNDED, KeptBytes
 from tidings.protocol.limits import ResourceLimits
 from tidings.protocol.messages import Envelope, Message
@@ -81,12 +82,12 @@ class Events(Protocol):
     def accepted(self, envelope: Envelope, now: float) -> None:
         """An event of one of our clients may be told from now on."""
 
-    def arrived(self, envelope: Envelope, came_from: str, now: float) -> None:
-        """An event came from another broker, for the first time."""
+    def arrived(self, envelopes: Sequence[Envelope], came_from: str, now: float) -> None:
+        """Events came from another broker, in this order, for the first time."""
 
-    def staying(self, events: Sequence[Event], now: float) -> Sequence[bool]:
-        """Which of these publishes concern this broker's own transient subscriptions alone? For them this
-        stands for `accepted`, but for telling them here."""
+    def staying(self, events: Sequence[Event], matches: Sequence[Match], now: float) -> Sequence[bool]:
+        """Which of these publishes, with their matches, leave this broker for none of its neighbours? For those
+        recovery and routing have been told by this call."""
 
     def interested(self, subscription: Subscription, now: float) -> None:
         """A subscription of one of our clients began."""
@@ -127,6 +128,7 @@ class Ports:
     emit: Callable[[Effect], None]
     disk: Disk
     events: Events
+    interest: InterestTable  # every filter that events are matched against here
     assignment: Assignment
     routing: Routing
     overlay: Overlay
@@ -213,9 +215,9 @@ class Routing(Strategy):
     def advertisement_removed(self, advertisement: Advertisement, now: float) -> None:
         """It will not any more."""
 
-    def staying(self, events: Sequence[Event], now: float) -> Sequence[bool]:
-        """Which of these, that clients of ours published, go nowhere else? For those this stands for `forward`.
-        A strategy that does more at each event than send it on says: none."""
+    def staying(self, events: Sequence[Event], matches: Sequence[Match], now: float) -> Sequence[bool]:
+        """Which of these events, published by clients of ours, leave over no link? This call stands for `forward`
+        of those. A strategy that does more at each event than forward it answers: none."""
         return [type(self).forward is Routing.forward] * len(events)
 
     def wanted_elsewhere(self, event: Event) -> bool:
@@ -332,9 +334,10 @@ class Recovery(Strategy):
         """An event is wanted over a link, up or not: put on it what the next broker needs; None: do not send it."""
         return envelope
 
-    def admit(self, envelope: Envelope, came_from: str, now: float) -> bool:
-        """May this event go on now? False: it was here before, or recovery sends it on (`ports.events.arrived`)."""
-        return True
+    def admit(self, envelope: Envelope, came_from: str, now: float) -> Sequence[Envelope]:
+        """The events that go on now that this one has come, in order (`ports.events.arrived`). None: it was here
+        before, or waits for an earlier one."""
+        return (envelope,)
 
     def flush(self, number: int, survivors: tuple[str, ...], now: float) -> None:
         """Before view `number` all who go on to it have to have the same events; `membership.flushed` says that

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 from typing import Any
 
 from tidings.language import parse_filter
+from tidings.matching.engine import MatchingEngine
 from tidings.model.event import make_event
 from tidings.model.filter import Filter
 from tidings.model.subscription import Advertisement, DeliveryOptions, Subscription, SubscriptionId
 from tidings.protocol.effects import Channel
 from tidings.protocol.inputs import LinkDown, LinkUp
+from tidings.protocol.interest import InterestTable
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.slots import Overlay, Ports, Recovery, Routing
 
@@ -34,6 +37,7 @@ class Alone:
         ports.name, ports.rng, ports.recording = name, Random(seed), False
         ports.send, ports.events = self._send, self  # type: ignore[assignment]
         ports.overlay, ports.recovery = Links(tuple(names)), Recovery()
+        ports.interest = InterestTable(MatchingEngine())
         self.routing: Any = routing
         routing.bind(ports)
         for link in names:
@@ -44,9 +48,10 @@ class Alone:
         self.sent.append((to, message))
         self.channels.append(channel)
 
-    def arrived(self, envelope: Envelope, came_from: str, now: float) -> None:
-        self.passed.append((envelope, came_from))
-        self.routing.forward(envelope, None, came_from, now)
+    def arrived(self, envelopes: Sequence[Envelope], came_from: str, now: float) -> None:
+        for envelope in envelopes:
+            self.passed.append((envelope, came_from))
+            self.routing.forward(envelope, None, came_from, now)
 
     def take(self) -> list[tuple[str, Message]]:
         """What was sent since the last time."""

@@ -88,4 +88,4 @@ def test_memory_follows_what_is_in_the_queue() -> None:
         queue.add(offset, 1e9 + offset)
         queue.discard(offset - 5)
     assert len(queue) == 5
-    assert len(queue._heap) < 200
+    assert len(queue.heap) < 200

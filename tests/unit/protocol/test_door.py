@@ -291,7 +291,7 @@ def test_a_strategy_in_a_slot_needs_no_change_of_the_node() -> None:
 def test_an_event_from_another_broker_reaches_our_subscribers() -> None:
     node = greeted()
     subscribed(node)
-    node.arrived(Envelope(EVENT, "elsewhere", 9), "neighbour", 2.0)
+    node.arrived((Envelope(EVENT, "elsewhere", 9),), "neighbour", 2.0)
     assert node.handle(TimerFired(), 2.0) == [Send("s", msg.Deliver(1, 1, EVENT))]
 
 

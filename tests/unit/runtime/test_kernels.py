@@ -40,11 +40,11 @@ def test_an_embedded_broker_prepares_them_beside_its_loop() -> None:
     asyncio.run(main())
 
 
-def test_so_does_a_broker_on_a_socket_for_delivery_and_for_routing() -> None:
+def test_so_does_a_broker_on_a_socket_for_the_one_matcher_of_delivery_and_routing() -> None:
     async def main() -> None:
         server = Server("b0")
         await server.start()
-        assert [engine.kernels for engine in _engines(server.node)] == [BACKGROUND, BACKGROUND]
+        assert [engine.kernels for engine in _engines(server.node)] == [BACKGROUND]
         await server.close()
 
     asyncio.run(main())

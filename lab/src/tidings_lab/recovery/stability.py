@@ -15,6 +15,7 @@ Rules
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import msgspec
@@ -105,12 +106,12 @@ class Stability(Recovery):
             self._note_sent(envelope, key, number)
         return envelope
 
-    def admit(self, envelope: Envelope, came_from: str, now: float) -> bool:
+    def admit(self, envelope: Envelope, came_from: str, now: float) -> Sequence[Envelope]:
         """Everything from others goes on from here, in the order of its stream."""
-        self.ports.events.arrived(envelope, came_from, now)
+        self.ports.events.arrived((envelope,), came_from, now)
         self._drain(stream_of(envelope), now)
         self._try_flush(now)
-        return False
+        return ()
 
     def _drain(self, key: str, now: float) -> None:
         stream = self._stream(key)
@@ -119,7 +120,7 @@ class Stability(Recovery):
             if came_from is None:
                 self.ports.events.accepted(envelope, now)
             else:
-                self.ports.events.arrived(envelope, came_from, now)
+                self.ports.events.arrived((envelope,), came_from, now)
 
     def _stream(self, key: str) -> Stream:
         return self.streams.setdefault(key, Stream())

@@ -101,7 +101,7 @@ class CentralNotification(MatchAtTarget):
         found = {access for reference in matched.references for access in self._places.get(reference, ())}
         for access in sorted(found - {envelope.origin}):
             if access == self.ports.name:
-                self.ports.events.arrived(envelope, sender, now)
+                self.ports.events.arrived((envelope,), sender, now)
             else:
                 self.ports.send(access, ToAccess(envelope), Channel.DATAGRAM)
 

@@ -79,8 +79,8 @@ class DelegateGossip(Routing):
         if event.identity in self._seen:
             return
         self._is_arriving = True
-        if self.ports.recovery.admit(message.envelope, sender, now):
-            self.ports.events.arrived(message.envelope, sender, now)
+        if ready := self.ports.recovery.admit(message.envelope, sender, now):
+            self.ports.events.arrived(ready, sender, now)
         self._is_arriving = False
 
     def forward(

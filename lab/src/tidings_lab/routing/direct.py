@@ -151,7 +151,7 @@ class MatchFirst(_Direct):
             self._spread(message, sender, now)
         else:
             assert isinstance(message, ToAccess)
-            self.ports.events.arrived(message.envelope, sender, now)
+            self.ports.events.arrived((message.envelope,), sender, now)
 
     def forward(
         self, envelope: Envelope, at: tuple[str, ...] | None, came_from: str | None, now: float
@@ -183,10 +183,10 @@ class MatchAtTarget(_Direct):
         elif isinstance(message, ToTarget):
             self._hand_out(message.envelope)
             if self.ports.name in self._held.takers(message.envelope.event):
-                self.ports.events.arrived(message.envelope, sender, now)
+                self.ports.events.arrived((message.envelope,), sender, now)
         else:
             assert isinstance(message, ToAccess)
-            self.ports.events.arrived(message.envelope, sender, now)
+            self.ports.events.arrived((message.envelope,), sender, now)
 
     def forward(
         self, envelope: Envelope, at: tuple[str, ...] | None, came_from: str | None, now: float

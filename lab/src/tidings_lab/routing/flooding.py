@@ -37,8 +37,8 @@ class Flooding(Routing):
         origin, number = envelope.headers[NUMBER]
         if origin == self._numbering.incarnation or not self._seen.is_new(origin, number):
             return
-        if self.ports.recovery.admit(envelope, sender, now):
-            self.ports.events.arrived(envelope, sender, now)
+        if ready := self.ports.recovery.admit(envelope, sender, now):
+            self.ports.events.arrived(ready, sender, now)
 
     def forward(
         self, envelope: Envelope, at: tuple[str, ...] | None, came_from: str | None, now: float

@@ -187,7 +187,7 @@ class GroupMulticast(Routing):
         if any(LOCAL in self._behind.get(group, ()) for group in message.groups):
             self.heard += 1
             self.useless += not self.ports.delivery.wanting(event)
-            self.ports.events.arrived(message.envelope, sender, now)
+            self.ports.events.arrived((message.envelope,), sender, now)
 
     def forward(
         self, envelope: Envelope, at: tuple[str, ...] | None, came_from: str | None, now: float

@@ -9,7 +9,6 @@ The option `factored` names attributes that are looked up before the tree is sea
 
 from __future__ import annotations
 
-from tidings.matching.matcher import Matcher
 from tidings.model.event import Event
 from tidings.model.filter import Filter
 from tidings.protocol.routing.covering import SubscriptionRouting
@@ -25,9 +24,6 @@ class LinkMatching(SubscriptionRouting):
             reduce="identical", acknowledged=recovered, remember_links=recovered, numbered=not recovered
         )
         self.tree = LinkTree(factored=factored)
-
-    def matchers(self) -> tuple[Matcher, ...]:
-        return ()
 
     def _subscription_changed(self, filter: Filter, source: str, came: bool) -> None:
         if source == LOCAL:

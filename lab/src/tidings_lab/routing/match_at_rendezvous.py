@@ -87,7 +87,7 @@ class MatchAtRendezvous(KeyRouting):
         self._taken[identity] = None
         if len(self._taken) > self.settings.remembered:
             del self._taken[next(iter(self._taken))]
-        self.ports.events.arrived(envelope, came_from, now)
+        self.ports.events.arrived((envelope,), came_from, now)
 
     def on_message(self, sender: str, message: Message, now: float) -> None:
         if isinstance(message, Climb):

@@ -78,8 +78,8 @@ class DistributorMulticast(Routing):
 
     def on_message(self, sender: str, message: Message, now: float) -> None:
         if isinstance(message, Multicast):
-            if self.ports.recovery.admit(message.envelope, sender, now):
-                self.ports.events.arrived(message.envelope, sender, now)
+            if ready := self.ports.recovery.admit(message.envelope, sender, now):
+                self.ports.events.arrived(ready, sender, now)
         elif isinstance(message, Publicise):
             self._publicised(message, None)
             for peer in (*self._below, *(self._others() if sender in self._below else ())):

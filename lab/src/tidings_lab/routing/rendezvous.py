@@ -303,8 +303,8 @@ class RendezvousTrees(KeyRouting):
                 self.send(child, Descend(tuple(together), leaving))
         if is_wanted and envelope.origin != self.ports.name and _HERE not in taken:
             taken.add(_HERE)
-            if self.ports.recovery.admit(envelope, came_from, now):
-                self.ports.events.arrived(envelope, came_from, now)
+            if ready := self.ports.recovery.admit(envelope, came_from, now):
+                self.ports.events.arrived(ready, came_from, now)
 
     def _takers(self, tree: _Tree, event: Event) -> list[str]:
         if tree.matcher is None:

@@ -257,7 +257,7 @@ class SubjectRouting(Routing):
 
     def _arrived(self, envelope: Envelope, sender: str, now: float) -> None:
         self._note(envelope.event)
-        self.ports.events.arrived(envelope, sender, now)
+        self.ports.events.arrived((envelope,), sender, now)
 
     def wanted_elsewhere(self, event: Event) -> bool:
         return True  # whoever broadcasts does not ask

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from random import Random
 from typing import Any
 
@@ -68,8 +68,8 @@ class Alone:
         assert channel is Channel.DATAGRAM
         self.sent.append((to, message))
 
-    def arrived(self, envelope: Envelope, came_from: str, now: float) -> None:
-        self.taken.append(envelope)
+    def arrived(self, envelopes: Sequence[Envelope], came_from: str, now: float) -> None:
+        self.taken += envelopes
 
     def take(self) -> list[tuple[str, Message]]:
         sent, self.sent = self.sent, []

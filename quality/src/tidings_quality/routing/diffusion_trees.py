@@ -24,6 +24,7 @@ from tidings.model.filter import Filter
 from tidings.model.subscription import Subscription
 from tidings.protocol.effects import Channel
 from tidings.protocol.inputs import Input, Started
+from tidings.protocol.interest import Match
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.routing.diffusion import LOCAL, Diffusion, Interest, InterestSeen
 from tidings.protocol.routing.outlets import OUTLETS
@@ -186,13 +187,13 @@ class DiffusionTrees(Routing):
         if not self._seen.is_new(origin, number):
             return
         self._send_on(message.envelope, message.below)
-        self.ports.events.arrived(message.envelope, sender, now)
+        self.ports.events.arrived((message.envelope,), sender, now)
 
     def _send_on(self, envelope: Envelope, branches: Sequence[Branch]) -> None:
         for branch in branches:
             self._send(branch.name, Notify(envelope, branch.below))
 
-    def staying(self, events: Sequence[Event], now: float) -> Sequence[bool]:
+    def staying(self, events: Sequence[Event], matches: Sequence[Match], now: float) -> Sequence[bool]:
         return [not self.takers(event) for event in events]
 
     def wanted_elsewhere(self, event: Event) -> bool:

@@ -14,7 +14,7 @@ from heapq import heapify, heappop, heappush, heapreplace
 from typing import Protocol
 
 from tidings.history.schema import drop_row
-from tidings.model.event import Event, event_size
+from tidings.model.event import Event
 from tidings.protocol.delivery.held import Held, Phase
 from tidings.protocol.delivery.item import Item
 from tidings.protocol.delivery.lane import Lane
@@ -167,7 +167,7 @@ class Bounds:
             item = self._first_queued(held, own_log=reason == ON_QUOTA)
             assert item is not None, f"{held.id}: something waits in its queue"
             held.queue.remove(item)
-            held.count_queued(-event_size(item.event))
+            held.count_queued(-item.size)
             self._queues.lose(held, item, reason, now)
             return
         if oldest[1] == self._ledger.log:

@@ -11,7 +11,8 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from itertools import repeat
 from typing import Protocol
 
@@ -21,7 +22,6 @@ from tidings.language.evaluate import accepts
 from tidings.model.event import Event, event_size
 from tidings.model.filter import Filter
 from tidings.model.subscription import Policy, Position
-from tidings.protocol.delivery.arrival import Arrival
 from tidings.protocol.delivery.bounds import Bounds
 from tidings.protocol.delivery.dead import DeadLetters, item_of
 from tidings.protocol.delivery.held import Held, Member, Phase
@@ -30,6 +30,7 @@ from tidings.protocol.delivery.ledger import Ledger
 from tidings.protocol.delivery.moves import Moves
 from tidings.protocol.delivery.oversized import Oversized
 from tidings.protocol.delivery.owner import UNCOUNTED
+from tidings.protocol.delivery.pending import PendingPublish
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.effects import Record
 from tidings.protocol.lines import EMPTY, NOTHING, own
@@ -48,7 +49,7 @@ class Hooks(Protocol):
     def read(self, held: Held, now: float) -> None:
         """There is room: read on in the log."""
 
-    def unblocked(self, arrival: Arrival, now: float) -> None:
+    def unblocked(self, pending: PendingPublish) -> None:
         """No subscription blocks this publish any longer."""
 
     def close(self, held: Held, code: str, reason: str, now: float) -> None:
@@ -56,6 +57,9 @@ class Hooks(Protocol):
 
     def touched(self, held: Held, now: float) -> None:
         """Its progress changed, or the figures of what it lost."""
+
+    def delivered(self, held: Held, now: float) -> None:
+        """An event was dispatched to a durable subscription."""
 
     def dead_letter_subscribers(self, held: Held) -> list[Held]:
         """Who hears the dead letters of this subscription."""
@@ -78,7 +82,7 @@ class Courier:
         self._few_bytes = min(FEW_BYTES, ports.limits.delivery_bytes)
         self.over_budget = 0  # filters that were unknown for an event (`language/work.py`)
         self._keyed: dict[str, dict[Held, Item]] = {}  # what waits in queues, by key
-        self._policies: dict[Policy, Callable[[Held, Item, Arrival | None, float], bool]] = {
+        self._policies: dict[Policy, Callable[[Held, Item, PendingPublish | None, float], bool]] = {
             Policy.BLOCK: self._block,
             Policy.DROP_OLDEST: self._drop_oldest,
             Policy.DROP_NEWEST: self._drop_newest,
@@ -96,102 +100,119 @@ class Courier:
 
     # -- in ------------------------------------------------------------------------------
 
-    def offer(
-        self,
-        held: Held,
-        event: Event,
-        position: Position | None,
-        accepted: float,
-        expires_at: float | None,
-        ticket: Arrival | None,
-        now: float,
-    ) -> None:
-        """A live event that the subscription accepts."""
+    def dispatch(self, helds: Sequence[Held], batch: Sequence[PendingPublish], now: float) -> None:
+        """Deliver events that follow one another, and that all of these subscriptions accept. A subscription that is
+        live, with one member that has credit, and for which no event waits gets them at once, in one message; any
+        other is offered them one by one."""
+        send, live, after = self._ports.send, Phase.LIVE, self._ledger.end
+        count, size, is_plain, is_kept = len(batch), 0, True, False
+        items: list[Item] = []
+        for pending in batch:
+            event, position = pending.event, pending.position
+            size += pending.size
+            is_kept = is_kept or position is not None
+            if pending.expires_at is not None or pending.moved is not None or event.key is not None:
+                is_plain = False
+            items.append(
+                Item(event, pending.size, position, pending.accepted, pending.expires_at, 1, False, after)
+            )
+        for held in helds:
+            members = held.members
+            if not (
+                is_plain
+                and held.phase is live
+                and len(members) == 1
+                and (member := members[0]).credit >= count
+                and not (held.queue or held.behind or held.blocked or held.movers or held.barred)
+                and (is_kept or not held.durable)
+            ):
+                for item, pending in zip(items, batch, strict=True):
+                    if not (is_plain and self._wait(held, item)):
+                        self._offer(held, pending, after, now)
+                continue
+            tag = held.last_tag + 1
+            held.last_tag += count
+            if not held.unacked:
+                held.unacked = {}
+            member.credit -= count
+            self.sent += count
+            member.open_bytes += size
+            held.memory.used += size
+            if member.open_bytes >= self._few_bytes:
+                self._withhold(member)
+            if is_kept:
+                self._send_kept(held, member, tag, items, now)
+            elif count == 1:
+                held.unacked[tag] = (items[0], member)
+                send(member.address, Deliver(member.ref, tag, items[0].event))
+            else:
+                held.unacked.update(zip(range(tag, tag + count), zip(items, repeat(member)), strict=False))
+                send(member.address, DeliverAll(member.ref, tag, tuple([item.event for item in items])))
+            if held.durable:
+                self._hooks.delivered(held, now)
+            if held.lanes and held.is_behind:
+                self._hooks.read(held, now)
+
+    def _send_kept(self, held: Held, member: Member, tag: int, items: list[Item], now: float) -> None:
+        """Send events to a member at once of which the log holds at least one."""
+        for item in items:
+            if item.position is not None:
+                if held.durable:
+                    self._ledger.owe(item.position.offset, held.owner)
+                self._note(held, item)
+            held.unacked[tag] = (item, member)
+            self._ports.send(member.address, Deliver(member.ref, tag, item.event, item.position))
+            tag += 1
+
+    def _wait(self, held: Held, item: Item) -> bool:
+        """Add an event that no log holds to the queue of a live subscription whose members have no credit; False:
+        there is more to do than that."""
+        queue = held.queue
+        if item.position is not None or held.durable or held.phase is not Phase.LIVE:
+            return False
+        if held.blocked or held.movers or held.barred or held.behind:
+            return False
+        if not queue:
+            for member in held.members:
+                if member.credit > 0:
+                    return False
+            held.queue = deque((item,))
+        elif len(queue) < held.options.queue and held.memory.used < held.memory.most:
+            queue.append(item)
+        else:
+            return False
+        held.queued_bytes += item.size
+        held.memory.used += item.size
+        return True
+
+    def _offer(self, held: Held, pending: PendingPublish, after: int, now: float) -> None:
+        """A live event that the subscription accepts and that may have to wait."""
+        position = pending.position
+        if held.has_ended or (position is None and held.durable and held.number > pending.number):
+            return  # in the second case the log holds no event for it: it began after the event was accepted
+        if held.durable:
+            self._hooks.delivered(held, now)
         if position is not None:
             if held.durable:
                 self._ledger.owe(position.offset, held.owner)
             if held.phase is Phase.REPLAYING or (held.durable and held.is_full):
                 self._leave_in_log(held, position.offset, now)
                 return
-        item = Item(event, position, accepted, expires_at)
-        item.after = self._ledger.end
-        if ticket is not None:
-            item.moved = ticket.moved
-        self._take_in(held, item, ticket, now)
+        item = Item(pending.event, pending.size, position, pending.accepted, pending.expires_at)
+        item.after, item.moved = after, pending.moved
+        self._take_in(held, item, pending, now)
 
-    def offer_all(
-        self,
-        helds: Iterable[Held],
-        events: tuple[Event, ...],
-        ticket: Callable[[int], Arrival | None],
-        place: int,
-        now: float,
-    ) -> None:
-        """Live events that no log holds and that all of these accept. Who has room gets them at once, in one
-        message; to others each is offered by itself. `ticket` gives the publish in a place, the first being
-        in this one."""
-        count, send, live, after = len(events), self._ports.send, Phase.LIVE, self._ledger.end
-        items = [Item(event, None, now, None, 1, False, after) for event in events]
-        size = sum(map(event_size, events))
-        for held in helds:
-            members = held.members
-            if (
-                held.phase is live
-                and len(members) == 1
-                and (member := members[0]).credit >= count
-                and not (held.queue or held.behind or held.blocked or held.movers or held.barred)
-            ):
-                tag = held.last_tag + 1
-                held.last_tag += count
-                unacked = held.unacked
-                if not unacked:
-                    unacked = held.unacked = {}
-                member.credit -= count
-                self._count_open(member, size)
-                self.sent += count
-                if count == 1:
-                    unacked[tag] = (items[0], member)
-                    send(member.address, Deliver(member.ref, tag, events[0]))
-                else:
-                    unacked.update(zip(range(tag, tag + count), zip(items, repeat(member)), strict=False))
-                    send(member.address, DeliverAll(member.ref, tag, events))
-                if held.lanes and held.is_behind:
-                    self._hooks.read(held, now)
-            else:
-                for number, event in enumerate(events, place):
-                    if held.phase is not Phase.ENDED:
-                        self.offer(held, event, None, now, None, ticket(number), now)
-
-    def offer_one(
-        self, held: Held, event: Event, ticket: Callable[[int], Arrival | None], place: int, now: float
-    ) -> None:
-        """The same for one event and one subscription."""
-        members = held.members
-        if (
-            held.phase is Phase.LIVE
-            and len(members) == 1
-            and (member := members[0]).credit > 0
-            and not (held.queue or held.behind or held.blocked or held.movers or held.barred)
-        ):
-            tag = held.last_tag = held.last_tag + 1
-            unacked = held.unacked
-            if not unacked:
-                unacked = held.unacked = {}
-            unacked[tag] = (Item(event, None, now, None, 1, False, self._ledger.end), member)
-            member.credit -= 1
-            self._count_open(member, event_size(event))
-            self.sent += 1
-            self._ports.send(member.address, Deliver(member.ref, tag, event))
-            if held.lanes and held.is_behind:
-                self._hooks.read(held, now)
-        elif held.phase is not Phase.ENDED:
-            self.offer(held, event, None, now, None, ticket(place), now)
+    def offer(self, held: Held, event: Event, now: float) -> None:
+        """A live event of no log, for one subscription alone."""
+        self._take_in(
+            held, Item(event, event_size(event), None, now, None, after=self._ledger.end), None, now
+        )
 
     def offer_read(self, held: Held, item: Item, now: float) -> None:
         """A live event of another broker's log."""
         self._take_in(held, item, None, now)
 
-    def _take_in(self, held: Held, item: Item, ticket: Arrival | None, now: float) -> None:
+    def _take_in(self, held: Held, item: Item, ticket: PendingPublish | None, now: float) -> None:
         is_plain = item.moved is None and not held.movers and not held.barred
         if not is_plain and not self._may_pass(held, item, now):
             return
@@ -255,7 +276,7 @@ class Courier:
             own(held, "behind").append(item)
         else:
             own(held, "queue").append(item)
-        held.count_queued(event_size(item.event))
+        held.count_queued(item.size)
         self._note(held, item)
 
     def _note(self, held: Held, item: Item) -> None:
@@ -273,7 +294,7 @@ class Courier:
         lane = held.lanes.get(position.log)
         return None if lane is None else lane.progress
 
-    def _block(self, held: Held, item: Item, ticket: Arrival | None, now: float) -> bool:
+    def _block(self, held: Held, item: Item, ticket: PendingPublish | None, now: float) -> bool:
         own(held, "blocked").append(item)
         self._note(held, item)
         if ticket is not None:
@@ -281,18 +302,18 @@ class Courier:
             ticket.blocked += 1
         return False
 
-    def _drop_oldest(self, held: Held, item: Item, ticket: Arrival | None, now: float) -> bool:
+    def _drop_oldest(self, held: Held, item: Item, ticket: PendingPublish | None, now: float) -> bool:
         oldest = (held.queue or held.behind).popleft()
-        held.count_queued(-event_size(oldest.event))
+        held.count_queued(-oldest.size)
         self.lose(held, oldest, Policy.DROP_OLDEST, now)
         return True
 
-    def _drop_newest(self, held: Held, item: Item, ticket: Arrival | None, now: float) -> bool:
+    def _drop_newest(self, held: Held, item: Item, ticket: PendingPublish | None, now: float) -> bool:
         self._note(held, item)
         self.lose(held, item, Policy.DROP_NEWEST, now)
         return False
 
-    def _disconnect(self, held: Held, item: Item, ticket: Arrival | None, now: float) -> bool:
+    def _disconnect(self, held: Held, item: Item, ticket: PendingPublish | None, now: float) -> bool:
         self.count_lost(held, item.event, Policy.DISCONNECT, now)
         self._hooks.close(held, "slow", SLOW, now)
         return False
@@ -312,21 +333,56 @@ class Courier:
             member = _next_member(held)
             if member is None:
                 break
-            item = held.queue.popleft()
-            held.count_queued(-event_size(item.event))
-            self._unkey(held, item)
-            if item.expired(now):
-                self.lose(held, item, "expired", now)
-            else:
-                self._send(held, member, item)
+            self._send_waiting(held, member, now)
             if held.blocked:
                 self._unblock(held, now)
         if not held.queue:
             held.queue = EMPTY
             if held.queued_bytes and not held.behind:
                 held.count_queued(-held.queued_bytes)
-        if held.is_behind:
+        if (held.lanes or held.phase is Phase.REPLAYING) and held.is_behind:
             self._hooks.read(held, now)
+
+    def _send_waiting(self, held: Held, member: Member, now: float) -> None:
+        """Send waiting events to a member: to the only one as many as it has credit for, else one. Neighbours that no
+        log holds, sent for the first time, share a message."""
+        queue, most, size = held.queue, member.credit if len(held.members) == 1 else 1, 0
+        events: list[Event] = []  # that share a message; their tags are the last ones
+        while queue and most > 0 and member.credit > 0:
+            most -= 1
+            item = queue.popleft()
+            size += item.size
+            if item.event.key is not None:
+                self._unkey(held, item)
+            if item.expires_at is not None and item.expires_at <= now:
+                self.lose(held, item, "expired", now)
+                continue
+            if item.position is not None or item.again or item.attempt > 1:
+                self._send_together(held, member, events)
+                events = []
+                self._send(held, member, item)
+                continue
+            held.last_tag += 1  # so the last tag counts what was sent
+            if held.unacked is NOTHING:
+                held.unacked = {}
+            held.unacked[held.last_tag] = (item, member)
+            member.credit -= 1
+            self.sent += 1
+            member.open_bytes += item.size
+            held.memory.used += item.size
+            if member.open_bytes >= self._few_bytes:
+                self._withhold(member)
+            events.append(item.event)
+        self._send_together(held, member, events)
+        held.count_queued(-size)
+
+    def _send_together(self, held: Held, member: Member, events: list[Event]) -> None:
+        count = len(events)
+        if count == 1:
+            self._ports.send(member.address, Deliver(member.ref, held.last_tag, events[0]))
+        elif count:
+            first = held.last_tag - count + 1
+            self._ports.send(member.address, DeliverAll(member.ref, first, tuple(events)))
 
     def _send(self, held: Held, member: Member, item: Item) -> None:
         held.last_tag += 1  # so the last tag counts what was sent
@@ -334,7 +390,7 @@ class Courier:
             held.unacked = {}
         held.unacked[held.last_tag] = (item, member)
         member.credit -= 1
-        self._count_open(member, event_size(item.event))
+        self._count_open(member, item.size)
         self.sent += 1
         self._ports.send(
             member.address,
@@ -346,7 +402,7 @@ class Courier:
             item = held.blocked.popleft()
             is_behind = held.phase is Phase.REPLAYING and item.position is None
             own(held, "behind" if is_behind else "queue").append(item)
-            held.count_queued(event_size(item.event))
+            held.count_queued(item.size)
             self._release_ticket(item, now)
 
     def _release_ticket(self, item: Item, now: float) -> None:
@@ -354,7 +410,7 @@ class Courier:
         if ticket is not None:
             ticket.blocked -= 1
             if not ticket.blocked:
-                self._hooks.unblocked(ticket, now)
+                self._hooks.unblocked(ticket)
 
     # -- what members say --------------------------------------------------------------------
 
@@ -362,27 +418,37 @@ class Courier:
         return self._few_bytes if member.held.memory.is_full else self._ports.limits.delivery_bytes
 
     def _count_open(self, member: Member, size: int) -> None:
-        """So many bytes more are on their way to a member. At the bound its credit is withheld until it has
-        acknowledged some: so few large events wait in its connection as many small ones do."""
+        """So many bytes more are on their way to a member."""
         member.open_bytes += size
         member.held.memory.used += size
-        if member.open_bytes < self._few_bytes:
-            return  # nearly always
+        if member.open_bytes >= self._few_bytes:
+            self._withhold(member)
+
+    def _withhold(self, member: Member) -> None:
+        """At the bound on bytes a member's credit is withheld until it has acknowledged some: so few large events
+        wait in its connection as many small ones do."""
         if member.open_bytes >= self._most_open(member) and member.credit > 0:
             member.withheld, member.credit = member.withheld + member.credit, 0
 
     def _count_done(self, member: Member, item: Item) -> None:
-        size = event_size(item.event)
+        size = item.size
         member.open_bytes -= size
         member.held.memory.used -= size
-        if member.withheld and member.open_bytes < self._most_open(member):
+        if member.withheld:
+            self._grant_withheld(member)
+
+    def _grant_withheld(self, member: Member) -> bool:
+        """Give a member its withheld credit back when few enough bytes are unacknowledged."""
+        is_granted = member.open_bytes < self._most_open(member)
+        if is_granted:
             member.withheld, member.credit = 0, member.credit + member.withheld
+        return is_granted
 
     def credit(self, member: Member, amount: int, now: float) -> None:
         if amount < 0:
             taken = min(member.withheld, -amount)
             member.withheld, amount = member.withheld - taken, amount + taken
-        elif member.open_bytes >= self._most_open(member):
+        elif member.open_bytes >= self._few_bytes and member.open_bytes >= self._most_open(member):
             member.withheld = min(member.withheld + amount, self._ports.limits.client.credit)
             return
         member.credit = min(member.credit + amount, self._ports.limits.client.credit)
@@ -392,20 +458,21 @@ class Courier:
     def acknowledge(self, member: Member, tags: Sequence[int], now: float) -> None:
         held = member.held
         unacked = held.unacked
-        is_withheld = bool(member.withheld)
         if len(tags) > len(unacked):  # whatever a client says, it costs no more than it was sent
             tags = [tag for tag in unacked if tag in tags]
+        memory = held.memory
         for tag in tags:
             found = unacked.get(tag)
             if found is not None and found[1] is member:
                 del unacked[tag]
                 item = found[0]
-                self._count_done(member, item)
+                member.open_bytes -= item.size
+                memory.used -= item.size
                 if item.position is not None or item.letter is not None:
                     self.settle(held, item, now)
         if not unacked:
             held.unacked = NOTHING
-        if is_withheld and not member.withheld:
+        if member.withheld and self._grant_withheld(member):
             self.pump(held, now)
 
     def has_some(self, member: Member) -> bool:
@@ -441,7 +508,7 @@ class Courier:
             self.lose(held, item, "superseded", now)
             return
         own(held, "queue").appendleft(item)
-        held.count_queued(event_size(item.event))
+        held.count_queued(item.size)
         if key is not None:
             self._keyed.setdefault(key, {})[held] = item
 

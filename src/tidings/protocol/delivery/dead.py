@@ -45,7 +45,7 @@ class DeadLetters:
         self._seconds = settings.dead_letter_seconds
         self._boxes: dict[SubscriptionId, Box] = {}
         self._by_owner: dict[str, dict[int, SubscriptionId]] = {}  # and number, ascending: its box
-        self._ending: deque[tuple[float, SubscriptionId]] = deque()  # what the box does not confirm is stale
+        self.ending: deque[tuple[float, SubscriptionId]] = deque()  # what the box does not confirm is stale
         self._last_number = 0
         self.dropped = 0
 
@@ -129,7 +129,7 @@ class DeadLetters:
         box = self._boxes.get(id)
         if box is not None:
             box.ends_at = now + self._seconds
-            self._ending.append((box.ends_at, id))
+            self.ending.append((box.ends_at, id))
 
     def resumed(self, id: SubscriptionId) -> None:
         """Its subscription is there again."""
@@ -143,17 +143,14 @@ class DeadLetters:
             if id not in held and id.name != LINK:
                 self.ended(id, now)
 
-    def next_deadline(self) -> float | None:
-        return self._ending[0][0] if self._ending else None
-
     def expire(self, now: float) -> list[Record]:
         """One step: drop letters of boxes whose time is over; the records to persist."""
         records: list[Record] = []
-        while self._ending and self._ending[0][0] <= now and len(records) < STEP:
-            ends_at, id = self._ending[0]
+        while self.ending and self.ending[0][0] <= now and len(records) < STEP:
+            ends_at, id = self.ending[0]
             box = self._boxes.get(id)
             if box is None or box.ends_at != ends_at:
-                self._ending.popleft()
+                self.ending.popleft()
             else:
                 for number in list(box.letters)[:STEP]:
                     records += self._drop(id, number)
@@ -171,7 +168,7 @@ class DeadLetters:
 def item_of(letter: DeadRow) -> Item:
     """The letter as an item of a subscription to dead letters."""
     position: Position | None = letter.position
-    item = Item(letter.event, position, letter.died, None)
+    item = Item(letter.event, event_size(letter.event), position, letter.died, None)
     item.letter = letter.number
     return item
 

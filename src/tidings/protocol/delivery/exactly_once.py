@@ -1,7 +1,7 @@
 """Delivery exactly once above the client's interface: the intermediary of Baldoni et al. 2002, and
 the access broker of a network.
 
-It puts the parts together: `intake` (publishes), `registry` (subscriptions), `courier` (queues and
+It puts the parts together: `flow` (publishes), `registry` (subscriptions), `courier` (queues and
 members), `reader` (replay), `ledger` (the index of the log), `dead` (dead letters); hands each
 message of a client to the part it is for; and does on its timer what can wait: persisting
 progress, forgetting what is over, the matcher's upkeep.
@@ -16,25 +16,24 @@ from typing import Any
 from tidings.availability.records import Append, Forget, Loaded, Record, clock_row
 from tidings.matching.matcher import Matcher
 from tidings.model.event import Event
-from tidings.model.subscription import Advertisement, Position, Subscription, SubscriptionId
+from tidings.model.subscription import Advertisement, Subscription, SubscriptionId
 from tidings.protocol.delivery import rows
-from tidings.protocol.delivery.arrival import Arrival
 from tidings.protocol.delivery.courier import Courier
 from tidings.protocol.delivery.dead import DeadLetters
 from tidings.protocol.delivery.describing import Sees, Sweep, busiest, described
 from tidings.protocol.delivery.farewells import MESSAGES as FAREWELLS
 from tidings.protocol.delivery.farewells import Farewells
+from tidings.protocol.delivery.flow import PublishFlow
 from tidings.protocol.delivery.held import Held, Member, Phase
-from tidings.protocol.delivery.intake import Intake
 from tidings.protocol.delivery.jobs import Jobs
 from tidings.protocol.delivery.lanes import Lanes, heard_of
 from tidings.protocol.delivery.ledger import Ledger
 from tidings.protocol.delivery.moved import HEADER
 from tidings.protocol.delivery.moves import Stays
+from tidings.protocol.delivery.pending import PendingPublish
 from tidings.protocol.delivery.reader import Reader
 from tidings.protocol.delivery.refusals import disk_refusal, unsure
 from tidings.protocol.delivery.registry import Refusal, Registry
-from tidings.protocol.delivery.runs import Runs
 from tidings.protocol.delivery.sessions import Session, identity, refusal
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.delivery.silences import silences
@@ -100,15 +99,22 @@ class ExactlyOnce(Delivery):
         self._reader = Reader(ports, settings, self._ledger, self._courier, self._stays, self.close)
         self._lanes = Lanes(ports, settings, self._courier)
         self._registry = Registry(
-            ports, settings, self._ledger, self._courier, self._reader, self._lanes, self._dead, self._matcher
+            ports, settings, self._ledger, self._courier, self._reader, self._lanes, self._dead
         )
-        self._intake = Intake(ports, settings.remembered, self._ledger, self._stays, self._is_kept)
         self._farewells = Farewells(ports, settings.memory_seconds, self._registry.end_away)
-        self._jobs = Jobs(ports, settings, self._ledger, self._intake.publish_all)
+        self._jobs = Jobs(ports, settings, self._ledger, self._publish_staged)
         self._holding = self._jobs.holding
-        self._runs = Runs(ports, self._intake, self._registry, self._courier, self._holding)
+        self._flow = PublishFlow(
+            ports,
+            settings.remembered,
+            self._ledger,
+            self._stays,
+            self._registry,
+            self._courier,
+            self._holding,
+        )
         self._handlers: dict[type[Message], Callable[[Session, Any, float], None]] = {
-            Publish: self._on_publish,
+            Publish: lambda session, message, now: self._publish(session, (message,), now),
             Subscribe: self._on_subscribe,
             Unsubscribe: self._on_unsubscribe,
             Credit: self._on_credit,
@@ -127,12 +133,8 @@ class ExactlyOnce(Delivery):
         here = self._reader.is_pinned(offset) or self._holding.is_pinned(offset)
         return here or self.ports.recovery.is_pinned(offset)
 
-    def _is_kept(self, event: Event) -> bool:
-        """Must the log hold it, whatever its lifetime?"""
-        ports = self.ports
-        if self._registry.is_owed(event) or self._holding.wants(event):
-            return True
-        return bool(ports.overlay.peers()) and ports.recovery.keeps(event)
+    def _publish_staged(self, *batch: Any) -> None:
+        self._flow.publish_all(*batch)
 
     def _name_log(self, state: Loaded, now: float) -> None:
         """The log keeps its name as long as its disk lives."""
@@ -150,7 +152,7 @@ class ExactlyOnce(Delivery):
             self._ledger.load(input.state)
             self._dead.load(input.state)
             self._stays.load(input.state)
-            self._intake.load(input.state)
+            self._flow.load(input.state)
             self._jobs.load(input.state)
             self._registry.load(input.state, now)
             self._farewells.load(input.state, now)
@@ -176,15 +178,26 @@ class ExactlyOnce(Delivery):
             self.ports.send(sender, Refused(message.call, "refused", NO_HELLO))
 
     def on_messages(self, sender: str, messages: Sequence[Message], now: float) -> None:
-        place = 0
-        while place < len(messages):
-            session = self._registry.sessions.get(sender) if type(messages[place]) is Publish else None
-            if session is None:
-                self.on_message(sender, messages[place], now)
-                place += 1
-            else:
-                place = self._runs.publish(session, messages, place, now)
-                self._forget_identities_later(now)
+        publishes: list[Publish] = []
+        most = self.ports.limits.publishes_together
+        for message in messages:
+            if type(message) is Publish and len(publishes) < most:
+                publishes.append(message)
+                continue
+            self._publish_all(sender, publishes, now)
+            publishes = [message] if type(message) is Publish else []
+            if not publishes:
+                self.on_message(sender, message, now)
+        self._publish_all(sender, publishes, now)
+
+    def _publish_all(self, sender: str, publishes: list[Publish], now: float) -> None:
+        """Publishes that follow one another on one link."""
+        session = self._registry.sessions.get(sender)
+        if session is not None and publishes:
+            self._publish(session, publishes, now)
+        else:
+            for message in publishes:
+                self.on_message(sender, message, now)
 
     def _greet(self, sender: str, message: Hello, now: float) -> None:
         if sender in self._registry.sessions:
@@ -214,51 +227,33 @@ class ExactlyOnce(Delivery):
     def undeliverable(self, to: str, envelope: Envelope, now: float) -> None:
         self._courier.oversized.bury_for(to, envelope, now)
 
-    def _on_publish(self, session: Session, message: Publish, now: float) -> None:
-        self._intake.publish(session, message, now)
+    def _publish(self, session: Session, messages: Sequence[Publish], now: float) -> None:
+        self._flow.publish(session, messages, now)
         self._forget_identities_later(now)
 
     def _forget_identities_later(self, now: float) -> None:
         soon = now + self._settings.flush_seconds
-        self._identities_at = self._intake.identities.collect_at(self._identities_at, now, soon)
+        self._identities_at = self._flow.identities.collect_at(self._identities_at, now, soon)
 
     def deliver(self, envelope: Envelope, now: float) -> None:
+        if not self.ports.recovery.has_log(envelope.origin):
+            self._flow.deliver(envelope, now)
+            return
         event = envelope.event
         if event.key is not None:
             self._courier.supersede(event.key, now)
-        handles = self._registry.match_live(event, now)
-        if not handles:
-            return
-        arrival, position = self._intake.telling, None
-        if self.ports.recovery.has_log(envelope.origin):
-            self._deliver_from_elsewhere(envelope, handles, now)
-            return
-        if envelope.offset is not None and envelope.origin == self._ledger.log:
-            position = Position(envelope.origin, envelope.offset)
-        accepted = now if arrival is None else arrival.accepted
-        expires_at = None if envelope.expires is None else now + envelope.expires
-        by_handle = self._registry.by_handle
-        helds = [by_handle[handle] for handle in handles]
-        is_plain = event.key is None and (arrival is None or arrival.moved is None)
-        if position is None and expires_at is None and is_plain and not self._registry.has_durables:
-            self._courier.offer_all(helds, (event,), lambda _: arrival, 0, now)
-            return
-        for held in helds:
-            if position is None and held.durable and arrival is not None and held.number > arrival.number:
-                continue  # when it was taken in, nobody was owed it, so no log holds it
-            if held.phase is not Phase.ENDED:
-                self._courier.offer(held, event, position, accepted, expires_at, arrival, now)
-                self._age_later(held, now)
-        if position is not None and self._registry.has_durables:
-            self._flush_later(now)
+        self._flow.report_over_budget(event, now)
+        helds = self.ports.interest.match(event).subscriptions
+        if helds:
+            self._deliver_from_elsewhere(envelope, helds, now)
 
     def deliver_to(self, id: SubscriptionId, envelope: Envelope, now: float) -> None:
         held = self._registry.helds.get(id)
         if held is not None and held.phase is not Phase.ENDED:
-            self._courier.offer(held, envelope.event, None, now, None, None, now)
+            self._courier.offer(held, envelope.event, now)
 
-    def _deliver_from_elsewhere(self, envelope: Envelope, handles: Sequence[int], now: float) -> None:
-        for held in [self._registry.by_handle[handle] for handle in handles]:
+    def _deliver_from_elsewhere(self, envelope: Envelope, helds: Sequence[Held], now: float) -> None:
+        for held in helds:
             if held.phase is not Phase.ENDED:
                 self._lanes.offer(held, envelope, now)
                 self._age_later(held, now)
@@ -295,7 +290,7 @@ class ExactlyOnce(Delivery):
         return heard_of(log, self._registry.durables.values())
 
     def skip_to(self, upto: int) -> None:
-        self._intake.skip_to(upto)
+        self._flow.skip_to(upto)
 
     def log_found(self, log: str, now: float) -> None:
         for held in list(self._registry.helds.values()):
@@ -318,8 +313,8 @@ class ExactlyOnce(Delivery):
             self.ports.send(session.address, Refused(message.call, *refused))
             return
         self._heed(message.after.get(self._ledger.log, 0), identity(session, message))
-        self._intake.number += 1
-        answer = self._registry.subscribe(session, message, self._intake.number, now)
+        self._flow.number += 1
+        answer = self._registry.subscribe(session, message, self._flow.number, now)
         if isinstance(answer, Refusal):
             self.ports.send(session.address, Refused(message.call, *answer))
             return
@@ -433,8 +428,12 @@ class ExactlyOnce(Delivery):
         self._reader.read_on(held, now)
         self._lanes.read_on(held, now)
 
-    def unblocked(self, arrival: Arrival, now: float) -> None:
-        self._intake.unblocked(arrival, now)
+    def unblocked(self, pending: PendingPublish) -> None:
+        self._flow.unblocked(pending)
+
+    def delivered(self, held: Held, now: float) -> None:
+        self._age_later(held, now)
+        self._flush_later(now)
 
     def close(self, held: Held, code: str, reason: str, now: float) -> None:
         self._persist(self._registry.close(held, code, reason, now), now)
@@ -459,26 +458,31 @@ class ExactlyOnce(Delivery):
 
     def next_deadline(self) -> float | None:
         registry = self._registry
-        times = (
-            self._ledger.next_deadline(), self._flush_at, self._maintain_at, self._age_at, self._identities_at,
-            registry.next_deadline(), self._farewells.next_at, self._jobs.next_at, self._intake.release_at,
-        )  # fmt: skip
-        return min((at for at in times if at is not None), default=None)
+        jobs, earliest = self._jobs, self._ledger.next_deadline()
+        told, dead = registry.memory.ends, self._dead.ending
+        for at in (
+            self._flush_at, self._maintain_at, self._age_at, self._identities_at, registry.guests_at,
+            told[0][0] if told else None, dead[0][0] if dead else None, self._farewells.next_at,
+            jobs.staging.next_at, jobs.holding.next_at, self._flow.release_at,
+        ):  # fmt: skip
+            if at is not None and (earliest is None or at < earliest):
+                earliest = at
+        return earliest
 
     def on_timer(self, now: float) -> None:
         records: list[Record] = [*self._ledger.collect(now), *self._registry.collect(now)]
         records += self._jobs.collect(now)
-        self._intake.release(now)
+        self._flow.release(now)
         records += self._farewells.on_timer(now)
         if self._identities_at is not None and self._identities_at <= now:
-            records += self._intake.identities.collect(now, self._settings.collect_budget)
+            records += self._flow.identities.collect(now, self._settings.collect_budget)
         self._forget_identities_later(now)
         if self._age_at is not None and self._age_at <= now:
             self._age_out(now)
         if self._flush_at is not None and self._flush_at <= now:
             records += self._flush(now)
         if self._maintain_at is not None and self._maintain_at <= now:
-            left = self._matcher.maintain(self._settings.maintain_budget)
+            left = self.ports.interest.maintain(self._settings.maintain_budget)
             self._maintain_at = now + self._settings.flush_seconds if left else None
         self._persist(records, now)
 
@@ -564,12 +568,12 @@ class ExactlyOnce(Delivery):
         return None if held is None else (held.subscription, held.since)
 
     def wanting(self, event: Event) -> tuple[SubscriptionId, ...]:
-        return tuple(self._registry.by_handle[handle].id for handle in self._registry.match(event))
+        return tuple(held.id for held in self.ports.interest.match(event).subscriptions)
 
     def figures(self) -> dict[str, Any]:
         waiting, reading = self._sweep.look(self._registry.helds)
         return {
-            **self._intake.figures,
+            **self._flow.figures,
             **self._courier.figures,
             "subscriptions": len(self._registry.helds),
             "waiting": waiting,
@@ -578,7 +582,7 @@ class ExactlyOnce(Delivery):
             "order given up": self._courier.moves.given_up,
             "forgotten": self._ledger.forgotten,
             "backlog recounts": self._registry.recount.done,
-            **self._intake.identities.figures(),
+            **self._flow.identities.figures(),
             "dead letters": len(self._dead),
             "dead letters dropped": self._dead.dropped,
             "remembered subscriptions": len(self._registry.memory),
@@ -594,5 +598,5 @@ class ExactlyOnce(Delivery):
     def check(self) -> None:
         self._ledger.check()
         self._registry.check()
-        self._intake.check()
+        self._flow.check()
         self._dead.check()

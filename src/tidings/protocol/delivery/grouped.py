@@ -20,13 +20,13 @@ import msgspec
 from tidings.availability.identity import Seen
 from tidings.availability.records import Append, Put, Record
 from tidings.errors import TooLargeError
-from tidings.model.event import Event
+from tidings.model.event import Event, event_size
 from tidings.model.subscription import Position, SubscriptionId
 from tidings.protocol.batches import too_large
-from tidings.protocol.delivery.arrival import Arrival
 from tidings.protocol.delivery.asking import ASK_SECONDS, Asking, HeldAnswer, HeldAsk
+from tidings.protocol.delivery.flow import STALE
 from tidings.protocol.delivery.held import Member
-from tidings.protocol.delivery.intake import STALE
+from tidings.protocol.delivery.pending import PendingPublish
 from tidings.protocol.delivery.refusals import GROUP, kept_out, not_known, unsure
 from tidings.protocol.delivery.serving import Serving
 from tidings.protocol.delivery.sessions import Session, identity
@@ -67,9 +67,10 @@ class Grouped(Serving):
     def bind(self, ports: Ports) -> None:
         super().bind(ports)
         self._ledger.log = self._group
-        self._arrivals: dict[tuple[str, str], Arrival] = {}  # by identity: published here, not committed yet
-        self._entering: dict[int, Arrival] = {}  # by offset: committed, on its way to our disk
-        self._batch: list[Proposal] | None = None
+        self._proposed: dict[
+            tuple[str, str], PendingPublish
+        ] = {}  # by identity: published here, not committed yet
+        self._entering: dict[int, PendingPublish] = {}  # by offset: committed, on its way to our disk
         self._askings: dict[int, Asking] = {}  # by number
         self._asks_of: dict[str, Asking] = {}  # by the address of the client
         self._last_ask = 0
@@ -81,27 +82,26 @@ class Grouped(Serving):
 
     # -- publishing --------------------------------------------------------------------------------
 
-    def on_messages(self, sender: str, messages: Sequence[Message], now: float) -> None:
-        """What came together is proposed together."""
-        self._batch = []
+    def _publish(self, session: Session, messages: Sequence[Publish], now: float) -> None:
+        """Propose the publishes of a batch together."""
+        asking = self._asks_of.get(session.address)
+        if asking is not None:
+            asking.later.extend(messages)
+            return
+        batch: list[Proposal] = []
         for message in messages:
-            self.on_message(sender, message, now)
-        batch, self._batch = self._batch, None
+            event = message.event
+            if not self._is_answered(session, message, now):
+                is_own = event.id == f"{session.incarnation}-{message.sequence}"
+                batch.append(Proposal(event, session.incarnation, message.sequence, is_own))
+                pending = self._proposed[event.identity] = self._pending(event, message.sequence, now)
+                pending.waiters.append((session.address, message.call))
         if batch:
             self.ports.recovery.propose(batch, now)
 
-    def _on_publish(self, session: Session, message: Publish, now: float) -> None:
-        event = message.event
-        if self._is_answered(session, message, now):
-            return
-        is_own = event.id == f"{session.incarnation}-{message.sequence}"
-        proposal = Proposal(event, session.incarnation, message.sequence, is_own)
-        arrival = self._arrivals[event.identity] = Arrival(event, 0, message.sequence, now)
-        arrival.waiters.append((session.address, message.call))
-        if self._batch is not None:
-            self._batch.append(proposal)
-        else:
-            self.ports.recovery.propose((proposal,), now)
+    def _pending(self, event: Event, sequence: int, accepted: float) -> PendingPublish:
+        expires_at = None if event.expires is None else accepted + event.expires
+        return PendingPublish(event, 0, sequence, accepted, event_size(event), expires_at=expires_at)
 
     def _is_answered(self, session: Session, message: Publish, now: float) -> bool:
         """Refused, known, or on its way already."""
@@ -109,7 +109,7 @@ class Grouped(Serving):
         if (reason := too_large(message.event, self.ports.event_bytes)) is not None:
             self.ports.send(address, Refused(message.call, TooLargeError.code, reason))
             return True
-        under_way = self._arrivals.get(identity)
+        under_way = self._proposed.get(identity)
         if disk.failed is not None:
             refusal = ("store", f"the broker's disk has failed: {disk.failed.reason}")
             if under_way is not None or self._ledger.offset_of(identity) is not None:
@@ -138,21 +138,21 @@ class Grouped(Serving):
             self.ports.send(address, Refused(message.call, "refused", STALE))
             return True
         if full[0] is not None:
-            self._intake.figures["refused for room"] += 1
+            self._flow.figures["refused for room"] += 1
             self.ports.send(address, Refused(message.call, *kept_out(*full)))
         return full[0] is not None
 
     def _wait_for(self, offset: int, address: str, call: int) -> bool:
         """It is committed, and on its way to our disk."""
-        arrival = self._entering.get(offset)
-        if arrival is not None:
-            arrival.waiters.append((address, call))
-        return arrival is not None
+        pending = self._entering.get(offset)
+        if pending is not None:
+            pending.waiters.append((address, call))
+        return pending is not None
 
     def _seen(self, event: Event, incarnation: str, sequence: int, now: float) -> Seen:
-        seen = self._intake.identities.look_number(event.source, incarnation, sequence)
+        seen = self._flow.identities.look_number(event.source, incarnation, sequence)
         if seen is Seen.NEW and event.id != f"{incarnation}-{sequence}":
-            seen = self._intake.identities.look(*event.identity, None, now)
+            seen = self._flow.identities.look(*event.identity, None, now)
         return seen
 
     # -- the group's log (port) ----------------------------------------------------------------------
@@ -161,7 +161,7 @@ class Grouped(Serving):
         event = proposal.event
         if self._ledger.offset_of(event.identity) is not None:
             return True
-        identities = self._intake.identities
+        identities = self._flow.identities
         if identities.look_number(event.source, proposal.incarnation, proposal.sequence) is not Seen.NEW:
             return True
         source, id = event.identity
@@ -177,31 +177,34 @@ class Grouped(Serving):
 
     def enter(self, offset: int, proposal: Any, accepted: float, records: list[Record], now: float) -> None:
         """An event was committed: into our log, and when it is on our disk, to our subscriptions."""
-        event, identities = proposal.event, self._intake.identities
-        arrival = self._arrivals.pop(event.identity, None) or Arrival(event, 0, proposal.sequence, accepted)
-        self._intake.number += 1
-        arrival.number, arrival.offset, arrival.accepted = self._intake.number, offset, accepted
+        event, identities = proposal.event, self._flow.identities
+        pending = self._proposed.pop(event.identity, None) or self._pending(
+            event, proposal.sequence, accepted
+        )
+        self._flow.number += 1
+        pending.number, pending.accepted = self._flow.number, accepted
+        pending.position = Position(self._ledger.log, offset)
         kept: list[Record] = self._ledger.append(
-            Append(offset, event, accepted, proposal.sequence, arrival.expires_at)
+            Append(offset, event, accepted, proposal.sequence, pending.expires_at)
         )
         if proposal.incarnation:
             identities.take(event.source, proposal.incarnation, proposal.sequence, now)
             kept.append(identities.row(event.source, proposal.incarnation))
             self._forget_identities_later(now)
-        self._intake.figures["published"] += 1
-        self._intake.figures["kept"] += 1
-        self._entering[offset] = arrival
+        self._flow.figures["published"] += 1
+        self._flow.figures["kept"] += 1
+        self._entering[offset] = pending
         self.ports.disk.persist(
             [*kept, *records],
-            lambda at: self._entered(arrival, at),
+            lambda at: self._entered(pending, at),
             lambda failure, at: None,
-            lambda reason: self._intake._stalled(arrival, reason),
+            lambda reason: self._flow.stalled(pending, reason),
         )
 
-    def _entered(self, arrival: Arrival, now: float) -> None:
-        assert arrival.offset is not None
-        self._entering.pop(arrival.offset, None)
-        self._intake._kept(arrival, now)
+    def _entered(self, pending: PendingPublish, now: float) -> None:
+        assert pending.offset is not None
+        self._entering.pop(pending.offset, None)
+        self._flow.kept(pending, now)
 
     def skip_to(self, upto: int) -> None:
         self._ledger.next_offset = max(self._ledger.next_offset, upto + 1)
@@ -212,19 +215,20 @@ class Grouped(Serving):
         if is_kept is None:
             self._answer_unsure(identity)
             return
-        arrival = self._arrivals.pop(identity, None)
-        if arrival is not None and is_kept:
-            arrival.offset = self._ledger.offset_of(identity)
-            self._intake._answer(arrival)
-        elif arrival is not None:
-            for address, call in arrival.waiters:
+        pending = self._proposed.pop(identity, None)
+        if pending is not None and is_kept:
+            offset = self._ledger.offset_of(identity)
+            pending.position = None if offset is None else Position(self._ledger.log, offset)
+            self._flow.answer(pending)
+        elif pending is not None:
+            for address, call in pending.waiters:
                 self.ports.send(address, Refused(call, "refused", PASSED))
 
     def _answer_unsure(self, identity: tuple[str, str]) -> None:
         """It waits for room on the disks of the group; its publisher does not."""
-        arrival = self._arrivals.get(identity)
-        if arrival is not None:
-            waiters, arrival.waiters = arrival.waiters, []
+        pending = self._proposed.get(identity)
+        if pending is not None:
+            waiters, pending.waiters = pending.waiters, []
             for address, call in waiters:
                 self.ports.send(address, Refused(call, *unsure(self.ports.recovery.full, GROUP)))
 
@@ -232,13 +236,13 @@ class Grouped(Serving):
         return len(self._entering)
 
     def identities(self) -> tuple[Put, ...]:
-        return tuple(self._intake.identities.rows())
+        return tuple(self._flow.identities.rows())
 
     def adopt_identities(self, rows: tuple[Put, ...]) -> None:
         tables: dict[str, dict[str, bytes]] = {}
-        for row in (*self._intake.identities.rows(), *rows):
+        for row in (*self._flow.identities.rows(), *rows):
             tables.setdefault(row.table, {})[row.key] = row.value
-        self._intake.adopt(tables)
+        self._flow.adopt(tables)
         if rows:
             self.ports.disk.persist(list(rows))
 

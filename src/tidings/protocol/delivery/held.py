@@ -21,7 +21,6 @@ from enum import StrEnum
 
 from tidings.availability.progress import LogProgress
 from tidings.availability.told import Told
-from tidings.model.event import event_size
 from tidings.model.filter import Filter
 from tidings.model.packed import pack, unpack
 from tidings.model.subscription import DeliveryOptions, Subscription, SubscriptionId
@@ -165,7 +164,7 @@ class Held:
     def belongs_to(self, memory: OwnerMemory) -> None:
         """Its bytes count for this principal from now on."""
         if self.memory is not memory:
-            used = self.queued_bytes + sum(event_size(item.event) for item, _ in self.unacked.values())
+            used = self.queued_bytes + sum(item.size for item, _ in self.unacked.values())
             self.memory.used -= used
             self.memory = memory
             memory.used += used

@@ -10,28 +10,29 @@ from tidings.model.event import Event
 from tidings.model.subscription import Position
 
 if TYPE_CHECKING:
-    from tidings.protocol.delivery.arrival import Arrival
     from tidings.protocol.delivery.moved import Moved
+    from tidings.protocol.delivery.pending import PendingPublish
 
 
 class Item(msgspec.Struct, eq=False):
     """It waits in a queue, or is with a member that has not acknowledged it."""
 
     event: Event
+    size: int  # bytes of the event, encoded
     position: Position | None  # None: no log holds it
     accepted: float
     expires_at: float | None  # None: it never ends
     attempt: int = 1
     again: bool = False  # it was sent before
     after: int = 0  # while a replay goes on: not before the log was read up to here
-    ticket: Arrival | None = None  # its publisher waits until there is room for it
+    ticket: PendingPublish | None = None  # its publisher waits until there is room for it
     moved: Moved | None = None  # its publisher was elsewhere before
     barred_at: float = 0.0  # it waits for that since then
     letter: int | None = None  # its number, when it is a dead letter
 
     def again_for_one(self) -> Item:
         """A copy that was sent before: others may have been handed the same item."""
-        copy = Item(self.event, self.position, self.accepted, self.expires_at)
+        copy = Item(self.event, self.size, self.position, self.accepted, self.expires_at)
         copy.attempt, copy.after, copy.letter, copy.again = self.attempt, self.after, self.letter, True
         return copy
 

@@ -42,12 +42,6 @@ class Jobs:
         self.staging.load(state)
         self.holding.load(state)
 
-    @property
-    def next_at(self) -> float | None:
-        """When there may be something to forget."""
-        staged, held = self.staging.next_at, self.holding.next_at
-        return staged if held is None or (staged is not None and staged < held) else held
-
     def disowned(self, input: Disowned) -> list[Record]:
         """End what a principal may not have any longer; the records to persist."""
         staged = self.staging.forget_scope(input.scope) if input.staged else []

@@ -17,6 +17,7 @@ from functools import partial
 
 from tidings.availability.told import Span
 from tidings.language.evaluate import accepts
+from tidings.model.event import event_size
 from tidings.model.subscription import Position
 from tidings.protocol.delivery.courier import Courier
 from tidings.protocol.delivery.held import Held
@@ -263,6 +264,6 @@ def _item(envelope: Envelope, now: float) -> Item:
     assert offset is not None
     expires_at = None if envelope.expires is None else now + envelope.expires
     accepted = now if event.lifetime in (0.0, float("inf")) else now - (event.lifetime - envelope.remaining)
-    item = Item(event, Position(envelope.origin, offset), accepted, expires_at)
+    item = Item(event, event_size(event), Position(envelope.origin, offset), accepted, expires_at)
     item.moved = moved_of(envelope)
     return item

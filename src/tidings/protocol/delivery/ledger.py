@@ -201,6 +201,8 @@ class Ledger:
 
     def next_deadline(self) -> float | None:
         """When there is something to forget."""
+        if not (self._free or self._lapses.heap or self._ends.heap):
+            return None
         if self._free:
             return max(0.0, self._next_step)
         lapses, ends = self._lapses.next_at(), self._ends.next_at()

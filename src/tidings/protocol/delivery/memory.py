@@ -16,16 +16,16 @@ STEP = 256  # memories that one step forgets
 class Memory:
     def __init__(self) -> None:
         self._kept: dict[SubscriptionId, MemoryRow] = {}
-        self._ends: list[tuple[float, SubscriptionId]] = []  # heap; what is not in `_kept` is stale
+        self.ends: list[tuple[float, SubscriptionId]] = []  # heap; what is not in `_kept` is stale
 
     def load(self, state: Loaded) -> None:
         for row in rows.decoded(state.tables, rows.MEMORY, MemoryRow):
             self._kept[row.subscription] = row
-            heappush(self._ends, (row.until, row.subscription))
+            heappush(self.ends, (row.until, row.subscription))
 
     def keep(self, id: SubscriptionId, told: Told, until: float) -> list[Record]:
         row = self._kept[id] = MemoryRow(id, told.encode(), until)
-        heappush(self._ends, (until, id))
+        heappush(self.ends, (until, id))
         return [rows.put_for(rows.MEMORY, id, row)]
 
     def look(self, id: SubscriptionId) -> Told | None:
@@ -38,14 +38,11 @@ class Memory:
         row = self._kept.pop(id, None)
         return (None, []) if row is None else (rows.read_told(row.told), [rows.delete_for(rows.MEMORY, id)])
 
-    def next_deadline(self) -> float | None:
-        return self._ends[0][0] if self._ends else None
-
     def expire(self, now: float) -> list[Record]:
         """One step; the records to persist."""
         records: list[Record] = []
-        while self._ends and self._ends[0][0] <= now and len(records) < STEP:
-            until, id = heappop(self._ends)
+        while self.ends and self.ends[0][0] <= now and len(records) < STEP:
+            until, id = heappop(self.ends)
             row = self._kept.get(id)
             if row is not None and row.until == until:
                 del self._kept[id]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from tidings.model.event import event_size
 from tidings.model.subscription import Position, SubscriptionId
 from tidings.protocol.delivery.dead import LINK, DeadLetters, item_of
 from tidings.protocol.delivery.held import Held, Member
@@ -67,6 +68,10 @@ class Oversized:
     def bury_for(self, to: str, envelope: Envelope, now: float) -> None:
         """An event that a neighbour does not take: a dead letter of that link."""
         position = None if envelope.offset is None else Position(envelope.origin, envelope.offset)
-        _, records = self._dead.add(SubscriptionId(to, LINK), Item(envelope.event, position, now, None), now)
+        _, records = self._dead.add(
+            SubscriptionId(to, LINK),
+            Item(envelope.event, event_size(envelope.event), position, now, None),
+            now,
+        )
         if self._ports.disk.stable and self._ports.disk.failed is None:
             self._ports.disk.persist(records)

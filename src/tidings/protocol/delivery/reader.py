@@ -19,6 +19,7 @@ from tidings.availability.lifetime import expired
 from tidings.availability.records import Append
 from tidings.language.evaluate import accepts
 from tidings.language.work import is_over
+from tidings.model.event import event_size
 from tidings.model.subscription import Position
 from tidings.protocol.batches import read_upto
 from tidings.protocol.delivery.courier import Courier
@@ -176,7 +177,7 @@ class Reader:
         if held.durable and not is_owed:
             self._ledger.owe(offset, held.owner)
         position = Position(self._ledger.log, offset)
-        item = Item(record.event, position, record.accepted, record.expires_at)
+        item = Item(record.event, event_size(record.event), position, record.accepted, record.expires_at)
         item.again = offset < held.again_below
         item.moved = self._stays.of(record.event.source, offset)
         self._courier.take(held, item, now)

@@ -14,17 +14,14 @@ Rules
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from tidings.availability.progress import LogProgress
 from tidings.availability.records import Loaded, Record
 from tidings.availability.told import Told
 from tidings.language.evaluate import accepts
-from tidings.language.work import WorkIndex
-from tidings.matching.matcher import Matcher, lists_of
 from tidings.model.event import Event
-from tidings.model.filter import Filter
 from tidings.model.subscription import GROUPS, DeliveryOptions, Subscription, SubscriptionId, unscoped
 from tidings.protocol.delivery import rows
 from tidings.protocol.delivery.courier import Courier
@@ -47,9 +44,6 @@ from tidings.protocol.slots import Ports
 NEVER = float("inf")
 FEW_OWNERS = 64  # principals beyond those that are here whose memory is looked for, when they hold none
 MOST_OPTIONS = 1024  # different ones that are kept once
-TOPIC = "topic"
-MOST_TOPICS = 4096  # whose subscriptions are remembered; more hold more memory
-REMEMBERED_TOPIC = 256  # characters of a topic that is remembered; a longer one is matched each time
 MAX_RIGHTS = 32  # filters that a durable subscription left before it heard what it was owed under them
 
 
@@ -68,7 +62,6 @@ class Registry:
         reader: Reader,
         lanes: Lanes,
         dead: DeadLetters,
-        matcher: Matcher,
     ) -> None:
         self._ports = ports
         self._settings = settings
@@ -77,21 +70,13 @@ class Registry:
         self._reader = reader
         self._lanes = lanes
         self._dead = dead
-        self.matcher = matcher
         self.memory = Memory()
         self.helds: dict[SubscriptionId, Held] = {}
-        self.by_handle: list[Any] = []  # of Held; None under a handle that is free
         self._options: dict[DeliveryOptions, DeliveryOptions] = {}
         self.sessions: dict[str, Session] = {}
         self.durables: dict[SubscriptionId, Held] = {}
         self.guests_at: float | None = None  # when the first guest may have to end
-        self._last_match: tuple[Event, Sequence[int]] | None = None
-        self._by_topic: dict[
-            str | None, Sequence[int]
-        ] = {}  # answers, while nobody asks for more than topics
-        self._beyond_topic = 0  # filters that do
         self._memory_of: dict[str, OwnerMemory] = {}  # by principal
-        self._work = WorkIndex()  # of the filters that may be over their work budget
         self._dead_listeners: dict[SubscriptionId, list[Held]] = {}
         self.recount = Recount(ports, settings, ledger, reader, courier.bounds, self._accepting)
         ledger.on_pinned = self.recount.look
@@ -106,63 +91,8 @@ class Registry:
                 self._memory_of = {name: each for name, each in self._memory_of.items() if each.used}
                 self._memory_of[hello.owner] = memory
 
-    # -- who wants an event ------------------------------------------------------------------
-
-    def is_owed(self, event: Event) -> bool:
-        """Does a durable subscription accept it?"""
-        if not self.durables:
-            return False
-        return any(self.by_handle[handle].durable for handle in self.match(event))
-
-    def match(self, event: Event) -> Sequence[int]:
-        """Handles of the subscriptions that accept it. The last answer is kept, since an event that
-        needs no disk is asked about twice in one step."""
-        if self._last_match is None or self._last_match[0] is not event:
-            self._last_match = (event, self.matcher.match(event))
-        return self._last_match[1]
-
     def _accepting(self, event: Event) -> list[Held]:
-        return [self.by_handle[handle] for handle in self.matcher.match(event)]
-
-    def match_live(self, event: Event, now: float) -> Sequence[int]:
-        """The same for an event that is being delivered: filters over their work budget are reported."""
-        self.report_over_budget((event,), now)
-        return self.match(event)
-
-    def report_over_budget(self, events: Sequence[Event], now: float) -> None:
-        """Count, and tell the subscribers, for which of these events a filter was over its work budget."""
-        if self._work:
-            for event in events:
-                for handle in self._work.over(event):
-                    self._courier.count_over_budget(self.by_handle[handle], now)
-
-    def match_all(self, events: Sequence[Event]) -> list[Sequence[int]]:
-        """The same for each of many."""
-        if not self._beyond_topic:
-            return [self._of_topic(event) for event in events]
-        return lists_of(self.matcher.match_batch(events))
-
-    def _of_topic(self, event: Event) -> Sequence[int]:
-        """When all that is asked for is a topic, the answer for one event of a topic is that for all."""
-        found = self._by_topic.get(event.topic)
-        if found is None:
-            found = self.matcher.match(event)
-            if event.topic is not None and len(event.topic) > REMEMBERED_TOPIC:
-                return found
-            if len(self._by_topic) >= MOST_TOPICS:
-                self._by_topic.clear()
-            self._by_topic[event.topic] = found
-        return found
-
-    def _asked_for(self, filter: Filter, count: int) -> None:
-        """What is wanted has changed: so have the answers."""
-        self._last_match = None
-        self._by_topic.clear()
-        if not all(
-            not conjunction.residuals and all(c.attribute == TOPIC for c in conjunction.constraints)
-            for conjunction in filter.conjunctions
-        ):
-            self._beyond_topic += count
+        return list(self._ports.interest.match(event).subscriptions)
 
     @property
     def has_durables(self) -> bool:
@@ -256,20 +186,12 @@ class Registry:
         return Subscription(id, message.filter, options)
 
     def _want(self, held: Held, subscription: Subscription, now: float) -> None:
-        self._asked_for(subscription.filter, 1)
-        handle = held.handle = self.matcher.add(subscription.filter)
-        self._work.add(handle, subscription.filter)
-        while handle >= len(self.by_handle):
-            self.by_handle.append(None)
-        self.by_handle[handle] = held
+        held.handle = self._ports.interest.add(subscription.filter, held)
         self._ports.events.interested(subscription, now)
 
     def _unwant(self, held: Held, now: float) -> None:
         if held.handle is not None:
-            self._asked_for(held.subscription.filter, -1)
-            self.matcher.remove(held.handle)
-            self._work.remove(held.handle)
-            self.by_handle[held.handle] = None
+            self._ports.interest.remove(held.handle, held.filter)
             self._ports.events.uninterested(held.subscription, now)
 
     def _listen_to_dead(self, held: Held, session: Session, name: str) -> None:
@@ -383,11 +305,6 @@ class Registry:
         held.left_at = now
         ends_at = now + self._settings.guest_seconds
         self.guests_at = ends_at if self.guests_at is None else min(self.guests_at, ends_at)
-
-    def next_deadline(self) -> float | None:
-        """When there is something to forget, or a guest to end."""
-        times = (self.guests_at, self.memory.next_deadline(), self._dead.next_deadline())
-        return min((at for at in times if at is not None), default=None)
 
     def collect(self, now: float) -> list[Record]:
         """One step of forgetting what ended subscriptions left behind; the records to persist."""
@@ -516,10 +433,9 @@ class Registry:
         for held in self.helds.values():
             held.check(self._ledger.log, self._ledger.end)
         assert self.durables == {id: held for id, held in self.helds.items() if held.durable}
-        for handle, held in enumerate(self.by_handle):
-            if held is not None:
-                assert held.handle == handle
-                assert self.helds[held.id] is held
+        for id, held in self.helds.items():
+            assert held.id == id
+            assert held.handle is None or self._ports.interest.entry(held.handle) is held
         for session in self.sessions.values():
             for ref, member in session.members.items():
                 assert member.ref == ref

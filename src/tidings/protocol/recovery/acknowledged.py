@@ -21,7 +21,7 @@ log, until every link that wants it has acknowledged it. Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from math import inf
 
 import msgspec
@@ -239,12 +239,17 @@ class Acknowledged(Recovery):
     def keeps(self, event: Event) -> bool:
         return self.ports.routing.wanted_elsewhere(event)
 
-    def observe(self, envelope: Envelope, came_from: str | None, now: float) -> Envelope:
+    def observe(self, envelope: Envelope, came_from: str | None, now: float) -> Envelope | None:
         if came_from is None and envelope.offset is not None:
             self.own().advance(envelope.offset)
         if came_from is not None:
-            known = self.views[envelope.origin].known
-            assert envelope.offset == known, f"{envelope.origin}: {envelope.offset} passes after {known}"
+            view = self.views.get(envelope.origin)
+            if view is None or envelope.offset is None:
+                return None  # the log went in the same step
+            assert view.known < envelope.offset <= view.admitted, (
+                f"{envelope.origin}: {envelope.offset} twice"
+            )
+            view.advance(envelope.offset)
         return envelope
 
     def outgoing(self, envelope: Envelope, link: str, now: float) -> Envelope | None:
@@ -278,28 +283,28 @@ class Acknowledged(Recovery):
             self.ports.delivery.undeliverable(link, envelope, now)
         return True
 
-    def admit(self, envelope: Envelope, came_from: str, now: float) -> bool:
+    def admit(self, envelope: Envelope, came_from: str, now: float) -> Sequence[Envelope]:
         view = self.views.get(envelope.origin)
         offset = envelope.offset
         if view is None or view.upstream != came_from or offset is None:
-            return False  # a log that was not announced yet: it will be, and then this is asked for
+            return ()  # a log that was not announced yet: it will be, and then this is asked for
         self._confirm_later(view, now)
-        if offset <= view.known:
-            return False
+        if offset <= view.admitted:
+            return ()
         previous = envelope.headers[PREVIOUS]
         view.last = max(view.last, offset)
-        if len(view.waiting) < self.settings.waiting or previous <= view.known:
+        if len(view.waiting) < self.settings.waiting or previous <= view.admitted:
             view.waiting[offset] = (envelope, previous)
-        self.pass_on(view, now)
-        return False
+        ready = view.admit_waiting()
+        self._look_for_gap(view, now)
+        return ready
 
-    def pass_on(self, view: LogView, now: float) -> None:
-        """Send on what need not wait, then see what is missing."""
+    def pass_waiting(self, view: LogView, now: float) -> None:
+        """Pass on the waiting events that lack no earlier one, then see what is missing."""
         assert view.upstream is not None
-        while (envelope := view.next_waiting()) is not None:
-            assert envelope.offset is not None
-            view.advance(envelope.offset)
-            self.ports.events.arrived(envelope, view.upstream, now)
+        ready = view.admit_waiting()
+        if ready:
+            self.ports.events.arrived(ready, view.upstream, now)
         self._look_for_gap(view, now)
 
     def _look_for_gap(self, view: LogView, now: float) -> None:
@@ -335,7 +340,7 @@ class Acknowledged(Recovery):
             view.advance(news.upto)
         view.told = None  # whoever tells wants to be answered
         self._confirm_later(view, now)
-        self.pass_on(view, now)
+        self.pass_waiting(view, now)
 
     def _is_way(self, view: LogView, link: str, news: News, now: float) -> bool:
         """Does the log come over this link?"""

@@ -57,6 +57,7 @@ class LogView:
         self.name = name
         self.upstream = upstream  # the link toward it; None: it is ours
         self.known = known
+        self.admitted = known  # the last event that was let through; the step that did so makes it known
         self.last = known  # the last event that is said to exist for us
         self.waiting: dict[int, tuple[Envelope, int]] = {}  # by offset: it, and the one before it
         self.trails: dict[str, Trail] = {}
@@ -80,21 +81,22 @@ class LogView:
 
     def advance(self, offset: int) -> None:
         self.known = max(self.known, offset)
+        self.admitted = max(self.admitted, self.known)
         self.last = max(self.last, self.known)
 
-    def next_waiting(self) -> Envelope | None:
-        """The next event that can go on; it no longer waits."""
+    def admit_waiting(self) -> list[Envelope]:
+        """Let the waiting events through that lack no earlier one, in order."""
+        ready: list[Envelope] = []
         while self.waiting:
             offset = min(self.waiting)
             envelope, previous = self.waiting[offset]
-            if offset <= self.known:
-                del self.waiting[offset]
-            elif previous <= self.known:
-                del self.waiting[offset]
-                return envelope
-            else:
-                return None
-        return None
+            if offset > self.admitted:
+                if previous > self.admitted:
+                    break
+                ready.append(envelope)
+                self.admitted = offset
+            del self.waiting[offset]
+        return ready
 
     def filled(self, after: int, upto: int) -> None:
         """All that there is between these offsets waits: nothing is missing before any of it."""
@@ -105,10 +107,10 @@ class LogView:
     def gap(self) -> int | None:
         """Up to where something is missing; None: nothing is."""
         upto = self.waiting[min(self.waiting)][1] if self.waiting else self.last
-        return upto if upto > self.known else None
+        return upto if upto > self.admitted else None
 
     def check(self) -> None:
-        assert self.last >= self.known
+        assert self.last >= self.known == self.admitted, "every event that was let through has passed"
         assert all(offset > self.known for offset in self.waiting), "what waits is not known"
         for link, trail in self.trails.items():
             assert link != self.upstream, f"{self.name} is told to where it comes from"

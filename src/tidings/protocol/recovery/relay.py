@@ -222,10 +222,10 @@ class Relay:
             if envelope.offset is not None and envelope.offset > view.known:
                 view.waiting[envelope.offset] = (envelope, fill.after)
         view.filled(fill.after, fill.upto)
-        self._recovery.pass_on(view, now)
+        self._recovery.pass_waiting(view, now)
         view.advance(fill.upto)
         self._recovery.timers.clear(("ask", view.name))
-        self._recovery.pass_on(view, now)
+        self._recovery.pass_waiting(view, now)
 
     def _read(self, part: ReplayPart, now: float) -> None:
         reading = self._readings.get(part.number)

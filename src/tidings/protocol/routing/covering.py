@@ -21,13 +21,13 @@ from itertools import islice
 
 from tidings.algebra import overlaps
 from tidings.errors import SettingsError
-from tidings.matching.engine import THRESHOLD, MatchingEngine
-from tidings.matching.matcher import Matcher
+from tidings.matching.engine import THRESHOLD
 from tidings.model.event import Event
 from tidings.model.filter import EVERYTHING, Filter
 from tidings.model.subscription import Advertisement, Subscription
 from tidings.protocol.effects import Channel
 from tidings.protocol.inputs import Input, LinkDown, LinkUp, Parted, Started
+from tidings.protocol.interest import Match
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.routing.diffusion import LOCAL, Diffusion, Interest, InterestSeen
 from tidings.protocol.routing.outlets import OUTLETS
@@ -91,20 +91,17 @@ class SubscriptionRouting(Routing):
         self._implicit_until: float | None = None  # we advertise everything; None: we do not
         self._subs.on_change = self._subscription_changed
         self._ads.on_change = self._advertisement_changed
-        self._matcher = MatchingEngine(routes=True)
         self._maintain_at: float | None = None
-        self._handles: dict[str, int] = {}  # digest -> handle, for filters wanted over a link
+        self._handles: dict[
+            str, int
+        ] = {}  # digest -> handle in the interest table, for filters wanted over a link
         self._wanted_over: dict[int, tuple[str, ...]] = {}  # handle -> the links
         self._signatures: dict[int, int] = {}  # handle -> signature
         self._links_wanting: dict[int, tuple[str, ...]] = {}  # signature -> the links
         self._wanted_here: dict[int, float] = {}  # signature -> since when
-        self._matched: tuple[Event | None, tuple[int, ...]] = (None, ())  # the last event, and its handles
         self._seen = Window()
         self._gates_to_review: dict[str, None] = {}
         self._checked = (-1, -1)  # versions of the tables
-
-    def matchers(self) -> tuple[Matcher, ...]:
-        return (self._matcher,)
 
     def bind(self, ports: Ports) -> None:
         super().bind(ports)
@@ -185,7 +182,8 @@ class SubscriptionRouting(Routing):
 
     def on_message(self, sender: str, message: Message, now: float) -> None:
         if isinstance(message, Forward):
-            self._event(sender, message.envelope, now)
+            if ready := self._admit(sender, message.envelope, now):
+                self.ports.events.arrived(ready, sender, now)
         elif sender not in self.ports.overlay.links():
             return  # a neighbour no longer; it was on its way
         elif isinstance(message, Interest):
@@ -194,6 +192,20 @@ class SubscriptionRouting(Routing):
         else:
             assert isinstance(message, InterestSeen)
             self._seen_by(sender, message, now)
+
+    def on_messages(self, sender: str, messages: Sequence[Message], now: float) -> None:
+        """Pass on together the events that came together."""
+        ready: list[Envelope] = []
+        for message in messages:
+            if isinstance(message, Forward):
+                ready += self._admit(sender, message.envelope, now)
+                continue
+            if ready:
+                self.ports.events.arrived(ready, sender, now)
+                ready = []
+            self.on_message(sender, message, now)
+        if ready:
+            self.ports.events.arrived(ready, sender, now)
 
     def _hear(self, link: str, message: Interest) -> None:
         was_unknown = self._ads.is_unknown(link)
@@ -229,7 +241,7 @@ class SubscriptionRouting(Routing):
     def on_timer(self, now: float) -> None:
         links = self.ports.overlay.links()
         if self._maintain_at is not None and self._maintain_at <= now:
-            left = self._matcher.maintain(MAINTAIN_BUDGET)
+            left = self.ports.interest.maintain(MAINTAIN_BUDGET)
             self._maintain_at = now + MAINTAIN_SECONDS if left else None
         self._withdraw(now)
         self._settled.ask_again(self.ports.send, links, now)
@@ -281,32 +293,30 @@ class SubscriptionRouting(Routing):
             self._gates_to_review[source] = None
 
     def _subscription_changed(self, filter: Filter, source: str, _came: bool) -> None:
-        """Keep the matcher to the filters that some link wants."""
+        """Keep in the interest table the filters that some link wants."""
         if source == LOCAL:
             return
         digest = filter.digest
-        self._matched = (None, ())
         links = tuple(other for other in self._subs.sources[digest] if other != LOCAL)
         handle = self._handles.get(digest)
         if links and handle is None:
-            handle = self._handles[digest] = self._matcher.add(filter)
+            handle = self._handles[digest] = self.ports.interest.add_link_filter(filter)
             self._signatures[handle] = filter.signature
         elif handle is not None and not links:
             del self._handles[digest], self._wanted_over[handle], self._signatures[handle]
             self._links_wanting.pop(filter.signature, None)
-            self._matcher.remove(handle)
+            self.ports.interest.remove(handle, filter)
         if links and handle is not None:
             self._wanted_over[handle] = self._links_wanting[filter.signature] = links
 
     # -- events ----------------------------------------------------------------------------
 
-    def _event(self, sender: str, envelope: Envelope, now: float) -> None:
+    def _admit(self, sender: str, envelope: Envelope, now: float) -> Sequence[Envelope]:
         if self.numbered:
             origin, number = envelope.headers[NUMBER]
             if origin == self._incarnation or not self._seen.is_new(origin, number):
-                return
-        if self.ports.recovery.admit(envelope, sender, now):
-            self.ports.events.arrived(envelope, sender, now)
+                return ()
+        return self.ports.recovery.admit(envelope, sender, now)
 
     def forward(
         self, envelope: Envelope, at: tuple[str, ...] | None, came_from: str | None, now: float
@@ -328,7 +338,7 @@ class SubscriptionRouting(Routing):
                 if leaving is not None and link in up:
                     ports.send(link, Forward(leaving), self.channel)
 
-    def staying(self, events: Sequence[Event], now: float) -> Sequence[bool]:
+    def staying(self, events: Sequence[Event], matches: Sequence[Match], now: float) -> Sequence[bool]:
         if self.numbered or (self.hierarchical and self.parent is not None):
             return [False] * len(events)
         if self._settles:
@@ -336,7 +346,11 @@ class SubscriptionRouting(Routing):
             for event in islice(unsaid, 1):  # one says as much as all of them do
                 self._published(event, now)
         if self._wanted_over or self.ports.overlay.peers():
-            return [not self._wanting(event) for event in events]
+            keep = self.ports.interest.keep
+            return [
+                not (keep(event, match).link_filters or self._wanting(event))
+                for event, match in zip(events, matches, strict=True)
+            ]
         return [True] * len(events)
 
     def _wanting(self, event: Event, but: str | None = None) -> set[str]:
@@ -345,21 +359,15 @@ class SubscriptionRouting(Routing):
         if not self._wanted_over and not self.ports.overlay.peers():
             return wanted  # most brokers of small networks have no neighbour
         if self._wanted_over:
-            for handle in self._match(event):
+            for handle in self.ports.interest.match(event).link_filters:
                 wanted.update(self._wanted_over[handle])
         if self.remember_links:
             wanted.update(link for link in self.ports.overlay.peers() if self._is_open(link, event))
         return wanted
 
-    def _match(self, event: Event) -> tuple[int, ...]:
-        """The filters of links that accept it; asked twice in a row for one event, matched once."""
-        if self._matched[0] is not event:
-            self._matched = (event, tuple(self._matcher.match(event)))
-        return self._matched[1]
-
     def matching(self, event: Event) -> tuple[int, ...]:
         signatures = self._signatures
-        return tuple([signatures[handle] for handle in self._match(event)])
+        return tuple([signatures[handle] for handle in self.ports.interest.match(event).link_filters])
 
     def links_wanting(self, signature: int) -> tuple[str, ...]:
         return self._links_wanting.get(signature, ())

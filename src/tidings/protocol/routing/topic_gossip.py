@@ -222,8 +222,8 @@ class TopicGossip(Routing):
         if missing is not None and sender in missing.below:
             message = Rumour(message.envelope, is_entry=True)
         self._now_entry = (sender, message)
-        if self.ports.recovery.admit(message.envelope, sender, now):
-            self.ports.events.arrived(message.envelope, sender, now)
+        if ready := self.ports.recovery.admit(message.envelope, sender, now):
+            self.ports.events.arrived(ready, sender, now)
         self._now_entry = None
 
     def _count_stray(self, sender: str, event: Event) -> None:

@@ -132,4 +132,4 @@ class LazyPush(Epidemic):
 
     def bring_back(self, sender: str, envelope: Envelope, mark: Mark, since: float, now: float) -> None:
         self._tries.pop(mark.id, None)
-        self.ports.events.arrived(envelope, sender, now)
+        self.ports.events.arrived((envelope,), sender, now)

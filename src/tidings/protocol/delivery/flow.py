@@ -1,0 +1,592 @@
+"""The publish flow: accept, deduplicate, match once, persist if owed, dispatch, forward, acknowledge.
+
+A batch of publishes of one client goes through the steps together, and one publish is a batch of one. Rules
+- An event is written to the log when it has a lifetime, when a durable subscription is owed it, when its publisher asks
+  for it, when a hold keeps it, or when recovery may have to bring it to another broker. Any other event needs no disk.
+- An event that is written is dispatched, and acknowledged, only after it is on the disk: otherwise a crash and a publish
+  that is tried again could deliver it twice. Mode `best effort` is acknowledged at once.
+- An event that needs no disk follows the earlier ones of its source that do: the order of a source holds.
+- The match of the first step serves the whole flow as long as no filter came or went meanwhile (`InterestTable.version`).
+- Neighbouring events of a batch that the same subscriptions accept are dispatched as one stretch.
+- While the disk is full, a publish that needs the disk, or has to follow one that does, is refused at once (`full`).
+  One that was handed in before may still be kept: it is answered as `unknown`, and dispatched when it is kept.
+- After a start, an event that is kept is dispatched when each neighbour has said how far it knows our log, or
+  `first_word_seconds` have passed: a disk that was put back to an older copy would give offsets again that neighbours
+  know under other events, and they would pass over ours.
+- Publishing an identity again is answered with the same acknowledgement and changes nothing: as long as the log
+  holds the event, and for the deduplication window after that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+from tidings.availability.identity import Bounds, Identities, Seen
+from tidings.availability.records import Append, Loaded
+from tidings.availability.records import Record as DiskRecord
+from tidings.errors import TooLargeError
+from tidings.history.schema import avail_row
+from tidings.model.event import Event, event_size
+from tidings.model.subscription import Position
+from tidings.protocol.batches import too_large
+from tidings.protocol.delivery.courier import Courier
+from tidings.protocol.delivery.holding import Holding
+from tidings.protocol.delivery.ledger import Ledger
+from tidings.protocol.delivery.moved import HEADER, STAYED
+from tidings.protocol.delivery.moves import Stays
+from tidings.protocol.delivery.pending import PendingPublish
+from tidings.protocol.delivery.refusals import kept_out, not_known, unsure
+from tidings.protocol.delivery.registry import Registry
+from tidings.protocol.delivery.sessions import Session
+from tidings.protocol.effects import Record, Warn
+from tidings.protocol.inputs import PersistFailed
+from tidings.protocol.interest import Match
+from tidings.protocol.messages import Envelope, Mode, Publish, Published, PublishedAll, Refused
+from tidings.protocol.slots import Ports
+
+NO_STORE = "mode 'kept' needs a broker with a store; this one keeps events only as long as its process lives"
+NO_GROUP = "mode 'replicated' needs a broker in a group (tidings broker --group); here 'kept' is on this broker's disk"
+MANY_IDS = "as many ids of other publishers as may be are remembered here, and yours are more than a fair share; leave the id out, or publish later"
+STALE = "this number was passed long ago; nobody can tell whether it was published"
+UNSURE_SECONDS = 0.05  # between two looks at whether neighbours have spoken
+
+
+class PublishFlow:
+    def __init__(
+        self,
+        ports: Ports,
+        bounds: Bounds,
+        ledger: Ledger,
+        stays: Stays,
+        registry: Registry,
+        courier: Courier,
+        holding: Holding,
+    ) -> None:
+        self._ports = ports
+        self._interest = ports.interest
+        self._bounds = bounds
+        self._ledger = ledger
+        self._stays = stays
+        self._registry = registry
+        self._courier = courier
+        self._holding = holding
+        self.identities = Identities(bounds, self._publisher_of)
+        ledger.on_forgotten = self.identities.forgotten
+        self._under_way: dict[tuple[str, str], PendingPublish] = {}  # by identity
+        self._last_of: dict[str, PendingPublish] = {}  # by source: the last one that waits for the disk
+        self._unsure: list[PendingPublish] = []  # kept, until neighbours have said how far they know our log
+        self.release_at: float | None = None  # when to look at those again
+        self._again: dict[PendingPublish, None] = {}  # on their way to the disk under another offset
+        self.number = 0
+        self._begun = 1  # the first offset that this life gives
+        self.figures = {
+            "published": 0, "published again": 0, "kept": 0, "refused for room": 0, "offsets skipped": 0,
+            "offsets repeated": 0,
+        }  # fmt: skip
+
+    def load(self, state: Loaded) -> None:
+        self._begun = state.next_offset
+        self.adopt(state.tables)
+
+    def adopt(self, tables: Mapping[str, Mapping[str, bytes]]) -> None:
+        """Know the identities of these tables, and no others."""
+        self.identities = Identities.restore(tables, self._bounds, self._publisher_of)
+        self._ledger.on_forgotten = self.identities.forgotten
+
+    def _publisher_of(self, source: str) -> str:
+        return self._ports.kept.publisher_of(source)
+
+    # -- the flow --------------------------------------------------------------------------------
+
+    def publish(self, session: Session, messages: Sequence[Publish], now: float) -> None:
+        """Take the publishes that came together on one link through all steps, in their order."""
+        place = 0
+        while place < len(messages):
+            batch, place = self._accept(session, messages, place, now)
+            if batch:
+                self._pass_batch(session, batch, now)
+
+    def _pass_batch(self, session: Session, batch: list[PendingPublish], now: float) -> None:
+        """From the match on: a batch of events of which none is known yet."""
+        events = [pending.event for pending in batch]
+        interest, last_of = self._interest, self._last_of
+        matches = interest.match_all(events)
+        stays = self._ports.events.staying(events, matches, now)
+        kept: list[PendingPublish] = []
+        records: list[DiskRecord] = []
+        looks = bool(self._registry.durables) or self._holding.is_held
+        begin = 0  # of the stretch that needs neither the disk nor the network
+        for place, pending in enumerate(batch):
+            event, match, stay = events[place], matches[place], stays[place]
+            is_asked = event.lifetime > 0 or pending.mode is Mode.KEPT
+            is_owed = is_asked or ((looks or not stay) and self._is_owed(event, match, stay))
+            if not is_owed:
+                if not pending.is_own:
+                    self._remember(event, now)
+                if stay and event.key is None and not (last_of and event.source in last_of):
+                    continue
+            self._dispatch(batch[begin:place], matches[begin:place], now)
+            begin = place + 1
+            pending.match, pending.version = match, interest.version
+            if is_owed:
+                records += self._append(pending, now)
+                kept.append(pending)
+            elif (earlier := last_of.get(event.source)) is not None:
+                self._under_way[event.identity] = pending
+                earlier.followers.append(pending)
+            else:
+                self._pass_on(pending, now)
+                if pending.blocked:
+                    self._under_way[event.identity] = pending
+        if begin < len(batch):
+            self._dispatch(batch[begin:], matches[begin:], now)
+        if kept:
+            self._persist(session, kept, records)
+
+    # -- accept and deduplicate --------------------------------------------------------------------
+
+    def _accept(
+        self, session: Session, messages: Sequence[Publish], place: int, now: float
+    ) -> tuple[list[PendingPublish], int]:
+        """The publishes from this place on that follow one another in the numbers of their sources, or else the one
+        in this place, if it is new and not refused; and the place after them."""
+        disk, incarnation, address = self._ports.disk, session.incarnation, session.address
+        under_way, take_next = self._under_way, self.identities.take_next
+        most_bytes, is_stable = self._ports.event_bytes, disk.stable
+        batch: list[PendingPublish] = []
+        if disk.full is not None or disk.failed is not None:
+            return self._accept_one(session, messages[place], now), place + 1
+        for message in messages[place:] if place else messages:
+            event, sequence, mode = message.event, message.sequence, message.mode
+            size = event_size(event)
+            if (
+                event.id != f"{incarnation}-{sequence}"
+                or size > most_bytes
+                or (mode is Mode.KEPT and not is_stable)
+                or mode is Mode.REPLICATED
+                or (under_way and event.identity in under_way)
+                or not take_next(event.source, incarnation, sequence, now)
+            ):
+                break
+            self.number += 1
+            pending = PendingPublish(event, self.number, sequence, now, size, mode)
+            pending.waiters = [(address, message.call)]
+            if event.expires is not None:
+                pending.expires_at = now + event.expires
+            if session.stay:
+                pending.moved = session.moved(event.source)
+            batch.append(pending)
+        if not batch:
+            return self._accept_one(session, messages[place], now), place + 1
+        self.figures["published"] += len(batch)
+        return batch, place + len(batch)
+
+    def _accept_one(self, session: Session, message: Publish, now: float) -> list[PendingPublish]:
+        """A publish that may be known, or refused; empty when it was answered."""
+        event = message.event
+        if self._ports.disk.full is not None and self._is_kept_out(session, message, now):
+            return []
+        is_own = _is_own(session, event.id, message.sequence)
+        if self._answer_again(session, message, is_own, now):
+            return []
+        refusal = self._refusal(message, is_own)
+        if refusal is not None:
+            self._ports.send(session.address, Refused(message.call, *refusal))
+            return []
+        self.identities.take(event.source, session.incarnation, message.sequence, now)
+        self.number += 1
+        self.figures["published"] += 1
+        pending = self._pending(session, event, message.sequence, now)
+        pending.mode, pending.is_own, pending.waiters = (
+            message.mode,
+            is_own,
+            [(session.address, message.call)],
+        )
+        return [pending]
+
+    def _pending(self, session: Session, event: Event, sequence: int | None, now: float) -> PendingPublish:
+        expires_at = None if event.expires is None else now + event.expires
+        pending = PendingPublish(event, self.number, sequence, now, event_size(event), expires_at=expires_at)
+        pending.moved = session.moved(event.source)
+        return pending
+
+    def _answer_again(self, session: Session, message: Publish, is_own: bool, now: float) -> bool:
+        """True when this was published before, or that cannot be told. A client numbers all that it publishes, so what
+        it sends again is known by its number; an id that is not the client's own is known besides, by any sender."""
+        address, event = session.address, message.event
+        identity = event.identity
+        pending = self._under_way.get(identity)
+        if pending is not None:
+            pending.waiters.append((address, message.call))
+            self.figures["published again"] += 1
+            return True
+        seen = self._seen(session, message, is_own, now)
+        if seen is Seen.NEW:
+            return False
+        if seen is Seen.STALE:
+            self._ports.send(address, Refused(message.call, "refused", STALE))
+            return True
+        self.figures["published again"] += 1
+        offset, failed = self._ledger.offset_of(identity), self._ports.disk.failed
+        if failed is not None and (offset is None or offset >= self._ledger.end):
+            self._ports.send(address, Refused(message.call, *not_known(failed.reason)))
+        else:
+            self._ports.send(address, Published(message.call, self._position(offset)))
+        return True
+
+    def _seen(self, session: Session, message: Publish, is_own: bool, now: float) -> Seen:
+        event = message.event
+        seen = self.identities.look_number(event.source, session.incarnation, message.sequence)
+        if seen is Seen.NEW and self._ledger.offset_of(event.identity) is not None:
+            seen = Seen.SEEN
+        if seen is Seen.NEW and not is_own:
+            seen = self.identities.look(*event.identity, None, now)
+        return seen
+
+    def _is_kept_out(self, session: Session, message: Publish, now: float) -> bool:
+        """Refuse a publish that needs the full disk. A known identity, and an event that needs no disk, pass."""
+        event, reason = message.event, self._ports.disk.full
+        pending = self._under_way.get(event.identity)
+        if pending is not None:
+            if not pending.is_dispatched:
+                self._ports.send(session.address, Refused(message.call, *unsure(reason)))
+            return not pending.is_dispatched
+        if self._seen(session, message, _is_own(session, event.id, message.sequence), now) is not Seen.NEW:
+            return False
+        is_asked = event.lifetime > 0 or message.mode is Mode.KEPT
+        needs_disk = is_asked or self._is_owed(event, self._interest.match(event), False)
+        if needs_disk or event.source in self._last_of:
+            self.figures["refused for room"] += 1
+            self._ports.send(session.address, Refused(message.call, *kept_out(reason)))
+            return True
+        return False
+
+    def _refusal(self, message: Publish, is_own: bool) -> tuple[str, str] | None:
+        disk = self._ports.disk
+        if (reason := too_large(message.event, self._ports.event_bytes)) is not None:
+            return (TooLargeError.code, reason)
+        if disk.failed is not None:
+            return ("store", f"the broker's disk has failed: {disk.failed.reason}")
+        if message.mode is Mode.KEPT and not disk.stable:
+            return ("refused", NO_STORE)
+        if message.mode is Mode.REPLICATED:
+            return ("refused", NO_GROUP)
+        is_full = not is_own and self.identities.is_full(message.event.identity[0])
+        return ("limit", MANY_IDS) if is_full else None
+
+    def _remember(self, event: Event, now: float) -> None:
+        """The log will not hold the event: its foreign id is remembered from now on."""
+        disk, rows = self._ports.disk, self.identities.remember(*event.identity, None, now)
+        if disk.stable and disk.failed is None:
+            disk.persist(rows)
+
+    # -- persist if owed -----------------------------------------------------------------------------
+
+    def _is_owed(self, event: Event, match: Match, stays: bool) -> bool:
+        """Must the log hold the event, though its publisher does not ask for it?"""
+        if self._registry.durables and any(held.durable for held in match.subscriptions):
+            return True
+        if self._holding.is_held and self._holding.wants(event):
+            return True
+        if stays or not self._ports.overlay.peers():
+            return False
+        self._interest.keep(event, match)
+        return self._ports.recovery.keeps(event)
+
+    def _append(self, pending: PendingPublish, now: float) -> list[DiskRecord]:
+        """Give the event its offset; the records to persist."""
+        event, offset = pending.event, self._ledger.next_offset
+        self.figures["kept"] += 1
+        pending.position = Position(self._ledger.log, offset)
+        self._under_way.setdefault(event.identity, pending)
+        self._last_of[event.source] = pending
+        records = self._ledger.append(Append(offset, event, now, pending.sequence, pending.expires_at))
+        return records + self._stays.keep(event.source, pending.moved or STAYED, offset)
+
+    def _persist(self, session: Session, kept: list[PendingPublish], records: list[DiskRecord]) -> None:
+        if self._ports.disk.stable:
+            sources = dict.fromkeys(pending.event.source for pending in kept)
+            records += [self.identities.row(source, session.incarnation) for source in sources]
+        self._ports.disk.persist(
+            records,
+            partial(self._kept_all, kept),
+            partial(self._not_kept_all, kept),
+            partial(self._stalled_all, kept),
+        )
+        for pending in kept:
+            if pending.mode is Mode.BEST_EFFORT:
+                self.answer(pending)
+
+    def publish_all(
+        self,
+        session: Session,
+        events: list[Event],
+        records: list[DiskRecord],
+        then: Callable[[float], None],
+        otherwise: Callable[[PersistFailed, float], None],
+        stalled: Callable[[str], None],
+        now: float,
+    ) -> None:
+        """Keep all of these at once, with these records; then dispatch them in order. A known identity is left out:
+        publishing it again changes nothing."""
+        pendings: list[PendingPublish] = []
+        kept_first: list[DiskRecord] = []
+        for event in events:
+            if self._is_known(event, now):
+                self.figures["published again"] += 1
+                continue
+            self.number += 1
+            pending = self._pending(session, event, None, now)
+            kept_first += self._append(pending, now)
+            pendings.append(pending)
+        self.figures["published"] += len(pendings)
+
+        def kept(at: float) -> None:
+            self._kept_all(pendings, at)
+            then(at)
+
+        def not_kept(failure: PersistFailed, at: float) -> None:
+            self._not_kept_all(pendings, failure, at)
+            otherwise(failure, at)
+
+        self._ports.disk.persist([*kept_first, *records], kept, not_kept, stalled)
+
+    def _is_known(self, event: Event, now: float) -> bool:
+        identity = event.identity
+        if identity in self._under_way or self._ledger.offset_of(identity) is not None:
+            return True
+        return self.identities.look(*identity, None, now) is Seen.SEEN
+
+    def _kept_all(self, pendings: list[PendingPublish], now: float) -> None:
+        for pending in pendings:
+            self.kept(pending, now)
+
+    def kept(self, pending: PendingPublish, now: float) -> None:
+        """The event is on the disk."""
+        if pending in self._again:
+            return  # under an offset that it has no longer
+        if self._unsure or self._ports.recovery.is_log_unsure(now):
+            self._unsure.append(pending)
+            if self.release_at is None:
+                self.release_at = now + UNSURE_SECONDS
+            return
+        self._release(pending, now)
+
+    def _release(self, pending: PendingPublish, now: float) -> None:
+        if self._last_of.get(pending.event.source) is pending:
+            del self._last_of[pending.event.source]
+        self._pass_on(pending, now)
+        for follower in pending.followers:
+            self._pass_on(follower, now)
+
+    def _not_kept_all(self, pendings: list[PendingPublish], failure: PersistFailed, now: float) -> None:
+        for pending in pendings:
+            for refused in (pending, *pending.followers):
+                self._under_way.pop(refused.event.identity, None)
+                self._refuse(refused, "store", f"not kept: {failure.reason}")
+
+    def _stalled_all(self, pendings: list[PendingPublish], reason: str) -> None:
+        for pending in pendings:
+            self.stalled(pending, reason)
+
+    def stalled(self, pending: PendingPublish, reason: str) -> None:
+        """The disk is full, and this one may be kept when there is room."""
+        for waiting in (pending, *pending.followers):
+            self._refuse(waiting, *unsure(reason))
+
+    def _refuse(self, pending: PendingPublish, code: str, reason: str) -> None:
+        waiters, pending.waiters = pending.waiters, []
+        for address, call in waiters:
+            self._ports.send(address, Refused(call, code, reason))
+
+    # -- dispatch and forward ------------------------------------------------------------------------
+
+    def _dispatch(self, batch: list[PendingPublish], matches: list[Match], now: float) -> None:
+        """Deliver a stretch of events that go to subscriptions here alone, and acknowledge them."""
+        if not batch:
+            return
+        ports = self._ports
+        if ports.recording:
+            for pending in batch:
+                ports.emit(Record(avail_row(now, ports.name, pending.event)))
+        for pending in batch if self._interest.has_work else ():
+            self.report_over_budget(pending.event, now)
+        most, begin, count = ports.limits.deliveries_together, 0, len(batch)
+        while begin < count:
+            subscriptions, end = matches[begin].subscriptions, begin + 1
+            while end < count and matches[end].subscriptions == subscriptions:
+                end += 1
+            if subscriptions:
+                if (end - begin) * len(subscriptions) > most:
+                    end = begin + max(1, most // len(subscriptions))
+                self._courier.dispatch(subscriptions, batch[begin:end], now)
+            begin = end
+        self._acknowledge(batch)
+
+    def _pass_on(self, pending: PendingPublish, now: float) -> None:
+        """Dispatch and forward one event that the log holds, that supersedes another, or that leaves this broker."""
+        ports, event, offset = self._ports, pending.event, pending.offset
+        if ports.recording:
+            ports.emit(Record(avail_row(now, ports.name, event)))
+        if offset is not None:
+            self._ledger.tell(offset)
+        elif event.key is not None:
+            self._supersede(event.key)
+        passing = ports.recovery.observe(self._envelope(pending, now), None, now)
+        if passing is not None:
+            ports.overlay.event_seen(passing, None)
+            self._dispatch_here(pending, now)
+            ports.routing.forward(passing, ports.assignment.resolve(event), None, now)
+        pending.is_dispatched = True
+        if offset is not None:
+            self._ledger.told(offset, now)
+        if not pending.blocked:
+            self.unblocked(pending)
+
+    def _dispatch_here(self, pending: PendingPublish, now: float) -> None:
+        event, interest = pending.event, self._interest
+        match = pending.match
+        if match is None or pending.version != interest.version:
+            match = interest.match(event)
+        else:
+            interest.keep(event, match)
+        if event.key is not None:
+            self._courier.supersede(event.key, now)
+        self.report_over_budget(event, now)
+        if match.subscriptions:
+            self._courier.dispatch(match.subscriptions, (pending,), now)
+
+    def report_over_budget(self, event: Event, now: float) -> None:
+        """Count, and tell the subscribers, whose filters are over their work budget for the event."""
+        for held in self._interest.over_budget(event):
+            self._courier.count_over_budget(held, now)
+
+    def deliver(self, envelope: Envelope, now: float) -> None:
+        """Dispatch an event that comes from a neighbour without a log, or that recovery held back."""
+        event, position = envelope.event, None
+        if envelope.offset is not None and envelope.origin == self._ledger.log:
+            position = Position(envelope.origin, envelope.offset)
+        expires_at = None if envelope.expires is None else now + envelope.expires
+        pending = PendingPublish(event, self.number, envelope.sequence, now, event_size(event))
+        pending.expires_at, pending.position = expires_at, position
+        self._dispatch_here(pending, now)
+
+    def _supersede(self, key: str) -> None:
+        """An event that is not kept itself still ends the older one that is."""
+        records = self._ledger.supersede(key)
+        if records and self._ports.disk.failed is None:
+            self._ports.disk.persist(records)
+
+    def _envelope(self, pending: PendingPublish, now: float) -> Envelope:
+        event, log, offset = pending.event, self._ledger.log, pending.offset
+        if not event.lifetime and event.expires is None and pending.moved is None:
+            return Envelope(event, log, offset, pending.sequence)
+        spent = now - pending.accepted
+        expires = None if event.expires is None else event.expires - spent
+        remaining = max(event.lifetime - spent, 0.0)
+        headers = {} if pending.moved is None else {HEADER: pending.moved}
+        return Envelope(event, log, offset, pending.sequence, remaining, expires, headers)
+
+    # -- acknowledge -----------------------------------------------------------------------------------
+
+    def _acknowledge(self, batch: list[PendingPublish]) -> None:
+        """Answer a stretch that no log holds: calls that follow one another in one message. A publish that a
+        subscription blocks is answered when there is room."""
+        send, count, address, first = self._ports.send, 0, "", 0
+        for pending in batch:
+            pending.is_dispatched = True
+            if pending.blocked:
+                self._under_way[pending.event.identity] = pending
+                continue
+            for to, call in pending.waiters:
+                if count and to == address and call == first + count:
+                    count += 1
+                    continue
+                if count:
+                    send(address, Published(first) if count == 1 else PublishedAll(first, count))
+                address, first, count = to, call, 1
+        if count:
+            send(address, Published(first) if count == 1 else PublishedAll(first, count))
+
+    def unblocked(self, pending: PendingPublish) -> None:
+        """No subscription blocks the event any longer."""
+        if pending.is_dispatched:
+            self._under_way.pop(pending.event.identity, None)
+            self.answer(pending)
+
+    def answer(self, pending: PendingPublish) -> None:
+        waiters, pending.waiters = pending.waiters, []
+        for address, call in waiters:
+            self._ports.send(address, Published(call, pending.position))
+
+    def _position(self, offset: int | None) -> Position | None:
+        return None if offset is None else Position(self._ledger.log, offset)
+
+    # -- a disk that may be an older copy of itself ------------------------------------------------------
+
+    def release(self, now: float) -> None:
+        """Dispatch what is kept and waited for the word of neighbours, when they have spoken or need not."""
+        if self.release_at is None or self.release_at > now:
+            return
+        if self._unsure and self._ports.recovery.is_log_unsure(now):
+            self.release_at = now + UNSURE_SECONDS
+            return
+        self.release_at = None
+        unsure, self._unsure = self._unsure, []
+        for pending in unsure:
+            self._release(pending, now)
+
+    def skip_to(self, upto: int) -> None:
+        """An earlier life gave the offsets up to there, and our disk does not hold their events. Events that have some
+        of them and were not dispatched get others, in the same order."""
+        ledger = self._ledger
+        self._warn(upto + 1 - ledger.end, ledger.end - self._begun)
+        self._begun = upto + 1
+        again = [
+            each for each in self._under_way.values() if each.offset is not None and not each.is_dispatched
+        ]
+        again = sorted((each for each in again if _offset(each) >= ledger.end), key=_offset)
+        records = [record for each in again for record in ledger.withdraw(_offset(each))]
+        ledger.skip_to(upto)
+        for pending in again:
+            offset, event = ledger.next_offset, pending.event
+            pending.position = Position(ledger.log, offset)
+            append = Append(offset, event, pending.accepted, pending.sequence, pending.expires_at)
+            records += ledger.append(append)
+            records += self._stays.keep(event.source, pending.moved or STAYED, offset)
+        if again and self._ports.disk.failed is None:
+            self._again.update(dict.fromkeys(again))
+            self._unsure = []
+            self._ports.disk.persist(
+                records, partial(self._kept_again, again), partial(self._not_kept_all, again)
+            )
+
+    def _warn(self, skipped: int, repeated: int) -> None:
+        self.figures["offsets skipped"] += skipped
+        self.figures["offsets repeated"] += repeated
+        lost = f"the log {self._ledger.log} was {skipped} entries longer in an earlier life of this broker"
+        shared = f"; {repeated} events of this life may not have reached all neighbours" if repeated else ""
+        self._ports.emit(Warn(f"{lost}: was the store put back to an older copy? Those are lost{shared}"))
+
+    def _kept_again(self, pendings: list[PendingPublish], now: float) -> None:
+        for pending in pendings:
+            self._again.pop(pending, None)
+            self.kept(pending, now)
+
+    def check(self) -> None:
+        for identity, pending in self._under_way.items():
+            assert pending.event.identity == identity
+            assert not pending.is_dispatched or pending.blocked, "a dispatched event that blocks is answered"
+        for source, pending in self._last_of.items():
+            assert _offset(pending) >= self._ledger.end, f"{source} waits for a dispatched event"
+
+
+def _offset(pending: PendingPublish) -> int:
+    assert pending.position is not None
+    return pending.position.offset
+
+
+def _is_own(session: Session, id: str, number: int) -> bool:
+    """Did the client make this id from its number?"""
+    return id == f"{session.incarnation}-{number}"

@@ -1,0 +1,172 @@
+"""Interest table: every filter that this node matches events against, in one matcher.
+
+A subscription of a client and a filter that a neighbour wants over its link are entries of the same table, so an event
+is matched once: the result names the subscriptions to dispatch to and the links to forward over. Rules
+- An entry has a handle. `version` grows with each change; a match is valid as long as the version is the same.
+- The last match is kept: strategies ask about the event that passes at this moment.
+- While every subscription filters by topic alone, the match of a topic serves all events of that topic.
+- A link's filter stands for others, so over its work budget it counts as a match (`language/work.py`). A subscription's
+  filter does not: the caller reports it (`over_budget`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import compress
+from typing import Any, NamedTuple
+
+from tidings.language.work import WorkIndex
+from tidings.matching.matcher import Matcher, lists_of
+from tidings.model.event import Event
+from tidings.model.filter import Filter
+
+TOPIC = "topic"
+MOST_TOPICS = 4096  # topics whose match is remembered; more hold more memory
+REMEMBERED_TOPIC = 256  # characters of a topic that is remembered; a longer one is matched each time
+
+
+class Match(NamedTuple):
+    """The entries that accept one event."""
+
+    subscriptions: Sequence[Any]  # as given to `add`, by ascending handle
+    link_filters: Sequence[int] = ()  # handles, ascending
+
+
+class InterestTable:
+    def __init__(self, matcher: Matcher) -> None:
+        self.matcher = matcher
+        self.version = 0
+        self._entries: list[Any] = []  # by handle: a subscription; None for a link's filter or a free handle
+        self._is_link: dict[int, None] = {}  # handles of links' filters
+        self._work = WorkIndex()  # of subscriptions' filters that may be over their work budget
+        self._link_work = WorkIndex()  # the same of links' filters
+        self._last: tuple[Event | None, Match] = (None, Match(()))
+        self._by_topic: dict[str | None, Match] = {}
+        self._beyond_topic = 0  # filters that read more than the topic
+
+    # -- entries ---------------------------------------------------------------------------------
+
+    def add(self, filter: Filter, subscription: Any) -> int:
+        """Add a subscription's filter; its handle."""
+        handle = self._add(filter)
+        self._work.add(handle, filter)
+        while handle >= len(self._entries):
+            self._entries.append(None)
+        self._entries[handle] = subscription
+        return handle
+
+    def add_link_filter(self, filter: Filter) -> int:
+        """Add a filter that is wanted over links; its handle."""
+        handle = self._add(filter)
+        self._link_work.add(handle, filter)
+        self._is_link[handle] = None
+        return handle
+
+    def _add(self, filter: Filter) -> int:
+        self._changed()
+        self._beyond_topic += not _is_by_topic(filter)
+        return self.matcher.add(filter)
+
+    def remove(self, handle: int, filter: Filter) -> None:
+        """Remove an entry; `filter` is the one that it was added with."""
+        self._changed()
+        self._beyond_topic -= not _is_by_topic(filter)
+        self.matcher.remove(handle)
+        if handle in self._is_link:
+            del self._is_link[handle]
+            self._link_work.remove(handle)
+        else:
+            self._work.remove(handle)
+            self._entries[handle] = None
+
+    def _changed(self) -> None:
+        self.version += 1
+        self._last = (None, Match(()))
+        self._by_topic.clear()
+
+    # -- matching --------------------------------------------------------------------------------
+
+    def match(self, event: Event) -> Match:
+        """The entries that accept the event."""
+        last = self._last
+        if last[0] is event:
+            return last[1]
+        found = self._of_topic(event) if not self._beyond_topic else self._match(event)
+        self._last = (event, found)
+        return found
+
+    def match_all(self, events: Sequence[Event]) -> list[Match]:
+        """The same for each of several events."""
+        if len(events) == 1:
+            return [self.match(events[0])]
+        if not self._beyond_topic:
+            return [self._of_topic(event) for event in events]
+        lists = lists_of(self.matcher.match_batch(events))
+        return [self._split(event, handles) for event, handles in zip(events, lists, strict=True)]
+
+    def keep(self, event: Event, match: Match) -> Match:
+        """Have `match` answer with this for the event: it was matched in this version."""
+        self._last = (event, match)
+        return match
+
+    @property
+    def has_work(self) -> bool:
+        """May a subscription's filter be over its work budget for some event?"""
+        return bool(self._work)
+
+    def entry(self, handle: int) -> Any:
+        """The subscription under a handle."""
+        return self._entries[handle]
+
+    def over_budget(self, event: Event) -> list[Any]:
+        """The subscriptions whose filters are over their work budget for the event; almost always none."""
+        if not self._work:
+            return []
+        return [self._entries[handle] for handle in self._work.over(event)]
+
+    def _match(self, event: Event) -> Match:
+        return self._split(event, self.matcher.match(event))
+
+    def _split(self, event: Event, handles: Sequence[int]) -> Match:
+        entries = self._entries
+        if not self._is_link:
+            return Match([entries[handle] for handle in handles] if handles else ())
+        is_link = [handle in self._is_link for handle in handles]
+        links: Sequence[int] = list(compress(handles, is_link))
+        if self._link_work and (over := self._link_work.may_accept(event)):
+            links = sorted({*links, *over})
+        return Match(
+            [entries[handle] for handle, link in zip(handles, is_link, strict=True) if not link], links
+        )
+
+    def _of_topic(self, event: Event) -> Match:
+        """The match of an event's topic, while no filter reads anything else."""
+        topic = event.topic
+        found = self._by_topic.get(topic)
+        if found is None:
+            found = self._match(event)
+            if topic is not None and len(topic) > REMEMBERED_TOPIC:
+                return found
+            if len(self._by_topic) >= MOST_TOPICS:
+                self._by_topic.clear()
+            self._by_topic[topic] = found
+        return found
+
+    # -- upkeep ----------------------------------------------------------------------------------
+
+    def maintain(self, budget: int) -> int:
+        """Do some steps of the matcher's upkeep; the steps that are left."""
+        return self.matcher.maintain(budget)
+
+    def check(self) -> None:
+        assert all(
+            self._entries[handle] is None for handle in self._is_link if handle < len(self._entries)
+        ), "an entry is a subscription or a link's filter"
+
+
+def _is_by_topic(filter: Filter) -> bool:
+    """Does the filter read the topic alone?"""
+    return all(
+        not conjunction.residuals and all(c.attribute == TOPIC for c in conjunction.constraints)
+        for conjunction in filter.conjunctions
+    )
