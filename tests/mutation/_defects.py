@@ -110,7 +110,7 @@ DEFECTS = (
     # -- lifetimes and what was told
     Defect("availability/lifetime.py", "    return now < entry.ends_at\n", "    return now <= entry.ends_at\n"),
     Defect("availability/lifetime.py", "    return entry.expires_at is not None and entry.expires_at <= now", "    return entry.expires_at is not None and entry.expires_at < now - 1"),
-    Defect("availability/lifetime.py", "            if not self._heap or self._heap[0][0] > now:", "            if not self._heap:"),
+    Defect("availability/lifetime.py", "            if not self.heap or self.heap[0][0] > now:", "            if not self.heap:"),
     Defect("availability/told.py", "            and self.filter.digest == other.filter.digest\n", ""),
     Defect("availability/told.py", "            span.log == log and span.start <= offset < span.stop and accepts(span.filter, event)", "            span.log == log and span.start <= offset <= span.stop and accepts(span.filter, event)"),
     # -- rights
@@ -127,12 +127,12 @@ DEFECTS = (
     Defect("wire/codec.py", "        if length != len(frame) - LENGTH.size:", "        if False and length != len(frame) - LENGTH.size:"),
     Defect("wire/codec.py", "            if version == VERSION and crc32c(body, _BEGUN) == checksum:", "            if version == VERSION:"),
     # -- delivery, routing, recovery
-    Defect("protocol/delivery/intake.py", "        if event.lifetime > 0 or message.mode is Mode.KEPT or self._is_owed(event):", "        if event.lifetime > 0 or message.mode is Mode.KEPT:"),
-    Defect("protocol/delivery/intake.py", "        if seen is Seen.NEW and not is_own:", "        if False and not is_own:"),
+    Defect("protocol/delivery/flow.py", "            is_owed = is_asked or ((looks or not stay) and self._is_owed(event, match, stay))", "            is_owed = is_asked"),
+    Defect("protocol/delivery/flow.py", "        if seen is Seen.NEW and not is_own:", "        if False and not is_own:"),
     Defect("protocol/delivery/courier.py", "            if held.durable:\n                self._ledger.owe(position.offset, held.owner)\n", ""),
-    Defect("protocol/delivery/courier.py", "                member.credit -= count\n                self._count_open(member, size)\n", "                self._count_open(member, size)\n"),
+    Defect("protocol/delivery/courier.py", "            member.credit -= count\n            self.sent += count\n", "            self.sent += count\n"),
     Defect("protocol/delivery/courier.py", "        if member is not None and item.event.key is None and not item.expired(now):", "        if member is not None and item.event.key is None:", by=("tests/simulation/test_tidings_untold.py",)),
-    Defect("protocol/delivery/exactly_once.py", "            if position is None and held.durable and arrival is not None and held.number > arrival.number:\n                continue  # when it was taken in, nobody was owed it, so no log holds it\n", ""),
+    Defect("protocol/delivery/courier.py", "        if held.has_ended or (position is None and held.durable and held.number > pending.number):", "        if held.has_ended:"),
     Defect("protocol/delivery/exactly_once.py", "            self._ledger.log = row.name\n            return\n", "            break\n"),
     Defect("protocol/routing/covering.py", "        if not self._own_counts[filter.digest]:\n", "        if True:\n"),
     Defect("protocol/routing/covering.py", "        elif sender not in self.ports.overlay.links():\n            return  # a neighbour no longer; it was on its way\n", ""),
@@ -204,12 +204,12 @@ DEFECTS = (
     Defect("protocol/delivery/lanes.py", "        if held.is_from_disk or (is_found and held.durable):", "        if held.is_from_disk:", by=GAPS),  # empty disk forgotten
     Defect("protocol/client.py", "        self._tokens.leave(listening)  # the next one of this name goes on from here\n", "", by=WIDE),  # token dropped
     Defect("protocol/recovery/group_retention.py", "        self._kept_from = [(now, first_offset)]  # how old they are is not known: none is too old\n", "        pass\n", by=KEEPING),  # young log taken for old
-    Defect("protocol/delivery/intake.py", "        if failed is not None and (offset is None or offset >= self._ledger.end):", "        if False:", by=WIDE),  # failed disk answers by number
+    Defect("protocol/delivery/flow.py", "        if failed is not None and (offset is None or offset >= self._ledger.end):", "        if False:", by=WIDE),  # failed disk answers by number
     Defect("protocol/recovery/group_copy.py", "min(self._log.committed, self._ports.delivery.told_upto), message.epoch", "self._log.committed, message.epoch", by=GROUP_LOG),  # copy of what is not on the disk
     Defect("protocol/disk.py", "        if self.failed is not None:\n            if otherwise is not None:\n                otherwise(self.failed, self._failed_at)\n            return\n        self._token += 1", "        self._token += 1", by=WIDE),  # persist on a failed disk
     Defect("protocol/delivery/courier.py", "            if held.phase is Phase.REPLAYING or (held.durable and held.is_full):\n                self._leave_in_log(held, position.offset, now)\n                return\n", "", by=WIDE),  # queue spill lost
-    Defect("protocol/delivery/intake.py", "            partial(self._stalled, arrival),\n        )\n        if mode", "            None,\n        )\n        if mode", by=FULL_DISK),  # full disk keeps in flight waiting
-    Defect("protocol/delivery/intake.py", "        if needs_disk or event.source in self._last_of:\n", "        if False:\n", by=FULL_DISK),  # full disk takes publishes
+    Defect("protocol/delivery/flow.py", "            partial(self._stalled_all, kept),\n", "            None,\n", by=FULL_DISK),  # full disk keeps in flight waiting
+    Defect("protocol/delivery/flow.py", "        if needs_disk or event.source in self._last_of:\n", "        if False:\n", by=FULL_DISK),  # full disk takes publishes
     Defect("security/gate.py", "        return f\"{tenant}{principal.name}{OWNER_MARK}\"", "        return tenant", by=(*OWNERS, *WIDE)),  # groups common
     Defect("protocol/delivery/exactly_once.py", "        is_new = not member.held.is_kept  #", "        is_new = True  #", by=WIDE),  # ended with a refused listener
     Defect("protocol/delivery/lanes.py", "        if is_found and held.durable and self._has_outlived(held, log):\n", "        if False:\n", by=WIDE),  # age of a subscription by clocks of two lives
@@ -289,7 +289,7 @@ DEFECTS = (
     Defect("protocol/recovery/rollback.py", "        if view.upstream is None and upto > view.known:\n", "        if False:\n", by=ROLLBACK),  # a restored disk gives offsets again
     Defect("protocol/recovery/rollback.py", "        return any(link not in trails or not trails[link].heard for", "        return False and any(link not in trails or not trails[link].heard for", by=ROLLBACK),  # it acknowledges before neighbours have spoken
     Defect("protocol/recovery/rollback.py", "        return max(view.known, behind, self._ports.delivery.heard_of(view.name))\n", "        return max(view.known, behind)\n", by=ROLLBACK),  # a neighbour that restarted forgets how far its subscriptions are
-    Defect("protocol/delivery/intake.py", "        if arrival in self._again:\n            return  # under", "        if False:\n            return  # under", by=ROLLBACK),  # what waits for the disk keeps a repeated offset
+    Defect("protocol/delivery/flow.py", "        if pending in self._again:\n            return  # under", "        if False:\n            return  # under", by=ROLLBACK),  # what waits for the disk keeps a repeated offset
     Defect("protocol/delivery/exactly_once.py", "        self._heed(message.after", "        (message.after", by=ROLLBACK),  # clients pass over what a restored disk acknowledges
     Defect("systems/system.py", "        return site.limits.datagram_event_bytes if by_datagram else site.limits.event_bytes\n", "        return site.limits.event_bytes\n", by=("tests/simulation/test_sizes.py",)),  # no datagram limit at publish
     Defect("availability/identity.py", "        return self._foreign.add(_key(*entry.identity), now)\n", "        return []\n", by=("tests/unit/availability/test_identity.py", "tests/unit/protocol/test_publishing.py")),  # no deduplication window after the log forgot

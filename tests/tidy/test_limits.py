@@ -65,8 +65,6 @@ PENDING: frozenset[str] = frozenset(
         "protocol/delivery/moves.py:MOST_SOURCES",
         "protocol/delivery/registry.py:MAX_RIGHTS",
         "protocol/delivery/registry.py:MOST_OPTIONS",
-        "protocol/delivery/registry.py:MOST_TOPICS",
-        "protocol/delivery/registry.py:REMEMBERED_TOPIC",
         "protocol/membership/topics.py:MOST_LEVELS",
         "protocol/messages.py:MOST_TAGS",
         "protocol/overlay/circles.py:KEPT_SECONDS",

@@ -19,10 +19,9 @@ from tidings.language.work import WorkIndex
 from tidings.matching.matcher import Matcher, lists_of
 from tidings.model.event import Event
 from tidings.model.filter import Filter
+from tidings.protocol.limits import DEFAULT_LIMITS, ResourceLimits
 
 TOPIC = "topic"
-MOST_TOPICS = 4096  # topics whose match is remembered; more hold more memory
-REMEMBERED_TOPIC = 256  # characters of a topic that is remembered; a longer one is matched each time
 
 
 class Match(NamedTuple):
@@ -33,8 +32,9 @@ class Match(NamedTuple):
 
 
 class InterestTable:
-    def __init__(self, matcher: Matcher) -> None:
+    def __init__(self, matcher: Matcher, limits: ResourceLimits = DEFAULT_LIMITS) -> None:
         self.matcher = matcher
+        self._limits = limits
         self.version = 0
         self._entries: list[Any] = []  # by handle: a subscription; None for a link's filter or a free handle
         self._is_link: dict[int, None] = {}  # handles of links' filters
@@ -145,9 +145,9 @@ class InterestTable:
         found = self._by_topic.get(topic)
         if found is None:
             found = self._match(event)
-            if topic is not None and len(topic) > REMEMBERED_TOPIC:
+            if topic is not None and len(topic) > self._limits.matched_topic:
                 return found
-            if len(self._by_topic) >= MOST_TOPICS:
+            if len(self._by_topic) >= self._limits.matched_topics:
                 self._by_topic.clear()
             self._by_topic[topic] = found
         return found

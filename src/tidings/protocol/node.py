@@ -87,7 +87,7 @@ class Node:
         ports.limits, ports.event_bytes = limits, limits.event_bytes if event_bytes is None else event_bytes
         ports.emit, ports.send = self._out.append, self._send
         ports.disk, ports.events = self._disk, self
-        ports.interest = InterestTable(next(iter(delivery.matchers()), None) or MatchingEngine())
+        ports.interest = InterestTable(next(iter(delivery.matchers()), None) or MatchingEngine(), limits)
         ports.delivery = delivery
         ports.routing = routing or Routing()
         ports.assignment = assignment or Assignment()
