@@ -33,14 +33,14 @@ class LinkMatching(SubscriptionRouting):
         else:
             self.tree.take(filter, source)
 
-    def _wanting(self, event: Event, but: str | None = None) -> set[str]:
+    def _wanting(self, event: Event, but: str | None = None) -> frozenset[str]:
         peers = self.ports.overlay.peers()
         if not peers:
-            return set()
+            return frozenset()
         wanted = self.tree.links(event, (link for link in peers if link != but))
         if self.remember_links:
             wanted.update(link for link in peers if self._is_open(link, event))
-        return wanted
+        return frozenset(wanted)
 
     def check(self) -> None:
         self._subs.check()

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Sequence
 from itertools import islice
+from typing import Any
 
 from tidings.algebra import overlaps
 from tidings.errors import SettingsError
@@ -99,6 +100,12 @@ class SubscriptionRouting(Routing):
         self._signatures: dict[int, int] = {}  # handle -> signature
         self._links_wanting: dict[int, tuple[str, ...]] = {}  # signature -> the links
         self._wanted_here: dict[int, float] = {}  # signature -> since when
+        self._generation = 0  # grows with each input and message but events
+        self._links_of: tuple[Event | None, Any, frozenset[str]] = (
+            None,
+            None,
+            frozenset(),
+        )  # the last answer
         self._seen = Window()
         self._gates_to_review: dict[str, None] = {}
         self._checked = (-1, -1)  # versions of the tables
@@ -115,6 +122,7 @@ class SubscriptionRouting(Routing):
     # -- inputs ----------------------------------------------------------------------------
 
     def on_input(self, input: Input, now: float) -> None:
+        self._generation += 1
         if isinstance(input, Started):
             self._restart()
         elif isinstance(input, LinkUp) and input.peer in self.ports.overlay.links():
@@ -191,6 +199,7 @@ class SubscriptionRouting(Routing):
             self._flush(now)
         else:
             assert isinstance(message, InterestSeen)
+            self._generation += 1
             self._seen_by(sender, message, now)
 
     def on_messages(self, sender: str, messages: Sequence[Message], now: float) -> None:
@@ -225,6 +234,7 @@ class SubscriptionRouting(Routing):
         return self._ads if what == ADVERTISEMENTS else self._subs
 
     def _flush(self, now: float) -> None:
+        self._generation += 1
         links = self.ports.overlay.links()
         if len(self._handles) > THRESHOLD:
             self._maintain_at = now
@@ -239,6 +249,7 @@ class SubscriptionRouting(Routing):
             self._settled.answer(self.ports.send, links)
 
     def on_timer(self, now: float) -> None:
+        self._generation += 1
         links = self.ports.overlay.links()
         if self._maintain_at is not None and self._maintain_at <= now:
             left = self.ports.interest.maintain(MAINTAIN_BUDGET)
@@ -327,7 +338,7 @@ class SubscriptionRouting(Routing):
             self._published(envelope.event, now)
         wanted = self._wanting(envelope.event, came_from)
         if self.hierarchical and self.parent is not None:
-            wanted.add(self.parent)
+            wanted = wanted | {self.parent}
         if not wanted:
             return
         ports = self.ports
@@ -353,17 +364,27 @@ class SubscriptionRouting(Routing):
             ]
         return [True] * len(events)
 
-    def _wanting(self, event: Event, but: str | None = None) -> set[str]:
-        """The links over which it is wanted; whether it is over the link `but` is not asked."""
+    def _wanting(self, event: Event, but: str | None = None) -> frozenset[str]:
+        """The links over which the event is wanted; whether the link `but` is among them is not asked. Asked several
+        times for an event that passes, and computed once as long as no table changes."""
+        ports = self.ports
+        last, state = (
+            self._links_of,
+            (self._generation, ports.interest.version, peers := ports.overlay.peers()),
+        )
+        if last[0] is event and last[1] == state:
+            return last[2]
+        if not peers and not self._wanted_over:
+            return frozenset()  # most brokers of small networks have no neighbour
         wanted: set[str] = set()
-        if not self._wanted_over and not self.ports.overlay.peers():
-            return wanted  # most brokers of small networks have no neighbour
         if self._wanted_over:
-            for handle in self.ports.interest.match(event).link_filters:
+            for handle in ports.interest.match(event).link_filters:
                 wanted.update(self._wanted_over[handle])
         if self.remember_links:
-            wanted.update(link for link in self.ports.overlay.peers() if self._is_open(link, event))
-        return wanted
+            wanted.update([link for link in peers if link not in wanted and self._is_open(link, event)])
+        found = frozenset(wanted)
+        self._links_of = (event, state, found)
+        return found
 
     def matching(self, event: Event) -> tuple[int, ...]:
         signatures = self._signatures
