@@ -19,14 +19,16 @@ import msgspec
 
 from tidings.errors import EventError
 from tidings.model.topic import check_topic
-from tidings.model.value import Value, checked_time, checked_value, is_null
+from tidings.model.value import INT_MAX, INT_MIN, Value, checked_time, checked_value, is_null
 
 FOREVER = math.inf
+DEFAULT_LIFETIME = 0.0  # seconds; this very object is left out when an event is encoded
 RESERVED = frozenset({"id", "source", "type", "time", "topic"})
 TENANT = "tenant"  # the attribute that a broker writes and checks where principals have tenants
 TENANT_MARK = "\x1f"  # after the tenant, in names that a broker scopes by tenant
 LINEAGE = "type.lineage"  # where `Event.view` keeps the lineage; no attribute can have this name
 MAX_ATTRIBUTES = 1024
+PLAIN_ATTRIBUTES = 64  # of an event of the common kind
 MAX_NESTING = 16
 CONTROL = frozenset(map(chr, (*range(0x20), 0x7F)))
 
@@ -40,7 +42,7 @@ class _View:
         for name, value in event.attributes.items():
             if type(value) is dict:
                 view.update(_flat(name + ".", value))
-            elif not is_null(value):
+            elif value is not None and value == value:  # NaN differs from itself
                 view[name] = value
         view["id"] = event.id
         view["source"] = event.source
@@ -53,6 +55,26 @@ class _View:
             view["time"] = event.time
         event.__dict__["view"] = view
         return view
+
+
+class _Size:
+    """Bytes of the encoded event, measured at the first look, as `_View`."""
+
+    def __get__(self, event: Event, _owner: type | None = None) -> int:
+        size = event.__dict__["size"] = len(msgspec.msgpack.encode(event))
+        return size
+
+
+class _Identity:
+    """Source and id of the event, with its tenant before them, made at the first look, as `_View`."""
+
+    def __get__(self, event: Event, _owner: type | None = None) -> tuple[str, str]:
+        if TENANT in event.attributes:
+            identity = identity_of(event.source, event.id, event.attributes[TENANT])
+        else:
+            identity = (event.source, event.id)
+        event.__dict__["identity"] = identity
+        return identity
 
 
 def identity_of(source: str, id: str, tenant: Any) -> tuple[str, str]:
@@ -71,14 +93,9 @@ class Event(msgspec.Struct, frozen=True, dict=True, omit_defaults=True):
     time: datetime | None = None
     payload: bytes | None = None
     content_type: str | None = None
-    lifetime: float = 0.0  # seconds; FOREVER is infinity
+    lifetime: float = DEFAULT_LIFETIME  # seconds; FOREVER is infinity
     key: str | None = None  # supersedes older events of the same key
     expires: float | None = None  # seconds after acceptance when it ends for everybody
-
-    @property
-    def identity(self) -> tuple[str, str]:
-        """Source and id. Sources of two tenants may have one name, so a tenant's event has its tenant before it."""
-        return identity_of(self.source, self.id, self.attributes.get(TENANT))
 
     @property
     def position(self) -> Any:
@@ -95,6 +112,8 @@ class Event(msgspec.Struct, frozen=True, dict=True, omit_defaults=True):
         return self
 
     view = _View()
+    size = _Size()
+    identity = _Identity()  # sources of two tenants may have one name
 
     def get(self, name: str) -> Value | None:
         """The value of an attribute by its dotted name; None when absent."""
@@ -108,10 +127,7 @@ class Event(msgspec.Struct, frozen=True, dict=True, omit_defaults=True):
 
 def event_size(event: Event) -> int:
     """The bytes that an event takes, encoded; measured once for each event."""
-    size: int | None = event.__dict__.get("_size")
-    if size is None:
-        size = event.__dict__["_size"] = len(msgspec.msgpack.encode(event))
-    return size
+    return event.size
 
 
 def _flat(prefix: str, mapping: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -132,7 +148,7 @@ def make_event(
     time: datetime | None = None,
     payload: bytes | None = None,
     content_type: str | None = None,
-    lifetime: float = 0.0,
+    lifetime: float = DEFAULT_LIFETIME,
     key: str | None = None,
     expires: float | None = None,
 ) -> Event:
@@ -143,17 +159,17 @@ def make_event(
         raise EventError("the event's time has no time zone", hint="use datetime.now(UTC)")
     if content_type is not None and not CONTROL.isdisjoint(content_type):
         raise EventError("the content type holds a control character", hint="write type/subtype")
-    lineage = (type,) if isinstance(type, str) else tuple(type or ())
+    lineage = () if type is None else (type,) if isinstance(type, str) else tuple(type)
     return Event(
         source=source,
         id=id,
-        attributes=checked_attributes(attributes or {}),
+        attributes={} if attributes is None else checked_attributes(attributes),
         topic=None if topic is None else check_topic(topic),
         type=lineage,
         time=None if time is None else checked_time(time),
         payload=payload,
         content_type=content_type,
-        lifetime=_checked_seconds("lifetime", lifetime),
+        lifetime=lifetime if lifetime is DEFAULT_LIFETIME else _checked_seconds("lifetime", lifetime),
         key=key,
         expires=None if expires is None else _checked_seconds("expires", expires),
     )
@@ -169,8 +185,30 @@ def checked_event(event: Event, **changes: Any) -> Event:
     return make_event(event.attributes, **{**options, **changes})
 
 
+def has_plain_attributes(attributes: Mapping[str, Any], *, ascii: bool = False) -> bool:
+    """Whether all names and values are of the common kinds, where only a text can be wrong, and with `ascii` no text
+    either. Never a wrong yes."""
+    if len(attributes) > PLAIN_ATTRIBUTES:
+        return False
+    for name, value in attributes.items():
+        kind = type(value)
+        if type(name) is not str or not name or name in RESERVED or "." in name:
+            return False
+        if kind is str:
+            if ascii and not value.isascii():
+                return False
+        elif kind is int:
+            if not INT_MIN <= value <= INT_MAX:
+                return False
+        elif kind is not float and kind is not bool:
+            return False
+    return True
+
+
 def checked_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """A private, checked copy of the attributes."""
+    if has_plain_attributes(attributes, ascii=True):
+        return dict(attributes)
     for name in RESERVED.intersection(attributes):
         raise EventError(
             f"{name!r} is not an attribute: it belongs to the event itself",

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Mapping
 from functools import partial, reduce
 from operator import and_
+from sys import modules
 from typing import Any
 
 from tidings.errors import EventError, FilterError
@@ -23,23 +24,32 @@ UNNUMBERED = "-"  # stands for the id that the client will give
 
 def event_from(what: Any, options: dict[str, Any], source: str) -> tuple[Event, bool]:
     """The event, and whether the client is to number it."""
-    if isinstance(what, Event):
-        return _event_again(what, options), False
     attributes = what
-    if what is not None and not isinstance(what, Mapping):
-        if not is_typed(what):
-            raise EventError(
-                f"a {type(what).__name__} cannot be published",
-                hint="publish a mapping, a dataclass, a msgspec Struct, a Pydantic model or an Event",
-            )
-        lineage, attributes = event_fields(what)
-        options.setdefault("type", lineage)
-    is_numbered = options.get("id") is None
+    if what is not None and type(what) is not dict:
+        if isinstance(what, Event):
+            return _event_again(what, options), False
+        if not isinstance(what, Mapping):
+            attributes = _fields_of(what, options)
+    is_numbered = "id" not in options or options["id"] is None
     if is_numbered:
         options["id"] = UNNUMBERED
-    if options.get("source") is None:
+    if "source" not in options or options["source"] is None:
         options["source"] = source
-    return make_event(carried(attributes), **options), is_numbered
+    if "opentelemetry" in modules:
+        attributes = carried(attributes)
+    return make_event(attributes, **options), is_numbered
+
+
+def _fields_of(what: Any, options: dict[str, Any]) -> Mapping[str, Any]:
+    """The attributes of a typed instance; its lineage is the event's type unless the options name one."""
+    if not is_typed(what):
+        raise EventError(
+            f"a {type(what).__name__} cannot be published",
+            hint="publish a mapping, a dataclass, a msgspec Struct, a Pydantic model or an Event",
+        )
+    lineage, attributes = event_fields(what)
+    options.setdefault("type", lineage)
+    return attributes
 
 
 def _event_again(event: Event, options: dict[str, Any]) -> Event:
