@@ -199,7 +199,7 @@ DEFECTS = (
     Defect("security/gate.py", "        for rights in self._rights.values():\n            rights.clear()\n        self.version += 1", "        self.version += 1", by=WIDE),  # rights kept over a reload
     Defect("security/gate.py", "            rights.clear()\n        self.version += 1", "            rights.clear()", by=WIDE),  # version stays
     Defect("security/gate.py", "            self._check_name(principal, event.source, \"source\", self._users.speaker_of(event.source))\n", "", by=WIDE),  # any source
-    Defect("protocol/client.py", "        most = self._limits.publishes_in_flight\n", "        most = 1 << 40\n", by=WIDE),  # publishes unbounded
+    Defect("protocol/client_publishing.py", "        most = self._limits.publishes_in_flight\n", "        most = 1 << 40\n", by=WIDE),  # publishes unbounded
     Defect("protocol/disk.py", "self._emit(Fetch(self._request, from_offset, min(limit, limits.page_count), limits.page_bytes))", "self._emit(Fetch(self._request, from_offset, limit, 1 << 40))", by=WIDE),  # page bytes of disk
     Defect("protocol/delivery/lanes.py", "        if held.is_from_disk or (is_found and held.durable):", "        if held.is_from_disk:", by=GAPS),  # empty disk forgotten
     Defect("protocol/client.py", "        self._tokens.leave(listening)  # the next one of this name goes on from here\n", "", by=WIDE),  # token dropped

@@ -22,7 +22,7 @@ class Advertising:
     def __init__(self) -> None:
         self._filters: dict[str, Filter] = {}  # by name
         self._calls: dict[int, str] = {}  # by call that the broker has not answered: the name
-        self._unwanted: set[str] = set()  # digests
+        self.unwanted: set[str] = set()  # digests of filters, as the broker said
 
     def advertise(self, input: ins.ClientAdvertise) -> Advertise:
         """What to tell the broker."""
@@ -51,20 +51,20 @@ class Advertising:
     def quench(self, message: Quench, now: float) -> None:
         """The broker says whether anybody wants it."""
         if message.unwanted:
-            self._unwanted.add(message.digest)
+            self.unwanted.add(message.digest)
         else:
-            self._unwanted.discard(message.digest)
+            self.unwanted.discard(message.digest)
 
     def is_quenched(self, event: Event) -> bool:
         """Does nobody want this event, as far as the broker said?"""
-        if not self._unwanted or event.lifetime:
+        if not self.unwanted or event.lifetime:
             return False
         covering = {filter.digest for filter in self._filters.values() if accepts(filter, event)}
-        return bool(covering) and covering <= self._unwanted
+        return bool(covering) and covering <= self.unwanted
 
     def again(self) -> Iterator[Advertise]:
         """On a new link: the broker forgot what was said on the old one."""
-        self._unwanted.clear()
+        self.unwanted.clear()
         for name, filter in self._filters.items():
             yield Advertise(0, name, filter)
 

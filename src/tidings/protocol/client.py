@@ -1,9 +1,7 @@
 """The client: what the application asks, as messages to its broker. A state machine like the node.
 
 Rules
-- The client numbers what it publishes, per source; its own event ids are `<incarnation>-<sequence>`.
-  So a publish that is sent again after a broken link is the same event to the broker.
-- At most `limits.publishes_in_flight` publishes are unacknowledged; the rest wait here, in order.
+- Publishing has rules of its own (`client_publishing.py`).
 - Taking the next notification commits the previous one.
 - While there is no link everything waits. When it is back, what was open is opened again under
   its name and with its token, and what was not acknowledged is published again, in order.
@@ -16,7 +14,7 @@ Rules
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
@@ -24,43 +22,30 @@ import msgspec
 
 from tidings.errors import SettingsError, UnknownOutcomeError
 from tidings.history.schema import OK, REFUSED, UNKNOWN, Outcome, Row, ntfy_row, sub_row, usub_row
-from tidings.model.subscription import SubscriptionId
+from tidings.model.subscription import Notification, SubscriptionId
 from tidings.protocol import effects as fx
 from tidings.protocol import inputs as ins
 from tidings.protocol import messages as msg
-from tidings.protocol.advertising import Advertising
+from tidings.protocol.client_publishing import PublishingClient
 from tidings.protocol.heard import Heard
 from tidings.protocol.limits import DEFAULT_LIMITS, ResourceLimits
 from tidings.protocol.lines import EMPTY, own
 from tidings.protocol.listening import Link, Listening, Phase, Taken
-from tidings.protocol.places import Places
-from tidings.protocol.publishing import Publishing, stage_refusal
+from tidings.protocol.publishing import stage_refusal
 from tidings.protocol.tokens import Tokens
 
 OVER = ("closed", "the subscription has ended")
 
 
-class Client:
+class Client(PublishingClient):
     """One subscriber and publisher. Nothing but `handle` changes it."""
 
     def __init__(
         self, name: str, broker: str, *, rng: Random, incarnation: str | None = None, recording: bool = False,
         remembers: int | None = None, limits: ResourceLimits = DEFAULT_LIMITS,
     ) -> None:  # fmt: skip
-        self.name = name
-        self.broker = broker
-        self.incarnation = incarnation or f"{rng.getrandbits(48):012x}"
+        super().__init__(name, broker, rng=rng, incarnation=incarnation, recording=recording, limits=limits)
         self._rng = rng
-        self._limits = limits
-        self._event_bytes = limits.event_bytes  # the largest event that our broker accepts
-        self._recording = recording
-        self._link = Link.DOWN
-        self._log = ""  # of the broker, as its welcome says
-        self._places = Places()
-        self._out: list[fx.Effect] = []
-        self._sequences: dict[str, int] = {}  # by source
-        self._in_flight: dict[int, Publishing] = {}  # by call, in order
-        self._line: deque[Publishing] = deque()
         self._listenings: dict[int, Listening] = {}  # by ref
         self._leaving: dict[int, Listening] = {}  # by ref: those that wait for the answer to it ...
         self._held_back: dict[int, Listening] = {}  # ... and those that wait for one of their name
@@ -68,11 +53,8 @@ class Client:
         most = limits.remembered_events if remembers is None else remembers
         self._known_again = Heard(most, limits.remembered_copies)
         self._homes: dict[str, str] = {}  # by name of a durable subscription: where it was opened first
-        self._advertising = Advertising()
         self._asked: dict[int, msg.Message] = {}  # by call, in order: questions without an answer
-        self._handlers: dict[type, Callable[[Any, float], None]] = {
-            ins.Received: self._receive,
-            ins.ReceivedAll: self._receive_all,
+        self._on_input: dict[type, Callable[[Any, float], None]] = {
             ins.LinkUp: self._link_up,
             ins.LinkDown: self._link_down,
             ins.ClientPublish: self._publish,
@@ -86,14 +68,16 @@ class Client:
             ins.ClientAdvertise: self._advertise,
             ins.ClientUnadvertise: self._unadvertise,
             ins.ClientAsk: self._ask,
+        }
+        self._on_message: dict[type, Callable[[Any, float], None]] = {
             **dict.fromkeys((msg.LogRead, msg.Staged, msg.Committed, msg.LogHeld), self._answered),
             msg.Welcome: self._welcome,
             msg.Published: self._published,
-            msg.PublishedAll: self._published_all,
+            msg.PublishedAll: self._published,
             msg.Subscribed: self._subscribed,
             msg.Unsubscribed: self._unsubscribed,
             msg.Deliver: self._deliver,
-            msg.DeliverAll: self._deliver_all,
+            msg.DeliverAll: self._deliver,
             msg.Fenced: self._fenced,
             msg.Silence: self._silence,
             msg.Lost: self._lost,
@@ -106,12 +90,16 @@ class Client:
     # -- the door ------------------------------------------------------------------------
 
     def handle(self, input: ins.Input, now: float) -> list[fx.Effect]:
-        handler = self._handlers.get(type(input))
-        if handler is None:
-            raise SettingsError(f"a client takes no {type(input).__name__}", hint="hand it to a node")
-        handler(input, now)
-        effects = self._out.copy()
-        self._out.clear()
+        kind = type(input)
+        if kind is ins.Received:
+            self._receive(input.sender, (input.message,), now)  # type: ignore[union-attr]
+        elif kind is ins.ReceivedAll:
+            self._receive(input.sender, input.messages, now)  # type: ignore[union-attr]
+        elif kind in self._on_input:
+            self._on_input[kind](input, now)
+        else:
+            raise SettingsError(f"a client takes no {kind.__name__}", hint="hand it to a node")
+        effects, self._out = self._out, []
         return effects
 
     def next_deadline(self) -> float | None:
@@ -123,14 +111,11 @@ class Client:
         for listening in self._listenings.values():
             listening.check()
 
-    def _receive(self, input: ins.Received, now: float) -> None:
-        handler = self._handlers.get(type(input.message))
-        if handler is not None and self._link is not Link.DOWN:
-            handler(input.message, now)
-
-    def _receive_all(self, input: ins.ReceivedAll, now: float) -> None:
-        for message in input.messages:
-            self._receive(ins.Received(input.sender, message), now)
+    def _receive(self, sender: str, messages: Sequence[msg.Message], now: float) -> None:
+        handlers = self._on_message
+        for message in messages:
+            if type(message) in handlers and self._link is not Link.DOWN:
+                handlers[type(message)](message, now)
 
     # -- the link ------------------------------------------------------------------------
 
@@ -163,12 +148,6 @@ class Client:
         for question in self._asked.values():
             self._send(question)
         self._send_line()
-
-    def _give_up(self, publishing: Publishing) -> None:
-        """Another broker cannot tell whether it was kept where it was sent; sent again it might be told twice."""
-        del self._in_flight[publishing.call]
-        reason = "the broker went before it answered; the event may be delivered or not, never twice"
-        self._out.append(fx.Failed(publishing.call, UnknownOutcomeError.code, reason, publishing.event.id))
 
     def _link_down(self, input: ins.LinkDown, now: float) -> None:
         self._link = Link.DOWN
@@ -214,58 +193,6 @@ class Client:
     def _answered(self, message: msg.LogRead | msg.Staged | msg.Committed | msg.LogHeld, now: float) -> None:
         if self._asked.pop(message.call, None) is not None:
             self._out.append(fx.Answer(message.call, message))
-
-    # -- publishing ----------------------------------------------------------------------
-
-    def _publish(self, input: ins.ClientPublish, now: float) -> None:
-        event = input.event
-        sequence = self._sequences[event.source] = self._sequences.get(event.source, 0) + 1
-        if input.number:
-            event = msgspec.structs.replace(event, id=f"{self.incarnation}-{sequence}")
-        publishing = Publishing(msg.Publish(input.call, event, sequence, input.mode), now)
-        if self._is_too_large(publishing):
-            return
-        if input.mode is not msg.Mode.KEPT and self._advertising.is_quenched(event):
-            self._record_publish(publishing, OK)
-            self._out.append(fx.Answer(input.call, fx.Receipt(event.source, event.id, unwanted=True)))
-            return
-        self._line.append(publishing)
-        self._send_line()
-
-    def _is_too_large(self, publishing: Publishing) -> bool:
-        if (failed := publishing.refusal(self._event_bytes)) is None:
-            return False
-        self._record_publish(publishing, UNKNOWN if failed.code == UnknownOutcomeError.code else REFUSED)
-        self._out.append(failed)
-        return True
-
-    def _send_line(self) -> None:
-        most = self._limits.publishes_in_flight
-        while self._line and self._link is Link.UP and len(self._in_flight) < most:
-            publishing = self._line.popleft()
-            publishing.log = self._log
-            self._in_flight[publishing.call] = publishing
-            self._out.append(fx.Send(self.broker, publishing.sent_to(self.broker)))
-
-    def _published(self, message: msg.Published, now: float) -> None:
-        publishing = self._in_flight.pop(message.call, None)
-        if publishing is None:
-            return
-        event = publishing.event
-        if message.position is not None:
-            self._places.note(event.source, message.position)
-        self._record_publish(publishing, OK)
-        self._out.append(fx.Answer(message.call, fx.Receipt(event.source, event.id, message.position)))
-        self._send_line()
-
-    def _published_all(self, message: msg.PublishedAll, now: float) -> None:
-        calls = range(message.call, message.call + message.count)
-        for call in [call for call in self._in_flight if call in calls]:
-            self._published(msg.Published(call), now)
-
-    def _record_publish(self, publishing: Publishing, outcome: Outcome) -> None:
-        if self._recording:
-            self._out.append(fx.Record(publishing.row(self.name, self.broker, outcome)))
 
     # -- subscribing ---------------------------------------------------------------------
 
@@ -347,44 +274,63 @@ class Client:
             ending = listening.ending if listening is not None and listening.ending else OVER
             self._out.append(fx.Failed(input.call, *ending))
             return
-        if input.commits:
-            self._commit(listening, None)
+        if input.commits and listening.taken:
+            self._send(msg.Ack(listening.ref, listening.commit(None)))
         listening.waiting += (input.call,)
-        self._hand_over(listening, now)
+        if listening.buffer:
+            self._hand_over(listening, now)
+        else:
+            self._grant(listening)
 
-    def _deliver(self, message: msg.Deliver, now: float) -> None:
+    def _deliver(self, message: msg.Deliver | msg.DeliverAll, now: float) -> None:
         listening = self._listenings.get(message.ref)
         if listening is None or not listening.hears:
             return
-        listening.granted -= 1
-        if listening.was_committed(message):
-            self._send(msg.Ack(message.ref, (message.tag,)))
-        elif listening.was_told(message) or self._known_again.has(listening, message):
-            self._pass_over(listening, message)
-        elif not listening.held_again(message):
+        delivers: Sequence[msg.Deliver] = (message,)  # type: ignore[assignment]
+        if type(message) is msg.DeliverAll:
+            delivers = tuple(message.one_by_one())
+        listening.granted -= len(delivers)
+        for deliver in delivers:
+            if (deliver.position is not None or self._known_again.knows_unlogged) and self._is_known(
+                listening, deliver
+            ):
+                continue
             if listening.is_awaited:
-                self._notify(listening, message, None if listening.auto else listening.next_waiting(), now)
+                self._notify(listening, deliver, None if listening.auto else listening.next_waiting(), now)
             else:
-                listening.queue_up(message)
-        self._hand_over(listening, now)
+                listening.queue_up(deliver)
+        if listening.buffer:
+            self._hand_over(listening, now)
+        else:
+            self._grant(listening)
 
-    def _deliver_all(self, message: msg.DeliverAll, now: float) -> None:
-        for deliver in message.one_by_one():
-            self._deliver(deliver, now)
+    def _is_known(self, listening: Listening, deliver: msg.Deliver) -> bool:
+        """Was this delivered before? Then it is acknowledged again, or stays in the application's hands."""
+        if listening.was_committed(deliver):
+            self._send(msg.Ack(deliver.ref, (deliver.tag,)))
+        elif listening.was_told(deliver) or self._known_again.has(listening, deliver):
+            self._pass_over(listening, deliver)
+        else:
+            return listening.held_again(deliver)
+        return True
 
     def _hand_over(self, listening: Listening, now: float) -> None:
         """Give what arrived to whoever waits, and ask for more."""
         if listening.phase is not Phase.OPENING and not listening.is_fenced:
             while listening.buffer and (listening.waiting or listening.auto):
-                if listening.skips(listening.buffer[0]):
+                if listening.skipped and listening.skips(listening.buffer[0]):
                     self._pass_over(listening, listening.buffer.popleft())
                     continue
                 call = None if listening.auto else listening.next_waiting()
                 self._notify(listening, listening.buffer.popleft(), call, now)
             if not listening.buffer:
                 listening.buffer = EMPTY
-        amount = listening.shortage() if listening.phase is not Phase.LEAVING else 0
-        if amount and (listening.window == 0 or listening.granted < max(1, listening.window // 2)):
+        self._grant(listening)
+
+    def _grant(self, listening: Listening) -> None:
+        """Grant the broker credit for what the application waits for."""
+        amount = listening.shortage()
+        if amount and listening.phase is not Phase.LEAVING:
             listening.granted += amount
             self._send(msg.Credit(listening.ref, amount))
 
@@ -401,9 +347,10 @@ class Client:
     def _notify(self, listening: Listening, deliver: msg.Deliver, call: int | None, now: float) -> None:
         commits = listening.auto and not listening.taken
         if not commits:
-            listening.taken += (Taken(deliver, call),)
-        self._known_again.note(listening, deliver)
-        notification = listening.notification(deliver)
+            listening.taken += (Taken(deliver, call, deliver.tag),)
+        if self._known_again.notes_unlogged or deliver.position is not None:
+            self._known_again.note(listening, deliver)
+        notification = Notification(listening.id, deliver.event, deliver.position, deliver.attempt)
         self._out.append(fx.Notify(listening.ref, notification, deliver.tag, call))
         if self._recording:
             row = ntfy_row(

@@ -13,31 +13,37 @@ made are in one log.
 
 from __future__ import annotations
 
+from collections import deque
+
 from tidings.protocol.listening import Listening
 from tidings.protocol.messages import Deliver
 
 
 class Heard:
-    """The last so many, of all subscriptions of a client."""
+    """The last so many of the current link, and as many of the links before it, of all subscriptions of a client."""
 
     def __init__(self, most: int, copies: int = 0) -> None:
         self._most, self._most_copies = most, copies
         self._copies: dict[
             tuple[int, str, str], str
         ] = {}  # by subscription and identity: the log it came from
-        self._link = 0
-        self._told: dict[tuple[int, str, str], int] = {}  # by subscription and identity: over which link
+        self._told: deque[tuple[int, str, str]] = deque(maxlen=most)  # over this link
+        self._before: dict[tuple[int, str, str], None] = {}  # over earlier links
+        self.notes_unlogged = most > 0  # is an event that no log holds remembered?
+        self.knows_unlogged = False  # can such an event be known from an earlier link?
 
     def link_up(self) -> None:
-        self._link += 1
+        self._before.update(dict.fromkeys(self._told))
+        for key in list(self._before)[: max(0, len(self._before) - self._most)]:
+            del self._before[key]
+        self._told.clear()
+        self.knows_unlogged = bool(self._before)
 
     def has(self, listening: Listening, deliver: Deliver) -> bool:
         if deliver.position is not None:
             log = self._copies.get(_key(deliver)) if self._copies else None
             return log not in (None, deliver.position.log) and self._concerns(listening, deliver)
-        if not self._told or not self._concerns(listening, deliver):
-            return False
-        return self._told.get(_key(deliver), self._link) != self._link
+        return self.knows_unlogged and self._concerns(listening, deliver) and _key(deliver) in self._before
 
     def note(self, listening: Listening, deliver: Deliver) -> None:
         if deliver.position is not None:
@@ -45,10 +51,8 @@ class Heard:
                 self._copies[_key(deliver)] = deliver.position.log
                 if len(self._copies) > self._most_copies:
                     del self._copies[next(iter(self._copies))]
-        elif self._most and self._concerns(listening, deliver):
-            self._told[_key(deliver)] = self._link
-            if len(self._told) > self._most:
-                del self._told[next(iter(self._told))]
+        elif self.notes_unlogged and self._concerns(listening, deliver):
+            self._told.append((deliver.ref, *deliver.event.identity))
 
     def _concerns(self, listening: Listening, deliver: Deliver) -> bool:
         """What was given back, or not handled as far as the broker knows, is to come again; what a group was told

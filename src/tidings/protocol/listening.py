@@ -60,15 +60,12 @@ TRANSITIONS: dict[tuple[Phase, str], Phase] = {
 }
 
 
-class Taken:
+class Taken(msgspec.Struct, eq=False):
     """A notification that was handed over and is not committed yet."""
 
-    __slots__ = ("call", "deliver", "tag")
-
-    def __init__(self, deliver: Deliver, call: int | None) -> None:
-        self.deliver = deliver
-        self.tag = deliver.tag
-        self.call = call
+    deliver: Deliver
+    call: int | None
+    tag: int  # of the delivery; another one when it was delivered again
 
 
 class Told(NamedTuple):
@@ -175,9 +172,9 @@ class Listening:
 
     def next_waiting(self) -> int:
         """The take that has waited longest; it waits no more."""
-        first, *rest = self.waiting
-        self.waiting = tuple(rest)
-        return first
+        waiting = self.waiting
+        self.waiting = waiting[1:]
+        return waiting[0]
 
     def step(self, happening: str) -> bool:
         """Move to the next phase; False when this cannot happen in this phase."""
@@ -211,9 +208,13 @@ class Listening:
         )
 
     def shortage(self) -> int:
-        """How much credit to grant (or, below 0, to take back)."""
-        wanted = len(self.waiting) + max(self.window - len(self.buffer), 0)
-        return wanted - self.granted
+        """How much credit to grant (or, below 0, to take back). With a window, credit is granted by half windows."""
+        granted, window, waiting = self.granted, self.window, self.waiting
+        if not window:
+            return len(waiting) - granted if waiting else -granted
+        if granted > 0 and granted >= window // 2:
+            return 0
+        return len(waiting) + max(window - len(self.buffer), 0) - granted
 
     def was_committed(self, deliver: Deliver) -> bool:
         """True when our token is past it. (What a group is sent says nothing about its other members.)"""
@@ -251,25 +252,26 @@ class Listening:
 
     def settle(self, tag: int | None) -> tuple[int, ...]:
         """Take one, or all, off the taken; their tags."""
-        settled = [taken for taken in self.taken if tag is None or taken.tag == tag]
-        self.taken = tuple(taken for taken in self.taken if tag is not None and taken.tag != tag)
-        return tuple(taken.tag for taken in settled)
+        taken = self.taken
+        self.taken = () if tag is None else tuple([each for each in taken if each.tag != tag])
+        return tuple([each.tag for each in taken if tag is None or each.tag == tag])
 
     def commit(self, tag: int | None) -> tuple[int, ...]:
         """As `settle`, and move the token forward as far as everything before it is committed."""
         before = self.taken
         tags = self.settle(tag)
-        still = {taken.deliver.position for taken in self.taken}
-        if self.committed is not None:
-            for position in (taken.deliver.position for taken in before):
-                if position is not None and position not in still:
-                    self.committed.add(position)
-        for position in (taken.deliver.position for taken in before):
+        still = {taken.deliver.position for taken in self.taken} if self.taken else ()
+        is_first = True  # is everything before this one committed?
+        for taken in before:
+            position = taken.deliver.position
             if position is None:
                 continue
             if position in still:
-                break
-            self.advance(position)
+                is_first = False
+            elif is_first:
+                self.advance(position)
+            elif self.committed is not None:
+                self.committed.add(position)
         return tags
 
     def advance(self, position: Position) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from tidings.errors import TooLargeError, UnknownOutcomeError
 from tidings.history.schema import Outcome, Row, pub_row
+from tidings.model.event import Event
 from tidings.protocol.batches import size_of, too_large
 from tidings.protocol.effects import Failed
 from tidings.protocol.inputs import ClientAsk
@@ -11,20 +14,26 @@ from tidings.protocol.messages import Publish, Refused, Stage
 from tidings.protocol.naming import broker_of
 
 
-class Publishing:
+class Publishing(msgspec.Struct, eq=False):
     """A publish that is not acknowledged yet."""
 
-    __slots__ = ("broker", "call", "event", "issued", "log", "message", "sequence", "was_elsewhere")
+    message: Publish
+    issued: float
+    log: str = ""  # of the broker that it was sent to
+    broker: str | None = None  # to which it was sent last
+    was_elsewhere: bool = False  # may an earlier message be known to a broker other than the next one?
 
-    def __init__(self, message: Publish, issued: float) -> None:
-        self.call = message.call
-        self.event = message.event
-        self.sequence = message.sequence
-        self.message = message
-        self.issued = issued
-        self.log = ""  # of the broker that it was sent to
-        self.broker: str | None = None  # to which it was sent last
-        self.was_elsewhere = False  # may an earlier message be known to a broker other than the next one?
+    @property
+    def call(self) -> int:
+        return self.message.call
+
+    @property
+    def event(self) -> Event:
+        return self.message.event
+
+    @property
+    def sequence(self) -> int:
+        return self.message.sequence
 
     def sent_to(self, broker: str) -> Publish:
         """The message, on its way to this broker. A member of a group passes a publish on at once, so an earlier one is

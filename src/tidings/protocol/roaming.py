@@ -13,7 +13,7 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 
 import msgspec
@@ -78,8 +78,8 @@ class Roamer(Client):
         self._told_heard: dict[str, dict[str, int]] = {}
         self._tells_heard = tells_heard  # no-gap mode: how the distributor is told
         self.fail_overs = self.fetches = self.heard_twice = 0
-        self._handlers[ins.TimerFired] = self._on_timer
-        self._handlers[StillHere] = lambda message, now: None
+        self._on_input[ins.TimerFired] = self._on_timer
+        self._on_message[StillHere] = lambda message, now: None
 
     # -- finding a distributor -------------------------------------------------------------------
 
@@ -149,12 +149,13 @@ class Roamer(Client):
 
     # -- hearing each event once ------------------------------------------------------------------
 
-    def _receive(self, input: ins.Received, now: float) -> None:
-        if input.sender == self.broker and self._link is not Link.DOWN:
-            self._last_word = now
-            super()._receive(input, now)
-        elif input.sender in self._older:
-            self._overhear(input.sender, input.message, now)
+    def _receive(self, sender: str, messages: Sequence[msg.Message], now: float) -> None:
+        for message in messages:
+            if sender == self.broker and self._link is not Link.DOWN:
+                self._last_word = now
+                super()._receive(sender, (message,), now)
+            elif sender in self._older:
+                self._overhear(sender, message, now)
 
     def _welcome(self, message: msg.Welcome, now: float) -> None:
         self._told_heard = {}

@@ -17,7 +17,7 @@ from tidings.extensions import call, offered
 from tidings.history.recorder import FileRecorder, Recorder
 from tidings.history.schema import ntfy_row
 from tidings.model.event import Event
-from tidings.model.subscription import Policy, Position, SubscriptionId
+from tidings.model.subscription import DeliveryOptions, Policy, Position, SubscriptionId
 from tidings.protocol.client import Client
 from tidings.protocol.compositions import intermediary
 from tidings.protocol.delivery import rows
@@ -82,8 +82,11 @@ class Broker(Protocol):
     async def part(self, address: str) -> None:
         """The client is done."""
 
-    def hand(self, address: str, input: Input) -> None:
-        """Hand an input to a client."""
+    def inlet(self, address: str) -> Callable[[Input], None]:
+        """The function that hands an input to a client."""
+
+    def window(self, options: DeliveryOptions) -> int:
+        """How many notifications are sent ahead of the application's takes."""
 
     async def inquire(self, address: str, what: str, about: dict[str, Any]) -> Any:
         """Ask the broker about itself."""
@@ -160,8 +163,11 @@ class EmbeddedBroker:
             if self._recorder is not None:
                 self._recorder.close()
 
-    def hand(self, address: str, input: Input) -> None:
-        self._running().hand(address, input)
+    def inlet(self, address: str) -> Callable[[Input], None]:
+        return partial(self._running().hand, address)
+
+    def window(self, options: DeliveryOptions) -> int:
+        return 0  # the queue at the broker is in this process
 
     async def inquire(self, address: str, what: str, about: dict[str, Any]) -> Any:
         if what != "figures":

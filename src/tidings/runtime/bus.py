@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, TypeVar, overload
+from typing import Any, NoReturn, TypeVar, overload
 from weakref import WeakSet
 
 from tidings.errors import (
@@ -26,10 +26,8 @@ from tidings.model.event import Event
 from tidings.model.filter import TIDINGS, Filter
 from tidings.model.subscription import DeliveryOptions, Notification, Policy, Position, SubscriptionId
 from tidings.protocol import effects as fx
-from tidings.protocol import messages as msg
 from tidings.protocol.inputs import (
     ClientAdvertise,
-    ClientAsk,
     ClientCancel,
     ClientPublish,
     ClientUnadvertise,
@@ -38,9 +36,11 @@ from tidings.protocol.inputs import (
 from tidings.protocol.messages import Mode
 from tidings.runtime.broker import Broker, ConnectionState, Full, Timeout
 from tidings.runtime.callbacks import Callback, Calling, is_cut_off
+from tidings.runtime.deadlines import Deadlines
 from tidings.runtime.drafts import event_from, filter_from
 from tidings.runtime.failures import error_of, refuse_unknown
-from tidings.runtime.listener import Listener
+from tidings.runtime.listener import LATER, Listener
+from tidings.runtime.log_calls import LogCalls
 from tidings.runtime.losses import tell_gap
 from tidings.runtime.readers import (
     CHECK_SECONDS,
@@ -67,21 +67,32 @@ WAY_OUT = (
     "read it in another task or thread, or subscribe with a larger queue= or with policy='drop oldest'; "
     "the event is delivered when there is room"
 )
-HOLD_SECONDS = 7 * 86_400.0
+TURN = 16  # publishes that are answered at once before other tasks run, when none of them was woken
 
 
-class Bus:
+class Family(WeakSet["Bus"]):
+    """All buses of one broker in this process, and when a loop that publishes lets other tasks run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.has_woken = True  # did a task begin, or was one answered that waits, since others could run?
+        self.left = TURN  # publishes that are answered at once before others run, though none was woken
+
+
+class Bus(LogCalls):
     """One application's connection. Enter it (or await it) to begin."""
 
-    def __init__(self, broker: Broker, name: str, *, family: WeakSet[Bus] | None = None) -> None:
+    def __init__(self, broker: Broker, name: str, *, family: Family | None = None) -> None:
         self.name = name
         self._broker = broker
-        self._family = WeakSet() if family is None else family  # all buses of this broker in this process
+        self._family = Family() if family is None else family
         self._family.add(self)
         self._address = ""
         self._last_call = 0
-        self._asking = 0  # the call that is being handed over right now
-        self._answers: dict[int, Any] = {}  # given before anyone waited
+        self._hand_in: Callable[[Input], None]  # to the client machine, once the bus is open
+        self._asking = 0  # the call that is being handed over right now ...
+        self._given: Any = LATER  # ... and its answer, when that is there at once
+        self._deadlines = Deadlines(self._expire)
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._listeners: dict[int, Listener[Any]] = {}
         self._early_losses: dict[int, Mapping[str, int]] = {}  # by ref: told and not counted
@@ -105,6 +116,7 @@ class Bus:
             raise ClosedError("a bus is opened once", hint="call tidings.connect again")
         self._loop = asyncio.get_running_loop()
         self._address = await self._broker.join(self.name, self._hear, self._on_state)
+        self._hand_in = self._broker.inlet(self._address)
         self._state = "open"
         return self
 
@@ -137,6 +149,7 @@ class Bus:
                 with suppress(TimedOutError):  # the end of the connection ends it at the broker too
                     await listener.close(commit=commit)
         self._state = "closed"
+        self._deadlines.close()
         await self._broker.part(self._address)
         for future in self._waiting.values():
             if not future.done():
@@ -211,17 +224,24 @@ class Bus:
         After `timeout` seconds it raises `TimedOutError` (it was never sent and is not published) or
         `UnansweredError` (it was sent; it may be delivered or not). Both are `TimeoutError` too.
         """
-        known = (*_PUBLISH, "mode", "timeout")
-        refuse_unknown({name: 1 for name in options if name not in _PUBLISH}, known, "publish")
+        if options:
+            known = (*_PUBLISH, "mode", "timeout")
+            refuse_unknown({name: 1 for name in options if name not in _PUBLISH}, known, "publish")
         event, is_numbered = event_from(what, options, self.name)
-        chosen = _chosen(Mode, mode, "mode")
-        receipt = await self._ask(
-            lambda call: ClientPublish(call, event, is_numbered, chosen),
-            timeout=timeout,
-            blocks=self._broker.policy is Policy.BLOCK,
-        )
-        assert isinstance(receipt, fx.Receipt)
-        await asyncio.sleep(0)  # let those who were told run: a loop that publishes starves nobody
+        if type(mode) is not Mode:
+            mode = _chosen(Mode, mode, "mode")
+        family, call = self._family, self._last_call + 1
+        self._last_call = call
+        receipt = self._submit(call, ClientPublish(call, event, is_numbered, mode))  # type: ignore[arg-type]
+        if receipt is LATER:
+            receipt = await self._answer_of(call, timeout=timeout, blocks=self._broker.policy is Policy.BLOCK)
+        else:
+            family.left -= 1
+            if family.has_woken or family.left <= 0:
+                family.has_woken, family.left = False, TURN
+                await asyncio.sleep(0)
+        if type(receipt) is not fx.Receipt:
+            raise _error_of(receipt)
         return receipt
 
     async def advertise(
@@ -240,7 +260,8 @@ class Bus:
         """Publish as best effort and wait for nothing: nobody hears whether it was taken. Options as above."""
         refuse_unknown({name: 1 for name in options if name not in _PUBLISH}, _PUBLISH, "publish_soon")
         event, is_numbered = event_from(what, options, self.name)
-        self._hand(ClientPublish(self._next_call(), event, is_numbered, Mode.BEST_EFFORT))
+        self._last_call += 1
+        self._hand(ClientPublish(self._last_call, event, is_numbered, Mode.BEST_EFFORT))
 
     # -- subscribing -------------------------------------------------------------------------
 
@@ -320,119 +341,51 @@ class Bus:
                 raise
             raise self._late(None, seconds) from None
 
-    # -- the log, and publishing in two steps ---------------------------------------------------
-
-    async def read_log(
-        self,
-        wanted: Any = None,
-        /,
-        *,
-        after: int = 0,
-        limit: int = 256,
-        log: str = "",
-        dialect: str = TIDINGS,
-        timeout: Timeout = ...,
-    ) -> msg.LogRead:
-        """A page of the broker's own log: what the filter accepts beyond the offset `after`, in order.
-
-        Go on from the page's `upto`; when that equals its `end`, there is no more for now. A `log` that
-        is not the broker's is refused.
-        """
-        filter, _ = filter_from((wanted,), dialect=dialect)
-        page = await self._question(lambda call: msg.ReadLog(call, filter, after, limit, log), timeout)
-        assert isinstance(page, msg.LogRead)
-        return page
-
-    async def stage(
-        self,
-        query: str,
-        batch: int,
-        part: int,
-        events: Iterable[Event],
-        *,
-        log: str = "",
-        timeout: Timeout = ...,
-    ) -> None:
-        """Keep events to be published with the rest of their batch. Staging a part again replaces it."""
-        held = tuple(events)
-        await self._question(lambda call: msg.Stage(call, query, batch, part, held, log), timeout)
-
-    async def commit_staged(
-        self, query: str, batch: int, parts: int, *, log: str = "", timeout: Timeout = ...
-    ) -> bool:
-        """Publish all parts of a batch at once. False: it was committed before, and nothing was done."""
-        done = await self._question(lambda call: msg.CommitStaged(call, query, batch, parts, log), timeout)
-        return bool(done.is_new)
-
-    async def committed(self, query: str, *, timeout: Timeout = ...) -> int:
-        """The last batch of this query that was committed here; -1: none."""
-        done = await self._question(lambda call: msg.AskCommitted(call, query), timeout)
-        return int(done.batch)
-
-    async def commit_parts(
-        self, query: str, batch: int, numbers: Iterable[int], *, log: str = "", timeout: Timeout = ...
-    ) -> bool:
-        """As `commit_staged`, of these very parts in this order; other parts of the batch are dropped."""
-        parts = tuple(numbers)
-        done = await self._question(lambda call: msg.CommitParts(call, query, batch, parts, log), timeout)
-        return bool(done.is_new)
-
-    async def hold_log(
-        self,
-        name: str,
-        wanted: Any = None,
-        /,
-        *,
-        upto: int = 0,
-        seconds: float = HOLD_SECONDS,
-        releases: bool = False,
-        log: str = "",
-        dialect: str = TIDINGS,
-        timeout: Timeout = ...,
-    ) -> msg.LogHeld:
-        """Have the broker keep in its log what the filter accepts, and forget nothing beyond `upto`.
-
-        For whoever reads the log: call it again under the same name to move the place on. It ends by
-        itself when nobody called it for `seconds`; its answer then says that it is new.
-        """
-        filter, _ = filter_from((wanted,), dialect=dialect)
-        held = await self._question(
-            lambda call: msg.HoldLog(call, name, filter, upto, seconds, releases, log), timeout
-        )
-        assert isinstance(held, msg.LogHeld)
-        return held
-
-    async def end_hold(self, name: str, *, timeout: Timeout = ...) -> None:
-        """Let the log forget again."""
-        await self._question(lambda call: msg.EndHold(call, name), timeout)
-
-    async def _question(self, make: Callable[[int], msg.Message], timeout: Timeout) -> Any:
-        return await self._ask(lambda call: ClientAsk(call, make(call)), timeout=timeout)
-
     # -- between calls and the client machine ----------------------------------------------------
 
     async def _ask(
         self,
         make: Callable[[int], Input],
         *,
-        taking: int | None = None,
         subscribing: bool = False,
         push: Pushed | None = None,
         timeout: Timeout = None,
-        blocks: bool = False,
     ) -> Any:
-        """Hand an input to the client and wait for its answer. `blocks`: full queues may delay it."""
-        call = self._asking = self._next_call()
+        """Hand an input to the client and wait for its answer."""
+        call = self._last_call = self._last_call + 1
         if push is not None:
             self._opening[call] = push
-        self._hand(make(call))
+        answer = self._submit(call, make(call))
+        if answer is LATER:
+            answer = await self._answer_of(call, subscribing=subscribing, timeout=timeout)
+        if type(answer) is fx.Failed:
+            raise _error_of(answer)
+        return answer
+
+    def _submit(self, call: int, input: Input) -> Any:
+        """Hand over the input of a call; its answer, or `LATER` when the answer is not there yet."""
+        if self._state != "open" or self._over is not None or asyncio.get_running_loop() is not self._loop:
+            self._refuse_call()
+        self._asking, self._given = call, LATER
+        self._hand_in(input)
         self._asking = 0
-        if call in self._answers:
-            return _opened(self._answers.pop(call))
+        return self._given
+
+    async def _answer_of(
+        self,
+        call: int,
+        *,
+        taking: int | None = None,
+        subscribing: bool = False,
+        timeout: Timeout = None,
+        blocks: bool = False,
+    ) -> Any:
+        """Wait for the answer of a call that was handed over. `blocks`: full queues may delay it."""
         loop = asyncio.get_running_loop()
         future = self._waiting[call] = loop.create_future()
-        seconds = self._seconds(timeout)
-        timer = None if seconds is None else loop.call_later(seconds, self._expire, call, seconds)
+        seconds = self._broker.call_timeout if timeout is ... else timeout
+        if seconds is not None:
+            self._deadlines.add(call, seconds)
         if blocks:
             self._held_up[call] = current_reader()
             if self._checking is None:
@@ -440,28 +393,26 @@ class Bus:
                     CHECK_SECONDS, self._check_readers, frozenset(), CHECK_SECONDS
                 )
         try:
-            return _opened(await future)
+            return await future
         except asyncio.CancelledError:
             if (taking is not None or subscribing) and not self.is_closed:
                 self._hand(ClientCancel(call, taking))
             raise
         finally:
             self._waiting.pop(call, None)
-            self._held_up.pop(call, None)
-            if timer is not None:
-                timer.cancel()
+            if blocks:
+                self._held_up.pop(call, None)
+            if seconds is not None:
+                self._deadlines.remove(call)
 
     def _seconds(self, timeout: Timeout) -> float | None:
         return self._broker.call_timeout if timeout is ... else timeout
 
     def _expire(self, call: int, seconds: float) -> None:
         """Nothing answered a call in time: have the client machine forget it, and say how it ends."""
-        future = self._waiting.pop(call)
-        self._asking = call
-        self._hand(ClientCancel(call))
-        self._asking = 0
-        answer = self._answers.pop(call, None)
-        if not future.done():
+        future = self._waiting.pop(call, None)
+        if future is not None and not future.done():
+            answer = self._submit(call, ClientCancel(call))
             future.set_exception(self._late(answer, seconds))
 
     def _late(self, answer: Any, seconds: float | None) -> TidingsError:
@@ -531,58 +482,64 @@ class Bus:
         """Record what came from an archive, as the client machine records what came from the broker."""
         self._broker.note(self._address, subscription, event, position)
 
-    def _next_call(self) -> int:
-        self._last_call += 1
-        return self._last_call
-
     def _tell(self, input: Input) -> None:
         """Hand over an input that has no answer."""
         if not self.is_closed:
             self._hand(input)
 
     def _hand(self, input: Input) -> None:
+        """Hand over an input whose answer is not waited for."""
+        if self._state != "open" or self._over is not None or asyncio.get_running_loop() is not self._loop:
+            self._refuse_call()
+        self._hand_in(input)
+
+    def _refuse_call(self) -> NoReturn:
+        """Say why the client machine takes no input."""
         if self._state != "open":
             hint = "use `async with` or `await` it first" if self._state == "new" else None
             raise ClosedError("the bus has not begun" if self._state == "new" else CLOSED, hint=hint)
         if self._over is not None:
             raise self._over
-        if asyncio.get_running_loop() is not self._loop:
-            raise SettingsError(
-                "this bus belongs to another event loop", hint="tidings.open() gives one for any thread"
-            )
-        self._broker.hand(self._address, input)
+        raise SettingsError(
+            "this bus belongs to another event loop", hint="tidings.open() gives one for any thread"
+        )
 
     def _hear(self, effect: fx.Effect) -> None:
         """What the client machine says to the application."""
-        match effect:
-            case fx.Notify(ref, notification, _, None):
+        kind = type(effect)
+        value: Any = effect
+        if kind is fx.Answer:
+            call, value = effect.call, effect.value  # type: ignore[union-attr]
+            if call in self._opening:  # what came early is handed over at once behind this
+                self._pushed[value.ref] = self._opening.pop(call)
+        elif kind is fx.Notify:
+            call, ref = effect.call, effect.ref  # type: ignore[union-attr]
+            if call is None:
                 if ref in self._pushed:
-                    self._pushed[ref](notification)
-            case fx.Answer(call, value):
-                if call in self._opening:  # what came early is handed over at once behind this
-                    self._pushed[value.ref] = self._opening.pop(call)
-                self._answer(call, value)
-            case fx.Failed(call, _, _):
-                self._answer(call, effect)
-            case fx.Notify(_, _, _, call) if call is not None:
-                self._answer(call, effect)
-            case fx.Counted(ref, lost):
-                self._early_losses[ref] = lost  # its `subscribe` may not have returned yet
-                if ref in self._listeners:
-                    self._listeners[ref]._count_losses()
+                    self._pushed[ref](effect.notification)  # type: ignore[union-attr]
+                return
+        elif kind is fx.Failed:
+            call = effect.call  # type: ignore[union-attr]
+        else:
+            if kind is fx.Counted:
+                self._count_lost(effect.ref, effect.lost)  # type: ignore[union-attr]
+            return
+        if call == self._asking:
+            self._given = value
+        elif call in self._waiting:
+            future = self._waiting[call]
+            if not future.done():
+                future.set_result(value)
+                self._family.has_woken = True
 
-    def _answer(self, call: int, value: Any) -> None:
-        future = self._waiting.get(call)
-        if future is not None and not future.done():
-            future.set_result(value)
-        elif call == self._asking:
-            self._answers[call] = value
+    def _count_lost(self, ref: int, lost: Mapping[str, int]) -> None:
+        self._early_losses[ref] = lost  # its `subscribe` may not have returned yet
+        if ref in self._listeners:
+            self._listeners[ref]._count_losses()
 
 
-def _opened(answer: Any) -> Any:
-    if isinstance(answer, fx.Failed):
-        raise error_of(answer.code, answer.reason, answer.id)
-    return answer
+def _error_of(answer: fx.Failed) -> TidingsError:
+    return error_of(answer.code, answer.reason, answer.id)
 
 
 def _chosen(kind: Any, value: Any, what: str) -> Any:

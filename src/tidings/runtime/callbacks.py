@@ -43,6 +43,7 @@ class Calling(Generic[T]):
     async def start(self) -> Calling[T]:
         await self.listener.open()
         self._task = asyncio.create_task(self._run(), name=f"tidings callback {self.listener.id}")
+        self.listener._bus._family.has_woken = True  # the next publish lets it begin
         return self
 
     def __await__(self) -> Generator[Any, None, Calling[T]]:

@@ -32,4 +32,5 @@ class RealClock:
         return self._offset + time.monotonic()
 
     def wake(self, at: float, callback: Callable[[], None]) -> Timer:
-        return asyncio.get_running_loop().call_later(max(0.0, at - self.now()), callback)
+        loop, seconds = asyncio.get_running_loop(), at - self.now()
+        return loop.call_later(seconds, callback) if seconds > 0 else loop.call_soon(callback)

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from time import perf_counter
 from typing import Any, cast
 
@@ -81,17 +81,71 @@ def sendable(said: int, own: int) -> int:
 
 
 class Gathering:
-    """Flushes every connection that has something to send, once in a turn of the loop."""
+    """Flushes every connection that has something to send, once in a turn of the loop, and does what else waits for the
+    end of the turn.
+
+    Nothing is gained by waiting when no other callback is ready in this turn: then the turn ends as soon as its input
+    was handled (`begin_input`, `settle`).
+    """
 
     def __init__(self) -> None:
         self._waiting: list[Connection] = []
+        self._later: list[Connection] = []  # that send nothing of their own before the end of the turn
+        self._callbacks: list[Callable[[], None]] = []
+        self._loop: asyncio.AbstractEventLoop | None = None  # known once a turn was scheduled
+        self._ready: Sized | None = None  # the loop's callbacks of this turn; None: it does not show them
+        self._is_scheduled = False  # does a callback end this turn?
+        self.in_input = False  # set while an input is handled; `settle` follows
 
     def add(self, connection: Connection) -> None:
-        if not self._waiting:
-            asyncio.get_running_loop().call_soon(self.flush)
+        """Flush the connection at the end of the turn."""
         self._waiting.append(connection)
+        if not self.in_input:
+            self._schedule()
+
+    def add_later(self, connection: Connection) -> None:
+        """Flush the connection at the end of the turn, or when it sends otherwise."""
+        self._later.append(connection)
+        self._schedule()
+
+    def soon(self, callback: Callable[[], None]) -> None:
+        """Call back at the end of the turn."""
+        self._callbacks.append(callback)
+        if not self.in_input:
+            self._schedule()
+
+    def settle(self) -> None:
+        """An input was handled, and all that follows from it was sent."""
+        self.in_input = False
+        if self._waiting or self._callbacks:
+            if self._ready is not None and len(self._ready) <= self._is_scheduled:
+                self._end()
+            else:
+                self._schedule()
+
+    def _schedule(self) -> None:
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            if self._loop is None:
+                self._loop = asyncio.get_running_loop()
+                self._ready = getattr(self._loop, "_ready", None)
+            self._loop.call_soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        self._is_scheduled = False
+        later, self._later = self._later, []
+        self._end()
+        for connection in later:
+            connection.flush()
+
+    def _end(self) -> None:
+        self.flush()
+        callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback()
 
     def flush(self) -> None:
+        """Flush the connections now: the turn is a long one."""
         waiting, self._waiting = self._waiting, []
         for connection in waiting:
             connection.flush()
@@ -102,7 +156,7 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_counted", "_encode", "_encoded", "_ending", "_frames", "_gathering", "_holds", "_is_gathered", "_is_over", "_is_paused",
-        "_last_event", "_loop", "_made", "_out", "_reader", "_waiting_bytes", "codec", "last_received", "last_sent", "limits", "lost",
+        "_last_event", "_late", "_made", "_out", "_reader", "_waiting_bytes", "before_flush", "codec", "last_received", "last_sent", "limits", "loop", "lost",
         "most_bytes", "receive", "received_bytes", "spent", "transport", "unsendable", "visit",
     )  # fmt: skip
 
@@ -132,9 +186,11 @@ class Connection(asyncio.Protocol):
         self.spent: Callable[[float], None] | None = None  # charges seconds of handling; None: nobody counts
         self._made = made
         self._gathering = gathering
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self._out: deque[bytes | Message] = deque()
         self._encoded = 0  # bytes of the frames in it
+        self._late = 0  # messages in it that are no frames yet
+        self.before_flush: Callable[[], None] | None = None  # sends what waits for the end of the turn
         self._last_event: object = None  # of the last delivery that waits without being encoded
         self._waiting_bytes = 0  # that came since the far end does not read
         self._is_gathered = False
@@ -169,19 +225,24 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
-        self.last_received = self.last_sent = self._loop.time()
+        self.last_received = self.last_sent = self.loop.time()
         if self._made is not None:
             self._made(self)
 
     def data_received(self, data: bytes) -> None:
         if self._is_over:
             return
-        self.last_received = self._loop.time()
+        self.last_received = self.loop.time()
         self.received_bytes += len(data)
-        if self.spent is None:
-            self._handle(data)
-        else:
-            self._handle_slice(data)
+        gathering = self._gathering
+        gathering.in_input = True
+        try:
+            if self.spent is None:
+                self._handle(data)
+            else:
+                self._handle_slice(data)
+        finally:
+            gathering.settle()
 
     def _handle_slice(self, data: bytes) -> None:
         """Handle some of the messages; others follow in a later turn."""
@@ -189,7 +250,7 @@ class Connection(asyncio.Protocol):
         self._handle(data, SLICE)
         if self._reader.has_more:
             self.hold(BACKLOG)
-            self._loop.call_soon(self._go_on)
+            self.loop.call_soon(self._go_on)
         if spent is not None:
             spent(perf_counter() - began)
 
@@ -231,15 +292,26 @@ class Connection(asyncio.Protocol):
         """Send it soon, after everything that was sent before."""
         if self._encoded >= self.limits.encoded_bytes and type(message) in (Deliver, DeliverAll):
             self._waiting_bytes += self._memory_of(message)
+            self._late += 1
             self._out.append(message)
         else:
-            frame = self._frame(message)
-            if frame is None:
+            try:
+                frame = self._encode(message)
+            except TidingsError as error:
+                self._not_encoded(message, error)
                 return
             self._out.append(frame)
-            self._encoded += len(frame)
-            self._waiting_bytes += len(frame)
-        self._gather()
+            size = len(frame)
+            self._encoded += size
+            self._waiting_bytes += size
+        if not self._is_gathered:
+            self._is_gathered = True
+            self._gathering.add(self)
+
+    def send_later(self) -> None:
+        """Have `before_flush` called at the end of the turn, or before the next message leaves."""
+        if not self._is_gathered:
+            self._gathering.add_later(self)
 
     def _gather(self) -> None:
         if not self._is_gathered:
@@ -255,21 +327,22 @@ class Connection(asyncio.Protocol):
         is_shared, self._last_event = last is self._last_event, last
         return DELIVERY_OVERHEAD + (0 if is_shared else size)
 
-    def _frame(self, message: Message) -> bytes | None:
-        """Its frame; None: no frame holds it, and that was seen to."""
-        try:
-            return self._encode(message)
-        except TidingsError as error:
-            if type(message) is DeliverAll:  # too large together
-                self._out.extend(message.one_by_one())
-                self._gather()
-            elif self.unsendable is not None:
-                self.unsendable(message, str(error))
-            else:
-                self.end(str(error))
-            return None
+    def _not_encoded(self, message: Message, error: TidingsError) -> None:
+        """No frame holds this message."""
+        if type(message) is DeliverAll:  # too large together
+            parts = tuple(message.one_by_one())
+            self._late += len(parts)
+            self._out.extend(parts)
+            self._gather()
+        elif self.unsendable is not None:
+            self.unsendable(message, str(error))
+        else:
+            self.end(str(error))
 
     def flush(self) -> None:
+        if self.before_flush is not None:
+            self._is_gathered = True
+            self.before_flush()
         self._is_gathered = False
         transport = self.transport
         if self._is_over or transport is None:
@@ -279,7 +352,13 @@ class Connection(asyncio.Protocol):
                 self.end(f"it reads too slowly: {self._waiting_bytes} bytes wait for it")
         elif self._out:
             self._waiting_bytes = 0
-            self._write(transport, self.limits.turn_bytes)
+            if self._late:
+                self._write(transport, self.limits.turn_bytes)
+            else:
+                frames, self._encoded = b"".join(self._out), 0  # type: ignore[arg-type]
+                self._out.clear()
+                self.last_sent = self.loop.time()
+                transport.write(frames)
 
     def _write(self, transport: asyncio.Transport, most: int) -> None:
         """Write frames as long as the far end reads; deliveries that are to be encoded go up to so many bytes."""
@@ -290,6 +369,7 @@ class Connection(asyncio.Protocol):
             while self._out and size < self.limits.encoded_bytes:
                 first = self._out.popleft()
                 if not isinstance(first, bytes):
+                    self._late -= 1
                     frame = self._late_frame(first)
                     encoded += 0 if frame is None else len(frame)
                 else:
@@ -299,7 +379,7 @@ class Connection(asyncio.Protocol):
                     frames.append(frame)
                     size += len(frame)
             if frames and not self._is_over:
-                self.last_sent = self._loop.time()
+                self.last_sent = self.loop.time()
                 transport.write(b"".join(frames) if len(frames) > 1 else frames[0])
         if encoded and self.spent is not None:
             self.spent(perf_counter() - began)
@@ -307,18 +387,21 @@ class Connection(asyncio.Protocol):
             self._gather()
 
     def _late_frame(self, message: Message) -> bytes | None:
-        """The frame of the first delivery that waited."""
-        if type(message) is not DeliverAll:
-            return self._frame(message)
+        """The frame of the first delivery that waited; None: no frame holds it, and that was seen to."""
         try:
             return self._encode(message)
-        except TidingsError:  # too large together: one by one, before what comes after them
-            self._out.extendleft(reversed(tuple(message.one_by_one())))
+        except TidingsError as error:
+            if type(message) is DeliverAll:  # too large together: one by one, before what comes after them
+                parts = tuple(message.one_by_one())
+                self._late += len(parts)
+                self._out.extendleft(reversed(parts))
+            else:
+                self._not_encoded(message, error)
             return None
 
     def _clear(self) -> None:
         self._out.clear()
-        self._encoded, self._last_event = 0, None
+        self._encoded, self._late, self._last_event = 0, 0, None
 
     @property
     def unsent(self) -> int:
@@ -342,9 +425,9 @@ class Connection(asyncio.Protocol):
         if reason in self._holds:
             self._holds.remove(reason)
             if len(self._holds) == 1 and BACKLOG in self._holds:
-                self._loop.call_soon(self._go_on)
+                self.loop.call_soon(self._go_on)
             if not self._holds and self.transport is not None and not self.transport.is_closing():
-                self.last_received = self._loop.time()  # its silence was ours
+                self.last_received = self.loop.time()  # its silence was ours
                 self.transport.resume_reading()
 
     # -- alive --------------------------------------------------------------------------------
@@ -402,7 +485,7 @@ class Connection(asyncio.Protocol):
                 self.visit.leave()
             self.lost(self, reason)
             self.receive, self.lost = _ignore, _ignore  # they lead to this connection again
-            self.unsendable = self.visit = self._made = self.spent = None
+            self.unsendable = self.visit = self._made = self.spent = self.before_flush = None
 
     @property
     def is_over(self) -> bool:

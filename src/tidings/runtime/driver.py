@@ -5,7 +5,8 @@ same process (machines too) and links (whatever takes a message: see `connection
 performs effects and passes messages on, in order and at once. It decides nothing: whatever a broker
 or a client does is in `protocol`. Rules
 - Inputs wait in one line. What follows from an input is passed on until nothing is left; only then
-  is the timer set, once.
+  is the timer set, once in a turn of the event loop.
+- All inputs that follow from one another are handled at one time of the clock.
 - What a machine says that no performer is for is for its application (`hear`).
 - A machine's time is that of the clock, and never behind what its disk holds: a machine whose wall clock was set
   back while it was down goes on from where its last life ended.
@@ -15,7 +16,6 @@ or a client does is in `protocol`. Rules
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 from functools import partial
 from time import perf_counter
@@ -40,7 +40,7 @@ from tidings.runtime.clock import Clock, Timer
 from tidings.runtime.drives import Drive, Inline, Threaded
 from tidings.store.store import Store
 
-BREATH = 2048  # effects; fewer write oftener, more let those wait longer who could work meanwhile
+BREATH = 2048  # messages; fewer write oftener, more let those wait longer who could work meanwhile
 
 Hear = Callable[[fx.Effect], None]  # what a client's application hears
 Outlet = Callable[[Message], None]  # the near end of a link
@@ -82,14 +82,16 @@ class Driver:
         hear: Hear | None = None,
         fault: Fault | None = None,
         tap: Tap | None = None,
+        timed: bool = True,
     ) -> None:
         self.name = name
         self.clock = clock
+        self._is_timed = timed  # does the machine have deadlines?
         self._main = machine
         self._machines: dict[str, Machine] = {name: machine}
         self._hears: dict[str, Hear] = {} if hear is None else {name: hear}
         self._outlets: dict[str, Outlet] = {}
-        self._line: deque[tuple[str, Input]] = deque()
+        self._line: list[tuple[str, Input]] = []
         self._fault = fault
         self._tap = tap
         self._is_running = False
@@ -100,13 +102,14 @@ class Driver:
         self._drive: Drive | None = None
         self.datagram: Callable[[str, Message], None] | None = None  # how to send one
         self._breathe: Callable[[], None] | None = None
+        self._soon: Callable[[Callable[[], None]], None] | None = None
         self.meter: FetchMeter | None = None
         self._author: str | None = None  # on whose behalf the log is read in this step; None: nobody's
         self._fetches: dict[int, str] = {}  # by request: the same of reads that are on their way
-        self._performed = 0  # effects since the last breath
+        self._breath = BREATH  # messages until the next breath
         self._sets_timer_soon = False
-        self._performers: dict[type, Callable[[str, Any], None]] = {
-            fx.Record: lambda _, effect: record(effect.row),
+        self._performers: dict[type, Callable[[Any], None]] = {
+            fx.Record: lambda effect: record(effect.row),
         }
 
     def use_store(self, store: Store, *, threaded: bool) -> None:
@@ -122,7 +125,7 @@ class Driver:
 
     def perform(self, kind: type, performer: Callable[[Any], None]) -> None:
         """Have effects of this kind performed so."""
-        self._performers[kind] = lambda _, effect: performer(effect)
+        self._performers[kind] = performer
 
     def _fetch(self, drive: Drive, effect: fx.Fetch) -> None:
         author = self._author
@@ -132,9 +135,12 @@ class Driver:
             self._fetches[effect.request] = author
             self.meter.fetch(effect.request, author, partial(drive.fetch, effect))
 
-    def breathe_by(self, breathe: Callable[[], None]) -> None:
-        """Call this in the middle of a long run, so that what was said leaves before all is said."""
-        self._breathe = breathe
+    def breathe_by(
+        self, breathe: Callable[[], None], soon: Callable[[Callable[[], None]], None] | None = None
+    ) -> None:
+        """Call `breathe` in the middle of a long run, so that messages leave before all of them are made. `soon` calls
+        back at the end of a turn of the loop."""
+        self._breathe, self._soon = breathe, soon
 
     def start(self, input: Started) -> None:
         self._ahead = max(0.0, input.state.latest - self.clock.now())
@@ -177,100 +183,109 @@ class Driver:
 
     def hand(self, name: str, input: Input) -> None:
         """Hand an input to a machine, and pass on whatever follows until nothing is left."""
-        self._line.append((name, input))
-        self._run()
+        if self._is_running:
+            self._line.append((name, input))
+            return
+        self._is_running = True
+        now, tap, datagram = self.clock.now(), self._tap, self.datagram
+        machines, outlets, performers, hears = self._machines, self._outlets, self._performers, self._hears
+        is_watched = tap is not None or self.meter is not None
+        line = self._line  # what was left when a machine failed, and what links said before it was handed in
+        line += ((name, input),)
+        place = 0  # inputs of this line that were handed in
+        self._line = []
+        try:
+            while line:
+                for name, input in line:
+                    place += 1
+                    if name not in machines:
+                        continue  # it went while this was on its way
+                    if is_watched:
+                        self._watch(name, input, now)
+                    try:
+                        effects = machines[name].handle(input, now + self._ahead)
+                    except Exception as error:
+                        if not self._is_fault_of_a_peer(input, error):
+                            raise
+                        continue
+                    for effect in effects:
+                        kind = type(effect)
+                        if kind is fx.Send:
+                            to, message = effect.to, effect.message  # type: ignore[union-attr]
+                            if datagram is not None and effect.channel is not fx.Channel.LINK:  # type: ignore[union-attr]
+                                datagram(to, message)
+                            elif to in outlets:
+                                if tap is not None:
+                                    tap.went(to, message, now)
+                                outlets[to](message)
+                                self._breath -= 1
+                                if not self._breath:
+                                    self._take_breath()
+                            else:
+                                self._line.append((to, Received(name, message)))
+                        elif kind in performers:
+                            performers[kind](effect)
+                        elif name in hears:
+                            hears[name](effect)
+                line, self._line, place = self._line, [], 0
+        finally:
+            self._is_running = False
+            if line:  # a machine failed: what is left waits for the next input
+                self._line[:0] = line[place:]
+        if self._is_timed and not self._sets_timer_soon:
+            self._sets_timer_soon = True
+            if self._soon is None:
+                self.clock.wake(now, self._set_timer)  # before any later time is reached
+            else:
+                self._soon(self._set_timer)
+
+    def _watch(self, name: str, input: Input, now: float) -> None:
+        """Note on whose behalf the log is read in this step, and show the tap what came."""
+        if self.meter is not None and name == self.name:
+            self._author = self._author_of(input)
+        if self._tap is None:
+            return
+        if type(input) is Received:
+            self._tap.came(input.sender, input.message, now)
+        elif type(input) is ReceivedAll:
+            self._tap.came_all(input.sender, input.messages, now)
+
+    def _is_fault_of_a_peer(self, input: Input, error: Exception) -> bool:
+        """Whether the machine failed at a message of a peer elsewhere: that peer is left, and others are served."""
+        if (
+            self._fault is None
+            or not isinstance(input, Received | ReceivedAll)
+            or input.sender not in self._outlets
+        ):
+            return False
+        self._fault(input.sender, error)
+        return True
+
+    def _take_breath(self) -> None:
+        self._breath = BREATH
+        if self._breathe is not None:
+            self._breathe()
 
     def _author_of(self, input: Input) -> str | None:
         """Whose request makes the machine read its log; a publish may make it read for others."""
         if type(input) is Received:
             return None if isinstance(input.message, Publish) else input.sender
         if type(input) is ReceivedAll:
-            return None if any(isinstance(each, Publish) for each in input.messages) else input.sender
+            return None if Publish in map(type, input.messages) else input.sender
         return self._fetches.pop(input.request, None) if isinstance(input, Fetched | FetchFailed) else None
 
-    def receive(self, sender: str, messages: list[Message], *, soon: bool = False) -> None:
-        """Messages came together on a link, in this order. `soon`: the timer is set once in a turn of the loop,
-        however many were heard in it."""
-        if len(messages) > 1:
-            self._line.append((self.name, ReceivedAll(sender, messages)))
+    def receive(self, sender: str, messages: list[Message]) -> None:
+        """Messages came together on a link, in this order."""
+        if len(messages) == 1:
+            self.hand(self.name, Received(sender, messages[0]))
         elif messages:
-            self._line.append((self.name, Received(sender, messages[0])))
-        self._run(soon=soon)
+            self.hand(self.name, ReceivedAll(sender, messages))
 
     def report(self, input: Input) -> None:
         began = perf_counter()
         self.hand(self.name, input)
         if self.meter is not None and isinstance(input, Fetched | FetchFailed):
             self.meter.fetched(input.request, perf_counter() - began)
-
-    def _run(self, *, soon: bool = False) -> None:
-        if self._is_running:
-            return
-        self._is_running = True
-        line = self._line
-        try:
-            while line:
-                name, input = line.popleft()
-                self._step(name, input)
-        finally:
-            self._is_running = False
-        if not soon:
-            self._set_timer()
-        elif not self._sets_timer_soon:
-            self._sets_timer_soon = True
-            asyncio.get_running_loop().call_soon(self._set_timer)
-
-    def _step(self, name: str, input: Input) -> None:
-        """Hand in one input and perform what follows."""
-        machine = self._machines.get(name)
-        if machine is None:
-            return  # it went while this was on its way
-        now = self.clock.now()
-        if self.meter is not None and name == self.name:
-            self._author = self._author_of(input)
-        tap = self._tap
-        if tap is not None:
-            _watch(tap, input, now)
-        try:
-            effects = machine.handle(input, now + self._ahead)
-        except Exception as error:
-            is_heard = isinstance(input, Received | ReceivedAll) and input.sender in self._outlets
-            if self._fault is None or not is_heard:
-                raise
-            self._fault(input.sender, error)  # type: ignore[union-attr]
-            return
-        for begin in range(0, len(effects), BREATH):
-            some = effects[begin : begin + BREATH] if len(effects) > BREATH else effects
-            self._performed += len(some)
-            if self._performed > BREATH and self._breathe is not None:
-                self._performed = 0
-                self._breathe()
-            self._perform_all(name, some, now)
-
-    def _perform_all(self, name: str, effects: list[fx.Effect], now: float) -> None:
-        outlet_to, tap, datagram = self._outlets.get, self._tap, self.datagram
-        for effect in effects:
-            if type(effect) is not fx.Send:
-                self._perform(name, effect)
-                continue
-            to, message = effect.to, effect.message
-            if datagram is not None and effect.channel is not fx.Channel.LINK:
-                datagram(to, message)
-                continue
-            outlet = outlet_to(to)
-            if outlet is None:
-                self._line.append((to, Received(name, message)))
-                continue
-            if tap is not None:
-                tap.went(to, message, now)
-            outlet(message)
-
-    def _perform(self, name: str, effect: fx.Effect) -> None:
-        perform = self._performers.get(type(effect))
-        if perform is not None:
-            perform(name, effect)
-        elif (hear := self._hears.get(name)) is not None:
-            hear(effect)
 
     # -- the timer -----------------------------------------------------------------------
 
@@ -293,8 +308,7 @@ class Driver:
         due = self._main.next_deadline()
         if due is not None and due <= self.now():
             self.hand(self.name, TimerFired())
-        else:
-            self._set_timer()
+        self._set_timer()
 
     async def close(self) -> None:
         """Everybody goes: let the disk finish, and stop."""
@@ -307,10 +321,3 @@ class Driver:
         if self._drive is not None:
             await self._drive.close()
             await asyncio.sleep(0)  # what the disk reported last
-
-
-def _watch(tap: Tap, input: Input, now: float) -> None:
-    if type(input) is Received:
-        tap.came(input.sender, input.message, now)
-    elif type(input) is ReceivedAll:
-        tap.came_all(input.sender, input.messages, now)

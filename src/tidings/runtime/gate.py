@@ -22,7 +22,7 @@ import msgspec
 
 from tidings.errors import RefusedError, TidingsError, WireError
 from tidings.language import DEFAULT_LIMITS, Limits, parse_filter
-from tidings.model.event import RESERVED, TENANT_MARK, Event, checked_event, event_size
+from tidings.model.event import TENANT_MARK, Event, checked_event, event_size, has_plain_attributes
 from tidings.model.filter import EVERYTHING, Filter
 from tidings.model.subscription import (
     GROUPS,
@@ -33,7 +33,6 @@ from tidings.model.subscription import (
     unscoped,
 )
 from tidings.model.topic import check_topic
-from tidings.model.value import INT_MAX, INT_MIN
 from tidings.protocol import messages as msg
 from tidings.protocol.client_bounds import (
     FIELDS,
@@ -66,18 +65,9 @@ def _is_plain(event: Event) -> bool:
     """Of the common kind, where nothing but the topic can be wrong? A quick look, never a wrong yes."""
     if not (event.source and event.id and event.lifetime >= 0.0):
         return False
-    if event.time is not None or event.expires is not None or len(event.attributes) > 64:
+    if event.time is not None or event.expires is not None:
         return False
-    for name, value in event.attributes.items():
-        kind = type(value)
-        if not name or name in RESERVED or "." in name:
-            return False
-        if kind is int:
-            if not INT_MIN <= value <= INT_MAX:
-                return False
-        elif kind is not str and kind is not float and kind is not bool:
-            return False
-    return True
+    return has_plain_attributes(event.attributes)
 
 
 class Gate:
@@ -154,6 +144,7 @@ class Gate:
         guard, unanswered = self._guard, self.unanswered
         free = self._free_source if guard is not None and self._free_at == guard.version else None
         longest, lineage = self._bounds.name, self._bounds.lineage
+        most_tags, most_credit = self._bounds.tags, self._bounds.credit
         for message in messages:
             if type(message) is msg.Publish:  # the most common of all: as `_publish` does, without calls
                 event = message.event
@@ -175,6 +166,19 @@ class Gate:
                     unanswered.add(message.call)
                     allowed.append(message)
                     continue
+            elif type(message) is msg.Ack:  # with its bounds of `client_bounds.py`, as the next one
+                tags = message.tags
+                is_within = 0 < len(tags) <= most_tags and min(tags) >= 0 and max(tags) <= WIDEST
+                if is_within and 0 <= message.ref <= WIDEST:
+                    allowed.append(message)
+                    continue
+            elif (
+                type(message) is msg.Credit
+                and 0 <= message.ref <= WIDEST
+                and -most_credit <= message.amount <= most_credit
+            ):
+                allowed.append(message)
+                continue
             check = self._checks.get(type(message))
             if not self._is_within(message):
                 continue

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from random import Random, SystemRandom
 from time import perf_counter
 from typing import Any, Protocol, TypeVar
 
-import msgspec
-
 from tidings.errors import RefusedError, TidingsError
 from tidings.model.event import Event
-from tidings.model.subscription import Policy, Position, SubscriptionId
+from tidings.model.subscription import DeliveryOptions, Policy, Position, SubscriptionId
 from tidings.protocol.client import Client
-from tidings.protocol.inputs import ClientSubscribe, Input
+from tidings.protocol.inputs import Input
 from tidings.protocol.limits import ResourceLimits
 from tidings.protocol.messages import Message
 from tidings.runtime.admission import LOCAL, Admission
@@ -78,7 +77,7 @@ class Guest:
         """What the guest says."""
         if self._gate is not None:
             began = perf_counter()
-            self._driver.receive(self.address, self._gate.inward([message]), soon=True)
+            self._driver.receive(self.address, self._gate.inward([message]))
             self._fairness.charge(self._share, perf_counter() - began)
 
     def charge(self, received_bytes: int, seconds: float = 0.0) -> float:
@@ -166,7 +165,7 @@ class Guests:
         self._names += 1
         address = f"{client}#{self._names}"
         machine = Client(client, "", rng=Random(self._rng.getrandbits(64)), remembers=0)
-        driver = Driver(client, machine, self._host.clock, record=_nothing, hear=hear)
+        driver = Driver(client, machine, self._host.clock, record=_nothing, hear=hear, timed=False)
 
         def come_in() -> None:
             guest = self._host.admit_guest(client, self._principal, say, again, ended)
@@ -201,11 +200,12 @@ class Guests:
         known = self._guests.get(address)
         return 0.0 if known is None else known[1].charge(received_bytes, seconds)
 
-    def hand(self, address: str, input: Input) -> None:
-        if isinstance(input, ClientSubscribe) and not input.window and input.options.group is None:
-            input = msgspec.structs.replace(input, window=min(AHEAD, max(1, input.options.queue // 8)))
+    def inlet(self, address: str) -> Callable[[Input], None]:
         driver, _ = self._guests[address]
-        driver.hand(driver.name, input)
+        return partial(driver.hand, driver.name)
+
+    def window(self, options: DeliveryOptions) -> int:
+        return min(AHEAD, max(1, options.queue // 8)) if options.group is None else 0
 
     async def inquire(self, address: str, what: str, about: dict[str, Any]) -> Any:
         del address

@@ -24,11 +24,14 @@ from tidings.model.subscription import Notification, Position, SubscriptionId
 from tidings.protocol.effects import Notify, Opened
 from tidings.protocol.inputs import ClientAck, ClientLeave, ClientNack, ClientSubscribe, ClientTake
 from tidings.runtime.broker import Timeout
+from tidings.runtime.failures import error_of
 from tidings.runtime.losses import Losses
-from tidings.runtime.readers import Reader, current_reader
+from tidings.runtime.readers import Reader, calling_thread, current_reader
 
 if TYPE_CHECKING:
     from tidings.runtime.bus import Bus
+
+LATER: Any = object()  # in place of the answer of a call that is not there yet
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -70,8 +73,12 @@ class Listener(Generic[T]):
         assert wanted is not None
         self._reader = current_reader()
         timeout = wanted.pop("timeout", ...)
+        window = self._bus._broker.window(wanted["options"])
         answer = await self._bus._ask(
-            lambda call: ClientSubscribe(call, **wanted), subscribing=True, push=self._push, timeout=timeout
+            lambda call: ClientSubscribe(call, window=window, **wanted),
+            subscribing=True,
+            push=self._push,
+            timeout=timeout,
         )
         assert isinstance(answer, Opened)
         self._opened, self._wanted = answer, None
@@ -114,29 +121,34 @@ class Listener(Generic[T]):
 
     async def get(self, timeout: float | None = None) -> T:
         """The next event; commits the one before. Raises `TimeoutError` after `timeout` seconds."""
-        return self._shown(await self._take(timeout))
+        notification = await self._take(timeout)
+        event: Any = notification.event
+        event.__dict__["_position"] = notification.position
+        return event if self._read is None else self._read(event)
 
     async def _take(self, timeout: float | None = None) -> Notification:
-        ref = self._begun()
-        self._reader = current_reader()
-        if timeout is None:
-            notify = await self._bus._ask(lambda call: ClientTake(call, ref), taking=ref)
-        else:
-            async with asyncio.timeout(timeout):
-                notify = await self._bus._ask(lambda call: ClientTake(call, ref), taking=ref)
-        assert isinstance(notify, Notify)
-        self._last, self._last_tag = notify.notification, notify.tag
-        self._taken += 1
-        return notify.notification
+        notify = await self._notified(timeout, commits=True)
+        notification = self._last = notify.notification
+        self._last_tag = notify.tag
+        return notification
 
-    def _begun(self) -> int:
-        if self._ref is None:
+    async def _notified(self, timeout: float | None, *, commits: bool) -> Notify:
+        bus, ref = self._bus, self._ref
+        if ref is None:
             raise ClosedError("the subscription has not begun", hint="use `async with` or `await` it first")
-        return self._ref
-
-    def _shown(self, notification: Notification) -> T:
-        event: Any = notification.event.placed_at(notification.position)
-        return event if self._read is None else self._read(event)
+        self._reader = calling_thread.get() or asyncio.current_task()
+        call = bus._last_call = bus._last_call + 1
+        notify = bus._submit(call, ClientTake(call, ref, commits))
+        if notify is LATER:
+            if timeout is None:
+                notify = await bus._answer_of(call, taking=ref)
+            else:
+                async with asyncio.timeout(timeout):
+                    notify = await bus._answer_of(call, taking=ref)
+        if type(notify) is not Notify:
+            raise error_of(notify.code, notify.reason, notify.id)
+        self._taken += 1
+        return notify
 
     def __aiter__(self) -> AsyncIterator[T]:
         return self
@@ -160,11 +172,7 @@ class Listener(Generic[T]):
 
     async def take(self) -> tuple[Notification, int]:
         """The next notification and its tag, while those before stay open; `settle` commits each by its tag."""
-        ref = self._begun()
-        self._reader = current_reader()
-        notify = await self._bus._ask(lambda call: ClientTake(call, ref, commits=False), taking=ref)
-        assert isinstance(notify, Notify)
-        self._taken += 1
+        notify = await self._notified(None, commits=False)
         return notify.notification, notify.tag
 
     def settle(self, tag: int, *, handled: bool = True) -> None:

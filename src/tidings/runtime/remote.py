@@ -29,9 +29,9 @@ from tidings.errors import ClosedError, RefusedError, TidingsError, TlsError, Un
 from tidings.history.recorder import Recorder
 from tidings.history.schema import Row, ntfy_row
 from tidings.model.event import Event
-from tidings.model.subscription import Policy, Position, SubscriptionId
+from tidings.model.subscription import DeliveryOptions, Policy, Position, SubscriptionId
 from tidings.protocol.client import Client
-from tidings.protocol.inputs import ClientSubscribe, Input
+from tidings.protocol.inputs import Input
 from tidings.protocol.limits import DEFAULT_LIMITS
 from tidings.protocol.messages import Ack, Message, Welcome
 from tidings.runtime.broker import ConnectionState, Full, Watch, recorder_of
@@ -40,12 +40,13 @@ from tidings.runtime.connection import Connection, Gathering, NetworkSettings
 from tidings.runtime.dialling import Address, Dialled, Pauses, dial
 from tidings.runtime.driver import Driver, Hear
 from tidings.runtime.failures import error_of
-from tidings.runtime.words import BESIDE, HANDSHAKE, Goodbye, Informed, Inquire, NotInformed, Open
+from tidings.runtime.words import BESIDE, HANDSHAKE, Goodbye, Informed, Inquire, NotInformed, Open, Ping, Pong
 from tidings.security.doors import CLIENT, Credentials, NoCredentials
 from tidings.wire.codec import Codec
 
 log = logging.getLogger("tidings.client")
 
+_BESIDE = frozenset((Ping, Pong, Goodbye, Informed, NotInformed))  # that are not for the machine
 GROUP_SYSTEM = "tidings-group"
 GROUP_KEEPALIVE, GROUP_DEAD = 2.0, 6.0  # seconds: a member of a group that is silent is left for another one
 
@@ -73,25 +74,27 @@ class _Gathered:
     """Sends what the machine says; acknowledgements that follow one another go as one.
 
     An application that takes what is here already commits each event by itself, within one turn of the
-    event loop; the broker need not hear of them one by one.
+    event loop. Their acknowledgement leaves at the end of the turn, or before the next message.
     """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._ref = 0
         self._tags: list[int] = []
+        connection.before_flush = self._flush
 
     def send(self, message: Message) -> None:
-        if type(message) is Ack:
-            if self._tags and message.ref != self._ref:
+        if type(message) is not Ack:
+            if self._tags:
                 self._flush()
-            if not self._tags:
-                self._ref = message.ref
-                asyncio.get_running_loop().call_soon(self._flush)
-            self._tags.extend(message.tags)
+            self._connection.send(message)
             return
-        self._flush()
-        self._connection.send(message)
+        if self._tags and message.ref != self._ref:
+            self._flush()
+        if not self._tags:
+            self._ref = message.ref
+            self._connection.send_later()
+        self._tags += message.tags
 
     def _flush(self) -> None:
         if self._tags:
@@ -129,7 +132,7 @@ class RemoteClient:
         self._tls = tls
         self._limits = DEFAULT_LIMITS.fitted(network.max_frame)
         machine = Client(name, "", rng=rng, recording=record is not None, limits=self._limits)
-        self._driver = Driver(name, machine, clock, record=record or _nothing, hear=hear)
+        self._driver = Driver(name, machine, clock, record=record or _nothing, hear=hear, timed=False)
         self._codec = Codec((*HANDSHAKE, *BESIDE), max_frame=self._limits.frame_bytes)
         self._gathering = Gathering()
         self._pauses = Pauses(network, rng)
@@ -190,9 +193,13 @@ class RemoteClient:
     # -- the machine -------------------------------------------------------------------------
 
     def hand(self, input: Input) -> None:
-        if isinstance(input, ClientSubscribe) and not input.window:
-            input = msgspec.structs.replace(input, window=_ahead(input, self._limits.notifications_ahead))
-        self._driver.hand(self.name, input)
+        """Hand an input to the machine."""
+        gathering = self._gathering
+        gathering.in_input = True
+        try:
+            self._driver.hand(self.name, input)
+        finally:
+            gathering.settle()
 
     async def inquire(self, what: str, about: dict[str, Any]) -> Any:
         """Ask the broker about itself."""
@@ -306,9 +313,10 @@ class RemoteClient:
             self._look()
 
     def _receive(self, connection: Connection, messages: list[Message]) -> None:
-        heard = [message for message in connection.answered(messages) if not self._is_beside(message)]
-        self._driver.receive(self.broker, heard)
-        if not self._is_welcome and any(type(message) is Welcome for message in heard):
+        if not _BESIDE.isdisjoint(map(type, messages)):
+            messages = [each for each in connection.answered(messages) if not self._is_beside(each)]
+        self._driver.receive(self.broker, messages)
+        if not self._is_welcome and any(type(message) is Welcome for message in messages):
             self._is_welcome = True
             self._pauses.reset()
             self._become(State.UP)
@@ -420,8 +428,14 @@ class RemoteBroker:
         if not self._clients and self._recorder is not None:
             self._recorder.close()
 
-    def hand(self, address: str, input: Input) -> None:
-        self._clients[address].hand(input)
+    def inlet(self, address: str) -> Callable[[Input], None]:
+        return self._clients[address].hand
+
+    def window(self, options: DeliveryOptions) -> int:
+        """Enough to fill the line, and few beside what the queue holds, since the queue's policy no longer sees them.
+        Members of a group get what they take, so that a slow one holds nothing back from the others."""
+        most = DEFAULT_LIMITS.fitted(self._network.max_frame).notifications_ahead
+        return 0 if options.group is not None else min(most, options.queue // 8)
 
     async def inquire(self, address: str, what: str, about: dict[str, Any]) -> Any:
         return await self._clients[address].inquire(what, about)
@@ -444,14 +458,6 @@ class RemoteBroker:
             "connected to": sorted(c.broker for c in self._clients.values() if c.state is State.UP),
             "connections": sum(client.connections for client in self._clients.values()),
         }
-
-
-def _ahead(subscribe: ClientSubscribe, most: int) -> int:
-    """How many notifications are sent before they are taken: enough to fill the line, and few beside
-    what the queue holds, since the queue's policy no longer sees them. Members of a group get what
-    they take, so that a slow one holds nothing back from the others."""
-    options = subscribe.options
-    return 0 if options.group is not None else min(most, options.queue // 8)
 
 
 def _in_group(network: NetworkSettings) -> NetworkSettings:

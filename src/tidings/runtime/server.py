@@ -190,7 +190,7 @@ class Server:
         self.inquiries["log"] = LogPages(*ask, self.resources).answer
         self._driver.use_store(store, threaded=self._is_stable)
         self._driver.meter = self._reading
-        self._driver.breathe_by(self._gathering.flush)
+        self._driver.breathe_by(self._gathering.flush, self._gathering.soon)
         declared = tuple(message for slot in self.node.slots.values() for message in slot.messages)
         self._codec = Codec((*declared, *HANDSHAKE, *BESIDE), max_frame=self.resources.frame_bytes)
         own = frozenset(CLIENT_MESSAGES) | frozenset(BROKER_MESSAGES)
@@ -397,7 +397,7 @@ class Server:
             self._charge(client, self._guard)
         if len(client.gate.unanswered) >= self.network.unanswered:
             connection.hold("unanswered")
-        self._driver.receive(client.address, allowed, soon=True)
+        self._driver.receive(client.address, allowed)
 
     def _charge(self, client: ClientConnection, guard: Guard[Any]) -> None:
         connection = client.connection

@@ -34,6 +34,14 @@ _BEGUN = BEGUN[VERSION]
 _head, _unpack, _length = HEAD.pack, HEAD.unpack_from, LENGTH.unpack_from
 
 
+NOT_OURS = (msgspec.DecodeError, RecursionError, ValueError, OverflowError)  # raised by decoding a body
+
+
+def not_ours(error: Exception) -> WireError:
+    """The error of a body that is no message of ours."""
+    return WireError(f"a frame holds no message of ours: {error}")
+
+
 class _Told(Message, frozen=True, tag="Deliver"):
     """A `Deliver` whose event is in bytes already; the same on the wire."""
 
@@ -70,7 +78,7 @@ class Codec:
         self.max_frame = max_frame
         self._encode = msgspec.msgpack.Encoder().encode
         decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(union(declared))
-        self._decode = decoder.decode
+        self.decode_raw = decoder.decode  # the message of a frame whose checksum is right; raises `NOT_OURS`
         self._last_event: Event | None = None  # encoded once for all who are told of it, one after the other
         self._last_raw = b""
         self._last_events: tuple[Event, ...] | None = None
@@ -145,9 +153,9 @@ class Codec:
     def decode_body(self, body: memoryview | bytes) -> Message:
         """The message of a frame whose checksum is right."""
         try:
-            message: Message = self._decode(body)
-        except (msgspec.DecodeError, RecursionError, ValueError, OverflowError) as error:
-            raise WireError(f"a frame holds no message of ours: {error}") from None
+            message: Message = self.decode_raw(body)
+        except NOT_OURS as error:
+            raise not_ours(error) from None
         return message
 
     def check_length(self, length: int) -> None:
@@ -176,29 +184,34 @@ class FrameReader:
             self._rest.clear()
         messages: list[Message] = []
         begin, size, most = 0, len(data), self._codec.max_frame
-        view, decode = memoryview(data), self._codec.decode_body
-        while size - begin >= LENGTH.size:
-            if len(messages) >= limit:
-                self._needed, self.has_more = 0, True
-                break
-            if size - begin >= HEAD.size:
-                length, version, checksum = _unpack(data, begin)
+        view, decode = memoryview(data), self._codec.decode_raw
+        try:
+            while size - begin >= LENGTH.size:
+                if not limit:
+                    self._needed, self.has_more = 0, True
+                    break
+                if size - begin >= HEAD.size:
+                    length, version, checksum = _unpack(data, begin)
+                else:
+                    length = _length(data, begin)[0]
+                if not 5 < length <= most:
+                    self._codec.check_length(length)
+                end = begin + 4 + length
+                if end > size:
+                    self._needed = end - begin
+                    break
+                body = data[begin + 9 : end] if length < SMALL else view[begin + 9 : end]
+                if version == VERSION and crc32c(body, _BEGUN) == checksum:
+                    messages.append(decode(body))
+                else:
+                    messages.append(self._codec.decode(view[begin:end]))
+                begin, limit = end, limit - 1
             else:
-                length = _length(data, begin)[0]
-            if not 5 < length <= most:
-                self._codec.check_length(length)
-            end = begin + 4 + length
-            if end > size:
-                self._needed = end - begin
-                break
-            body = data[begin + 9 : end] if length < SMALL else view[begin + 9 : end]
-            if version == VERSION and crc32c(body, _BEGUN) == checksum:
-                messages.append(decode(body))
-            else:
-                messages.append(self._codec.decode(view[begin:end]))
-            begin = end
-        else:
-            self._needed = LENGTH.size
+                self._needed = LENGTH.size
+        except WireError:
+            raise
+        except NOT_OURS as error:
+            raise not_ours(error) from None
         if begin < size:
             self._rest += view[begin:]
         return messages

@@ -1,0 +1,133 @@
+"""Publishing of a client: events are numbered, sent within a window, and answered. The part of the client machine that
+publishes.
+
+Rules
+- The client numbers what it publishes, per source; its own event ids are `<incarnation>-<sequence>`.
+  So a publish that is sent again after a broken link is the same event to the broker.
+- At most `limits.publishes_in_flight` publishes are unacknowledged; the rest wait here, in order.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from random import Random
+
+import msgspec
+
+from tidings.errors import UnknownOutcomeError
+from tidings.history.schema import OK, REFUSED, UNKNOWN, Outcome
+from tidings.model.subscription import Position
+from tidings.protocol import effects as fx
+from tidings.protocol import inputs as ins
+from tidings.protocol import messages as msg
+from tidings.protocol.advertising import Advertising
+from tidings.protocol.limits import ResourceLimits
+from tidings.protocol.listening import Link
+from tidings.protocol.places import Places
+from tidings.protocol.publishing import Publishing
+
+
+class PublishingClient:
+    """The publishing half of `Client`."""
+
+    def __init__(
+        self,
+        name: str,
+        broker: str,
+        *,
+        rng: Random,
+        incarnation: str | None,
+        recording: bool,
+        limits: ResourceLimits,
+    ) -> None:
+        self.name = name
+        self.broker = broker
+        self.incarnation = incarnation or f"{rng.getrandbits(48):012x}"
+        self._limits = limits
+        self._event_bytes = limits.event_bytes  # the largest event that our broker accepts
+        self._recording = recording
+        self._link = Link.DOWN
+        self._log = ""  # of the broker, as its welcome says
+        self._places = Places()
+        self._out: list[fx.Effect] = []
+        self._sequences: dict[str, int] = {}  # by source
+        self._in_flight: dict[int, Publishing] = {}  # by call, in order
+        self._line: deque[Publishing] = deque()
+        self._advertising = Advertising()
+
+    def _publish(self, input: ins.ClientPublish, now: float) -> None:
+        event, sequences = input.event, self._sequences
+        source = event.source
+        sequence = sequences[source] = sequences[source] + 1 if source in sequences else 1
+        if input.number:
+            event = msgspec.structs.replace(event, id=f"{self.incarnation}-{sequence}")
+        publishing = Publishing(msg.Publish(input.call, event, sequence, input.mode), now)
+        if event.size > self._event_bytes and self._is_too_large(publishing):
+            return
+        if (
+            self._advertising.unwanted
+            and input.mode is not msg.Mode.KEPT
+            and self._advertising.is_quenched(event)
+        ):
+            self._record_publish(publishing, OK)
+            self._out.append(fx.Answer(input.call, fx.Receipt(event.source, event.id, unwanted=True)))
+        elif (
+            self._line
+            or self._link is not Link.UP
+            or len(self._in_flight) >= self._limits.publishes_in_flight
+        ):
+            self._line.append(publishing)
+        else:
+            self._send_first(publishing)
+
+    def _is_too_large(self, publishing: Publishing) -> bool:
+        if (failed := publishing.refusal(self._event_bytes)) is None:
+            return False
+        self._record_publish(publishing, UNKNOWN if failed.code == UnknownOutcomeError.code else REFUSED)
+        self._out.append(failed)
+        return True
+
+    def _send_line(self) -> None:
+        most = self._limits.publishes_in_flight
+        while self._line and self._link is Link.UP and len(self._in_flight) < most:
+            self._send_first(self._line.popleft())
+
+    def _send_first(self, publishing: Publishing) -> None:
+        """Send a publish that was not sent before."""
+        message = publishing.message
+        publishing.log, publishing.broker = self._log, self.broker
+        self._in_flight[message.call] = publishing
+        self._out.append(fx.Send(self.broker, message))
+
+    def _published(self, message: msg.Published | msg.PublishedAll, now: float) -> None:
+        in_flight = self._in_flight
+        position: Position | None = None
+        calls: Iterable[int]
+        if type(message) is msg.Published:
+            calls, position = (message.call,), message.position
+        else:
+            calls = range(message.call, message.call + min(message.count, msg.MOST_TAGS))  # type: ignore[union-attr]
+            calls = calls if len(calls) <= len(in_flight) else [call for call in in_flight if call in calls]
+        for call in calls:
+            publishing = in_flight.pop(call, None)
+            if publishing is None:
+                continue
+            event = publishing.message.event
+            if position is not None:
+                self._places.note(event.source, position)
+            if self._recording:
+                self._record_publish(publishing, OK)
+            self._out.append(fx.Answer(call, fx.Receipt(event.source, event.id, position)))
+        if self._line:
+            self._send_line()
+
+    def _record_publish(self, publishing: Publishing, outcome: Outcome) -> None:
+        if self._recording:
+            self._out.append(fx.Record(publishing.row(self.name, self.broker, outcome)))
+
+    def _give_up(self, publishing: Publishing) -> None:
+        """Another broker cannot tell whether it was kept where it was sent; sent again it might be told twice."""
+        del self._in_flight[publishing.call]
+        reason = "the broker went before it answered; the event may be delivered or not, never twice"
+        self._out.append(fx.Failed(publishing.call, UnknownOutcomeError.code, reason, publishing.event.id))
