@@ -153,7 +153,7 @@ DEFECTS = (
     Defect("protocol/recovery/group_log.py", "        if message.first > due:\n", "        if False:\n", by=GROUP_LOG),  # propose with a hole
     Defect("protocol/recovery/group_log.py", "        if (settled := self._settled(message.proposals)) is not None:\n            self.ports.send(sender", "        if (settled := self._settled(new)) is not None:\n            self.ports.send(sender", by=WIDE),  # lost answer
     Defect("protocol/delivery/moves.py", "        return {position.log, source} if position.log == self._ledger.log else {position.log}\n", "        return {position.log}\n", by=("tests/simulation/test_tidings_order.py",)),  # overtaken by an event in no log
-    Defect("protocol/delivery/lanes.py", "            elif self._courier.moves.is_gone(lane.log):\n                self.drop(held, lane.log)\n", "", by=("tests/simulation/test_tidings_moving.py",)),  # cursor of a lost log
+    Defect("protocol/delivery/replay.py", "        if source.is_gone(cursor.log):\n            self.drop(held, cursor.log)\n            return\n", "", by=("tests/simulation/test_tidings_moving.py",)),  # cursor of a lost log
     Defect("protocol/recovery/group_log.py", "            if page.is_full or not page.add(placed):\n                break\n        return page", "            page.items.append(placed)\n        return page", by=WIDE),  # replicate unbounded
     Defect("protocol/recovery/group_proposals.py", "                if page.is_full or not page.add(line[number]):\n                    break\n", "                page.items.append(line[number])\n", by=WIDE),  # proposals of ours unbounded
     Defect("protocol/recovery/group_log.py", "            self._commit(min(upto, self._last), now)", "            self._commit(self._last, now)", by=WIDE),  # committed before its rows
@@ -190,8 +190,8 @@ DEFECTS = (
     Defect("protocol/recovery/acknowledged.py", "            if trail is None or not trail.heard:\n                return 0\n", "            if trail is None or not trail.heard:\n                continue\n", by=WIDE),  # unheard neighbours ignored
     Defect("protocol/recovery/acknowledged.py", "        view.last = max(view.last, news.last)\n        if view.known", "        if view.known", by=GAPS),  # last event unnoticed
     Defect("protocol/recovery/acknowledged.py", "            if trail.acked < trail.due:\n                upto = min(upto, trail.acked)\n", "", by=WIDE),  # acks of links ignored
-    Defect("protocol/delivery/reader.py", "        if read_upto(records, end) >= end:", "        if len(records) < self._settings.chunk:", by=WIDE),  # reader short page
-    Defect("protocol/delivery/reader.py", "        while held.later and held.later[0] < offset:\n            self._ledger.release(held.later.popleft(), held.owner)", "        while held.later and held.later[0] < offset:\n            held.later.popleft()", by=LIFETIMES),  # rights to superseded events stay
+    Defect("protocol/delivery/sources.py", "        read = end if read_upto(records, end) >= end else", "        read = end if len(records) < 256 else", by=WIDE),  # reader short page
+    Defect("protocol/delivery/replay.py", "            if cursor.source.release(held, offset, now):\n                self._courier.count_gone", "            if offset:\n                self._courier.count_gone", by=LIFETIMES),  # rights to superseded events stay
     Defect("simulation/simulator.py", "            clock.not_before(item.state.latest, self.now)\n", "            pass\n", by=CLOCKS),  # clock floor gone
     Defect("runtime/gate.py", "            event = self._guard.deliver(self._principal, entry.event)\n            if event is not None:\n                entries.append", "            event = entry.event\n            if event is not None:\n                entries.append", by=DOOR),  # log read unfiltered
     Defect("security/gate.py", "            allowed = self.right(principal, Action.SUBSCRIBE).narrowed(filter)\n            if whole", "            allowed = filter\n            if whole", by=GUARD),  # filter not narrowed
@@ -201,18 +201,18 @@ DEFECTS = (
     Defect("security/gate.py", "            self._check_name(principal, event.source, \"source\", self._users.speaker_of(event.source))\n", "", by=WIDE),  # any source
     Defect("protocol/client_publishing.py", "        most = self._limits.publishes_in_flight\n", "        most = 1 << 40\n", by=WIDE),  # publishes unbounded
     Defect("protocol/disk.py", "self._emit(Fetch(self._request, from_offset, min(limit, limits.page_count), limits.page_bytes))", "self._emit(Fetch(self._request, from_offset, limit, 1 << 40))", by=WIDE),  # page bytes of disk
-    Defect("protocol/delivery/lanes.py", "        if held.is_from_disk or (is_found and held.durable):", "        if held.is_from_disk:", by=GAPS),  # empty disk forgotten
+    Defect("protocol/delivery/replay.py", "        elif held.stored.is_from_disk or (is_found and held.durable):", "        elif held.stored.is_from_disk:", by=GAPS),  # empty disk forgotten
     Defect("protocol/client.py", "        self._tokens.leave(listening)  # the next one of this name goes on from here\n", "", by=WIDE),  # token dropped
     Defect("protocol/recovery/group_retention.py", "        self._kept_from = [(now, first_offset)]  # how old they are is not known: none is too old\n", "        pass\n", by=KEEPING),  # young log taken for old
     Defect("protocol/delivery/flow.py", "        if failed is not None and (offset is None or offset >= self._ledger.end):", "        if False:", by=WIDE),  # failed disk answers by number
     Defect("protocol/recovery/group_copy.py", "min(self._log.committed, self._ports.delivery.told_upto), message.epoch", "self._log.committed, message.epoch", by=GROUP_LOG),  # copy of what is not on the disk
     Defect("protocol/disk.py", "        if self.failed is not None:\n            if otherwise is not None:\n                otherwise(self.failed, self._failed_at)\n            return\n        self._token += 1", "        self._token += 1", by=WIDE),  # persist on a failed disk
-    Defect("protocol/delivery/courier.py", "            if held.phase is Phase.REPLAYING or (held.durable and held.is_full):\n                self._leave_in_log(held, position.offset, now)\n                return\n", "", by=WIDE),  # queue spill lost
+    Defect("protocol/delivery/courier.py", "            if held.own.state is REPLAYING or (held.durable and held.is_full):\n                self._leave_in_log(held, position.offset, now)\n                return\n", "", by=WIDE),  # queue spill lost
     Defect("protocol/delivery/flow.py", "            partial(self._stalled_all, kept),\n", "            None,\n", by=FULL_DISK),  # full disk keeps in flight waiting
     Defect("protocol/delivery/flow.py", "        if needs_disk or event.source in self._last_of:\n", "        if False:\n", by=FULL_DISK),  # full disk takes publishes
     Defect("security/gate.py", "        return f\"{tenant}{principal.name}{OWNER_MARK}\"", "        return tenant", by=(*OWNERS, *WIDE)),  # groups common
-    Defect("protocol/delivery/exactly_once.py", "        is_new = not member.held.is_kept  #", "        is_new = True  #", by=WIDE),  # ended with a refused listener
-    Defect("protocol/delivery/lanes.py", "        if is_found and held.durable and self._has_outlived(held, log):\n", "        if False:\n", by=WIDE),  # age of a subscription by clocks of two lives
+    Defect("protocol/delivery/exactly_once.py", "        is_new = not member.held.stored.is_kept  #", "        is_new = True  #", by=WIDE),  # ended with a refused listener
+    Defect("protocol/delivery/replay.py", "        if is_found and held.durable and self._has_outlived(held, log):\n", "        if False:\n", by=WIDE),  # age of a subscription by clocks of two lives
     Defect("protocol/delivery/registry.py", "        if message.options.group is not None and held.durable:\n            return\n", "", by=("tests/unit/protocol/test_groups.py",)),  # one member's token for all
     Defect("protocol/tokens.py", "self._committed.setdefault(group, Committed(self._most_positions))", "Committed(self._most_positions)", by=WIDE),  # commits of a member forgotten
     # -- promises of gateways, sessions, quotas and disks, each with the tests that have to notice
@@ -312,7 +312,7 @@ DEFECTS = (
     Defect("security/authenticator.py", "users.decoy or pepper", "pepper", by=("tests/unit/security/test_gate.py",)),  # ghosts have other salts elsewhere
     Defect("console/sessions.py", "        if owned[owner] >= MOST_OF_ONE:\n", "        if False:\n", by=("tests/unit/console/test_app.py",)),  # sessions of one principal push out others'
     Defect("security/users.py", "        if user.disabled:\n", "        if False:\n", by=WIDE),  # a disabled user is let in
-    Defect("protocol/delivery/lanes.py", "            start = known + 1 if held.durable else None\n", "            start = None\n", by=("tests/simulation/test_wide_findings.py",)),  # first page judged by age
+    Defect("protocol/delivery/replay.py", "            start = end if held.durable else None\n", "            start = None\n", by=("tests/simulation/test_wide_findings.py",)),  # first page judged by age
     Defect("runtime/connection.py", "            self._reader.clear()\n", "", by=UNFINISHED),  # a closed connection keeps half a frame
     Defect("runtime/unfinished.py", "        elif self.bytes > self._most and connection is not self._turn:\n", "        elif False:\n", by=UNFINISHED),  # half frames without a bound
     Defect("language/parser.py", "        check_patterns(sum(self.patterns.values()), self.limits)\n", "", by=PARSING),  # expressions are compiled without a budget
@@ -327,7 +327,7 @@ DEFECTS = (
     Defect("security/users.py", "    _check_shared_names(users, where)\n", "", by=("tests/unit/security/test_users.py",)),  # one name in two tenants
     Defect("runtime/listener.py", "        self._count_losses()\n        return self\n", "        return self\n", by=("tests/unit/runtime/test_losses.py",)),  # losses told with the answer are dropped
     Defect("protocol/recovery/recall.py", "            | {log: None for log, way in self._behind.values() if way == link}\n", "", by=RESTARTS),  # a neighbour that restarted names nothing behind the asker
-    Defect("protocol/delivery/reader.py", "            self._ledger.release(held.later.popleft(), held.owner)\n            self._courier.count_gone(held, now)\n", "            self._ledger.release(held.later.popleft(), held.owner)\n", by=LIFETIMES),  # lost, and not counted
+    Defect("protocol/delivery/replay.py", "            if cursor.source.release(held, offset, now):\n                self._courier.count_gone(held, now)\n", "            cursor.source.release(held, offset, now)\n", by=LIFETIMES),  # lost, and not counted
     Defect("protocol/delivery/grouped.py", "        if not is_opening:\n", "        if not member.is_open:\n", by=("tests/simulation/test_wide_findings.py",)),  # opened twice after a full disk
     Defect("security/gate.py", "\"source\", self._users.speaker_of(event.source))\n", "\"source\", self._users.named_in(event.source))\n", by=("tests/unit/security/test_scopes.py",)),  # sources of tokens' principals are anybody's
 )  # fmt: skip

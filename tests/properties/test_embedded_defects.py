@@ -13,7 +13,7 @@ from tidings.protocol.delivery.intake import Intake
 from tidings.history.check import check
 from tidings.protocol.delivery.courier import Courier
 from tidings.protocol.delivery.memory import Memory
-from tidings.protocol.delivery.reader import Reader
+from tidings.protocol.delivery.sources import OwnLog
 from tidings.protocol.messages import Mode
 
 SEEDS = 300
@@ -66,8 +66,8 @@ DEFECTS: list[tuple[type, str, Callable[[Any], Any], Callable[[int], bool]]] = [
     (Intake, "_answer_again", know_nobody, crash),
     (Memory, "look", forget_what_was_told, interleave),
     (Courier, "enqueue", overtake_the_replay, interleave),
-    (Reader, "is_pinned", forget_under_a_replay, crash),
-    (Reader, "is_pinned", forget_under_a_replay, interleave),
+    (OwnLog, "is_pinned", forget_under_a_replay, crash),
+    (OwnLog, "is_pinned", forget_under_a_replay, interleave),
 ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tidings.history.check import check
+from tidings.protocol.delivery.cursor import LIVE
 from tidings.simulation.simulator import SimulationSettings
 from tidings.simulation.topology import line
 from tidings.simulation.world import World
@@ -276,7 +277,7 @@ def test_a_token_that_names_a_lost_log_does_not_stop_the_subscription(forgets: b
     assert heard(world, "s") == [("p", n) for n in range(1, 6)]
     machine = world.simulation.places["b1"].machine
     held = next(iter(machine.slots["delivery"]._registry.helds.values()))  # type: ignore[attr-defined]
-    waiting = {log for log, lane in held.lanes.items() if not lane.is_live}
+    waiting = {log for log, cursor in held.others.items() if cursor.state is not LIVE}
     assert {log[:3] for log in waiting} == {"b3#"}, (
         "a cursor waits for the broker that is down, for no lost log"
     )

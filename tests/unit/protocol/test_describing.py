@@ -7,6 +7,7 @@ from typing import Any
 from tidings.language import parse_filter
 from tidings.model.subscription import DeliveryOptions, Subscription, SubscriptionId
 from tidings.protocol.delivery import describing
+from tidings.protocol.delivery.cursor import LIVE, Cursor
 from tidings.protocol.delivery.describing import AT_ONCE, Sweep, busiest
 from tidings.protocol.delivery.held import Held
 from tidings.protocol.lines import own
@@ -17,7 +18,9 @@ def holds(count: int, waiting: int = 0) -> dict[Any, Held]:
     made = {}
     for number in range(count):
         id = SubscriptionId("s", str(number))
-        held = Held(Subscription(id, filter, DeliveryOptions()), named=True, number=0, since=0.0)
+        cursor = Cursor("b0", None, 1, start=1, state=LIVE)  # type: ignore[arg-type]  # no log is read
+        subscription = Subscription(id, filter, DeliveryOptions())
+        held = Held(subscription, cursor, named=True, number=0, since=0.0)
         for _ in range(waiting):
             own(held, "queue").append(None)
         made[id] = held

@@ -58,7 +58,11 @@ def test_an_idle_subscription_has_no_line_of_its_own() -> None:
     ):
         node.handle(input, 0.0)
     held = next(iter(node.slots["delivery"]._registry.helds.values()))  # type: ignore[attr-defined]
-    assert held.queue is held.behind is held.blocked is held.barred is held.later is held.unread is EMPTY
-    assert held.unacked is held.lanes is held.movers is held.lost is NOTHING
+    cursor = held.own
+    assert (
+        held.queue is held.blocked is held.barred is cursor.pending is cursor.later is cursor.unread is EMPTY
+    )
+    assert held.unacked is held.others is held.movers is held.lost is cursor.seen is NOTHING
     assert not vars(held), "what few subscriptions have is set on few"
+    assert not vars(cursor)
     assert held.filter == parse_filter("a > 1")

@@ -15,9 +15,9 @@ from typing import Protocol
 
 from tidings.history.schema import drop_row
 from tidings.model.event import Event
-from tidings.protocol.delivery.held import Held, Phase
+from tidings.protocol.delivery.cursor import LIVE, Cursor
+from tidings.protocol.delivery.held import Held
 from tidings.protocol.delivery.item import Item
-from tidings.protocol.delivery.lane import Lane
 from tidings.protocol.delivery.ledger import Ledger
 from tidings.protocol.effects import Record, Warn
 from tidings.protocol.slots import Ports
@@ -63,15 +63,15 @@ class Bounds:
     def _keep_quota(self, held: Held, now: float) -> None:
         """Give up the oldest that wait for the subscriptions of its owner, as far as they are over its quota."""
         owner = held.owner
-        if not held.is_ranked:
-            self._rank(held)
+        if not held.stored.is_ranked:
+            self._rank(held, now)
         ranks = self._ranks.get(owner, [])
         while ranks and self._ports.kept.is_backlog_over(owner):
             at, number, first = ranks[0]
-            oldest = None if first.has_ended else self._oldest(first, own_log=True)
+            oldest = None if first.has_ended else self._oldest(first, now, own_log=True)
             if oldest is None:
                 heappop(ranks)
-                first.is_ranked = False
+                first.stored.is_ranked = False
             elif oldest[0] > at:
                 heapreplace(ranks, (oldest[0], number, first))
             else:
@@ -90,8 +90,8 @@ class Bounds:
                 )
             )
 
-    def _rank(self, held: Held) -> None:
-        oldest = self._oldest(held, own_log=True)
+    def _rank(self, held: Held, now: float) -> None:
+        oldest = self._oldest(held, now, own_log=True)
         if oldest is None:
             return
         ranks = self._ranks.setdefault(held.owner, [])
@@ -100,20 +100,22 @@ class Bounds:
             heapify(ranks)
         self._last_rank += 1
         heappush(ranks, (oldest[0], self._last_rank, held))
-        held.is_ranked = True
+        held.stored.is_ranked = True
 
     def _has_unknown(self, held: Held) -> bool:
         """After a restart: is there perhaps something before the seam that nobody has counted?"""
-        start = max(held.at, held.progress.heard)
-        return held.phase is Phase.REPLAYING and self._ledger.may_hold(start, held.seam)
+        cursor = held.own
+        if cursor.state is LIVE:
+            return False
+        return self._ledger.may_hold(max(cursor.next, cursor.progress.heard), cursor.seam)
 
     def _give_up_unknown(self, held: Held, now: float) -> bool:
         """As many as it may have are newer than that."""
-        is_oldest = not held.queue and (not held.later or held.later[0] >= held.seam)
+        cursor = held.own
+        is_oldest = not held.queue and (not cursor.later or cursor.later[0] >= cursor.seam)
         if not is_oldest or not self._has_unknown(held):
             return False
-        held.at = max(held.at, held.seam)
-        held.silence(held.at)
+        self._skip(held, cursor, cursor.seam - 1, now)
         held.count_lost(ON_COUNT)
         self._queues.tell_losses(held, now)
         self._hooks.touched(held, now)
@@ -124,26 +126,25 @@ class Bounds:
         keep = held.options.keep_seconds
         if keep is None:
             return
-        while (oldest := self.oldest_waiting(held)) is not None and oldest + keep <= now:
+        while (oldest := self.oldest_waiting(held, now)) is not None and oldest + keep <= now:
             self._give_up_oldest(held, "bound on age", now)
 
-    def oldest_waiting(self, held: Held) -> float | None:
+    def oldest_waiting(self, held: Held, now: float) -> float | None:
         """When the oldest that waits was accepted; None when none waits."""
-        oldest = self._oldest(held)
+        oldest = self._oldest(held, now)
         return None if oldest is None else oldest[0]
 
-    def _oldest(self, held: Held, *, own_log: bool = False) -> tuple[float, str] | None:
-        """Its time, and where it waits: in the queue, in our log, or in the log of that name. `own_log`: of events
-        in our log alone."""
+    def _oldest(self, held: Held, now: float, *, own_log: bool = False) -> tuple[float, str] | None:
+        """Its time, and where it waits: in the queue, or in the log of that name. `own_log`: of events in the own log
+        alone."""
         found: list[tuple[float, str]] = []
         if held.queue and (item := self._first_queued(held, own_log=own_log)) is not None:
             found.append((item.accepted, QUEUE))
-        while held.later and held.later[0] not in self._ledger.entries:
-            self._pass_over(held)
-        if held.later:
-            found.append((self._ledger.entries[held.later[0]].accepted, self._ledger.log))
-        if not own_log:
-            found += [(lane.later[0].at, lane.log) for lane in held.lanes.values() if lane.later]
+        for cursor in (held.own,) if own_log else held.cursors:
+            while cursor.later and (entry := cursor.source.entry(cursor, cursor.later[0])) is None:
+                self._skip(held, cursor, cursor.later[0], now)
+            if cursor.later and entry is not None:
+                found.append((entry.accepted, cursor.log))
         return min(found, default=None)
 
     def _first_queued(self, held: Held, *, own_log: bool) -> Item | None:
@@ -156,7 +157,7 @@ class Bounds:
 
     def _give_up_oldest(self, held: Held, reason: str, now: float) -> bool:
         """False when all that is owed is in the hands of members."""
-        oldest = self._oldest(held)
+        oldest = self._oldest(held, now)
         if oldest is None:
             return False
         self._give_up(held, oldest, reason, now)
@@ -170,33 +171,21 @@ class Bounds:
             held.count_queued(-item.size)
             self._queues.lose(held, item, reason, now)
             return
-        if oldest[1] == self._ledger.log:
-            self._record_given_up(held, held.later[0], reason, now)
-            held.at = max(held.at, held.later[0] + 1)
-            self._pass_over(held)
-        else:
-            self._give_up_elsewhere(held, held.lanes[oldest[1]], reason, now)
+        cursor = held.cursor_in(oldest[1])
+        assert cursor is not None, f"{held.id}: it is owed by a log that it reads"
+        self._record_given_up(held, cursor, reason, now)
+        self._skip(held, cursor, cursor.later[0], now)
         held.count_lost(reason)
         self._queues.tell_losses(held, now)
         self._hooks.touched(held, now)
 
-    def _pass_over(self, held: Held) -> None:
-        """It will not read what it is owed first."""
-        offset = held.later.popleft()
-        if held.unread and held.unread[0] == offset:
-            held.unread.popleft()
-            held.progress.settle(offset)
-        self._ledger.release(offset, held.owner)
+    def _skip(self, held: Held, cursor: Cursor, offset: int, now: float) -> None:
+        """It will not read what is there up to this offset."""
+        for passed in cursor.skip(offset):
+            cursor.source.release(held, passed, now)
 
-    def _give_up_elsewhere(self, held: Held, lane: Lane, reason: str, now: float) -> None:
-        passed = lane.later[0]
-        lane.give_up(passed)
-        if passed.id and self._ports.recording:
-            event = Event(source=passed.source, id=passed.id)
-            self._ports.emit(Record(drop_row(now, self._ports.name, held.id, event, reason)))
-
-    def _record_given_up(self, held: Held, offset: int, reason: str, now: float) -> None:
-        entry = self._ledger.entries.get(offset)
-        if entry is not None and self._ports.recording:
+    def _record_given_up(self, held: Held, cursor: Cursor, reason: str, now: float) -> None:
+        entry = cursor.source.entry(cursor, cursor.later[0])
+        if entry is not None and entry.id and self._ports.recording:
             event = Event(source=entry.source, id=entry.id)
             self._ports.emit(Record(drop_row(now, self._ports.name, held.id, event, reason)))

@@ -16,15 +16,15 @@ from collections.abc import Callable, Sequence
 from itertools import repeat
 from typing import Protocol
 
-from tidings.availability.progress import LogProgress
 from tidings.history.schema import dead_row, drop_row
 from tidings.language.evaluate import accepts
 from tidings.model.event import Event, event_size
 from tidings.model.filter import Filter
-from tidings.model.subscription import Policy, Position
+from tidings.model.subscription import Policy
 from tidings.protocol.delivery.bounds import Bounds
+from tidings.protocol.delivery.cursor import LIVE, REPLAYING
 from tidings.protocol.delivery.dead import DeadLetters, item_of
-from tidings.protocol.delivery.held import Held, Member, Phase
+from tidings.protocol.delivery.held import Held, Member
 from tidings.protocol.delivery.item import Item
 from tidings.protocol.delivery.ledger import Ledger
 from tidings.protocol.delivery.moves import Moves
@@ -104,7 +104,7 @@ class Courier:
         """Deliver events that follow one another, and that all of these subscriptions accept. A subscription that is
         live, with one member that has credit, and for which no event waits gets them at once, in one message; any
         other is offered them one by one."""
-        send, live, after = self._ports.send, Phase.LIVE, self._ledger.end
+        send, after = self._ports.send, self._ledger.end
         count, size, is_plain, is_kept = len(batch), 0, True, False
         items: list[Item] = []
         for pending in batch:
@@ -120,10 +120,10 @@ class Courier:
             members = held.members
             if not (
                 is_plain
-                and held.phase is live
+                and held.own.state is LIVE
                 and len(members) == 1
                 and (member := members[0]).credit >= count
-                and not (held.queue or held.behind or held.blocked or held.movers or held.barred)
+                and not (held.queue or held.blocked or held.moving)
                 and (is_kept or not held.durable)
             ):
                 for item, pending in zip(items, batch, strict=True):
@@ -150,7 +150,7 @@ class Courier:
                 send(member.address, DeliverAll(member.ref, tag, tuple([item.event for item in items])))
             if held.durable:
                 self._hooks.delivered(held, now)
-            if held.lanes and held.is_behind:
+            if held.others and held.is_behind:
                 self._hooks.read(held, now)
 
     def _send_kept(self, held: Held, member: Member, tag: int, items: list[Item], now: float) -> None:
@@ -168,9 +168,9 @@ class Courier:
         """Add an event that no log holds to the queue of a live subscription whose members have no credit; False:
         there is more to do than that."""
         queue = held.queue
-        if item.position is not None or held.durable or held.phase is not Phase.LIVE:
+        if item.position is not None or held.durable or held.own.state is not LIVE:
             return False
-        if held.blocked or held.movers or held.barred or held.behind:
+        if held.blocked or held.moving or held.has_ended:
             return False
         if not queue:
             for member in held.members:
@@ -195,7 +195,7 @@ class Courier:
         if position is not None:
             if held.durable:
                 self._ledger.owe(position.offset, held.owner)
-            if held.phase is Phase.REPLAYING or (held.durable and held.is_full):
+            if held.own.state is REPLAYING or (held.durable and held.is_full):
                 self._leave_in_log(held, position.offset, now)
                 return
         item = Item(pending.event, pending.size, position, pending.accepted, pending.expires_at)
@@ -213,7 +213,7 @@ class Courier:
         self._take_in(held, item, None, now)
 
     def _take_in(self, held: Held, item: Item, ticket: PendingPublish | None, now: float) -> None:
-        is_plain = item.moved is None and not held.movers and not held.barred
+        is_plain = item.moved is None and held.moving is None
         if not is_plain and not self._may_pass(held, item, now):
             return
         member = held.ready_member()
@@ -236,7 +236,7 @@ class Courier:
 
     def _may_pass(self, held: Held, item: Item, now: float) -> bool:
         """Not before what its publisher left at other brokers (see `moves.py`)."""
-        if item.moved is None and not held.movers and not held.barred:
+        if item.moved is None and held.moving is None:
             return True
         if self.moves.is_overtaken(held, item):
             self._note(held, item)
@@ -263,36 +263,28 @@ class Courier:
 
     def _leave_in_log(self, held: Held, offset: int, now: float) -> None:
         """It will be read from the log in its turn."""
-        if held.phase is Phase.LIVE:
-            held.step("read on")
-            held.at = held.seam = offset
+        held.own.spill(offset)
         if held.durable:
-            own(held, "later").append(offset)
+            held.own.owe_later(offset)
             self.bounds.keep(held, now)
 
     def enqueue(self, held: Held, item: Item) -> None:
         """Put it at the end of the queue, or behind the replay that goes on."""
-        if held.phase is Phase.REPLAYING and item.position is None:
-            own(held, "behind").append(item)
-        else:
-            own(held, "queue").append(item)
-        held.count_queued(item.size)
+        self._line_up(held, item)
         self._note(held, item)
+
+    def _line_up(self, held: Held, item: Item) -> None:
+        is_behind = item.position is None and held.own.state is REPLAYING
+        own(held.own if is_behind else held, "pending" if is_behind else "queue").append(item)
+        held.count_queued(item.size)
 
     def _note(self, held: Held, item: Item) -> None:
         if item.position is not None and item.letter is None:
-            progress = self._progress(held, item.position)
-            is_new = progress is None or progress.hand_out(item.position.offset)
+            cursor = held.cursor_in(item.position.log)
+            is_new = cursor is None or cursor.progress.hand_out(item.position.offset)
             assert is_new, f"{held.id}: {item.position} was settled before"
         if item.event.key is not None:
             self._keyed.setdefault(item.event.key, {})[held] = item
-
-    def _progress(self, held: Held, position: Position) -> LogProgress | None:
-        """Its progress in the log of that position; None when that log is no more."""
-        if position.log == self._ledger.log:
-            return held.progress
-        lane = held.lanes.get(position.log)
-        return None if lane is None else lane.progress
 
     def _block(self, held: Held, item: Item, ticket: PendingPublish | None, now: float) -> bool:
         own(held, "blocked").append(item)
@@ -303,7 +295,7 @@ class Courier:
         return False
 
     def _drop_oldest(self, held: Held, item: Item, ticket: PendingPublish | None, now: float) -> bool:
-        oldest = (held.queue or held.behind).popleft()
+        oldest = (held.queue or held.own.pending).popleft()
         held.count_queued(-oldest.size)
         self.lose(held, oldest, Policy.DROP_OLDEST, now)
         return True
@@ -338,9 +330,9 @@ class Courier:
                 self._unblock(held, now)
         if not held.queue:
             held.queue = EMPTY
-            if held.queued_bytes and not held.behind:
+            if held.queued_bytes and not held.own.pending:
                 held.count_queued(-held.queued_bytes)
-        if (held.lanes or held.phase is Phase.REPLAYING) and held.is_behind:
+        if (held.others or held.own.state is REPLAYING) and held.is_behind:
             self._hooks.read(held, now)
 
     def _send_waiting(self, held: Held, member: Member, now: float) -> None:
@@ -400,9 +392,7 @@ class Courier:
     def _unblock(self, held: Held, now: float) -> None:
         while held.blocked and not held.is_full:
             item = held.blocked.popleft()
-            is_behind = held.phase is Phase.REPLAYING and item.position is None
-            own(held, "behind" if is_behind else "queue").append(item)
-            held.count_queued(item.size)
+            self._line_up(held, item)
             self._release_ticket(item, now)
 
     def _release_ticket(self, item: Item, now: float) -> None:
@@ -542,11 +532,11 @@ class Courier:
         if item.letter is not None:
             self._settle_letter(held, item.letter)
         elif item.position is not None:
-            progress = self._progress(held, item.position)
-            if progress is not None:
-                progress.settle(item.position.offset)
-            if held.durable and item.position.log == self._ledger.log:
-                self._ledger.release(item.position.offset, held.owner)
+            cursor = held.cursor_in(item.position.log)
+            if cursor is not None:
+                cursor.progress.settle(item.position.offset)
+                if held.durable:
+                    cursor.source.release(held, item.position.offset, now)
             self._hooks.touched(held, now)
 
     def touched(self, held: Held, now: float) -> None:
@@ -586,16 +576,17 @@ class Courier:
 
     def tell_losses(self, held: Held, now: float) -> None:
         """Tell the members what was lost: at once, but not oftener than progress is flushed."""
-        if not held.members:
+        losses = held.losses
+        if losses is None or not held.members:
             return  # a listener is told when it opens the subscription
-        if held.lost_told_at is not None and now < held.lost_told_at + self._settings.flush_seconds:
-            held.has_losses = True
+        if losses.told_at is not None and now < losses.told_at + self._settings.flush_seconds:
+            losses.has_news = True
             self._hooks.touched(held, now)
             return
-        held.lost_told_at = now
-        held.has_losses = False
+        losses.told_at = now
+        losses.has_news = False
         for member in held.members:
-            self._ports.send(member.address, Lost(member.ref, dict(held.lost)))
+            self._ports.send(member.address, Lost(member.ref, dict(losses.by_reason)))
 
     def forget(self, held: Held, item: Item, now: float) -> None:
         """The subscription had it already; it is no longer in the queue."""
@@ -605,13 +596,13 @@ class Courier:
 
     def spared(self, held: Held, filter: Filter) -> list[Item]:
         """What waits and is in no log, as far as the new filter of the subscription accepts it."""
-        waiting = (*held.queue, *held.behind, *held.blocked, *held.barred)
+        waiting = (*held.queue, *held.own.pending, *held.blocked, *held.barred)
         return [item for item in waiting if item.position is None and accepts(filter, item.event)]
 
     def supersede(self, key: str, now: float) -> None:
         """A newer event of this key is told: the older ones that wait are obsolete."""
         for held, item in self._keyed.pop(key, {}).items():
-            for line in (held.queue, held.behind, held.blocked, held.barred):
+            for line in (held.queue, held.own.pending, held.blocked, held.barred):
                 if item in line:
                     line.remove(item)
             self.lose(held, item, "superseded", now)
@@ -631,23 +622,18 @@ class Courier:
 
     def clear(self, held: Held, now: float) -> None:
         """The subscription ends: nothing waits for it any more."""
-        for item in (*held.queue, *held.behind, *held.blocked, *held.barred):
+        for item in (*held.queue, *held.own.pending, *held.blocked, *held.barred):
             self._unkey(held, item)
             self._release_ticket(item, now)
-        if held.durable:
-            unread = set(held.unread)  # of these the ledger knows by `later`, if at all
-            for offset in (*(offset for offset in held.progress.owed if offset not in unread), *held.later):
-                self._ledger.release(offset, held.owner)
+        for cursor in held.cursors:
+            for offset in cursor.clear():
+                cursor.source.release(held, offset, now)
         held.belongs_to(UNCOUNTED)
         held.queued_bytes = 0
-        for line in ("queue", "behind", "blocked", "barred", "later", "unread"):
-            if getattr(held, line):
-                setattr(held, line, EMPTY)
-        held.progress.owed.clear()
-        for lane in held.lanes.values():
-            lane.progress.owed.clear()
-            lane.unread.clear()
-            lane.later.clear()
+        held.queue = EMPTY
+        if held.blocked:
+            held.blocked = EMPTY
+        held.barred.clear()
         held.unacked = NOTHING
 
 

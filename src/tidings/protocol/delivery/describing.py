@@ -56,8 +56,8 @@ def busiest(helds: Mapping[Any, Held], limit: int, sees: Sees | None = None) -> 
     return nlargest(limit, islice(some, AT_ONCE), key=Held.in_hand)
 
 
-def described(held: Held, known: Callable[[str], int]) -> dict[str, Any]:
-    """What waits for it here, and how far it is in each log; `known` says how far a log is known here."""
+def described(held: Held) -> dict[str, Any]:
+    """Description of a subscription for people: what waits for it here, and its cursor in each log."""
     row = {
         "subscription": held.id.shown,
         "filter": held.filter.text,
@@ -71,10 +71,15 @@ def described(held: Held, known: Callable[[str], int]) -> dict[str, Any]:
         "waiting": len(held.queue),
         "blocked": len(held.blocked),
         "unacknowledged": len(held.unacked),
-        "phase": str(held.phase),
+        "phase": str(held.own.state),
         "logs": {
-            log: {"phase": str(lane.phase), "at": lane.at, "known": known(log), "missed": lane.missed}
-            for log, lane in held.lanes.items()
+            log: {
+                "phase": str(cursor.state),
+                "at": cursor.next - 1,
+                "known": cursor.end - 1,
+                "missed": cursor.missed,
+            }
+            for log, cursor in held.others.items()
         },
     }
     if held.blocked:  # only where policy `block` is allowed: in the application's own process

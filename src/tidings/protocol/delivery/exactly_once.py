@@ -2,7 +2,7 @@
 the access broker of a network.
 
 It puts the parts together: `flow` (publishes), `registry` (subscriptions), `courier` (queues and
-members), `reader` (replay), `ledger` (the index of the log), `dead` (dead letters); hands each
+members), `replay` (cursors in logs), `ledger` (the index of the log), `dead` (dead letters); hands each
 message of a client to the part it is for; and does on its timer what can wait: persisting
 progress, forgetting what is over, the matcher's upkeep.
 """
@@ -24,19 +24,19 @@ from tidings.protocol.delivery.describing import Sees, Sweep, busiest, described
 from tidings.protocol.delivery.farewells import MESSAGES as FAREWELLS
 from tidings.protocol.delivery.farewells import Farewells
 from tidings.protocol.delivery.flow import PublishFlow
-from tidings.protocol.delivery.held import Held, Member, Phase
+from tidings.protocol.delivery.held import Held, Member
 from tidings.protocol.delivery.jobs import Jobs
-from tidings.protocol.delivery.lanes import Lanes, heard_of
 from tidings.protocol.delivery.ledger import Ledger
 from tidings.protocol.delivery.moved import HEADER
 from tidings.protocol.delivery.moves import Stays
 from tidings.protocol.delivery.pending import PendingPublish
-from tidings.protocol.delivery.reader import Reader
 from tidings.protocol.delivery.refusals import disk_refusal, unsure
 from tidings.protocol.delivery.registry import Refusal, Registry
+from tidings.protocol.delivery.replay import Replay, heard_of, settled
 from tidings.protocol.delivery.sessions import Session, identity, refusal
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.delivery.silences import silences
+from tidings.protocol.delivery.sources import OwnLog
 from tidings.protocol.inputs import Disowned, Input, LinkDown, LinkUp, PersistFailed, Started
 from tidings.protocol.messages import (
     CLIENT_MESSAGES,
@@ -96,11 +96,9 @@ class ExactlyOnce(Delivery):
         self._dead = DeadLetters(ports, settings)
         self._courier = Courier(ports, settings, self._ledger, self._dead, self)
         self._stays = Stays(self._ledger)
-        self._reader = Reader(ports, settings, self._ledger, self._courier, self._stays, self.close)
-        self._lanes = Lanes(ports, settings, self._courier)
-        self._registry = Registry(
-            ports, settings, self._ledger, self._courier, self._reader, self._lanes, self._dead
-        )
+        self._own_log = OwnLog(ports, self._ledger, self._stays, self._courier)
+        self._replay = Replay(ports, settings, self._ledger, self._courier, self._own_log, self.close)
+        self._registry = Registry(ports, settings, self._ledger, self._courier, self._replay, self._dead)
         self._farewells = Farewells(ports, settings.memory_seconds, self._registry.end_away)
         self._jobs = Jobs(ports, settings, self._ledger, self._publish_staged)
         self._holding = self._jobs.holding
@@ -130,7 +128,7 @@ class ExactlyOnce(Delivery):
         }
 
     def _is_pinned(self, offset: int) -> bool:
-        here = self._reader.is_pinned(offset) or self._holding.is_pinned(offset)
+        here = self._own_log.is_pinned(offset) or self._holding.is_pinned(offset)
         return here or self.ports.recovery.is_pinned(offset)
 
     def _publish_staged(self, *batch: Any) -> None:
@@ -249,13 +247,13 @@ class ExactlyOnce(Delivery):
 
     def deliver_to(self, id: SubscriptionId, envelope: Envelope, now: float) -> None:
         held = self._registry.helds.get(id)
-        if held is not None and held.phase is not Phase.ENDED:
+        if held is not None and not held.has_ended:
             self._courier.offer(held, envelope.event, now)
 
     def _deliver_from_elsewhere(self, envelope: Envelope, helds: Sequence[Held], now: float) -> None:
         for held in helds:
-            if held.phase is not Phase.ENDED:
-                self._lanes.offer(held, envelope, now)
+            if not held.has_ended:
+                self._replay.offer(held, envelope, now)
                 self._age_later(held, now)
         if self._registry.has_durables:
             self._flush_later(now)
@@ -284,7 +282,7 @@ class ExactlyOnce(Delivery):
         self._ledger.unpin()
 
     def settled(self, log: str) -> int | None:
-        return self._lanes.settled(log, self._registry.durables.values())
+        return settled(log, self._registry.durables.values())
 
     def heard_of(self, log: str) -> int:
         return heard_of(log, self._registry.durables.values())
@@ -294,14 +292,13 @@ class ExactlyOnce(Delivery):
 
     def log_found(self, log: str, now: float) -> None:
         for held in list(self._registry.helds.values()):
-            self._lanes.open_one(held, log, is_found=True)
-            self._lanes.found_again(held, log, now)
+            self._replay.found(held, log, now)
             self._age_later(held, now)
-            self._lanes.read_on(held, now)
+            self._replay.read_on(held, now)
 
     def log_gone(self, log: str, now: float) -> None:
         for held in self._registry.helds.values():
-            self._lanes.drop(held, log)
+            self._replay.drop(held, log)
 
     # -- subscribing ---------------------------------------------------------------------------
 
@@ -324,7 +321,7 @@ class ExactlyOnce(Delivery):
         not_opened = partial(self._not_opened, session, message.call, member)
 
         def stalled(reason: str) -> None:  # one that is on the disk goes on; what is new about it can wait
-            if member.held.is_kept:
+            if member.held.stored.is_kept:
                 opened(now)
             else:
                 not_opened(PersistFailed(0, "full", reason), now)
@@ -340,7 +337,7 @@ class ExactlyOnce(Delivery):
     def _opened(self, member: Member, call: int, is_resumed: bool, now: float) -> None:
         held = member.held
         if held.durable:
-            held.is_kept = True
+            held.stored.is_kept = True
         if member not in held.joining:  # it left before it was answered
             return
         held.leave_out(member)
@@ -356,7 +353,7 @@ class ExactlyOnce(Delivery):
         if member not in member.held.joining:
             return  # it left, or was refused before
         self.ports.send(session.address, Refused(call, failure.code, f"not kept: {failure.reason}"))
-        is_new = not member.held.is_kept  # one that the disk holds outlives a refused listener
+        is_new = not member.held.stored.is_kept  # one that the disk holds outlives a refused listener
         self._persist(self._registry.leave(member, end=is_new, lingers=False, now=now), now)
 
     def _on_unsubscribe(self, session: Session, message: Unsubscribe, now: float) -> None:
@@ -372,8 +369,8 @@ class ExactlyOnce(Delivery):
         if member is not None:
             held = member.held
             records = self._registry.leave(member, end=message.end, lingers=False, now=now)
-            if held.is_guest and held.has_ended:
-                records += self._farewells.say(held.id, held.home, now)
+            if held.stored.is_guest and held.has_ended:
+                records += self._farewells.say(held.id, held.stored.home, now)
             self._maintain_at = now
         send, call = partial(self.ports.send, session.address), message.call
         left = Unsubscribed(call, message.ref)
@@ -425,8 +422,7 @@ class ExactlyOnce(Delivery):
     # -- hooks of the courier --------------------------------------------------------------------
 
     def read(self, held: Held, now: float) -> None:
-        self._reader.read_on(held, now)
-        self._lanes.read_on(held, now)
+        self._replay.read_on(held, now)
 
     def unblocked(self, pending: PendingPublish) -> None:
         self._flow.unblocked(pending)
@@ -496,11 +492,11 @@ class ExactlyOnce(Delivery):
         touched, self._touched = self._touched, {}
         records: list[Record] = []
         for held in touched:
-            if held.phase is Phase.ENDED:
+            if held.has_ended:
                 continue
             if held.durable and self.ports.disk.stable:
                 records.append(self._registry.progress(held))
-            if held.has_losses:
+            if held.losses is not None and held.losses.has_news:
                 self._courier.tell_losses(held, now)
         for held in self._registry.durables.values():
             if held.members:
@@ -521,13 +517,13 @@ class ExactlyOnce(Delivery):
             keep = held.options.keep_seconds
             if keep is not None:
                 self._courier.bounds.age_out(held, now)
-                left = (self._reader.skip_older(held, now), self._courier.bounds.oldest_waiting(held))
+                left = (self._replay.skip_older(held, now), self._courier.bounds.oldest_waiting(held, now))
                 due += [oldest + keep for oldest in left if oldest is not None]
         self._age_at = max(min(due), now + self._settings.flush_seconds) if due else None
 
     def _tell_silence(self, held: Held) -> None:
         """The token of a durable subscription advances also over what is not for it."""
-        for position in silences(held, self._ledger, self.ports.recovery.known):
+        for position in silences(held):
             for member in held.members:
                 self.ports.send(member.address, Silence(member.ref, position))
 
@@ -592,8 +588,7 @@ class ExactlyOnce(Delivery):
         }
 
     def describe(self, limit: int, sees: Sees | None = None) -> list[dict[str, Any]]:
-        known = self.ports.recovery.known
-        return [described(held, known) for held in busiest(self._registry.helds, limit, sees)]
+        return [described(held) for held in busiest(self._registry.helds, limit, sees)]
 
     def check(self) -> None:
         self._ledger.check()

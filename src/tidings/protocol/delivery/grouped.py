@@ -172,7 +172,7 @@ class Grouped(Serving):
         return None if last is not None and proposal.sequence < last else False
 
     def needs(self) -> int:
-        waiting = [held.progress.low_water for held in self._registry.durables.values()]
+        waiting = [held.own.low_water for held in self._registry.durables.values()]
         return min([self._ledger.end, *waiting])
 
     def enter(self, offset: int, proposal: Any, accepted: float, records: list[Record], now: float) -> None:
@@ -265,7 +265,7 @@ class Grouped(Serving):
             return  # it left before it was answered, or was answered while the disk was full
         if not is_resumed:  # a token from the start: it may have to go on elsewhere
             self.ports.send(
-                member.address, Silence(member.ref, Position(self._ledger.log, held.told_from - 1))
+                member.address, Silence(member.ref, Position(self._ledger.log, held.own.first - 1))
             )
         if held.durable:
             self._tell_taken_over([held.id], now)
@@ -273,7 +273,7 @@ class Grouped(Serving):
     def _tell_taken_over(
         self, ids: list[SubscriptionId], now: float, to: tuple[str, ...] | None = None
     ) -> None:
-        told = tuple((id.subscriber, id.name, now - self._registry.helds[id].attended) for id in ids)
+        told = tuple((id.subscriber, id.name, now - self._registry.helds[id].stored.attended) for id in ids)
         for member in to if to is not None else self.ports.membership.view():
             if member != self.ports.name and told:
                 self.ports.send(member, TakenOver(told))
@@ -308,7 +308,7 @@ class Grouped(Serving):
     def _on_group(self, sender: str, message: Message, now: float) -> None:
         if isinstance(message, HeldAsk):
             held = self._registry.durables.get(SubscriptionId(message.subscriber, message.name))
-            upto = None if held is None else held.progress.low_water - 1
+            upto = None if held is None else held.own.low_water - 1
             self.ports.send(sender, HeldAnswer(message.number, upto))
         elif isinstance(message, HeldAnswer):
             asking = self._askings.get(message.number)

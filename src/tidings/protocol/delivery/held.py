@@ -1,51 +1,31 @@
-"""A subscription as its broker holds it.
+"""A subscription as its broker holds it: its cursors, its queue, its members, and what they have not acknowledged.
 
 Rules
-- It reads the log like a reader with a bookmark. REPLAYING: `at` is the next offset to read;
-  live events of the log are not queued, they will be read. LIVE: everything below the log's end
-  was read, and new events are queued as they come. A slow durable subscription whose queue is
-  full goes back to REPLAYING: it spills to the log, where its events are.
-- Events that no log holds wait in `behind` during a replay, each with the offset before which
-  it may not be told, so that one source's events keep their order.
-- `progress` knows which offsets were handed out (they are in the queue, or with a member) and not
-  settled. Settled means: acknowledged, dropped by a named policy or bound, or dead letters.
-- All this is about this broker's own log; it has a `Lane` in the log of each other broker.
-- `later` are offsets that a durable subscription is owed and has not read yet.
+- It has a cursor in this broker's own log (`own`) and one in the log of each other broker (`others`). A broker has a
+  million subscriptions and most hear one log, so the own cursor is an attribute and no table is made for it.
+- Events of logs go from cursors to `queue`. Events that no log holds wait in the own cursor's `pending` during its
+  replay, each behind the offset that was the log's end when it arrived, so that the events of one source keep their order.
+- A full queue: a durable subscription spills to the log, a transient one follows its policy.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from enum import StrEnum
 
-from tidings.availability.progress import LogProgress
+import msgspec
+
 from tidings.availability.told import Told
+from tidings.language.evaluate import accepts
+from tidings.model.event import Event
 from tidings.model.filter import Filter
 from tidings.model.packed import pack, unpack
 from tidings.model.subscription import DeliveryOptions, Subscription, SubscriptionId
+from tidings.protocol.delivery.cursor import LIVE, REPLAYING, Cursor
 from tidings.protocol.delivery.item import Item
-from tidings.protocol.delivery.lane import Lane
 from tidings.protocol.delivery.moved import Moved
 from tidings.protocol.delivery.owner import UNCOUNTED, OwnerMemory
-from tidings.protocol.delivery.right import Right
-from tidings.protocol.lines import EMPTY, NOTHING, own_table
+from tidings.protocol.lines import EMPTY, NOTHING
 from tidings.protocol.messages import Unsubscribe
-
-
-class Phase(StrEnum):
-    REPLAYING = "replaying"  # reads the log; reaching its end ends it
-    LIVE = "live"  # hears events as they come; a full queue (durable) or a new filter ends it
-    ENDED = "ended"  # over for good
-
-
-TRANSITIONS: dict[tuple[Phase, str], Phase] = {
-    (Phase.REPLAYING, "caught up"): Phase.LIVE,
-    (Phase.REPLAYING, "read on"): Phase.REPLAYING,
-    (Phase.LIVE, "read on"): Phase.REPLAYING,
-    (Phase.REPLAYING, "end"): Phase.ENDED,
-    (Phase.LIVE, "end"): Phase.ENDED,
-}
 
 
 class Member:
@@ -64,60 +44,76 @@ class Member:
         self.last_word: Unsubscribe | None = None  # it leaves when it has acknowledged what it was sent
 
 
-class Held:
-    """The state of one subscription. A broker has a million of them: what few have is an attribute of
-    the class until it is set, all empty lines are one, and the filter is packed while nobody looks at it."""
+class Stored(msgspec.Struct):
+    """State of a durable subscription beyond that of a transient one."""
 
-    __slots__ = (
-        "__dict__", "_heard", "_wanted", "at", "durable", "handle", "id", "joining", "lanes", "last_tag", "members",
-        "named", "number", "options", "phase", "queue", "reading", "seam", "since", "start", "told_from", "unacked",
-    )  # fmt: skip
-
-    told: Told | None = None  # what it was told in earlier lives
-    rights: Sequence[Right] = ()  # what it was owed under earlier filters
-    again_below = 0  # offsets below this may have been sent in an earlier life
-    is_from_disk = False  # it began in an earlier life
-    is_kept = False  # the disk holds it
-    is_guest = False  # it was resumed here; another broker is its home
+    owner: str = ""  # the principal whose quota counts what is owed; none: it does not count
+    home: str = ""  # of a guest: the log of its home
+    is_guest: bool = False  # it was resumed here, and another broker is its home
+    attended: float = 0.0  # when a client last subscribed to it
+    is_from_disk: bool = False  # it began before a restart
+    is_kept: bool = False  # the disk holds it
+    is_ranked: bool = False  # among the subscriptions of its owner that events wait for (`bounds.py`)
     left_at: float | None = None  # when the last listener of a guest left
     outlived: frozenset[str] = frozenset()  # brokers that lost a log which it heard
-    home = ""  # of a guest: the log of its home
-    attended = 0.0  # of a durable one: when somebody last subscribed to it
-    owner = ""  # of a durable one: the principal for whom what it is owed counts; none: it does not count
-    is_ranked = False  # among the subscriptions of its owner that something waits for (`bounds.py`)
-    memory = UNCOUNTED  # of the principal that subscribed
-    queued_bytes = 0  # of `queue` and `behind`, and counted there too
-    behind: deque[Item] = EMPTY
-    blocked: deque[Item] = EMPTY
-    barred: deque[Item] = EMPTY  # their publisher moved, and earlier ones are to come
-    movers: dict[str, Moved] = NOTHING  # by source: the last stay of a publisher that moved
-    unread: deque[int] = EMPTY  # handed out in an earlier life, and to be read again
-    later: deque[int] = EMPTY
-    silent_upto = -1
-    lost: dict[str, int] = NOTHING  # by reason
-    lost_told_at: float | None = None  # when the members were last told of losses
-    has_losses = False  # there are some that they were not told of
-    dead_letters_of: SubscriptionId | None = None  # it hears those, and not the log
 
-    def __init__(self, subscription: Subscription, *, named: bool, number: int, since: float) -> None:
+
+class Moving(msgspec.Struct):
+    """Order of publishers that move between brokers (`moves.py`)."""
+
+    barred: deque[Item] = msgspec.field(
+        default_factory=deque
+    )  # earlier events of their publisher are to come
+    movers: dict[str, Moved] = msgspec.field(
+        default_factory=dict
+    )  # by source: the last stay of a publisher that moved
+
+
+class Losses(msgspec.Struct):
+    """Events that the subscription lost, and what its members know of them."""
+
+    by_reason: dict[str, int] = msgspec.field(default_factory=dict)
+    told_at: float | None = None  # when the members were last told
+    has_news: bool = False  # there are losses that the members do not know of
+
+
+TRANSIENT = Stored()  # of every subscription that is not durable
+
+
+class Held:
+    """The state of one subscription. Rare state is an attribute of the class until it is set, all empty queues are
+    one object, and the filter is packed while no log is read."""
+
+    __slots__ = (
+        "__dict__", "_filter", "durable", "handle", "id", "joining", "last_tag", "members", "named", "number",
+        "options", "others", "own", "queue", "since", "unacked",
+    )  # fmt: skip
+
+    told: Told | None = None  # ranges that it was delivered under earlier filters and in earlier lives
+    stored = TRANSIENT
+    moving: Moving | None = None
+    losses: Losses | None = None
+    memory = UNCOUNTED  # of the principal that subscribed
+    queued_bytes = 0  # of `queue` and the own cursor's `pending`, and counted in `memory` too
+    blocked: deque[Item] = EMPTY
+    dead_letters_of: SubscriptionId | None = None  # it hears those, and not the log
+    has_ended = False
+
+    def __init__(
+        self, subscription: Subscription, own: Cursor, *, named: bool, number: int, since: float
+    ) -> None:
+        self.own = own
+        self.others: dict[str, Cursor] = NOTHING  # by log of another broker
         self.subscription = subscription
         self.named = named
         self.number = number  # orders publishes and subscribes of this node
-        self.since = since  # when it began to want this filter: decides which events were available
+        self.since = since  # when it took this filter: decides which events were available
         self.handle: int | None = None  # in the matcher; None: it hears dead letters
-        self.phase = Phase.LIVE
-        self.at = 0  # next offset to read while REPLAYING
-        self.start = 0  # offsets from here on came while it wanted this filter
-        self.seam = 0  # what it is owed from here on is in `later`; below, every entry may be owed
-        self.told_from = 0  # where its reading with this filter began
-        self.reading = 0  # the number of the read that is under way; 0: none
         self.queue: deque[Item] = EMPTY
-        self.lanes: dict[str, Lane] = NOTHING  # by log of another broker
         self.unacked: dict[int, tuple[Item, Member]] = NOTHING
         self.members: tuple[Member, ...] = ()  # the next one to be served first
         self.joining: tuple[Member, ...] = ()  # not answered yet
         self.last_tag = 0
-        self._heard: int | LogProgress = 1  # a number while nothing is owed
 
     @property
     def subscription(self) -> Subscription:
@@ -128,38 +124,91 @@ class Held:
         self.id: SubscriptionId = subscription.id  # these three are asked for at every event
         self.options: DeliveryOptions = subscription.options
         self.durable: bool = subscription.options.durable
-        self._wanted: bytes | Filter = pack(subscription.filter)
+        self._filter: bytes | Filter = pack(subscription.filter)
 
     @property
     def filter(self) -> Filter:
-        """What it wants. While it reads a log it keeps this at hand."""
-        wanted = self._wanted
-        if type(wanted) is bytes:
-            wanted = unpack(wanted)
-            if self.phase is Phase.REPLAYING:
-                self._wanted = wanted
-        assert isinstance(wanted, Filter)
-        return wanted
+        filter = self._filter
+        if type(filter) is bytes:
+            filter = unpack(filter)
+            if self.own.state is REPLAYING:
+                self._filter = filter
+        assert isinstance(filter, Filter)
+        return filter
+
+    def pack_filter(self) -> None:
+        """The replay is over: the filter is seldom needed from now on."""
+        if isinstance(self._filter, Filter) and self.own.state is LIVE:
+            self._filter = pack(self._filter)
+
+    # -- cursors -------------------------------------------------------------------------
 
     @property
-    def progress(self) -> LogProgress:
-        heard = self._heard
-        if type(heard) is int:
-            heard = self._heard = LogProgress(heard=heard)
-        assert isinstance(heard, LogProgress)
-        return heard
+    def cursors(self) -> tuple[Cursor, ...]:
+        return (self.own, *self.others.values()) if self.others else (self.own,)
 
-    @progress.setter
-    def progress(self, progress: LogProgress) -> None:
-        self._heard = progress if progress.owed else progress.heard
+    def cursor_in(self, log: str) -> Cursor | None:
+        """Its cursor in a log; None when that log is no more."""
+        return self.own if log == self.own.log else self.others.get(log)
 
-    def silence(self, upto: int) -> None:
-        """There is nothing for it below `upto` but what was handed out."""
-        heard = self._heard
-        if type(heard) is int:
-            self._heard = max(heard, upto)
-        else:
-            self.progress.silence(upto)
+    @property
+    def is_behind(self) -> bool:
+        """Is a part of a log left to read?"""
+        if self.own.state is REPLAYING:
+            return True
+        return bool(self.others) and any(cursor.state is REPLAYING for cursor in self.others.values())
+
+    def was_delivered(self, cursor: Cursor, event: Event, offset: int) -> bool:
+        """Is this entry settled, or was it delivered under an earlier filter or in an earlier life?"""
+        if cursor.progress.is_settled(offset):
+            return True
+        return self.told is not None and self.told.was_told(event, cursor.log, offset, accepts)
+
+    def owes(self) -> int:
+        """How many events wait for one with bounds, as far as it is known without reading."""
+        return sum(cursor.waiting() for cursor in self.cursors)
+
+    def in_hand(self) -> int:
+        """How many events wait here for it, or are with its members."""
+        waiting = len(self.queue) + len(self.unacked) + len(self.blocked) + len(self.barred)
+        return waiting + sum(len(cursor.pending) for cursor in self.cursors)
+
+    def remember(self) -> Told:
+        """The ranges that it was delivered so far, under this filter and earlier ones."""
+        told, filter = self.told or Told(), self.filter
+        for cursor in (*self.others.values(), self.own):
+            cursor.remember(told, filter)
+        self.told = told
+        return told
+
+    # -- rare state ------------------------------------------------------------------------
+
+    @property
+    def owner(self) -> str:
+        return self.stored.owner
+
+    @property
+    def barred(self) -> deque[Item]:
+        return EMPTY if self.moving is None else self.moving.barred
+
+    @property
+    def movers(self) -> dict[str, Moved]:
+        return NOTHING if self.moving is None else self.moving.movers
+
+    def own_moving(self) -> Moving:
+        if self.moving is None:
+            self.moving = Moving()
+        return self.moving
+
+    @property
+    def lost(self) -> dict[str, int]:
+        return NOTHING if self.losses is None else self.losses.by_reason
+
+    def count_lost(self, reason: str) -> Losses:
+        if self.losses is None:
+            self.losses = Losses()
+        self.losses.by_reason[reason] = self.losses.by_reason.get(reason, 0) + 1
+        return self.losses
 
     def belongs_to(self, memory: OwnerMemory) -> None:
         """Its bytes count for this principal from now on."""
@@ -175,15 +224,6 @@ class Held:
         self.queued_bytes += size
         self.memory.used += size
 
-    def count_lost(self, reason: str) -> None:
-        lost = own_table(self, "lost")
-        lost[reason] = lost.get(reason, 0) + 1
-
-    def leave_out(self, member: Member) -> None:
-        """It listens no more."""
-        self.members = tuple(other for other in self.members if other is not member)
-        self.joining = tuple(other for other in self.joining if other is not member)
-
     @property
     def has_bounds(self) -> bool:
         options = self.options
@@ -191,85 +231,40 @@ class Held:
 
     @property
     def is_full(self) -> bool:
-        waiting = len(self.queue) + len(self.behind)
+        waiting = len(self.queue) + len(self.own.pending)
         return waiting >= self.options.queue or (waiting > 0 and self.memory.is_full)
 
-    @property
-    def is_behind(self) -> bool:
-        """Is there something left to read?"""
-        if self.phase is Phase.REPLAYING:
-            return True
-        return bool(self.lanes) and any(not lane.is_live for lane in self.lanes.values())
+    # -- members ---------------------------------------------------------------------------
+
+    def leave_out(self, member: Member) -> None:
+        """It listens no more."""
+        self.members = tuple(other for other in self.members if other is not member)
+        self.joining = tuple(other for other in self.joining if other is not member)
 
     def ready_member(self) -> Member | None:
-        """Its only member, when nothing waits and it has credit: what comes can go straight to it."""
-        if len(self.members) != 1 or self.queue or self.behind or self.blocked:
+        """Its only member, when no event waits and it has credit: what arrives can go straight to it."""
+        if len(self.members) != 1 or self.queue or self.blocked:
             return None
         member = self.members[0]
-        return member if member.credit > 0 and self.phase is Phase.LIVE else None
-
-    @property
-    def has_ended(self) -> bool:
-        return self.phase is Phase.ENDED
+        return member if member.credit > 0 and self.own.state is LIVE else None
 
     @property
     def has_members(self) -> bool:
         return bool(self.members or self.joining)
 
-    def step(self, happening: str) -> None:
-        self.phase = TRANSITIONS[self.phase, happening]
-        if self.phase is not Phase.REPLAYING and isinstance(self._wanted, Filter):
-            self._wanted = pack(self._wanted)
-
-    # -- progress ------------------------------------------------------------------------
-
-    def floor(self, log_end: int) -> int:
-        """Everything below is settled; `log_end` is the log's end as far as it was told."""
-        if self.phase is Phase.LIVE:
-            self.silence(log_end)
-        heard = self._heard
-        return heard if type(heard) is int else self.progress.low_water
-
-    def owes(self) -> int:
-        """How many events wait for one with bounds, as far as it is known without reading. (What it has
-        still to read again is in `later`.)"""
-        own = len(self.progress.owed) - len(self.unread) + len(self.later)
-        lanes = self.lanes.values()
-        return own + sum(len(lane.progress.owed) - len(lane.unread) + len(lane.later) for lane in lanes)
-
-    def in_hand(self) -> int:
-        """How many events wait here for it, or are with its members."""
-        if not (self.queue or self.unacked or self.behind or self.blocked or self.barred or self.lanes):
-            return 0
-        pending = sum(len(lane.pending) for lane in self.lanes.values())
-        waiting = len(self.queue) + len(self.behind) + len(self.blocked) + len(self.barred)
-        return waiting + len(self.unacked) + pending
-
-    def remember(self, log: str, log_end: int, known: Callable[[str], int]) -> Told:
-        """What it was told so far, under this filter and earlier ones: what it read, less what it owes."""
-        told, filter = self.told or Told(), self.filter
-        for lane in self.lanes.values():
-            lane.remember(told, filter, known(lane.log))
-        self.floor(log_end)
-        start = self.told_from
-        for owed in self.progress.owed:
-            told.add(filter, log, start, owed)
-            start = owed + 1
-        told.add(filter, log, start, self.progress.heard)
-        self.told = told
-        return told
-
     # -- invariants ----------------------------------------------------------------------
 
-    def check(self, log: str, log_end: int) -> None:
-        assert self.phase is not Phase.ENDED, f"{self.id} has ended and is still held"
-        assert self.durable or not self.later, f"{self.id}: only durable subscriptions are owed"
-        assert self.progress.heard <= log_end, f"{self.id}: it heard what was told"
+    def check(self) -> None:
+        assert not self.has_ended, f"{self.id} has ended and is still held"
+        assert self.durable or not self.own.later, f"{self.id}: only durable subscriptions are owed"
+        read = self.own.next if self.own.state is REPLAYING else 0
+        assert max(read, self.own.progress.heard) <= self.own.end, (
+            f"{self.id}: it was dispatched what it read"
+        )
         if self.handle is not None:
             waiting = self._waiting()
-            self._check_reading(waiting.get(log, []), log_end)
-            for lane in self.lanes.values():
-                lane.check(waiting.get(lane.log, []))
+            for cursor in self.cursors:
+                cursor.check(waiting.get(cursor.log, ()))
         assert not self.blocked or self.is_full, f"{self.id}: nobody is blocked while there is room"
         idle = self.queue and any(member.credit > 0 for member in self.members)
         assert not idle, f"{self.id}: a member with credit waits beside a queue"
@@ -281,14 +276,3 @@ class Held:
             if item.position is not None:
                 found.setdefault(item.position.log, []).append(item.position.offset)
         return found
-
-    def _check_reading(self, waiting: list[int], log_end: int) -> None:
-        read_to = self.at if self.phase is Phase.REPLAYING else log_end
-        owed = [offset for offset in self.progress.owed if offset < read_to]
-        assert owed == sorted(waiting), f"{self.id}: what was read and not settled is somewhere, once"
-        if self.phase is Phase.LIVE:
-            assert not self.behind, f"{self.id}: nothing waits behind a replay that is over"
-            assert not self.later, f"{self.id}: nothing is left to read"
-        else:
-            assert self.at <= log_end, f"{self.id}: it reads what was told"
-            assert all(offset >= self.at for offset in self.later), f"{self.id}: read, and still owed"

@@ -20,11 +20,11 @@ from collections import OrderedDict
 import msgspec
 
 from tidings.availability.records import Delete, Loaded, Put, Record
-from tidings.protocol.delivery.held import Held, Phase
+from tidings.protocol.delivery.cursor import LIVE
+from tidings.protocol.delivery.held import Held
 from tidings.protocol.delivery.item import Item
 from tidings.protocol.delivery.ledger import Ledger
 from tidings.protocol.delivery.moved import Moved
-from tidings.protocol.lines import own, own_table
 from tidings.protocol.naming import broker_of
 from tidings.protocol.slots import Ports
 
@@ -102,7 +102,7 @@ class Moves:
 
     def bar(self, held: Held, item: Item, now: float) -> None:
         item.barred_at = now
-        own(held, "barred").append(item)
+        held.own_moving().barred.append(item)
         self.waiting[held] = None
 
     def passes(self, held: Held, item: Item) -> None:
@@ -110,7 +110,7 @@ class Moves:
         moved = item.moved
         if moved is None:
             return
-        movers = own_table(held, "movers")
+        movers = held.own_moving().movers
         told = movers.pop(item.event.source, None)
         if told is None or told.mover != moved.mover or told.stay < moved.stay:
             told = moved
@@ -152,16 +152,10 @@ class Moves:
         for item in held.barred:
             if item.position is not None and item.position.log == log and item.position.offset <= offset:
                 return False
-        if log == self._ledger.log:
-            return held.phase is Phase.LIVE or held.at > offset
-        lane = held.lanes.get(log)
-        if lane is None:
-            return self.is_gone(log)
-        return (self._ports.recovery.known(log) if lane.is_live else lane.at) >= offset
-
-    def is_gone(self, log: str) -> bool:
-        """Has its broker begun another log since? `recovery` asks that broker (`hurry`)."""
-        return broker_of(log) == self._ports.name or self._ports.recovery.is_gone(log)
+        cursor = held.cursor_in(log)
+        if cursor is None:
+            return is_gone(self._ports, log)
+        return (cursor.end if cursor.state is LIVE else cursor.next) > offset
 
     def _lines(self, item: Item) -> set[str]:
         """The sequences that an item keeps its place in: its log, and its source for an event of a client of this
@@ -171,3 +165,8 @@ class Moves:
         if position is None:
             return {source}
         return {position.log, source} if position.log == self._ledger.log else {position.log}
+
+
+def is_gone(ports: Ports, log: str) -> bool:
+    """Has its broker begun another log since? `recovery` asks that broker (`hurry`)."""
+    return broker_of(log) == ports.name or ports.recovery.is_gone(log)

@@ -57,7 +57,7 @@ class Oversized:
         letters = [letter for letter in self._dead.letters(held.id) if letter.is_large]
         if not letters:
             return
-        waiting = (*held.queue, *held.behind, *(item for item, _ in held.unacked.values()))
+        waiting = (*held.queue, *held.own.pending, *(item for item, _ in held.unacked.values()))
         queued = {item.letter for item in waiting}
         for letter in letters:
             if letter.number not in queued:

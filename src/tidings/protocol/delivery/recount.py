@@ -18,10 +18,11 @@ from tidings.availability.records import Append
 from tidings.model.event import Event
 from tidings.protocol.batches import read_upto
 from tidings.protocol.delivery.bounds import Bounds
-from tidings.protocol.delivery.held import Held, Phase
+from tidings.protocol.delivery.cursor import REPLAYING
+from tidings.protocol.delivery.held import Held
 from tidings.protocol.delivery.ledger import Ledger
-from tidings.protocol.delivery.reader import Reader
 from tidings.protocol.delivery.settings import DeliverySettings
+from tidings.protocol.delivery.sources import OwnLog
 from tidings.protocol.inputs import FetchFailed
 from tidings.protocol.slots import Ports
 
@@ -36,14 +37,14 @@ class Recount:
         ports: Ports,
         settings: DeliverySettings,
         ledger: Ledger,
-        reader: Reader,
+        own_log: OwnLog,
         bounds: Bounds,
         match: Callable[[Event], Sequence[Held]],
     ) -> None:
         self._ports = ports
         self._chunk = settings.chunk
         self._ledger = ledger
-        self._reader = reader
+        self._own_log = own_log
         self._bounds = bounds
         self._match = match
         self._found: dict[Held, list[int]] = {}  # empty: nothing is being read
@@ -58,12 +59,12 @@ class Recount:
         if self._found or now < self._next_look:
             return
         self._next_look = now + PAUSE
-        helds = [held for held in self._reader.uncounted() if held.owner]
+        helds = [held for held in self._own_log.uncounted() if held.owner]
         if helds:
             self._found = {held: [] for held in helds}
             self._handles = {held: held.handle for held in helds}
-            self._end = max(held.seam for held in helds)
-            self._read(min(held.at for held in helds))
+            self._end = max(held.own.seam for held in helds)
+            self._read(min(held.own.next for held in helds))
 
     def _read(self, at: int) -> None:
         self._ports.disk.fetch(at, self._chunk, self._on_read, self._on_failed)
@@ -77,8 +78,10 @@ class Recount:
         for record in records:
             for held in self._match(record.event) if record.offset < self._end else ():
                 found = self._found.get(held)
-                is_new = found is not None and held.at <= record.offset < held.seam
-                if found is not None and is_new and self._reader.is_for(held, record, now):
+                if found is None or not held.own.next <= record.offset < held.own.seam:
+                    continue
+                is_for = self._own_log.is_for(held, record, now)
+                if is_for and not held.was_delivered(held.own, record.event, record.offset):
                     found.append(record.offset)
         upto = read_upto(records, self._end)
         if upto < self._end:
@@ -90,18 +93,21 @@ class Recount:
         found, self._found = self._found, {}
         self.done += 1
         counted = [
-            held for held in found if held.phase is Phase.REPLAYING and held.handle == self._handles[held]
+            held for held in found if held.own.state is REPLAYING and held.handle == self._handles[held]
         ]
         for held in counted:
-            known = set(held.later)
+            cursor = held.own
+            known = set(cursor.later)
             fresh = [
-                at for at in found[held] if at >= held.at and at not in known and at in self._ledger.entries
+                at
+                for at in found[held]
+                if at >= cursor.next and at not in known and at in self._ledger.entries
             ]
             for offset in fresh:
-                self._ledger.owe(offset, held.owner)
+                self._own_log.owe(held, offset)
             if fresh:
-                held.later = deque(sorted((*held.later, *fresh)))
-            held.seam = held.at
-        self._reader.refresh_pins()
+                cursor.later = deque(sorted((*cursor.later, *fresh)))
+            cursor.seam = cursor.next
+        self._own_log.refresh_pins()
         for held in counted:
             self._bounds.keep(held, now)

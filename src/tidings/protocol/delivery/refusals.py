@@ -28,4 +28,4 @@ def disk_refusal(disk: Disk, held: Held | None) -> tuple[str, str] | None:
     """The refusal of a durable subscription; `held` is the one that goes on, if there is one."""
     if disk.failed is not None:
         return ("store", f"the broker's disk has failed: {disk.failed.reason}")
-    return None if disk.full is None or (held is not None and held.is_kept) else kept_out(disk.full)
+    return None if disk.full is None or (held is not None and held.stored.is_kept) else kept_out(disk.full)

@@ -13,7 +13,6 @@ Rules
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -25,16 +24,14 @@ from tidings.model.event import Event
 from tidings.model.subscription import GROUPS, DeliveryOptions, Subscription, SubscriptionId, unscoped
 from tidings.protocol.delivery import rows
 from tidings.protocol.delivery.courier import Courier
+from tidings.protocol.delivery.cursor import ANY_OFFSET, Right
 from tidings.protocol.delivery.dead import DeadLetters, item_of
-from tidings.protocol.delivery.held import Held, Member
-from tidings.protocol.delivery.lane import Lane
-from tidings.protocol.delivery.lanes import Lanes
+from tidings.protocol.delivery.held import Held, Member, Stored
 from tidings.protocol.delivery.ledger import Ledger
 from tidings.protocol.delivery.memory import Memory
 from tidings.protocol.delivery.owner import OwnerMemory
-from tidings.protocol.delivery.reader import Reader
 from tidings.protocol.delivery.recount import Recount
-from tidings.protocol.delivery.right import Right
+from tidings.protocol.delivery.replay import Replay
 from tidings.protocol.delivery.rows import ProgressRow, SubscriptionRow
 from tidings.protocol.delivery.sessions import Session, identity
 from tidings.protocol.delivery.settings import DeliverySettings
@@ -59,16 +56,14 @@ class Registry:
         settings: DeliverySettings,
         ledger: Ledger,
         courier: Courier,
-        reader: Reader,
-        lanes: Lanes,
+        replay: Replay,
         dead: DeadLetters,
     ) -> None:
         self._ports = ports
         self._settings = settings
         self._ledger = ledger
         self._courier = courier
-        self._reader = reader
-        self._lanes = lanes
+        self._replay = replay
         self._dead = dead
         self.memory = Memory()
         self.helds: dict[SubscriptionId, Held] = {}
@@ -78,7 +73,7 @@ class Registry:
         self.guests_at: float | None = None  # when the first guest may have to end
         self._memory_of: dict[str, OwnerMemory] = {}  # by principal
         self._dead_listeners: dict[SubscriptionId, list[Held]] = {}
-        self.recount = Recount(ports, settings, ledger, reader, courier.bounds, self._accepting)
+        self.recount = Recount(ports, settings, ledger, replay.own_log, courier.bounds, self._accepting)
         ledger.on_pinned = self.recount.look
 
     def begin(self, address: str, hello: Hello) -> None:
@@ -127,7 +122,7 @@ class Registry:
         session.members[message.ref] = member
         held.joining = (*held.joining, member)
         if held.durable:
-            held.attended = now
+            held.stored.attended = now
             # both: progress under an earlier filter says nothing of this one
             records += [self._row(held), self.progress(held)]
         return member, is_resumed, records
@@ -142,7 +137,8 @@ class Registry:
         now: float,
     ) -> Held:
         subscription = self._subscription(id, message)
-        held = Held(subscription, named=message.named, number=number, since=now)
+        cursor = self._replay.own_cursor()
+        held = Held(subscription, cursor, named=message.named, number=number, since=now)
         self.helds[id] = held
         if message.options.dead_letters_of is not None:
             self._listen_to_dead(held, session, message.options.dead_letters_of)
@@ -150,33 +146,31 @@ class Registry:
         self._dead.resumed(id)
         if told is not None:
             held.told = told
-        held.start = held.told_from = self._ledger.end
         if message.options.replay:
-            held.told_from = self._ledger.first_offset
+            cursor.next = self._ledger.first_offset
         self._skip_handled(held, message)
         if held.durable:
             self.durables[id] = held
-            held.owner = self._ports.kept.owner_of(id)
-            home = session.homes.pop(message.ref, self._ledger.log)
-            held.is_guest = home != self._ledger.log
-            held.home = home if held.is_guest else ""
-        if held.is_guest or self._settings.shared_log:
+            home = session.homes.pop(message.ref, cursor.log)
+            held.stored = Stored(self._ports.kept.owner_of(id))
+            if home != cursor.log:
+                held.stored.home, held.stored.is_guest = home, True
+        if held.stored.is_guest or self._settings.shared_log:
             self._resume_from(held, message.after)
         self._want(held, subscription, now)
-        held.progress = LogProgress(heard=held.told_from)
-        self._reader.begin(held, held.told_from, now)
-        self._lanes.open(held)
-        if held.is_guest:
-            self._lanes.resume_from(held, message.after)
+        self._replay.open(held, now)
+        if held.stored.is_guest:
+            self._replay.resume_from(held, message.after)
         return held
 
     def _resume_from(self, held: Held, after: Mapping[str, int]) -> None:
         """The token proves that the subscription existed, at another broker: it has a right to all that
         came after it. Our log holds that, since the other broker has not acknowledged it. (At home an
         unknown subscription was ended, and its token proves only what it was told.)"""
-        if self._ledger.log in after:
-            held.start = min(held.start, after[self._ledger.log] + 1)
-            held.told_from = min(held.told_from, held.start)
+        cursor = held.own
+        if cursor.log in after:
+            cursor.start = min(self._ledger.end, after[cursor.log] + 1)
+            cursor.next = min(cursor.next, cursor.start)
 
     def _subscription(self, id: SubscriptionId, message: Subscribe) -> Subscription:
         """What is asked for; equal options are kept once, since most subscriptions have the same."""
@@ -220,7 +214,7 @@ class Registry:
             return Refusal(
                 "refused", f"subscription {held.id.own} is {kind}; subscribe likewise or end it first"
             )
-        if not is_same and len(held.rights) >= MAX_RIGHTS:
+        if not is_same and len(held.own.rights) >= MAX_RIGHTS:
             return Refusal(
                 "limit", f"{held.id.own} changed its filter {MAX_RIGHTS} times; hear what it is owed first"
             )
@@ -262,22 +256,15 @@ class Registry:
 
     def _change_filter(self, held: Held, message: Subscribe, now: float) -> None:
         """Only what was not told yet will be told."""
-        log, end, old = self._ledger.log, self._ledger.end, held.filter
-        held.remember(log, end, self._ports.recovery.known).prune(log, self._ledger.first_offset)
-        kept = [right.narrowed(old) for right in held.rights if right.stop > held.progress.low_water]
-        held.rights = [*kept, Right((old,), held.since, held.start, end)] if held.durable else []
-        owed_elsewhere = self._lanes.rights(held)
+        held.remember().prune(self._ledger.log, self._ledger.first_offset)
+        rights = self._replay.rights(held)
         spared = self._courier.spared(held, message.filter)
         self._unwant(held, now)
         held.subscription = subscription = self._subscription(held.id, message)
         held.since = now if message.options.replay else NEVER
-        held.start = end
-        held.told_from = self._ledger.first_offset
-        self._reader.begin(held, held.told_from, now)  # first, so that what is released stays readable
-        self._courier.clear(held, now)
-        held.progress = LogProgress(heard=held.told_from)
+        self._replay.restart(held, rights, now)
         self._want(held, subscription, now)
-        self._lanes.reopen(held, owed_elsewhere)
+        self._replay.reopen(held, rights)
         for item in spared:
             self._courier.enqueue(held, item)
 
@@ -295,14 +282,14 @@ class Registry:
         held = member.held
         self._remove(member)
         if held.has_members or (held.durable and not end):
-            if held.is_guest and not held.has_members:
+            if held.stored.is_guest and not held.has_members:
                 self._guest_left(held, now)
             self._courier.take_back(member, now)
             return [self.progress(held)] if held.durable else []
         return self.end(held, now, lingers=lingers)
 
     def _guest_left(self, held: Held, now: float) -> None:
-        held.left_at = now
+        held.stored.left_at = now
         ends_at = now + self._settings.guest_seconds
         self.guests_at = ends_at if self.guests_at is None else min(self.guests_at, ends_at)
 
@@ -317,25 +304,26 @@ class Registry:
             return []
         self.guests_at = None
         records: list[Record] = []
-        for held in [held for held in self.durables.values() if held.left_at is not None]:
-            assert held.left_at is not None
+        for held in list(self.durables.values()):
+            left_at = held.stored.left_at
+            if left_at is None:
+                continue
             if held.has_members:
-                held.left_at = None
-            elif held.left_at + self._settings.guest_seconds <= now:
+                held.stored.left_at = None
+            elif left_at + self._settings.guest_seconds <= now:
                 records += self.end(held, now)
             else:
-                self._guest_left(held, held.left_at)
+                self._guest_left(held, left_at)
         return records
 
     def end(self, held: Held, now: float, *, lingers: bool = False) -> list[Record]:
         """It is over; what it was told is remembered. The records to persist."""
-        told = held.remember(self._ledger.log, self._ledger.end, self._ports.recovery.known)
+        told = held.remember()
         told.prune(self._ledger.log, self._ledger.first_offset)
         self._unwant(held, now)
-        self._reader.stop(held)
+        self._replay.stop(held)
         self._courier.clear(held, now)
-        self._lanes.stop(held)
-        held.step("end")
+        held.has_ended = True
         del self.helds[held.id]
         self.durables.pop(held.id, None)
         if held.dead_letters_of is not None:
@@ -356,7 +344,7 @@ class Registry:
         """It was ended at another broker, where it was a guest; the records to persist. Whoever subscribed
         here since then has another one."""
         held = self.helds.get(id)
-        if held is None or not held.durable or held.is_guest or held.attended > ended:
+        if held is None or not held.durable or held.stored.is_guest or held.stored.attended > ended:
             return []
         self.close(held, "closed", "it was ended at another broker", now)
         return self.end(held, now)
@@ -372,66 +360,73 @@ class Registry:
     # -- what is on the disk -------------------------------------------------------------------
 
     def _row(self, held: Held) -> Record:
+        own, stored = held.own, held.stored
+        assert own.start is not None
         row = SubscriptionRow(
             held.subscription,
             held.since,
-            held.start,
-            held.told_from,
+            own.start,
+            own.first,
             (held.told or Told()).encode(),
-            list(held.rights),
-            is_guest=held.is_guest,
-            home=held.home,
-            attended=held.attended,
+            list(own.rights),
+            is_guest=stored.is_guest,
+            home=stored.home,
+            attended=stored.attended,
         )
         return rows.put_for(rows.SUBSCRIPTION, held.id, row)
 
     def progress(self, held: Held) -> Record:
-        held.floor(self._ledger.end)
-        lanes = {
-            log: rows.LaneRow(lane.progress, lane.told_from, lane.start, lane.hold, list(lane.rights))
-            for log, lane in held.lanes.items()
-        }
-        movers, outlived = dict(held.movers), sorted(held.outlived)
-        row = ProgressRow(held.id, held.progress, lanes=lanes, movers=movers, outlived=outlived)
+        held.own.floor()
+        lanes = {log: rows.lane_row(cursor) for log, cursor in held.others.items()}
+        movers, outlived = dict(held.movers), sorted(held.stored.outlived)
+        row = ProgressRow(held.id, held.own.progress, lanes=lanes, movers=movers, outlived=outlived)
         return rows.put_for(rows.PROGRESS, held.id, row)
 
     def load(self, state: Loaded, now: float) -> None:
         self.memory.load(state)
         known = {row.subscription: row for row in rows.decoded(state.tables, rows.PROGRESS, ProgressRow)}
         for row in rows.decoded(state.tables, rows.SUBSCRIPTION, SubscriptionRow):
-            held = Held(row.subscription, named=True, number=0, since=row.since)
+            cursor = self._replay.own_cursor()
+            held = Held(row.subscription, cursor, named=True, number=0, since=row.since)
             self.helds[held.id] = self.durables[held.id] = held
-            held.start, held.told_from = row.start, row.told_from
             held.told = rows.read_told(row.told)
-            held.rights = row.rights
-            held.again_below = self._ledger.end
-            held.is_from_disk = held.is_kept = True
-            held.owner = self._ports.kept.owner_of(held.id)
-            held.is_guest, held.home, held.attended = row.is_guest, row.home, row.attended
-            if held.is_guest:
+            owner = self._ports.kept.owner_of(held.id)
+            held.stored = Stored(owner, row.home, row.is_guest, row.attended, is_from_disk=True, is_kept=True)
+            if row.is_guest:
                 self._guest_left(held, now)
-            held.progress = known[held.id].progress if held.id in known else LogProgress(heard=row.told_from)
-            if held.progress.owed:
-                held.unread = deque(held.progress.owed)
-                self._owe_again(held)
+            cursor.start, cursor.first, cursor.keep_from = row.start, row.told_from, row.start
+            cursor.rights, cursor.again_below = row.rights, self._ledger.end
+            progress = known.get(held.id)
+            cursor.resume(LogProgress(heard=row.told_from) if progress is None else progress.progress)
+            self._owe_again(held)
             self._want(held, row.subscription, now)
-            self._reader.begin(held, held.progress.low_water, now)
-            if held.id in known:
-                held.lanes = {log: _lane(log, lane) for log, lane in known[held.id].lanes.items()}
-                held.movers = known[held.id].movers
-                held.outlived = frozenset(known[held.id].outlived)
+            self._replay.begin(held, now)
+            if progress is not None:
+                self._load_progress(held, progress)
         self._dead.end_others(self.helds, now)
 
+    def _load_progress(self, held: Held, row: ProgressRow) -> None:
+        held.stored.outlived = frozenset(row.outlived)
+        if row.movers:
+            held.own_moving().movers.update(row.movers)
+        for log, lane in row.lanes.items():
+            cursor = self._replay.other_cursor(held, log, 1, start=lane.start)
+            cursor.resume(lane.progress)
+            cursor.first, cursor.again_below = lane.told_from, ANY_OFFSET
+            cursor.keep_from = cursor.next if lane.hold is None else min(cursor.next, lane.hold + 1)
+            cursor.rights = [Right((span.filter,), NEVER, span.start, span.stop) for span in lane.rights]
+
     def _owe_again(self, held: Held) -> None:
-        """Its bounds act on what it was handed in an earlier life, and has not settled, too."""
+        """Its bounds act on what it was handed before a restart, and has not settled, too."""
         if held.has_bounds:
-            held.later = deque(offset for offset in held.unread if offset in self._ledger.entries)
-            for offset in held.later:
-                self._ledger.owe(offset, held.owner)
+            for offset in held.own.unread:
+                if offset in self._ledger.entries:
+                    held.own.owe_later(offset)
+                    held.own.source.owe(held, offset)
 
     def check(self) -> None:
         for held in self.helds.values():
-            held.check(self._ledger.log, self._ledger.end)
+            held.check()
         assert self.durables == {id: held for id, held in self.helds.items() if held.durable}
         for id, held in self.helds.items():
             assert held.id == id
@@ -440,15 +435,3 @@ class Registry:
             for ref, member in session.members.items():
                 assert member.ref == ref
                 assert member in (*member.held.members, *member.held.joining)
-
-
-def _lane(log: str, row: rows.LaneRow) -> Lane:
-    """It goes on in another life: what was handed out and not settled is read again."""
-    at = row.progress.low_water - 1
-    lane = Lane(log, at, start=row.start, hold=at if row.hold is None else min(at, row.hold))
-    lane.rights = row.rights
-    lane.progress, lane.told_from = row.progress, row.told_from
-    if row.progress.owed:
-        lane.unread = deque(row.progress.owed)
-    lane.again = True
-    return lane

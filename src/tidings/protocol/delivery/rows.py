@@ -16,8 +16,8 @@ from tidings.availability.told import Span, Told
 from tidings.language import parse_filter
 from tidings.model.event import Event
 from tidings.model.subscription import Position, Subscription, SubscriptionId
+from tidings.protocol.delivery.cursor import Cursor, Right
 from tidings.protocol.delivery.moved import Moved
-from tidings.protocol.delivery.right import Right
 
 VERSION = 1
 
@@ -100,6 +100,12 @@ def put_for(table: str, id: SubscriptionId, row: Row) -> Put:
 
 def delete_for(table: str, id: SubscriptionId) -> Delete:
     return Delete(table, key_of(id.subscriber, id.name))
+
+
+def lane_row(cursor: Cursor) -> LaneRow:
+    """A cursor in the log of another broker. Rows of lanes hold the last offset of a range, and one filter."""
+    spans = [Span(right.filters[0], cursor.log, right.start, right.stop) for right in cursor.rights]
+    return LaneRow(cursor.progress, cursor.first, cursor.start, cursor.keep_from - 1, spans)
 
 
 def read_told(told: bytes) -> Told:

@@ -1,0 +1,313 @@
+"""Replay of logs for subscriptions: reading pages, and the step from replay to live.
+
+Rules
+- A subscription has a cursor in the own log and in each log that is known here. A new one reads what is available
+  first, unless it wants no replay; a log that is found later is read then.
+- A cursor reads in pages, only while a listener is there and the queue is at most half full.
+- An event of a page is queued when it was not delivered before: neither settled, nor in the ranges that the
+  subscription was delivered under earlier filters or in earlier lives, nor below the cursor's `next`.
+- The cursor goes LIVE at the page that reaches the log's end; `cursor.py` states why no offset is lost or repeated.
+- A durable subscription whose queue is full goes back to REPLAYING: it spills to the log, which keeps its events. A
+  transient one has its live events wait behind the replay, and loses by its policy those for which there is no room.
+- A log that replaces one which a durable subscription heard began after the subscription: it is owed all of it.
+- A log that cannot be read ends the listening with an error; no entry is skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+
+from tidings.availability.progress import LogProgress
+from tidings.protocol.delivery.courier import Courier
+from tidings.protocol.delivery.cursor import LIVE, REPLAYING, Cursor, ReadPage, Right, Seen
+from tidings.protocol.delivery.held import Held
+from tidings.protocol.delivery.item import Item
+from tidings.protocol.delivery.ledger import Ledger
+from tidings.protocol.delivery.settings import DeliverySettings
+from tidings.protocol.delivery.sources import OtherLogs, OwnLog, item_of
+from tidings.protocol.lines import EMPTY, NOTHING, own, own_table
+from tidings.protocol.messages import Envelope
+from tidings.protocol.naming import broker_of
+from tidings.protocol.slots import Ports
+
+
+class Replay:
+    def __init__(
+        self,
+        ports: Ports,
+        settings: DeliverySettings,
+        ledger: Ledger,
+        courier: Courier,
+        own_log: OwnLog,
+        on_broken: Callable[[Held, str, str, float], None],
+    ) -> None:
+        self._ports = ports
+        self._settings = settings
+        self._ledger = ledger
+        self._courier = courier
+        self.own_log = own_log
+        self._other_logs = OtherLogs(ports)
+        self._on_broken = on_broken
+
+    # -- beginning and ending ------------------------------------------------------------------
+
+    def own_cursor(self) -> Cursor:
+        """A cursor at the end of the own log."""
+        end = self._ledger.end
+        return Cursor(self._ledger.log, self.own_log, end, start=end, state=LIVE)
+
+    def other_cursor(
+        self, held: Held, log: str, next: int, *, start: int | None, keep_from: int = 1
+    ) -> Cursor:
+        cursor = Cursor(log, self._other_logs, next, start=start)
+        if keep_from > 1:
+            cursor.keep_from = keep_from
+        own_table(held, "others")[log] = cursor
+        return cursor
+
+    def begin(self, held: Held, now: float) -> None:
+        """Read the own log from `next` on; a log that holds no entry there is read already."""
+        cursor = held.own
+        cursor.reading, cursor.seam = 0, cursor.end
+        if cursor.source.begin(held, cursor):
+            cursor.step("read on")
+        elif cursor.state is REPLAYING:
+            self._go_live(held, cursor, cursor.end, now)
+        else:
+            self._read_to(held, cursor, cursor.end, now)
+
+    def open(self, held: Held, now: float) -> None:
+        """The subscription begins: it reads the own log, and gets a cursor in each log of another broker."""
+        cursor = held.own
+        if held.durable and cursor.start is not None:
+            cursor.keep_from = cursor.start
+        cursor.first = cursor.next
+        cursor.progress = LogProgress(heard=cursor.next)
+        self.begin(held, now)
+        for log in self._ports.recovery.logs():
+            self.open_one(held, log)
+
+    def open_one(self, held: Held, log: str, *, is_found: bool = False) -> None:
+        """`is_found`: the subscription is older than what is known here of this log."""
+        if held.handle is None or log in held.others:
+            return
+        end = self._other_logs.end(log)
+        if is_found and held.durable and self._has_outlived(held, log):
+            self.other_cursor(held, log, 1, start=1)
+        elif held.stored.is_from_disk or (is_found and held.durable):
+            # It began before a restart that did not record where in this log, or the log began on an empty disk and
+            # accepted events before this broker knew of it: the origin has to keep all of it.
+            self.other_cursor(held, log, 1, start=None)
+        elif held.options.replay:
+            # A durable one is owed by offset: its age may be judged after a restart, by another clock.
+            start = end if held.durable else None
+            self.other_cursor(held, log, 1, start=start, keep_from=end)
+        else:
+            self.other_cursor(held, log, end, start=end, keep_from=end).state = LIVE
+
+    def _has_outlived(self, held: Held, log: str) -> bool:
+        """Did the subscription hear an earlier log of this broker? Then it is older than all that this log holds, and
+        no clock is asked: either broker's may have been set back between two of its lives."""
+        broker = broker_of(log)
+        return broker in held.stored.outlived or any(broker_of(other) == broker for other in held.others)
+
+    def resume_from(self, held: Held, after: Mapping[str, int]) -> None:
+        """A durable subscription of another broker continues here, in each log from its token on. A log that is not
+        known yet is read when it is."""
+        for log, offset in after.items():
+            if log != held.own.log:
+                self.other_cursor(held, log, offset + 1, start=offset + 1, keep_from=offset + 1)
+
+    def rights(self, held: Held) -> dict[str, list[Right]]:
+        """By log: the ranges that a durable subscription is owed, before it takes another filter."""
+        filter, owed = held.filter, {}
+        for cursor in held.cursors if held.durable else ():
+            kept = [right.narrowed(filter) for right in cursor.rights if right.stop > cursor.low_water]
+            owed[cursor.log] = [*kept, Right((filter,), held.since, cursor.needs_from(), cursor.end)]
+        return owed
+
+    def restart(self, held: Held, rights: dict[str, list[Right]], now: float) -> None:
+        """It has another filter: read in the own log what it may want now, and what it was owed before. The replay
+        begins first, so that its entries are pinned when what was owed under the old filter is released."""
+        cursor = held.own
+        cursor.start = cursor.keep_from = cursor.end
+        cursor.next = cursor.first = self._ledger.first_offset
+        cursor.rights = rights.pop(cursor.log, ())
+        self.begin(held, now)
+        self._courier.clear(held, now)
+        cursor.progress = LogProgress(heard=cursor.first)
+
+    def reopen(self, held: Held, rights: Mapping[str, Sequence[Right]]) -> None:
+        """The same in the logs of other brokers."""
+        for cursor in held.others.values():
+            cursor.source.stop(held, cursor)
+        held.others = NOTHING
+        for log in self._ports.recovery.logs():
+            self.open_one(held, log)
+        for log, owed in rights.items():  # also of logs that were not found again after a restart
+            cursor = held.others.get(log) or self.other_cursor(held, log, 1, start=None)
+            cursor.rights = owed
+            cursor.keep_from = min(right.start for right in owed)
+
+    def stop(self, held: Held) -> None:
+        """The subscription has ended."""
+        for cursor in held.cursors:
+            cursor.source.stop(held, cursor)
+        held.others = NOTHING
+
+    def drop(self, held: Held, log: str) -> None:
+        """That log is no more; what was read of it is still delivered."""
+        cursor = held.others.pop(log, None)
+        if cursor is not None:
+            cursor.source.stop(held, cursor)
+            if held.durable and self._ports.recovery.is_gone(log):
+                held.stored.outlived |= {broker_of(log)}
+
+    # -- live events of other logs ---------------------------------------------------------------
+
+    def offer(self, held: Held, envelope: Envelope, now: float) -> None:
+        """An event of another broker's log arrives, and the subscription accepts it."""
+        self._offer(held, held.others[envelope.origin], item_of(envelope, now), now)
+
+    def _offer(self, held: Held, cursor: Cursor, item: Item, now: float) -> None:
+        offset = item.after
+        if cursor.state is REPLAYING:
+            self._hold_back(held, cursor, item, now)
+        elif held.durable and held.is_full and offset >= cursor.progress.heard:
+            cursor.spill(offset)
+            cursor.missed = offset
+            self._owe_later(held, cursor, item, now)
+        elif offset >= cursor.progress.heard:  # else it was read
+            self._courier.offer_read(held, item, now)
+
+    def _hold_back(self, held: Held, cursor: Cursor, item: Item, now: float) -> None:
+        """A durable subscription has few events wait, and only while a page is on its way: the log keeps the rest."""
+        has_room = len(cursor.pending) < max(0 if held.durable else held.options.queue, self._settings.chunk)
+        if has_room and (not held.durable or (cursor.reading and not cursor.missed)):
+            own(cursor, "pending").append(item)
+        elif held.durable:
+            cursor.pending, cursor.missed = EMPTY, item.after
+        else:
+            self._courier.count_lost(held, item.event, held.options.policy, now)
+        self._owe_later(held, cursor, item, now)
+
+    def _owe_later(self, held: Held, cursor: Cursor, item: Item, now: float) -> None:
+        """Bounds of a subscription count what it has not read too."""
+        if held.has_bounds:
+            cursor.owe_later(item.after, Seen(now, item.event.source, item.event.id))
+            self._courier.bounds.keep(held, now)
+
+    def found(self, held: Held, log: str, now: float) -> None:
+        """A log is known here from now on. After a restart a subscription with bounds has to read again what was
+        handed out of it; how much it is owed beyond that is unknown, only that it is no younger."""
+        self.open_one(held, log, is_found=True)
+        cursor = held.others.get(log)
+        if cursor is None or cursor.state is LIVE or not held.has_bounds or cursor.later:
+            return
+        if cursor.next < cursor.end:
+            for offset in cursor.unread:
+                cursor.owe_later(offset, Seen(now))
+            if cursor.progress.heard < cursor.end:
+                cursor.owe_later(cursor.end - 1, Seen(now))
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def read_on(self, held: Held, now: float) -> None:
+        """Read the next page of each log that is not read yet, if there is room and a listener."""
+        if held.members:
+            for cursor in held.cursors:
+                if cursor.state is REPLAYING and not cursor.reading:
+                    self._read(held, cursor, now)
+
+    def _read(self, held: Held, cursor: Cursor, now: float) -> None:
+        source = cursor.source
+        if not source.begin(held, cursor):
+            self._go_live(held, cursor, cursor.end, now)
+            self._courier.pump(held, now)
+            return
+        room = held.options.queue - len(held.queue)
+        if len(held.queue) > held.options.queue // 2 or room <= 0:
+            return
+        if source.is_gone(cursor.log):
+            self.drop(held, cursor.log)
+            return
+        limit = min(room, self._settings.chunk)
+        cursor.reading = source.read(held, cursor, limit, partial(self._on_page, held, cursor), now)
+
+    def _on_page(self, held: Held, cursor: Cursor, page: ReadPage, now: float) -> None:
+        cursor.reading = 0
+        if held.has_ended or held.cursor_in(cursor.log) is not cursor:
+            return
+        if page.failure is not None:
+            self._on_broken(held, *page.failure, now)
+            return
+        for item in cursor.merged(page.items, page.end):
+            self._read_one(held, cursor, item, now)
+        if page.is_last and cursor.missed < page.end:
+            self._go_live(held, cursor, page.end, now)
+        else:
+            self._read_to(held, cursor, page.end, now)
+        if not held.has_ended:
+            if cursor is not held.own:
+                self._courier.touched(held, now)
+            self._courier.pump(held, now)
+
+    def _read_one(self, held: Held, cursor: Cursor, item: Item, now: float) -> None:
+        if item.position is None:  # no log holds it: it waited for this place in the queue
+            own(held, "queue").append(item)
+            return
+        offset = item.position.offset
+        if offset < cursor.next:
+            return
+        self._read_to(held, cursor, offset, now)
+        if held.was_delivered(cursor, item.event, offset):
+            return  # the next offset that is read passes over it
+        if not cursor.take(offset) and held.durable:
+            cursor.source.owe(held, offset)
+        item.again = offset < cursor.again_below
+        self._courier.take(held, item, now)
+
+    def _read_to(self, held: Held, cursor: Cursor, end: int, now: float) -> None:
+        """Every offset below was read; an offset that was owed there and not found is owed no longer."""
+        for offset in cursor.read_to(end):
+            if cursor.source.release(held, offset, now):
+                self._courier.count_gone(held, now)
+
+    def _go_live(self, held: Held, cursor: Cursor, end: int, now: float) -> None:
+        self._read_to(held, cursor, end, now)
+        pending = cursor.go_live()
+        held.pack_filter()
+        cursor.source.stop(held, cursor)
+        for item in pending:
+            if held.has_ended:
+                return  # it was too slow, and its policy is `disconnect`
+            if item.position is None:
+                own(held, "queue").append(item)
+            else:
+                self._offer(held, cursor, item, now)
+
+    def skip_older(self, held: Held, now: float) -> float | None:
+        """Pass over entries of the own log that are older than a durable subscription wants, so that the log need
+        not keep them; when the oldest that is left was accepted, if any may be left."""
+        keep, cursor = held.options.keep_seconds, held.own
+        if keep is None or cursor.state is LIVE or cursor.reading:
+            return None
+        end, oldest = self.own_log.older_than(keep, now)
+        if end:
+            self._read_to(held, cursor, end, now)
+        self.own_log.refresh_pins()
+        return oldest
+
+
+def settled(log: str, helds: Iterable[Held]) -> int | None:
+    """The last offset up to which durable subscriptions need no entry of this log; None: there are none."""
+    needs = [held.others[log].needs_from() - 1 for held in helds if held.durable and log in held.others]
+    return min(needs, default=None)
+
+
+def heard_of(log: str, helds: Iterable[Held]) -> int:
+    """The last offset of a log that one of these subscriptions has heard of. The cursor of a guest comes from its
+    client's token, which proves no offset."""
+    cursors = [held.others[log] for held in helds if log in held.others and not held.stored.is_guest]
+    return max((max(cursor.next, cursor.progress.heard) - 1 for cursor in cursors), default=0)

@@ -1,0 +1,240 @@
+"""Sources of cursors: this broker's own log on its disk, and the logs of other brokers through recovery.
+
+Rules
+- Own log: every entry that a replay has still to read is pinned, so the ledger does not forget it. A transient
+  subscription pins to the end of the log. A durable one pins up to its seam, since it is owed later entries by offset.
+- Own log: what is read beyond `ledger.end` is not dispatched yet; it arrives live.
+- Own log: the subscription gets an entry that has not ended, that its filter accepts, and to which it has a right:
+  it was available when the subscription began, or it was published later.
+- Other logs: the origin applies filter and age. The answer is judged again only where earlier filters widened the range.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from math import inf
+from typing import Protocol
+
+from tidings.availability.lifetime import expired
+from tidings.availability.records import Append, Entry
+from tidings.language.evaluate import accepts
+from tidings.language.work import is_over
+from tidings.model.event import event_size
+from tidings.model.subscription import Position
+from tidings.protocol.batches import read_upto
+from tidings.protocol.delivery.cursor import Cursor, ReadPage, Seen
+from tidings.protocol.delivery.held import Held
+from tidings.protocol.delivery.item import Item
+from tidings.protocol.delivery.ledger import Ledger
+from tidings.protocol.delivery.moved import moved_of
+from tidings.protocol.delivery.moves import Stays, is_gone
+from tidings.protocol.inputs import FetchFailed
+from tidings.protocol.lines import EMPTY
+from tidings.protocol.messages import Envelope
+from tidings.protocol.reading import Page, Wanted
+from tidings.protocol.slots import Ports
+
+Then = Callable[[ReadPage, float], None]
+
+
+class OverBudget(Protocol):
+    def count_over_budget(self, held: Held, now: float) -> None: ...
+
+
+class OwnLog:
+    """The log of this broker: an index in memory, entries on its disk."""
+
+    def __init__(self, ports: Ports, ledger: Ledger, stays: Stays, losses: OverBudget) -> None:
+        self._ports = ports
+        self._ledger = ledger
+        self._stays = stays
+        self._losses = losses
+        self._replaying: dict[Held, None] = {}
+        self._all_from: float = inf  # every entry from here on is pinned ...
+        self._some_from: float = inf  # ... and those in [_some_from, _some_to)
+        self._some_to = 0
+        self._last_read = 0
+
+    # -- pins ----------------------------------------------------------------------------
+
+    def is_pinned(self, offset: int) -> bool:
+        """May a replay still have to read this entry? (A yes may be outdated, a no is never wrong.)"""
+        return offset >= self._all_from or self._some_from <= offset < self._some_to
+
+    def _pin(self, held: Held) -> None:
+        self._replaying[held] = None
+        if held.durable:
+            self._some_from = min(self._some_from, held.own.next)
+            self._some_to = max(self._some_to, held.own.seam)
+        else:
+            self._all_from = min(self._all_from, held.own.next)
+
+    def refresh_pins(self) -> None:
+        """Replays have progressed: let go of what they have read."""
+        self._all_from, self._some_from, self._some_to = inf, inf, 0
+        for held in self._replaying:
+            self._pin(held)
+        self._ledger.unpin()
+
+    def uncounted(self) -> list[Held]:
+        """Durable subscriptions with a part of the log that they have not read, so that all of it is pinned."""
+        return [held for held in self._replaying if held.durable and held.own.next < held.own.seam]
+
+    # -- `LogSource` -----------------------------------------------------------------------
+
+    def end(self, log: str) -> int:
+        return self._ledger.end
+
+    def begin(self, held: Held, cursor: Cursor) -> bool:
+        if not self._ledger.may_hold(cursor.next, self._ledger.end):
+            return False
+        self._pin(held)
+        return True
+
+    def read(self, held: Held, cursor: Cursor, limit: int, then: Then, now: float) -> int:
+        self._last_read += 1
+        number = self._last_read
+        read = partial(self._on_read, held, cursor, number, then)
+        self._ports.disk.fetch(cursor.next, limit, read, partial(self._on_failed, cursor, number, then))
+        return number
+
+    def stop(self, held: Held, cursor: Cursor) -> None:
+        cursor.reading = 0
+        if self._replaying.pop(held, 0) is None:
+            self.refresh_pins()
+
+    def is_gone(self, log: str) -> bool:
+        return False
+
+    def owe(self, held: Held, offset: int) -> None:
+        self._ledger.owe(offset, held.owner)
+
+    def release(self, held: Held, offset: int, now: float) -> bool:
+        has_ended = self._has_ended(offset, now)
+        self._ledger.release(offset, held.owner)
+        return has_ended
+
+    def entry(self, cursor: Cursor, offset: int) -> Entry | None:
+        return self._ledger.entries.get(offset)
+
+    # -- pages -----------------------------------------------------------------------------
+
+    def _on_read(
+        self, held: Held, cursor: Cursor, number: int, then: Then, records: Sequence[Append], now: float
+    ) -> None:
+        if cursor.reading != number:
+            return
+        end = self._ledger.end
+        told = [record for record in records if cursor.next <= record.offset < end]
+        items = [self._item(record) for record in told if self.is_for(held, record, now)]
+        read = end if read_upto(records, end) >= end else records[-1].offset + 1
+        then(ReadPage(items, read, not self._ledger.may_hold(max(read, cursor.next), end)), now)
+
+    def _on_failed(self, cursor: Cursor, number: int, then: Then, failure: FetchFailed, now: float) -> None:
+        if cursor.reading == number:
+            then(ReadPage((), cursor.next, False, (failure.code, failure.reason)), now)
+
+    def _item(self, record: Append) -> Item:
+        event, offset = record.event, record.offset
+        item = Item(
+            event,
+            event_size(event),
+            Position(self._ledger.log, offset),
+            record.accepted,
+            record.expires_at,
+            after=offset,
+        )
+        item.moved = self._stays.of(event.source, offset)
+        return item
+
+    def is_for(self, held: Held, record: Append, now: float) -> bool:
+        """Does the subscription have a right to this entry, and want it?"""
+        event, offset, cursor = record.event, record.offset, held.own
+        if self._has_ended(offset, now):
+            return False
+        if not accepts(held.filter, event):
+            if is_over(held.filter, event) and not cursor.progress.is_settled(offset):
+                self._losses.count_over_budget(held, now)
+            return False
+        return record.ends_at > held.since or cursor.has_right(event, offset, record.ends_at)
+
+    def _has_ended(self, offset: int, now: float) -> bool:
+        """Superseded, or expired."""
+        entry = self._ledger.entries.get(offset)
+        return entry is None or expired(entry, now)
+
+    def older_than(self, seconds: float, now: float) -> tuple[int, float | None]:
+        """The end of the entries that were accepted so long ago; and when the oldest of the others was, if any."""
+        end = 0
+        for offset, entry in self._ledger.entries.items():
+            if entry.accepted + seconds > now or offset >= self._ledger.end:
+                return end, entry.accepted
+            end = offset + 1
+        return end, None
+
+
+class OtherLogs:
+    """The logs of other brokers, as recovery knows and reads them."""
+
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
+
+    def end(self, log: str) -> int:
+        return self._ports.recovery.known(log) + 1
+
+    def begin(self, held: Held, cursor: Cursor) -> bool:
+        return True  # the origin keeps what was not acknowledged, and its last page says where the log ends
+
+    def read(self, held: Held, cursor: Cursor, limit: int, then: Then, now: float) -> int:
+        log, recovery = cursor.log, self._ports.recovery
+        if not recovery.has_log(log):
+            recovery.hurry(log, cursor.next, now)  # its broker may have lost that disk
+            return 0
+        if held.durable and (cursor.pending or cursor.missed):
+            cursor.pending, cursor.missed = EMPTY, 0  # the log keeps them: they are read now
+        start = min(right.start for right in cursor.rights) if cursor.rights else cursor.start
+        wanted = Wanted(held.filter, cursor.next - 1, start, held.since, limit)
+        return recovery.read(log, wanted, partial(self._on_page, cursor, then), now)
+
+    def _on_page(self, cursor: Cursor, then: Then, page: Page, now: float) -> None:
+        if page.is_gone:
+            cursor.reading = 0
+            return
+        items = [item_of(envelope, now) for envelope in page.envelopes if self._is_for(cursor, envelope)]
+        then(ReadPage(items, page.upto + 1, page.is_last), now)
+
+    def _is_for(self, cursor: Cursor, envelope: Envelope) -> bool:
+        if not cursor.rights or envelope.remaining > 0:
+            return envelope.offset is not None
+        return cursor.has_right(envelope.event, envelope.offset or 0, -inf)
+
+    def stop(self, held: Held, cursor: Cursor) -> None:
+        if cursor.reading:
+            self._ports.recovery.give_up(cursor.reading)
+            cursor.reading = 0
+
+    def is_gone(self, log: str) -> bool:
+        return not self._ports.recovery.has_log(log) and is_gone(self._ports, log)
+
+    def owe(self, held: Held, offset: int) -> None:
+        """The origin keeps what this broker has not acknowledged."""
+
+    def release(self, held: Held, offset: int, now: float) -> bool:
+        return False
+
+    def entry(self, cursor: Cursor, offset: int) -> Seen | None:
+        return cursor.seen.get(offset)
+
+
+def item_of(envelope: Envelope, now: float) -> Item:
+    """An event of another broker's log that is here now."""
+    event, offset = envelope.event, envelope.offset
+    assert offset is not None
+    expires_at = None if envelope.expires is None else now + envelope.expires
+    accepted = now if event.lifetime in (0.0, inf) else now - (event.lifetime - envelope.remaining)
+    item = Item(
+        event, event_size(event), Position(envelope.origin, offset), accepted, expires_at, after=offset
+    )
+    item.moved = moved_of(envelope)
+    return item
