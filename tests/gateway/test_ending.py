@@ -339,7 +339,7 @@ async def held(service: Service, name: str) -> bool:
 
 
 def ends(service: Service, name: str) -> bool:
-    return f"{name}\x1fh" not in service.server.node.hold_names()
+    return f"{name}\x1fh" not in service.server.node.log_holds()
 
 
 @pytest.mark.parametrize("change", ["disabled", "deleted", "out of its group"])

@@ -60,7 +60,6 @@ PENDING: frozenset[str] = frozenset(
         "protocol/delivery/courier.py:FEW_BYTES",
         "protocol/delivery/exactly_once.py:MOST_HOMES",
         "protocol/delivery/farewells.py:MOST",
-        "protocol/delivery/holding.py:MOST_HOLDS",
         "protocol/delivery/moves.py:MOST_BARRED",
         "protocol/delivery/moves.py:MOST_SOURCES",
         "protocol/delivery/registry.py:MAX_RIGHTS",

@@ -1,7 +1,7 @@
 """The matcher that brokers use: plain Python while few, compiled columns when many.
 
-Up to `threshold` filters a plain index serves: no NumPy, nothing to compile, the first match in
-microseconds, and `match` is the plain index's own method. Past it `maintain` builds the columns in
+Up to `threshold` filters, or four times as many conjunctions of them, a plain index serves: no NumPy, nothing to
+compile, the first match in microseconds, and `match` is the plain index's own method. Past it `maintain` builds the columns in
 small steps beside the plain index, which goes on serving; then they take all filters over, under
 the same handles, and keep them. Who never calls `maintain` gets them at once, at four times the
 threshold. Where a thread prepares the kernels (see `columnar.warm`), it begins at half the threshold, and
@@ -23,6 +23,7 @@ from tidings.model.filter import NOTHING, Filter
 
 THRESHOLD = 500  # filters; about where the compiled walk begins to win
 BACKSTOP = 4
+CONJUNCTIONS = 4  # of filters that count as one filter: each may be tested for every event
 FILTERS_IN_STEP = 32
 FEW_EVENTS = 32  # matched one by one; about where a batch begins to win
 
@@ -43,6 +44,7 @@ class MatchingEngine:
         self.kernels = kernels
         self._small: SmallMatcher | None = SmallMatcher()
         self._filters: dict[int, Filter] = {}  # while small: to be handed over
+        self._conjunctions = 0  # of those
         self._large: Any = None
         self._growing: Generator[None, None, None] | None = None
         self._journal: list[Change] = []  # what changed since the handing over began
@@ -70,15 +72,21 @@ class MatchingEngine:
             return handle
         handle = self._small.add(filter)
         self._filters[handle] = filter
+        self._conjunctions += len(filter.conjunctions)
         if self._growing is not None:
             self._journal.append((handle, filter))
-        count = len(self._filters)
-        if count == self._threshold // 2 + 1:
+        size = self._size
+        if size > self._threshold // 2:
             self.kernels.want()
-        if count > BACKSTOP * self._threshold and self.kernels.ready:
+        if size > BACKSTOP * self._threshold and self.kernels.ready:
             while self._small is not None:
                 self._step()
         return handle
+
+    @property
+    def _size(self) -> int:
+        """In filters: many conjunctions count for more than the filters that have them."""
+        return max(len(self._filters), self._conjunctions // CONJUNCTIONS)
 
     def remove(self, handle: int) -> None:
         """Forget a filter. An unknown handle is a KeyError."""
@@ -88,7 +96,7 @@ class MatchingEngine:
             self._large.remove(handle)
             return
         self._small.remove(handle)
-        del self._filters[handle]
+        self._conjunctions -= len(self._filters.pop(handle).conjunctions)
         if self._growing is not None:
             self._journal.append((handle, None))
 
@@ -113,7 +121,7 @@ class MatchingEngine:
             if self._small is None:
                 rest: int = self._large.maintain(left)
                 return rest
-            if self._growing is None and len(self._filters) <= self._threshold:
+            if self._growing is None and self._size <= self._threshold:
                 return self._small.maintain(left)
             if not self.kernels.ready:
                 return 1
@@ -123,13 +131,14 @@ class MatchingEngine:
     def stats(self) -> dict[str, Any]:
         """What holds the filters, how large and how full it is."""
         if self._small is None:
-            return {**self._large.stats(), "chosen": f"more than {self._threshold} filters came"}
+            most = f"{self._threshold} filters or {CONJUNCTIONS * self._threshold} conjunctions"
+            return {**self._large.stats(), "chosen": f"more than {most} came"}
         return {**self._small.stats(), "chosen": self._why_small()}
 
     def _why_small(self) -> str:
         if self._growing is not None:
             return "columns are being built beside it"
-        if len(self._filters) > self._threshold and not self.kernels.ready:
+        if self._size > self._threshold and not self.kernels.ready:
             return "kernels are being prepared beside it"
         return f"at most {self._threshold} filters so far"
 

@@ -18,6 +18,11 @@ def unscoped(name: str) -> str:
     return name.rpartition(OWNER_MARK)[2].rpartition(TENANT_MARK)[2]
 
 
+def scope_of(name: str) -> str:
+    """The scope that a broker put before a client's name; all names without a mark have the same."""
+    return name.removesuffix(unscoped(name))
+
+
 class Policy(StrEnum):
     """What happens when a subscription's queue is full."""
 

@@ -34,6 +34,7 @@ class ClientLimits(msgspec.Struct, frozen=True, kw_only=True):
     page: int = 1 << 31  # entries asked for in one page; a page holds `log_page_count` at most
     parts: int = 1 << 16  # of one staged batch; each is looked up at the commit
     events: int = 1 << 16  # staged by one message
+    holds: int = 1_000  # of one principal on a log, beside its quota; each keeps an index of what it holds
     queries: int = 1_000  # of one principal whose last batch is remembered; each is a row on the disk
     logs: int = 1 << 14  # that a token names
     sources: int = 10_000  # that a client names when it comes from another broker

@@ -7,7 +7,7 @@ the strategy that declared it, and leads events and subscriptions from slot to s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -87,7 +87,7 @@ class Node:
         ports.limits, ports.event_bytes = limits, limits.event_bytes if event_bytes is None else event_bytes
         ports.emit, ports.send = self._out.append, self._send
         ports.disk, ports.events = self._disk, self
-        ports.interest = InterestTable(next(iter(delivery.matchers()), None) or MatchingEngine(), limits)
+        ports.interest = InterestTable(delivery.matcher or MatchingEngine(), limits)
         ports.delivery = delivery
         ports.routing = routing or Routing()
         ports.assignment = assignment or Assignment()
@@ -196,9 +196,9 @@ class Node:
         """Count there from now on which bytes are kept, and for whom. Called before the first input."""
         self._ports.kept = kept
 
-    def hold_names(self) -> tuple[str, ...]:
-        """The names under which readers hold the log, with their scopes."""
-        return self._ports.delivery.hold_names()
+    def log_holds(self) -> Mapping[str, Filter]:
+        """The filters by which readers hold the log, by name with its scope."""
+        return self._ports.delivery.log_holds()
 
     @property
     def disk_problem(self) -> str | None:

@@ -489,6 +489,7 @@ class Delivery(Strategy):
     """
 
     kind = "delivery"
+    matcher: Matcher | None = None  # of the node's interest table; None: the node makes one
 
     @property
     def log(self) -> str:
@@ -515,9 +516,9 @@ class Delivery(Strategy):
         """Offset of another log up to which durable subscriptions here need nothing; None: there are none."""
         return None
 
-    def hold_names(self) -> tuple[str, ...]:
-        """The names under which readers hold our log."""
-        return ()
+    def log_holds(self) -> Mapping[str, Filter]:
+        """The filters by which readers hold our log, by name."""
+        return {}
 
     def log_found(self, log: str, now: float) -> None:
         """There is another broker's log that can be read from now on."""

@@ -45,7 +45,7 @@ class Disowning:
         users = self._secured.guard.users
         owners = {
             name.partition(TENANT_MARK)[0]
-            for name in self._server.node.hold_names()
+            for name in self._server.node.log_holds()
             if TENANT_MARK in name and OWNER_MARK not in name
         }
         for name in sorted(owners):

@@ -37,8 +37,8 @@ from tidings.runtime.settings import GROUP_SYSTEM, LIVE, BrokerSettings, changed
 from tidings.runtime.trace import Ring
 from tidings.security.credentials import CertificateCredentials
 from tidings.security.doors import NoCredentials
-from tidings.security.gate import HOLDS
 from tidings.security.principal import Principal
+from tidings.security.quotas import HOLDS
 
 log = logging.getLogger("tidings.broker")
 
@@ -166,6 +166,8 @@ class Service:
         """Durable subscriptions too."""
         self.secured.guard.is_held = self._is_held
         ownerless = []
+        for name, filter in self.server.node.log_holds().items():
+            self.secured.guard.found_hold(name, filter)
         for id, filter in self.server.node.durables():
             self.secured.guard.found(id.subscriber, id.name, filter)
             if id.subscriber == GROUPS and OWNER_MARK not in id.name:
@@ -182,7 +184,7 @@ class Service:
         """Does the broker still hold this durable subscription, or this log for its reader?"""
         node = self.server.node
         if client == HOLDS:
-            return name in node.hold_names()
+            return name in node.log_holds()
         return node.subscription(SubscriptionId(client, name)) is not None
 
     # -- reload ---------------------------------------------------------------------------------

@@ -30,14 +30,13 @@ from tidings.model.constraint import Constraint, Equals, NotOneOf, OneOf
 from tidings.model.event import TENANT, TENANT_MARK, Event, event_size
 from tidings.model.expression import Expression, In
 from tidings.model.filter import Conjunction, Filter
-from tidings.model.subscription import GROUPS, OWNER_MARK, SubscriptionId, unscoped
+from tidings.model.subscription import GROUPS, OWNER_MARK, SubscriptionId, scope_of, unscoped
 from tidings.security.audit import OK, REFUSED, Audit
 from tidings.security.principal import Principal
-from tidings.security.quotas import Account, Accounts
+from tidings.security.quotas import HOLDS, Account, Accounts
 from tidings.security.rules import MQTT_RETAINED, Action, Right, conjoined
 from tidings.security.users import Users
 
-HOLDS = "\x1fholds"  # stands for the client where holds are counted: no client can have this name
 MOST_RIGHTS = 10_000  # remembered; then they are made anew
 
 
@@ -224,6 +223,12 @@ class Gate:
         """The broker's disk holds this durable subscription: it counts for whom it belongs to."""
         owner = self.owner_of(SubscriptionId(subscriber, name))
         self._accounts.of(owner, self._clock()).found((subscriber, name), _cost(filter))
+
+    def found_hold(self, name: str, filter: Filter) -> None:
+        """The broker's disk holds this hold, by its name with the scope: it counts for its principal."""
+        if scope := scope_of(name):  # without one it is of clients that proved no name
+            owner = unscoped(scope[:-1])
+            self._accounts.of(owner, self._clock()).found((HOLDS, name), _cost(filter))
 
     def owner_of(self, id: SubscriptionId) -> str:
         scope = id.name.rpartition(OWNER_MARK)[0]  # of a group: it names the principal

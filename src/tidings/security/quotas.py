@@ -17,6 +17,7 @@ import msgspec
 from tidings.errors import RefusedError
 
 MIB = 1 << 20
+HOLDS = "\x1fholds"  # stands for the client where holds are counted: no client can have this name
 FEW = 64  # accounts up to which nobody looks for idle ones
 
 
@@ -31,6 +32,7 @@ class Quota(msgspec.Struct, frozen=True, kw_only=True):
     burst_bytes: int = 64 * MIB  # may come at once after a quiet time
     stored_bytes: int = 1024 * MIB  # of its events with a lifetime; and of those that its durables wait for
     queued_bytes: int = 256 * MIB  # of events that wait for its subscriptions, or are unacknowledged
+    holds: int = 100  # on the log; each counts as a subscription too
     held_bytes: int = 1024 * MIB  # that one hold keeps in the log beyond its place; then the hold ends
 
 
@@ -43,6 +45,7 @@ UNBOUNDED = Quota(
     burst_bytes=1 << 62,
     stored_bytes=1 << 62,
     queued_bytes=1 << 62,
+    holds=1 << 62,
     held_bytes=1 << 62,
 )
 
@@ -91,6 +94,7 @@ class Account:
         self.subscriptions = 0
         self.constraints = 0
         self.advertisements = 0
+        self.holds = 0
         self.stored = 0  # bytes of events in the log whose lifetime lasts ...
         self.pending = 0  # ... and of those that were let in and are not in the log yet
         self.letters = 0  # bytes of dead letters
@@ -127,13 +131,15 @@ class Account:
         self.constraints -= constraints
 
     def keep(self, durable: tuple[str, str], constraints: int) -> None:
-        """A durable subscription, by client and name: counted once until it is ended."""
+        """A durable subscription, or a hold, by client and name: counted once until it is ended."""
         before = self._durables.get(durable)
         if before is not None:
             self._check("constraints", self.constraints - before + constraints)
             self.constraints += constraints - before
         else:
+            self._check("holds", self.holds + _is_hold(durable))
             self.subscribe(constraints)
+            self.holds += _is_hold(durable)
         self._durables[durable] = constraints
 
     def end(self, durable: tuple[str, str]) -> None:
@@ -141,6 +147,7 @@ class Account:
         constraints = self._durables.pop(durable, None)
         if constraints is not None:
             self.unsubscribe(constraints)
+            self.holds -= _is_hold(durable)
 
     def found(self, durable: tuple[str, str], constraints: int) -> None:
         """The broker's disk holds it: counted, whatever the bounds are."""
@@ -148,6 +155,7 @@ class Account:
             self._durables[durable] = constraints
             self.subscriptions += 1
             self.constraints += constraints
+            self.holds += _is_hold(durable)
 
     def receive(self, size: int, now: float) -> float:
         """So many bytes came in; the seconds to wait before reading on."""
@@ -208,6 +216,10 @@ class Account:
                 f"{self.name} would use {wanted} {what.replace('_', ' ')}; its quota is {most}",
                 hint=f"end some, or raise `{what}` in its quota in the users file",
             )
+
+
+def _is_hold(durable: tuple[str, str]) -> bool:
+    return durable[0] == HOLDS
 
 
 class Accounts:

@@ -9,10 +9,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from tidings.language import parse_filter
 from tidings.matching.columnar.jit import KERNELS
 from tidings.matching.columnar.warm import InBackground
 from tidings.matching.engine import MatchingEngine, columnar_matcher
 from tidings.matching.naive import NaiveMatcher
+from tidings.model.event import make_event
 from tidings.model.filter import NOTHING
 from tidings_bench import workloads
 
@@ -166,3 +168,20 @@ def test_a_failure_to_prepare_is_met_where_somebody_sees_it(monkeypatch: pytest.
     assert kernels.ready
     kernels.leave()
     assert told == ["no compiler"]
+
+
+def test_few_filters_of_many_conjunctions_are_compiled_too() -> None:
+    """Each conjunction may be tested for every event, so they count, and not the filters that have them."""
+    engine, oracle = MatchingEngine(threshold=10), NaiveMatcher()
+    filters = [
+        parse_filter(" OR ".join(f"(x > {10 * a + b} AND x < {10 * a + b + 1})" for b in range(9)))
+        for a in range(10)
+    ]
+    handles = [(engine.add(filter), oracle.add(filter)) for filter in filters]
+    engine.remove(handles[0][0])
+    oracle.remove(handles[0][1])
+    while engine.maintain(10):
+        pass
+    assert "columnar" in engine.stats()["engine"]
+    probes = [make_event({"x": n + 0.5}, source="s", id=str(n)) for n in range(0, 120, 3)]
+    assert [list(engine.match(e)) for e in probes] == [oracle.match(e) for e in probes]

@@ -52,6 +52,7 @@ from tidings.protocol.inputs import (
     Started,
     TimerFired,
 )
+from tidings.protocol.limits import DEFAULT_LIMITS, ResourceLimits
 from tidings.protocol.messages import Mode
 from tidings.protocol.node import Node
 
@@ -109,6 +110,7 @@ class Stage:
         check: bool = True,
         inline: bool = False,
         together: bool = False,
+        limits: ResourceLimits = DEFAULT_LIMITS,
     ) -> None:
         self.rng = rng
         self.fifo = fifo
@@ -121,7 +123,7 @@ class Stage:
         self.disk = Disk()
         self.is_full = False
         self._build: Callable[[], Node] = lambda: intermediary(
-            BROKER, rng=Random(1), stable=stable, recording=recording, settings=settings
+            BROKER, rng=Random(1), stable=stable, recording=recording, settings=settings, limits=limits
         )
         self.recording = recording
         self.node = self._build()

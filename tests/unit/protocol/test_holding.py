@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from tests.unit.protocol.test_staging import Sink
 
 from tidings.language import parse_filter
-from tidings.model.event import FOREVER, make_event
+from tidings.model.event import FOREVER, TENANT_MARK, Event, make_event
 from tidings.model.filter import EVERYTHING
 from tidings.protocol import messages as msg
+from tidings.protocol.delivery import holding as module
+from tidings.protocol.limits import ClientLimits, ResourceLimits
 
 ODD = parse_filter("n % 2 = 1")
 
@@ -202,3 +205,86 @@ def test_moving_on_makes_room_in_a_hold() -> None:
         stage.settle()
         held(stage, most_bytes=2_000, upto=n)
     assert not held(stage, most_bytes=2_000).is_new
+
+
+class Counting:
+    """The matcher of holds, with a count of how often it is asked."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        self.asked = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def match(self, event: Event) -> Any:
+        self.asked += 1
+        return self._inner.match(event)
+
+
+def test_an_event_is_matched_once_for_all_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of 555 holds was evaluated by itself, twice for every event."""
+    stage = Sink()
+    stage.client("p")
+    for number in range(555):
+        held(stage, f"h{number}", parse_filter(f"n = {number} OR n = {number + 1_000}"))
+    holding = stage.node.slots["delivery"]._jobs.holding
+    evaluated: list[Any] = []
+    monkeypatch.setattr(module, "accepts", lambda filter, event: evaluated.append(filter) or True)
+    holding.matcher = counting = Counting(holding.matcher)
+    for n in (3, 1_003, 5_000):
+        stage.publish("p", {"n": n})
+        stage.settle()
+    assert (counting.asked, evaluated) == (3, [])
+    stage.wait(1.0)
+    assert stage.log() == [3, 1_003]
+
+
+def test_a_hold_that_changes_its_filter_keeps_by_the_new_one() -> None:
+    stage = Sink()
+    stage.client("p")
+    held(stage, filter=ODD)
+    held(stage, "other", filter=parse_filter("n = 2"))
+    for n in (1, 2, 3, 4):
+        stage.publish("p", {"n": n})
+        stage.settle()
+    held(stage, filter=parse_filter("n >= 3"))
+    stage.wait(1.0)
+    assert stage.log() == [2, 3]
+    stage.ask(msg.EndHold, "other")
+    stage.publish("p", {"n": 2})
+    stage.publish("p", {"n": 6})
+    stage.wait(1.0)
+    assert stage.log() == [3, 6]
+
+
+def test_holds_are_bounded_for_each_principal_and_not_for_all_together() -> None:
+    limits = ResourceLimits(client=ClientLimits(holds=3))
+    stage = Sink(limits=limits)
+    for number in range(3):
+        held(stage, f"mallory{TENANT_MARK}h{number}")
+    call = stage.ask(msg.HoldLog, f"mallory{TENANT_MARK}h3", EVERYTHING, seconds=60.0)
+    assert stage.failures[call] == ("limit", "3 readers of yours hold this log already; end one of them")
+    assert not held(stage, f"mallory{TENANT_MARK}h2").is_new
+    assert held(stage, f"alice{TENANT_MARK}spark").is_new
+    stage.crash()
+    stage.link("w")
+    call = stage.ask(msg.HoldLog, f"mallory{TENANT_MARK}h3", EVERYTHING, seconds=60.0)
+    assert stage.failures[call][0] == "limit"
+    stage.ask(msg.EndHold, f"mallory{TENANT_MARK}h0")
+    assert held(stage, f"mallory{TENANT_MARK}h3").is_new
+
+
+def test_an_event_that_ends_for_everybody_leaves_every_hold() -> None:
+    stage = Sink()
+    stage.client("p")
+    held(stage, "one")
+    held(stage, "two")
+    for n in (1, 2):
+        stage.publish("p", {"n": n}, key="k", lifetime=600.0)
+        stage.settle()
+    held(stage, "one", upto=2)
+    held(stage, "two", upto=2)
+    stage.wait(1.0)
+    assert stage.log() == [2]
+    assert stage.node.slots["delivery"]._jobs.holding.held_bytes == 0

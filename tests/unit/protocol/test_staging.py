@@ -12,6 +12,7 @@ from tidings.model.event import FOREVER, Event, make_event
 from tidings.protocol import messages as msg
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.inputs import ClientAsk
+from tidings.protocol.limits import DEFAULT_LIMITS, ResourceLimits
 
 
 def events(*numbers: int) -> tuple[Event, ...]:
@@ -21,8 +22,8 @@ def events(*numbers: int) -> tuple[Event, ...]:
 class Sink(Stage):
     """A broker with a store, and a writer `w`."""
 
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(stable=True, settings=DeliverySettings(**settings))
+    def __init__(self, limits: ResourceLimits = DEFAULT_LIMITS, **settings: Any) -> None:
+        super().__init__(stable=True, settings=DeliverySettings(**settings), limits=limits)
         self.client("w")
 
     def ask(self, make: Any, *fields: Any, settle: bool = True, **more: Any) -> int:

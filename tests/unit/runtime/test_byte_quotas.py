@@ -25,8 +25,11 @@ password = "{KEY}"
 quota = {{ queued_bytes = 100_000 }}
 [users.pub]
 password = "{KEY}"
+[users.few]
+password = "{KEY}"
+quota = {{ holds = 2 }}
 [[allow]]
-who = ["q", "pub"]
+who = ["q", "pub", "few"]
 action = ["publish", "subscribe"]
 [[allow]]
 who = "slow"
@@ -144,6 +147,30 @@ def test_holds_are_counted_like_durable_subscriptions_and_their_bytes_are_bounde
         assert (await answer(client, 9)).is_new
 
     play(tmp_path, story)
+
+
+def test_holds_have_a_quota_that_counts_over_a_restart_and_is_given_back(tmp_path: Path) -> None:
+    """A thousand holds were common to all: one account could keep every other reader out."""
+
+    async def hold(client: Raw, call: int, name: str) -> type:
+        client.say(msg.HoldLog(call, name, N, seconds=60.0))
+        return type(await answer(client, call))
+
+    async def first(service: Service) -> None:
+        client, other = await raw(service, "few"), await raw(service, "pub")
+        assert [await hold(client, n, f"h{n}") for n in (1, 2, 3)] == [msg.LogHeld, msg.LogHeld, msg.Refused]
+        assert "3 holds; its quota is 2" in answered(client, 3).reason
+        assert await hold(other, 1, "h1") is msg.LogHeld
+
+    async def second(service: Service) -> None:
+        client = await raw(service, "few")
+        assert await hold(client, 1, "h3") is msg.Refused
+        client.say(msg.EndHold(2, "h1"))
+        await answer(client, 2)
+        assert [await hold(client, 3, "h3"), await hold(client, 4, "h2")] == [msg.LogHeld] * 2
+
+    play(tmp_path, first)
+    play(tmp_path, second)
 
 
 @pytest.mark.parametrize("credit", [0, 100_000])

@@ -35,16 +35,16 @@ def test_an_embedded_broker_prepares_them_beside_its_loop() -> None:
     async def main() -> None:
         async with tidings.connect() as bus:
             assert isinstance(bus._broker, EmbeddedBroker)
-            assert [engine.kernels for engine in _engines(bus._broker._node)] == [BACKGROUND]
+            assert [engine.kernels for engine in _engines(bus._broker._node)] == [BACKGROUND] * 2
 
     asyncio.run(main())
 
 
-def test_so_does_a_broker_on_a_socket_for_the_one_matcher_of_delivery_and_routing() -> None:
+def test_so_does_a_broker_on_a_socket_for_interest_and_for_holds() -> None:
     async def main() -> None:
         server = Server("b0")
         await server.start()
-        assert [engine.kernels for engine in _engines(server.node)] == [BACKGROUND]
+        assert [engine.kernels for engine in _engines(server.node)] == [BACKGROUND] * 2
         await server.close()
 
     asyncio.run(main())

@@ -9,13 +9,14 @@ progress, forgetting what is over, the matcher's upkeep.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from tidings.availability.records import Append, Forget, Loaded, Record, clock_row
 from tidings.matching.matcher import Matcher
 from tidings.model.event import Event
+from tidings.model.filter import Filter
 from tidings.model.subscription import Advertisement, Subscription, SubscriptionId
 from tidings.protocol.delivery import rows
 from tidings.protocol.delivery.courier import Courier
@@ -77,7 +78,7 @@ class ExactlyOnce(Delivery):
     headers = frozenset({HEADER})
 
     def __init__(self, matcher: Matcher, settings: DeliverySettings | None = None) -> None:
-        self._matcher = matcher
+        self.matcher = matcher
         self._settings = settings or DeliverySettings()
         self._flush_at: float | None = None
         self._touched: dict[Held, None] = {}
@@ -87,7 +88,7 @@ class ExactlyOnce(Delivery):
         self._age_at: float | None = None  # when the oldest that waits is too old
 
     def matchers(self) -> tuple[Matcher, ...]:
-        return (self._matcher,)
+        return (self.matcher, self._holding.matcher)
 
     def bind(self, ports: Ports) -> None:
         super().bind(ports)
@@ -268,8 +269,8 @@ class ExactlyOnce(Delivery):
     def told_upto(self) -> int:
         return self._ledger.end - 1
 
-    def hold_names(self) -> tuple[str, ...]:
-        return self._holding.names
+    def log_holds(self) -> Mapping[str, Filter]:
+        return self._holding.filters
 
     def holds(self, offset: int) -> bool:
         return offset in self._ledger.entries

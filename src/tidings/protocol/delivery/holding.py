@@ -10,10 +10,13 @@ goes while nobody looks. Rules
   that it is gone, and its reader is told that it began anew: what was forgotten meanwhile is a gap that it knows of.
 - A hold that releases says that what lives forever rests elsewhere up to its place: the log
   may then forget that too, unless somebody has a right to it.
+- Filters of holds are in one matcher, with the work budget of subscriptions, so an event is matched once for all of
+  them. The number of holds is bounded for each principal (`holds` of its quota, `client.holds` for each scope).
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 
@@ -22,17 +25,19 @@ import msgspec
 from tidings.algebra.covers import covers
 from tidings.availability.records import Append, Delete, Loaded, Put, Record
 from tidings.language.evaluate import accepts
+from tidings.matching.matcher import Matcher
 from tidings.model.event import Event, event_size
 from tidings.model.filter import Filter
+from tidings.model.subscription import scope_of
 from tidings.protocol.delivery.ledger import Ledger
 from tidings.protocol.delivery.refusals import kept_out, unsure
 from tidings.protocol.delivery.sessions import Session
+from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.inputs import PersistFailed
 from tidings.protocol.messages import EndHold, HoldLog, LogHeld, Refused
 from tidings.protocol.slots import Ports
 
 HOLDS = "holds"  # table: one row for each
-MOST_HOLDS = 1_000  # each is asked about every publish
 TOUCH = 0.1  # of its seconds: a hold whose end moves by less is not written again
 
 
@@ -56,43 +61,52 @@ class Kept:
         self.looked_upto = upto  # of what was in the log before it: these are known ...
         self.unknown_upto = end  # ... and those up to here may be wanted
 
-    def has(self, offset: int) -> bool:
-        return offset in self.sizes or self.looked_upto < offset <= self.unknown_upto
+    @property
+    def is_known(self) -> bool:
+        """Has every entry from before the hold been matched?"""
+        return self.looked_upto >= self.unknown_upto
 
-    def add(self, offset: int, size: int) -> None:
-        if offset not in self.sizes:
-            self.sizes[offset] = size
-            self.bytes += size
+    def may_want(self, offset: int) -> bool:
+        return self.looked_upto < offset <= self.unknown_upto
+
+    def add(self, offset: int, size: int) -> bool:
+        """True: it was not kept before."""
+        if offset in self.sizes:
+            return False
+        self.sizes[offset] = size
+        self.bytes += size
+        return True
 
     def drop(self, offset: int) -> None:
         self.bytes -= self.sizes.pop(offset, 0)
 
-    def move(self, upto: int) -> None:
-        """The place moved on: what is before it is not kept any longer."""
-        for offset in [offset for offset in self.sizes if offset <= upto]:
-            self.drop(offset)
-        self.looked_upto = max(self.looked_upto, upto)
-
 
 class Holding:
-    def __init__(self, ports: Ports, ledger: Ledger) -> None:
+    def __init__(self, ports: Ports, settings: DeliverySettings, ledger: Ledger, matcher: Matcher) -> None:
         self._ports = ports
+        self._settings = settings
         self._ledger = ledger
         ledger.appended, ledger.ended = self.appended, self.forgotten
+        self.matcher = matcher
+        self._handles: dict[str, int] = {}  # by name: of its filter in the matcher ...
+        self._by_handle: dict[int, str] = {}  # ... and back
+        self._last_match: tuple[Event, Sequence[int]] | None = None
         self._rows: dict[str, HoldRow] = {}
-        self._filters: dict[str, Filter] = {}
+        self._scopes: Counter[str] = Counter()  # how many holds of each principal
+        self._most = ports.limits.client.holds
         self._kept: dict[str, Kept] = {}  # by name
+        self._keepers: dict[int, int] = {}  # by offset: how many holds keep it
+        self._unlooked: dict[str, Kept] = {}  # by name: holds that may want entries from before them
         self._overfull: dict[str, None] = {}  # names of those that keep more than they may
-        self.next_at: float | None = None
+        self._review_at: float | None = None  # when a hold ends
+        self._maintain_at: float | None = None  # when the matcher has upkeep to do
         self.ended = 0  # that were not asked for in time
         self.overfull = 0  # that had to end since they kept too much
 
     def load(self, state: Loaded) -> None:
         for value in state.tables.get(HOLDS, {}).values():
             row = msgspec.msgpack.decode(value, type=HoldRow)
-            self._rows[row.name] = row
-            self._filters[row.name] = row.filter
-            self._kept[row.name] = Kept(row.upto, self._ledger.next_offset - 1)
+            self._begin(row)
         self._moved()
         for name in self._rows:
             self._look(name)
@@ -101,32 +115,92 @@ class Holding:
 
     @property
     def is_held(self) -> bool:
-        return bool(self._filters)
+        return bool(self._rows)
 
     def wants(self, event: Event) -> bool:
         """Is the event to be kept for some reader?"""
-        return bool(self._filters) and any(accepts(filter, event) for filter in self._filters.values())
+        return bool(self._rows) and bool(self._match(event))
+
+    def _match(self, event: Event) -> Sequence[int]:
+        """Handles of the holds that accept the event; the last answer is kept, since an event that a hold wants is
+        matched before it is kept and again when it is appended."""
+        if self._last_match is None or self._last_match[0] is not event:
+            self._last_match = (event, self.matcher.match(event))
+        return self._last_match[1]
 
     def is_pinned(self, offset: int) -> bool:
-        return bool(self._kept) and any(kept.has(offset) for kept in self._kept.values())
+        return offset in self._keepers or any(kept.may_want(offset) for kept in self._unlooked.values())
 
     def appended(self, record: Append) -> None:
         """An entry came into the log: the holds that want it keep it."""
-        for name, filter in self._filters.items():
-            if accepts(filter, record.event):
-                self._keep(name, record)
+        if self._rows:
+            for handle in self._match(record.event):
+                self._keep(self._by_handle[handle], record)
 
     def forgotten(self, offset: int) -> None:
         """It ended for everybody."""
-        for kept in self._kept.values():
+        if self._keepers.pop(offset, 0):
+            for kept in self._kept.values():
+                kept.drop(offset)
+
+    # -- the table of holds ----------------------------------------------------------------------
+
+    def _begin(self, row: HoldRow) -> None:
+        """Put a hold into the table, or one with another filter in its stead: all that it keeps is looked for anew."""
+        if row.name in self._rows:
+            self._forget(row.name)
+        self._rows[row.name] = row
+        self._scopes[scope_of(row.name)] += 1
+        handle = self._handles[row.name] = self.matcher.add(row.filter)
+        self._by_handle[handle] = row.name
+        self._last_match, self._maintain_at = None, 0.0
+        kept = self._kept[row.name] = Kept(row.upto, self._ledger.next_offset - 1)
+        if not kept.is_known:
+            self._unlooked[row.name] = kept
+
+    def _forget(self, name: str) -> None:
+        """Take a hold out of the table, with all that it keeps."""
+        del self._rows[name]
+        scope = scope_of(name)
+        self._scopes[scope] -= 1
+        if not self._scopes[scope]:
+            del self._scopes[scope]
+        handle = self._handles.pop(name)
+        self.matcher.remove(handle)
+        del self._by_handle[handle]
+        self._last_match, self._maintain_at = None, 0.0
+        kept = self._kept.pop(name)
+        self._unlooked.pop(name, None)
+        for offset in kept.sizes:
+            self._release(offset)
+
+    def _release(self, offset: int) -> None:
+        self._keepers[offset] -= 1
+        if not self._keepers[offset]:
+            del self._keepers[offset]
+
+    def _move(self, name: str, upto: int) -> None:
+        """The place moved on: entries before it are not kept any longer."""
+        kept = self._kept[name]
+        for offset in [offset for offset in kept.sizes if offset <= upto]:
             kept.drop(offset)
+            self._release(offset)
+        self._know(name, upto)
+
+    def _know(self, name: str, upto: int) -> None:
+        """The entries from before the hold are known up to there."""
+        kept = self._kept[name]
+        kept.looked_upto = max(kept.looked_upto, upto)
+        if kept.is_known:
+            self._unlooked.pop(name, None)
 
     def _keep(self, name: str, record: Append) -> None:
         kept, row = self._kept[name], self._rows[name]
-        kept.add(record.offset, event_size(record.event))
+        if kept.add(record.offset, event_size(record.event)):
+            self._keepers[record.offset] = self._keepers.get(record.offset, 0) + 1
         if row.most_bytes and kept.bytes > row.most_bytes and name not in self._overfull:
             self._overfull[name] = None  # it ends at the next step: nothing is forgotten inside of this one
-            self.next_at = 0.0
+            self._review_at = 0.0
 
     @property
     def held_bytes(self) -> int:
@@ -138,11 +212,11 @@ class Holding:
     def _look(self, name: str) -> None:
         """Look at the next entries that a hold may want."""
         kept = self._kept.get(name)
-        if kept is None or kept.looked_upto >= kept.unknown_upto:
+        if kept is None or kept.is_known:
             return
         begin = max(kept.looked_upto + 1, self._ledger.first_offset)
         if not self._ledger.may_hold(begin, kept.unknown_upto + 1):
-            kept.looked_upto = kept.unknown_upto
+            self._know(name, kept.unknown_upto)
             return
         count = self._ports.limits.page_count
         self._ports.disk.fetch(begin, count, partial(self._looked, name, kept), lambda failure, now: None)
@@ -155,13 +229,14 @@ class Holding:
             wanted = row.upto < record.offset <= kept.unknown_upto and record.offset in self._ledger.entries
             if wanted and accepts(row.filter, record.event):
                 self._keep(name, record)
-        kept.looked_upto = max(kept.looked_upto, records[-1].offset) if records else kept.unknown_upto
+        self._know(name, records[-1].offset if records else kept.unknown_upto)
         self._ledger.unpin()
         self._look(name)
 
     @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(self._rows)
+    def filters(self) -> dict[str, Filter]:
+        """Those of all holds, by name."""
+        return {name: row.filter for name, row in self._rows.items()}
 
     # -- holding -------------------------------------------------------------------------------
 
@@ -177,13 +252,11 @@ class Holding:
         row = HoldRow(
             message.name, message.filter, upto, message.seconds, now + message.seconds, message.most_bytes
         )
-        self._rows[row.name], self._filters[row.name] = row, row.filter
         if before is None or before.filter.digest != row.filter.digest:
-            self._kept[row.name] = Kept(
-                row.upto, self._ledger.next_offset - 1
-            )  # looked at once they are on disk
+            self._begin(row)  # earlier entries are looked at once the row is on disk
         else:
-            self._kept[row.name].move(row.upto)
+            self._rows[row.name] = row
+            self._move(row.name, row.upto)
         if before is not None and _is_same(before, row):
             row.ends_at = before.ends_at
             self._held(session, message, False, now)
@@ -219,8 +292,8 @@ class Holding:
             return kept_out(disk.full)
         if message.log and message.log != self._ledger.log:
             return ("refused", f"this broker's log is {self._ledger.log}, not {message.log}")
-        if message.name not in self._rows and len(self._rows) >= MOST_HOLDS:
-            return ("limit", f"{MOST_HOLDS} readers hold this log already; end one of them")
+        if message.name not in self._rows and self._scopes[scope_of(message.name)] >= self._most:
+            return ("limit", f"{self._most} readers of yours hold this log already; end one of them")
         return None
 
     def end(self, session: Session, message: EndHold, now: float) -> None:
@@ -242,21 +315,29 @@ class Holding:
 
     def _drop(self, name: str) -> list[Record]:
         self._overfull.pop(name, None)
-        if self._rows.pop(name, None) is None:
+        if name not in self._rows:
             return []
-        del self._filters[name], self._kept[name]
+        self._forget(name)
         self._moved()
         return [Delete(HOLDS, name)]
 
     def _moved(self) -> None:
         """Places changed: what nobody holds any longer may go."""
         ends = min((row.ends_at for row in self._rows.values()), default=None)
-        self.next_at = 0.0 if self._overfull else ends
+        self._review_at = 0.0 if self._overfull else ends
         self._ledger.unpin()
+
+    @property
+    def next_at(self) -> float | None:
+        times = (self._review_at, self._maintain_at)
+        return min((at for at in times if at is not None), default=None)
 
     def collect(self, now: float) -> list[Record]:
         """End what was not asked for in time, or keeps too much; the records to persist."""
-        if self.next_at is None or self.next_at > now:
+        if self._maintain_at is not None and self._maintain_at <= now:
+            left = self.matcher.maintain(self._settings.maintain_budget)
+            self._maintain_at = now + self._settings.flush_seconds if left else None
+        if self._review_at is None or self._review_at > now:
             return []
         full = list(self._overfull)
         over = [row.name for row in self._rows.values() if row.ends_at <= now and row.name not in full]

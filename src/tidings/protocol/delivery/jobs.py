@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tidings.availability.records import Loaded, Record
+from tidings.matching.engine import MatchingEngine
 from tidings.protocol import messages as msg
 from tidings.protocol.delivery.holding import Holding
 from tidings.protocol.delivery.ledger import Ledger
@@ -26,7 +27,7 @@ Handler = Callable[[Session, Any, float], None]
 class Jobs:
     def __init__(self, ports: Ports, settings: DeliverySettings, ledger: Ledger, publish: Publish) -> None:
         scanning = Scanning(ports, ledger)
-        self.holding = holding = Holding(ports, ledger)
+        self.holding = holding = Holding(ports, settings, ledger, MatchingEngine())
         self.staging = staging = Staging(ports, settings.staging_seconds, settings.staging_bytes, publish)
         self.handlers: dict[type[msg.Message], Handler] = {
             msg.ReadLog: lambda session, message, now: scanning.read(session.address, message),

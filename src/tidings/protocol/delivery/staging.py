@@ -23,7 +23,7 @@ import msgspec
 from tidings.availability.records import Delete, Loaded, Put, Record
 from tidings.errors import TooLargeError
 from tidings.model.event import Event
-from tidings.model.subscription import unscoped
+from tidings.model.subscription import scope_of
 from tidings.protocol.batches import too_large
 from tidings.protocol.delivery.refusals import kept_out, unsure
 from tidings.protocol.delivery.sessions import Session
@@ -92,7 +92,7 @@ class Staging:
 
     def _note_done(self, query: str, batch: int) -> None:
         if query not in self._done:
-            self._queries[_scope(query)] += 1
+            self._queries[scope_of(query)] += 1
         self._done[query] = batch
 
     # -- staging -----------------------------------------------------------------------------
@@ -162,7 +162,7 @@ class Staging:
             full = self._ports.disk.full
             answer = unsure(full) if name in self._committing else kept_out(full)
             self._ports.send(address, Refused(call, *answer))
-        elif message.query not in self._done and self._queries[_scope(message.query)] >= self._most_queries:
+        elif message.query not in self._done and self._queries[scope_of(message.query)] >= self._most_queries:
             reason = (
                 f"{self._most_queries} queries have committed here already; go on under one of their names"
             )
@@ -258,11 +258,6 @@ class Staging:
         ends = [row.ends_at for parts in self._parts.values() for row in parts.values()]
         self.next_at = max(min(ends), now + 1.0) if ends else None
         return [Delete(STAGED, _key(row)) for row in over]
-
-
-def _scope(query: str) -> str:
-    """Whose query it is; all without a mark are of one."""
-    return query.removesuffix(unscoped(query))
 
 
 def _key(row: PartRow) -> str:
