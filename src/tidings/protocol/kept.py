@@ -1,5 +1,5 @@
 """Bytes that a broker keeps for principals, as its guard counts them: events in the log by publisher and by the owner
-of the durable subscriptions that they wait for, and dead letters."""
+of the durable subscriptions that they wait for, dead letters, and records of ended subscriptions."""
 
 from __future__ import annotations
 
@@ -26,6 +26,12 @@ class KeptBytes(Protocol):
     def count_letters(self, owner: str, size: int) -> None:
         """So many bytes more of dead letters are kept; below 0: so many fewer."""
 
+    def records_fit(self, owner: str, size: int) -> bool:
+        """May so many bytes more of records of its ended subscriptions be kept? They are in memory too."""
+
+    def count_records(self, owner: str, size: int) -> None:
+        """So many bytes more of those records are kept; below 0: so many fewer."""
+
     def count_backlog(self, owner: str, size: int) -> None:
         """So many bytes more of the log wait for durable subscriptions of this principal; below 0: so many fewer."""
 
@@ -49,6 +55,12 @@ class Unbounded:
         return True
 
     def count_letters(self, owner: str, size: int) -> None:
+        pass
+
+    def records_fit(self, owner: str, size: int) -> bool:
+        return True
+
+    def count_records(self, owner: str, size: int) -> None:
         pass
 
     def count_backlog(self, owner: str, size: int) -> None:

@@ -151,6 +151,12 @@ class Guard(Protocol[P_contra]):
     def count_letters(self, owner: str, size: int) -> None:
         """So many bytes more of dead letters are kept for it; below 0: so many fewer."""
 
+    def records_fit(self, owner: str, size: int) -> bool:
+        """May so many bytes more of records of its ended subscriptions be kept for this principal?"""
+
+    def count_records(self, owner: str, size: int) -> None:
+        """So many bytes more of such records are kept for it; below 0: so many fewer."""
+
     def count_backlog(self, owner: str, size: int) -> None:
         """So many bytes more of the log wait for durable subscriptions of this principal; below 0: so many fewer."""
 

@@ -240,6 +240,12 @@ class Gate:
     def count_letters(self, owner: str, size: int) -> None:
         self._accounts.of(owner, self._clock()).count_letters(size)
 
+    def records_fit(self, owner: str, size: int) -> bool:
+        return self._accounts.of(owner, self._clock()).records_fit(size)
+
+    def count_records(self, owner: str, size: int) -> None:
+        self._accounts.of(owner, self._clock()).records += size
+
     def count_backlog(self, owner: str, size: int) -> None:
         self._accounts.of(owner, self._clock()).backlog += size
 

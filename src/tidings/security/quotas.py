@@ -98,6 +98,7 @@ class Account:
         self.stored = 0  # bytes of events in the log whose lifetime lasts ...
         self.pending = 0  # ... and of those that were let in and are not in the log yet
         self.letters = 0  # bytes of dead letters
+        self.records = 0  # bytes of records of deliveries to subscriptions that have ended
         self.backlog = 0  # bytes of the log that wait for its durable subscriptions, each event once
         self._bucket = Bucket(quota.bytes_per_second, quota.burst_bytes, now)
         self._durables: dict[tuple[str, str], int] = {}  # by client and name: constraints
@@ -181,6 +182,11 @@ class Account:
         """Dead letters are stored, and in memory."""
         return self.kept + size <= self.quota.stored_bytes and self.letters + size <= self.quota.queued_bytes
 
+    def records_fit(self, size: int) -> bool:
+        """Records of ended subscriptions are stored, and in memory. They have these bounds by themselves, as the
+        backlog has: no user can end them, so they stop no publish."""
+        return self.records + size <= min(self.quota.stored_bytes, self.quota.queued_bytes)
+
     def count_letters(self, size: int) -> None:
         self.letters += size
 
@@ -201,7 +207,8 @@ class Account:
 
     def is_idle(self, now: float) -> bool:
         """Nothing is counted that would be forgotten with it, a debt of bytes neither."""
-        used = self.connections or self.subscriptions or self.advertisements or self.kept or self.backlog
+        used = self.connections or self.subscriptions or self.advertisements or self.kept
+        used = used or self.backlog or self.records
         return not used and self._bucket.is_full(now)
 
     def bound(self, quota: Quota) -> None:

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.protocol._stage import BROKER, Stage
 
 from tidings.language import parse_filter
-from tidings.model.event import FOREVER, Event, make_event
+from tidings.model.event import FOREVER, TENANT_MARK, Event, make_event
 from tidings.protocol import messages as msg
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.inputs import ClientAsk
@@ -123,6 +123,32 @@ def test_staging_is_bounded() -> None:
         in stage.failures[stage.ask(msg.Stage, "q", 0, 0, events(*range(20)))][1]
     )
     assert stage.answers[stage.ask(msg.Stage, "q", 0, 0, events(1))]
+
+
+def test_one_principal_does_not_use_up_the_staging_of_others() -> None:
+    """64 MiB were common to all: a principal that never commits kept every other one out."""
+    stage = Sink(staging_bytes=100, staging_principals=2, staging_seconds=60.0)
+    staging = stage.node.slots["delivery"]._jobs.staging
+
+    def staged(owner: str, part: int = 0) -> str:
+        call = stage.ask(msg.Stage, f"{owner}{TENANT_MARK}q", 0, part, events(part))
+        return "" if call in stage.answers else stage.failures[call][1]
+
+    assert staged("mallory") == ""
+    size = staging.staged_bytes
+    assert 50 < size <= 100
+    assert "may be; commit in smaller batches" in staged("mallory", 1)
+    assert staged("mallory") == ""  # the same part again takes no more room
+    assert staged("alice") == ""
+    assert "all principals together have staged" in staged("bob")
+    stage.crash()
+    stage.link("w")
+    assert "may be; commit in smaller batches" in staged("mallory", 1)
+    stage.ask(msg.CommitStaged, f"mallory{TENANT_MARK}q", 0, 1)
+    assert staged("bob") == ""
+    stage.wait(61.0)
+    stage.wait(1.0)
+    assert stage.node.slots["delivery"]._jobs.staging.staged_bytes == 0
 
 
 def test_a_sink_stays_at_one_broker() -> None:

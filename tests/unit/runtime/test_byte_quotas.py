@@ -36,6 +36,7 @@ who = "slow"
 action = "subscribe"
 """
 DURABLE = DeliveryOptions(durable=True, policy=Policy.DROP_OLDEST)
+TRANSIENT = DeliveryOptions(replay=True, policy=Policy.DROP_OLDEST)
 N = parse_filter("n >= 0")
 
 
@@ -218,6 +219,45 @@ def test_unacknowledged_bytes_are_given_back_by_acknowledging_and_by_leaving(tmp
                 await asyncio.sleep(0)
 
     play(tmp_path, story)
+
+
+def test_records_of_ended_subscriptions_are_bounded_for_each_owner(tmp_path: Path) -> None:
+    """A loop of subscribe and unsubscribe kept 16 kB for each name and seven days, in no quota."""
+
+    async def end(client: Raw, call: int, name: str) -> None:
+        client.say(msg.Subscribe(call, call, name, N, TRANSIENT, credit=10))
+        while not any(type(one) is msg.Deliver and one.ref == call for one in client.heard):
+            client._more.clear()
+            await client._more.wait()
+        client.say(msg.Ack(call, (1,)), msg.Unsubscribe(call + 1, call))
+        await answer(client, call + 1)
+
+    def remembered(service: Service) -> tuple[int, int]:
+        figures = service.figures()
+        return figures["remembered subscriptions"], figures["remembered subscriptions given up"]
+
+    async def first(service: Service) -> None:
+        client, other = await raw(service, "q"), await raw(service, "pub")
+        publish(other, 1, "pub", lifetime=600)
+        await answer(other, 1)
+        await end(other, 10, "mine")
+        for number in range(10):
+            await end(client, 100 + 2 * number, f"n{number}")
+        kept, given_up = remembered(service)
+        assert kept + given_up == 11
+        assert 2 <= kept - 1 <= 3  # of q: each counts for more than 512 bytes of the two thousand
+        names = [id.name for id in service.server.node.slots["delivery"]._registry.memory._kept]  # type: ignore[attr-defined]
+        assert names == ["mine", *(f"n{number}" for number in range(11 - kept, 10))]
+        publish(client, 200, "q", lifetime=600)
+        assert isinstance(await answer(client, 200), msg.Published)  # they stop no publish of their owner
+
+    async def second(service: Service) -> None:
+        before, _ = remembered(service)
+        await end(await raw(service, "q"), 10, "last")
+        assert remembered(service) == (before, 1)
+
+    play(tmp_path, first)
+    play(tmp_path, second)
 
 
 def test_dead_letters_count_in_the_stored_bytes_of_their_owner(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ class ExactlyOnce(Delivery):
         self._age_at: float | None = None  # when the oldest that waits is too old
 
     def matchers(self) -> tuple[Matcher, ...]:
-        return (self.matcher, self._holding.matcher)
+        return (self.ports.interest.matcher, self._holding.matcher)
 
     def bind(self, ports: Ports) -> None:
         super().bind(ports)
@@ -582,7 +582,7 @@ class ExactlyOnce(Delivery):
             **self._flow.identities.figures(),
             "dead letters": len(self._dead),
             "dead letters dropped": self._dead.dropped,
-            "remembered subscriptions": len(self._registry.memory),
+            **self._registry.memory.figures(),
             "clients": len(self._registry.sessions),
             "farewells": len(self._farewells),  # subscriptions ended here whose homes have not heard of it
             "farewells given up": self._farewells.given_up,

@@ -28,7 +28,7 @@ class Jobs:
     def __init__(self, ports: Ports, settings: DeliverySettings, ledger: Ledger, publish: Publish) -> None:
         scanning = Scanning(ports, ledger)
         self.holding = holding = Holding(ports, settings, ledger, MatchingEngine())
-        self.staging = staging = Staging(ports, settings.staging_seconds, settings.staging_bytes, publish)
+        self.staging = staging = Staging(ports, settings, publish)
         self.handlers: dict[type[msg.Message], Handler] = {
             msg.ReadLog: lambda session, message, now: scanning.read(session.address, message),
             msg.HoldLog: holding.hold,

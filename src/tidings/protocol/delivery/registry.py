@@ -65,7 +65,7 @@ class Registry:
         self._courier = courier
         self._replay = replay
         self._dead = dead
-        self.memory = Memory()
+        self.memory = Memory(ports)
         self.helds: dict[SubscriptionId, Held] = {}
         self._options: dict[DeliveryOptions, DeliveryOptions] = {}
         self.sessions: dict[str, Session] = {}

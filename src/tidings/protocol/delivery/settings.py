@@ -18,7 +18,8 @@ class DeliverySettings(msgspec.Struct, frozen=True, kw_only=True):
     linger_seconds: float = 60.0  # the same for one without a name whose link broke
     guest_seconds: float = DAY  # another broker's durable subscription ends so long after its listener left
     staging_seconds: float = 600.0  # what was staged and not committed is forgotten after so long
-    staging_bytes: int = 64 << 20  # that may be staged; they are held in memory too
+    staging_bytes: int = 64 << 20  # that one principal may have staged; they are held in memory too
+    staging_principals: int = 4  # that find room for so much at once; more may fill more memory
     dead_letters: int = 1_000  # kept for each subscription; then the oldest is dropped and counted
     dead_letter_bytes: int = 64 << 20  # the same in bytes; they are in memory too
     dead_letter_seconds: float = 3600.0  # they are kept so long after their subscription ended

@@ -8,7 +8,8 @@ driver commits). Rules
   answered as done and changes nothing.
 - A commit names how many parts there are, or which ones. When one is missing, nothing is published.
 - Whoever commits and was at other brokers before says so by these events, as by any others (`moves.py`).
-- Staging ends after a time, and holds a bounded number of bytes.
+- Staging ends after a time, and holds a bounded number of bytes: of each principal, and of all together some times
+  as many, so that one principal does not keep the others out.
 - All of it is bound to this broker's log. Whoever staged at another one is told so.
 """
 
@@ -27,6 +28,7 @@ from tidings.model.subscription import scope_of
 from tidings.protocol.batches import too_large
 from tidings.protocol.delivery.refusals import kept_out, unsure
 from tidings.protocol.delivery.sessions import Session
+from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.inputs import PersistFailed
 from tidings.protocol.messages import (
     AskCommitted,
@@ -62,13 +64,16 @@ class DoneRow(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Staging:
-    def __init__(self, ports: Ports, seconds: float, most_bytes: int, publish: Publish) -> None:
+    def __init__(self, ports: Ports, settings: DeliverySettings, publish: Publish) -> None:
         self._ports = ports
-        self._seconds = seconds
-        self._most_bytes = most_bytes
+        self._seconds = settings.staging_seconds
+        self._most_bytes = settings.staging_bytes
+        self._most_in_all = settings.staging_bytes * settings.staging_principals
         self._publish = publish
         self._parts: dict[tuple[str, int], dict[int, PartRow]] = {}  # by query and batch
         self._sizes: dict[str, int] = {}  # by key of a row
+        self._bytes: Counter[str] = Counter()  # by scope: the sum of its sizes
+        self.staged_bytes = 0  # the sum of all
         self._done: dict[str, int] = {}  # by query: the last batch
         self._queries: Counter[str] = Counter()  # by scope: how many of `_done` are its
         self._most_queries = ports.limits.client.queries
@@ -76,15 +81,11 @@ class Staging:
         self.next_at: float | None = None  # when there may be something to forget
         self.expired = 0
 
-    @property
-    def staged_bytes(self) -> int:
-        return sum(self._sizes.values())
-
     def load(self, state: Loaded) -> None:
         for key, value in state.tables.get(STAGED, {}).items():
             row = msgspec.msgpack.decode(value, type=PartRow)
             self._parts.setdefault((row.query, row.batch), {})[row.part] = row
-            self._sizes[key] = len(value)
+            self._count(key, row.query, len(value))
             self.next_at = row.ends_at if self.next_at is None else min(self.next_at, row.ends_at)
         for value in state.tables.get(DONE, {}).values():
             done = msgspec.msgpack.decode(value, type=DoneRow)
@@ -106,9 +107,7 @@ class Staging:
         row = PartRow(message.query, message.batch, message.part, message.events, now + self._seconds)
         value = msgspec.msgpack.encode(row)
         key = _key(row)
-        held = self.staged_bytes - self._sizes.get(key, 0)
-        if refusal is None and held + len(value) > self._most_bytes:
-            refusal = f"{held} bytes are staged, and {self._most_bytes} may be; commit in smaller batches"
+        refusal = refusal or self._no_room(message.query, len(value) - self._sizes.get(key, 0))
         if refusal is not None:
             self._ports.send(address, Refused(call, "refused", refusal))
             return
@@ -118,13 +117,32 @@ class Staging:
         if self._ports.disk.full is not None:
             self._ports.send(address, Refused(call, *kept_out(self._ports.disk.full)))
             return
-        self._sizes[key] = len(value)
+        self._count(key, message.query, len(value))
         self._ports.disk.persist(
             [Put(STAGED, key, value)],
             partial(self._staged, address, call, row),
-            partial(self._not_staged, address, call, key),
+            partial(self._not_staged, address, call, row),
             lambda reason: self._ports.send(address, Refused(call, *unsure(reason))),
         )
+
+    def _no_room(self, query: str, more: int) -> str | None:
+        """Why so many bytes more of this query may not be staged."""
+        own = self._bytes[scope_of(query)]
+        if own + more > self._most_bytes:
+            return f"{own} bytes are staged, and {self._most_bytes} may be; commit in smaller batches"
+        if self.staged_bytes + more > self._most_in_all:
+            return f"all principals together have staged {self.staged_bytes} bytes; try again when some have committed"
+        return None
+
+    def _count(self, key: str, query: str, size: int) -> None:
+        """A row takes so many bytes from now on; 0: it is gone."""
+        more, scope = size - self._sizes.pop(key, 0), scope_of(query)
+        if size:
+            self._sizes[key] = size
+        self.staged_bytes += more
+        self._bytes[scope] += more
+        if not self._bytes[scope]:
+            del self._bytes[scope]
 
     def _too_large(self, events: Sequence[Event]) -> str | None:
         most = self._ports.event_bytes
@@ -135,8 +153,8 @@ class Staging:
         self.next_at = row.ends_at if self.next_at is None else self.next_at
         self._ports.send(address, Staged(call))
 
-    def _not_staged(self, address: str, call: int, key: str, failure: PersistFailed, now: float) -> None:
-        self._sizes.pop(key, None)
+    def _not_staged(self, address: str, call: int, row: PartRow, failure: PersistFailed, now: float) -> None:
+        self._count(_key(row), row.query, 0)
         self._ports.send(address, Refused(call, "store", f"not staged: {failure.reason}"))
 
     def _refusal(self, log: str) -> str | None:
@@ -225,7 +243,7 @@ class Staging:
 
     def _forget(self, rows: list[PartRow]) -> None:
         for row in rows:
-            self._sizes.pop(_key(row), None)
+            self._count(_key(row), row.query, 0)
             parts = self._parts.get((row.query, row.batch), {})
             parts.pop(row.part, None)
             if not parts:
