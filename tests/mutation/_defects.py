@@ -296,7 +296,9 @@ DEFECTS = (
     Defect("protocol/recovery/rollback.py", "        return any(link not in trails or not trails[link].heard for", "        return False and any(link not in trails or not trails[link].heard for", by=ROLLBACK),  # it acknowledges before neighbours have spoken
     Defect("protocol/recovery/rollback.py", "        return max(view.known, behind, self._ports.delivery.heard_of(view.name))\n", "        return max(view.known, behind)\n", by=ROLLBACK),  # a neighbour that restarted forgets how far its subscriptions are
     Defect("protocol/delivery/flow.py", "        if pending in self._again:\n            return  # under", "        if False:\n            return  # under", by=ROLLBACK),  # what waits for the disk keeps a repeated offset
-    Defect("protocol/delivery/exactly_once.py", "        self._heed(message.after", "        (message.after", by=ROLLBACK),  # clients pass over what a restored disk acknowledges
+    Defect("protocol/delivery/ahead.py", "            self._skip_to(upto)\n", "", by=ROLLBACK),  # clients pass over what a restored disk acknowledges
+    Defect("protocol/delivery/ahead.py", "held.stored.is_from_disk and upto <= self._most", "upto <= self._most", by=ROLLBACK),  # a token moves the log though no disk was put back
+    Defect("protocol/delivery/ahead.py", "self._most = self._ledger.end - 1 + self._ahead", "self._most = 1 << 62", by=ROLLBACK),  # a token moves the log without bound
     Defect("systems/system.py", "        return site.limits.datagram_event_bytes if by_datagram else site.limits.event_bytes\n", "        return site.limits.event_bytes\n", by=("tests/simulation/test_sizes.py",)),  # no datagram limit at publish
     Defect("availability/identity.py", "        return self._foreign.add(_key(*entry.identity), now)\n", "        return []\n", by=("tests/unit/availability/test_identity.py", "tests/unit/protocol/test_publishing.py")),  # no deduplication window after the log forgot
     Defect("protocol/recovery/recall.py", "        return self._is_new and bool(self._is_joining or self._asked or self._named)\n", "        return False\n", by=RECALL),  # an empty disk forgets neighbours

@@ -8,7 +8,11 @@ from typing import Any
 
 import pytest
 
+from tidings.language import parse_filter
+from tidings.model.subscription import DeliveryOptions, Policy
+from tidings.protocol import inputs as ins
 from tidings.protocol.effects import Warn
+from tidings.protocol.limits import DEFAULT_LIMITS, ClientLimits, ResourceLimits
 from tidings.simulation.simulator import SimulationSettings
 from tidings.simulation.topology import line
 from tidings.simulation.world import World
@@ -17,8 +21,11 @@ from tidings.store.memory import MemoryStore
 BEFORE, LOST, AFTER = 10, 30, 50
 
 
-def world_of(brokers: int = 2, at: str = "b1", **settings: Any) -> World:
-    world = World("tidings", line(brokers), settings=SimulationSettings(check=True, **settings))
+def world_of(
+    brokers: int = 2, at: str = "b1", limits: ResourceLimits = DEFAULT_LIMITS, **settings: Any
+) -> World:
+    drawn = SimulationSettings(check=True, **settings)
+    world = World("tidings", line(brokers), settings=drawn, limits=limits)
     world.run(1.0)
     world.add_client("p", "b0")
     world.add_client("s", at)
@@ -139,3 +146,48 @@ def test_events_that_were_told_before_a_neighbour_spoke_are_counted() -> None:
     publish(world, 200, AFTER, 20.0)
     assert figure(world, "offsets repeated") == 5
     assert heard(world)[-AFTER:] == list(range(200, 200 + AFTER))
+
+
+def claim(world: World, upto: int) -> str:
+    """Client m leaves its durable subscription and resumes it with a token at this entry; the refusal."""
+    application = world.applications["m"]
+    if "own" in application.refs:
+        world._input("m", ins.ClientLeave(world.next_call(), application.refs.pop("own"), end=False))
+        world.run(world.simulation.now + 1.0)
+    call, options = world.next_call(), DeliveryOptions(durable=True, policy=Policy.DROP_NEWEST)
+    application.calls[call] = "own"
+    log = world.simulation.places["b0"].machine.log
+    world._input(
+        "m", ins.ClientSubscribe(call, parse_filter("EXISTS x"), "own", options, {log: upto}, 100, True)
+    )
+    world.run(world.simulation.now + 2.0)
+    return next((failed.reason for failed in application.failures if failed.call == call), "")
+
+
+def own_end(world: World) -> int:
+    node: Any = world.simulation.places["b0"].machine
+    end: int = node.slots["delivery"].told_upto
+    return end
+
+
+def test_a_token_ahead_of_the_log_moves_it_only_where_a_disk_may_have_been_put_back() -> None:
+    """Each subscribe with a forged token moved the log by up to 2^32 offsets."""
+    world = world_of(limits=ResourceLimits(client=ClientLimits(ahead=100)))
+    world.add_client("m", "b0")
+    world.run(world.simulation.now + 1.0)
+    assert claim(world, 0) == ""
+    publish(world, 0, BEFORE)
+    assert "which has 10; subscribe without a token" in claim(world, 50)
+    assert claim(world, BEFORE) == ""
+    assert (own_end(world), figure(world, "offsets skipped")) == (BEFORE, 0)
+
+    down(world)
+    world.simulation.restart("b0")
+    world.run(world.simulation.now + 5.0)
+    assert claim(world, BEFORE + 60) == ""
+    assert "which has 70" in claim(world, BEFORE + 101)
+    assert claim(world, BEFORE + 100) == ""
+    assert "which has 110" in claim(world, BEFORE + 150)
+    assert own_end(world) == BEFORE + 100
+    publish(world, 100, AFTER, 20.0)
+    assert heard(world) == [*range(BEFORE), *range(100, 100 + AFTER)]

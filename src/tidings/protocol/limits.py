@@ -38,7 +38,7 @@ class ClientLimits(msgspec.Struct, frozen=True, kw_only=True):
     queries: int = 1_000  # of one principal whose last batch is remembered; each is a row on the disk
     logs: int = 1 << 14  # that a token names
     sources: int = 10_000  # that a client names when it comes from another broker
-    ahead: int = 1 << 32  # offsets that a token may be ahead of our log; each is passed over
+    ahead: int = 1 << 32  # offsets that tokens of one life may be ahead of our log; each is passed over
     lineage: int = 64  # names in the type of an event
     topic_filters: int = 256  # handled of one MQTT SUBSCRIBE; each is a subscription that is opened
     session_bytes: int = 1 << 20  # filters of one MQTT session; all sessions are written together

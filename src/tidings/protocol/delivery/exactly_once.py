@@ -19,6 +19,7 @@ from tidings.model.event import Event
 from tidings.model.filter import Filter
 from tidings.model.subscription import Advertisement, Subscription, SubscriptionId
 from tidings.protocol.delivery import rows
+from tidings.protocol.delivery.ahead import TokensAhead
 from tidings.protocol.delivery.courier import Courier
 from tidings.protocol.delivery.dead import DeadLetters
 from tidings.protocol.delivery.describing import Sees, Sweep, busiest, described
@@ -100,6 +101,7 @@ class ExactlyOnce(Delivery):
         self._own_log = OwnLog(ports, self._ledger, self._stays, self._courier)
         self._replay = Replay(ports, settings, self._ledger, self._courier, self._own_log, self.close)
         self._registry = Registry(ports, settings, self._ledger, self._courier, self._replay, self._dead)
+        self._ahead = TokensAhead(self._ledger, ports.limits.client.ahead, self.skip_to)
         self._farewells = Farewells(ports, settings.memory_seconds, self._registry.end_away)
         self._jobs = Jobs(ports, settings, self._ledger, self._publish_staged)
         self._holding = self._jobs.holding
@@ -149,6 +151,7 @@ class ExactlyOnce(Delivery):
         if isinstance(input, Started):
             self._name_log(input.state, now)
             self._ledger.load(input.state)
+            self._ahead.load()
             self._dead.load(input.state)
             self._stays.load(input.state)
             self._flow.load(input.state)
@@ -306,11 +309,13 @@ class ExactlyOnce(Delivery):
     def _on_subscribe(self, session: Session, message: Subscribe, now: float) -> None:
         refused = refusal(session, message, self._settings)
         if refused is None and message.options.durable:
-            refused = disk_refusal(self.ports.disk, self._registry.helds.get(identity(session, message)))
+            held = self._registry.helds.get(identity(session, message))
+            refused = disk_refusal(self.ports.disk, held)
+            if refused is None and self._settings.names_log:
+                refused = self._ahead.heed(session, message, held)
         if refused is not None:
             self.ports.send(session.address, Refused(message.call, *refused))
             return
-        self._heed(message.after.get(self._ledger.log, 0), identity(session, message))
         self._flow.number += 1
         answer = self._registry.subscribe(session, message, self._flow.number, now)
         if isinstance(answer, Refusal):
@@ -328,12 +333,6 @@ class ExactlyOnce(Delivery):
                 not_opened(PersistFailed(0, "full", reason), now)
 
         self._persist(records, now, opened, not_opened, stalled)
-
-    def _heed(self, upto: int, id: SubscriptionId) -> None:
-        """The token of a durable subscription is ahead of our log: its client would pass over what gets these offsets."""
-        is_ahead = self.told_upto < upto <= self.told_upto + self.ports.limits.client.ahead
-        if is_ahead and self._settings.names_log and id in self._registry.durables:
-            self.skip_to(upto)
 
     def _opened(self, member: Member, call: int, is_resumed: bool, now: float) -> None:
         held = member.held
