@@ -309,3 +309,28 @@ def test_a_publish_that_was_in_flight_when_the_link_broke_is_published_once() ->
     stage.settle()
     assert call in stage.answers
     assert stage.drain("s", ref) == [1]
+
+
+def test_events_that_a_new_filter_gives_up_are_counted_and_told() -> None:
+    """Another filter under the name of a durable subscription let waiting events go without a word."""
+    stage = Stage(stable=True, recording=True)
+    for name in ("p", "s"):
+        stage.client(name)
+    ref = stage.subscribed("s", "n > 0", name="mine", durable=True)
+    stage.published("p", {"n": 1})
+    assert stage.drain("s", ref) == [1]
+    stage.leave("s", ref)
+    stage.settle()
+    for n in range(2, 8):
+        stage.published("p", {"n": n})
+    ref = stage.subscribed("s", "n >= 5", name="mine", durable=True)
+    assert stage.drain("s", ref) == [5, 6, 7]
+    stage.wait(1.0)
+    assert stage.lost["s", ref] == {"filter changed": 3}
+    assert stage.node.figures()["lost"] == 3
+    assert [row.reason for row in stage.rows if row.op == "drop"] == ["filter changed"] * 3
+    stage.leave("s", ref)
+    stage.settle()
+    ref = stage.subscribed("s", "n >= 6", name="mine", durable=True)
+    stage.wait(1.0)
+    assert stage.node.figures()["lost"] == 3  # what was delivered, or given up before, is not given up again

@@ -21,6 +21,7 @@ from tidings.availability.records import Loaded, Record
 from tidings.availability.told import Told
 from tidings.language.evaluate import accepts
 from tidings.model.event import Event
+from tidings.model.filter import Filter
 from tidings.model.subscription import GROUPS, DeliveryOptions, Subscription, SubscriptionId, unscoped
 from tidings.protocol.delivery import rows
 from tidings.protocol.delivery.courier import Courier
@@ -35,6 +36,7 @@ from tidings.protocol.delivery.replay import Replay
 from tidings.protocol.delivery.rows import ProgressRow, SubscriptionRow
 from tidings.protocol.delivery.sessions import Session, identity
 from tidings.protocol.delivery.settings import DeliverySettings
+from tidings.protocol.delivery.sources import FILTER_CHANGED
 from tidings.protocol.messages import Closed, Hello, Subscribe
 from tidings.protocol.slots import Ports
 
@@ -259,6 +261,7 @@ class Registry:
         held.remember().prune(self._ledger.log, self._ledger.first_offset)
         rights = self._replay.rights(held)
         spared = self._courier.spared(held, message.filter)
+        self._count_unwanted(held, message.filter, now)
         self._unwant(held, now)
         held.subscription = subscription = self._subscription(held.id, message)
         held.since = now if message.options.replay else NEVER
@@ -267,6 +270,17 @@ class Registry:
         self._replay.reopen(held, rights)
         for item in spared:
             self._courier.enqueue(held, item)
+
+    def _count_unwanted(self, held: Held, filter: Filter, now: float) -> None:
+        """Count the events that wait for a durable subscription and that its new filter does not accept. Events of our
+        own log are counted when they are read again; unread ones of other logs are not known here."""
+        if not held.durable:
+            return
+        own = self._ledger.log
+        for item in (*held.queue, *held.own.pending, *held.blocked, *held.barred):
+            is_read_again = item.position is not None and item.position.log == own
+            if not is_read_again and not accepts(filter, item.event):
+                self._courier.count_lost(held, item.event, FILTER_CHANGED, now)
 
     # -- leaving -----------------------------------------------------------------------------
 

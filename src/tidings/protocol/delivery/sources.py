@@ -6,6 +6,8 @@ Rules
 - Own log: what is read beyond `ledger.end` is not dispatched yet; it arrives live.
 - Own log: the subscription gets an entry that has not ended, that its filter accepts, and to which it has a right:
   it was available when the subscription began, or it was published later.
+- Own log: an entry that a durable subscription was owed under an earlier filter, and that its present one does not
+  accept, is lost: it is counted, and told, under `FILTER_CHANGED`.
 - Other logs: the origin applies filter and age. The answer is judged again only where earlier filters widened the range.
 """
 
@@ -20,7 +22,7 @@ from tidings.availability.lifetime import expired
 from tidings.availability.records import Append, Entry
 from tidings.language.evaluate import accepts
 from tidings.language.work import is_over
-from tidings.model.event import event_size
+from tidings.model.event import Event, event_size
 from tidings.model.subscription import Position
 from tidings.protocol.batches import read_upto
 from tidings.protocol.delivery.cursor import Cursor, ReadPage, Seen
@@ -38,14 +40,19 @@ from tidings.protocol.slots import Ports
 Then = Callable[[ReadPage, float], None]
 
 
-class OverBudget(Protocol):
+FILTER_CHANGED = "filter changed"
+
+
+class Losses(Protocol):
     def count_over_budget(self, held: Held, now: float) -> None: ...
+
+    def count_lost(self, held: Held, event: Event, reason: str, now: float) -> None: ...
 
 
 class OwnLog:
     """The log of this broker: an index in memory, entries on its disk."""
 
-    def __init__(self, ports: Ports, ledger: Ledger, stays: Stays, losses: OverBudget) -> None:
+    def __init__(self, ports: Ports, ledger: Ledger, stays: Stays, losses: Losses) -> None:
         self._ports = ports
         self._ledger = ledger
         self._stays = stays
@@ -154,10 +161,20 @@ class OwnLog:
         if self._has_ended(offset, now):
             return False
         if not accepts(held.filter, event):
-            if is_over(held.filter, event) and not cursor.progress.is_settled(offset):
-                self._losses.count_over_budget(held, now)
+            if is_over(held.filter, event):
+                if not cursor.progress.is_settled(offset):
+                    self._losses.count_over_budget(held, now)
+            elif cursor.rights and self._was_owed(held, record):
+                self._losses.count_lost(held, event, FILTER_CHANGED, now)
             return False
         return record.ends_at > held.since or cursor.has_right(event, offset, record.ends_at)
+
+    def _was_owed(self, held: Held, record: Append) -> bool:
+        """Was the entry owed under earlier filters, and not delivered under them?"""
+        event, offset = record.event, record.offset
+        if held.told is not None and held.told.was_told(event, self._ledger.log, offset, accepts):
+            return False
+        return any(right.gives(event, offset, record.ends_at) for right in held.own.rights)
 
     def _has_ended(self, offset: int, now: float) -> bool:
         """Superseded, or expired."""
