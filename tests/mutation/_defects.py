@@ -191,7 +191,7 @@ DEFECTS = (
     Defect("protocol/recovery/acknowledged.py", "        view.last = max(view.last, news.last)\n        if view.known", "        if view.known", by=GAPS),  # last event unnoticed
     Defect("protocol/recovery/acknowledged.py", "            if trail.acked < trail.due:\n                upto = min(upto, trail.acked)\n", "", by=WIDE),  # acks of links ignored
     Defect("protocol/delivery/sources.py", "        read = end if read_upto(records, end) >= end else", "        read = end if len(records) < 256 else", by=WIDE),  # reader short page
-    Defect("protocol/delivery/replay.py", "            if cursor.source.release(held, offset, now):\n                self._courier.count_gone", "            if offset:\n                self._courier.count_gone", by=LIFETIMES),  # rights to superseded events stay
+    Defect("protocol/delivery/replay.py", "            if cursor.source.release(held, offset, now):\n                self._courier.losses.count_gone", "            if offset:\n                self._courier.losses.count_gone", by=LIFETIMES),  # rights to superseded events stay
     Defect("simulation/simulator.py", "            clock.not_before(item.state.latest, self.now)\n", "            pass\n", by=CLOCKS),  # clock floor gone
     Defect("runtime/gate.py", "            event = self._guard.deliver(self._principal, entry.event)\n            if event is not None:\n                entries.append", "            event = entry.event\n            if event is not None:\n                entries.append", by=DOOR),  # log read unfiltered
     Defect("security/gate.py", "            allowed = self.right(principal, Action.SUBSCRIBE).narrowed(filter)\n            if whole", "            allowed = filter\n            if whole", by=GUARD),  # filter not narrowed
@@ -269,7 +269,7 @@ DEFECTS = (
     Defect("security/quotas.py", "        self._check(\"stored_bytes\", self.kept + size)\n", "", by=("tests/unit/security/test_quotas.py", *BYTES)),  # stored bytes unbounded
     Defect("security/quotas.py", "        self.stored += size\n", "        self.stored += max(0, size)\n", by=("tests/unit/security", *BYTES)),  # forgotten bytes are not given back
     Defect("protocol/delivery/held.py", "        self.queued_bytes += size\n        self.memory.used += size\n", "        self.queued_bytes += size\n", by=WIDE),  # queued bytes in no quota
-    Defect("protocol/delivery/courier.py", "        member.held.memory.used += size\n", "        pass\n", by=WIDE),  # unacknowledged bytes in no quota
+    Defect("protocol/delivery/courier.py", "            held.memory.used += size\n", "            pass\n", by=WIDE),  # unacknowledged bytes in no quota
     Defect("protocol/delivery/holding.py", "        if row.most_bytes and kept.bytes > row.most_bytes and name not in self._overfull:\n", "        if False:\n", by=("tests/unit/protocol/test_holding.py", *BYTES)),  # a hold pins without bound
     Defect("protocol/delivery/holding.py", "self._scopes[scope_of(message.name)] >= self._most:", "len(self._rows) >= self._most:", by=("tests/unit/protocol/test_holding.py",)),  # holds are bounded for all principals together
     Defect("protocol/delivery/holding.py", "        if self._last_match is None or self._last_match[0] is not event:\n", "        if True:\n", by=("tests/unit/protocol/test_holding.py",)),  # holds are matched twice for each event
@@ -335,7 +335,7 @@ DEFECTS = (
     Defect("security/users.py", "    _check_shared_names(users, where)\n", "", by=("tests/unit/security/test_users.py",)),  # one name in two tenants
     Defect("runtime/listener.py", "        self._count_losses()\n        return self\n", "        return self\n", by=("tests/unit/runtime/test_losses.py",)),  # losses told with the answer are dropped
     Defect("protocol/recovery/recall.py", "            | {log: None for log, way in self._behind.values() if way == link}\n", "", by=RESTARTS),  # a neighbour that restarted names nothing behind the asker
-    Defect("protocol/delivery/replay.py", "            if cursor.source.release(held, offset, now):\n                self._courier.count_gone(held, now)\n", "            cursor.source.release(held, offset, now)\n", by=LIFETIMES),  # lost, and not counted
+    Defect("protocol/delivery/replay.py", "            if cursor.source.release(held, offset, now):\n                self._courier.losses.count_gone(held, now)\n", "            cursor.source.release(held, offset, now)\n", by=LIFETIMES),  # lost, and not counted
     Defect("protocol/delivery/grouped.py", "        if not is_opening:\n", "        if not member.is_open:\n", by=("tests/simulation/test_wide_findings.py",)),  # opened twice after a full disk
     Defect("security/gate.py", "\"source\", self._users.speaker_of(event.source))\n", "\"source\", self._users.named_in(event.source))\n", by=("tests/unit/security/test_scopes.py",)),  # sources of tokens' principals are anybody's
 )  # fmt: skip

@@ -57,7 +57,7 @@ PENDING: frozenset[str] = frozenset(
         "gateway/proving.py:REMEMBERED_SECONDS",
         "gateway/streams.py:MOST_SUBSCRIPTIONS",
         "gateway/subscriptions.py:MOST_OF_ONE",
-        "protocol/delivery/courier.py:FEW_BYTES",
+        "protocol/delivery/credit.py:FEW_BYTES",
         "protocol/delivery/exactly_once.py:MOST_HOMES",
         "protocol/delivery/farewells.py:MOST",
         "protocol/delivery/moves.py:MOST_BARRED",

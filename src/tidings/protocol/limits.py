@@ -96,9 +96,7 @@ class ResourceLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     # -- tables --------------------------------------------------------------------------------
     remembered_copies: int = 1 << 16  # foreign ids, and commits in a group, that a client knows again
-    matched_topics: int = (
-        4096  # topics whose match is remembered while filters read topics alone; costs memory
-    )
+    matched_topics: int = 4096  # topics whose match is remembered; more cost memory
     matched_topic: int = 256  # characters of such a topic; a longer one is matched each time
     remembered_events: int = 1024  # that no log holds and a client recognises; more recognises older ones
 

@@ -19,6 +19,7 @@ from tidings.protocol.delivery.cursor import LIVE, Cursor
 from tidings.protocol.delivery.held import Held
 from tidings.protocol.delivery.item import Item
 from tidings.protocol.delivery.ledger import Ledger
+from tidings.protocol.delivery.loss_report import LossReport, Touched
 from tidings.protocol.effects import Record, Warn
 from tidings.protocol.slots import Ports
 
@@ -28,24 +29,21 @@ ON_QUOTA = "quota of stored bytes"
 FEW = 64  # subscriptions of one owner among which nobody looks for ended ones
 
 
-class Touched(Protocol):
-    def touched(self, held: Held, now: float) -> None: ...
-
-
 class Queues(Protocol):
     """What is asked of the courier."""
 
     def lose(self, held: Held, item: Item, reason: str, now: float) -> None: ...
 
-    def tell_losses(self, held: Held, now: float) -> None: ...
-
 
 class Bounds:
-    def __init__(self, ports: Ports, ledger: Ledger, hooks: Touched, queues: Queues) -> None:
+    def __init__(
+        self, ports: Ports, ledger: Ledger, hooks: Touched, queues: Queues, losses: LossReport
+    ) -> None:
         self._ports = ports
         self._ledger = ledger
         self._hooks = hooks
         self._queues = queues
+        self._losses = losses
         self._ranks: dict[str, list[tuple[float, int, Held]]] = {}  # by owner: a heap, by what waits longest
         self._last_rank = 0
         self.over_quota = 0  # events that were given up
@@ -117,7 +115,7 @@ class Bounds:
             return False
         self._skip(held, cursor, cursor.seam - 1, now)
         held.count_lost(ON_COUNT)
-        self._queues.tell_losses(held, now)
+        self._losses.tell(held, now)
         self._hooks.touched(held, now)
         return True
 
@@ -176,7 +174,7 @@ class Bounds:
         self._record_given_up(held, cursor, reason, now)
         self._skip(held, cursor, cursor.later[0], now)
         held.count_lost(reason)
-        self._queues.tell_losses(held, now)
+        self._losses.tell(held, now)
         self._hooks.touched(held, now)
 
     def _skip(self, held: Held, cursor: Cursor, offset: int, now: float) -> None:

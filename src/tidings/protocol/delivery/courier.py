@@ -16,17 +16,19 @@ from collections.abc import Callable, Sequence
 from itertools import repeat
 from typing import Protocol
 
-from tidings.history.schema import dead_row, drop_row
+from tidings.history.schema import dead_row
 from tidings.language.evaluate import accepts
 from tidings.model.event import Event, event_size
 from tidings.model.filter import Filter
 from tidings.model.subscription import Policy
 from tidings.protocol.delivery.bounds import Bounds
+from tidings.protocol.delivery.credit import CreditWindow
 from tidings.protocol.delivery.cursor import LIVE, REPLAYING
 from tidings.protocol.delivery.dead import DeadLetters, item_of
 from tidings.protocol.delivery.held import Held, Member
 from tidings.protocol.delivery.item import Item
 from tidings.protocol.delivery.ledger import Ledger
+from tidings.protocol.delivery.loss_report import LossReport
 from tidings.protocol.delivery.moves import Moves
 from tidings.protocol.delivery.oversized import Oversized
 from tidings.protocol.delivery.owner import UNCOUNTED
@@ -34,12 +36,10 @@ from tidings.protocol.delivery.pending import PendingPublish
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.effects import Record
 from tidings.protocol.lines import EMPTY, NOTHING, own
-from tidings.protocol.messages import Deliver, DeliverAll, Lost
+from tidings.protocol.messages import Deliver, DeliverAll
 from tidings.protocol.slots import Ports
 
 OVERTAKEN = "overtaken by a move"  # a later stay of its publisher was told
-FEW_BYTES = 64 << 10  # ahead of a member's acknowledgements when its principal has used up its memory
-OVER_BUDGET = "over the work budget"
 SLOW = "its queue was full and its policy is `disconnect`"
 
 
@@ -70,17 +70,16 @@ class Courier:
         self, ports: Ports, settings: DeliverySettings, ledger: Ledger, dead: DeadLetters, hooks: Hooks
     ) -> None:
         self._ports = ports
-        self._settings = settings
         self._ledger = ledger
         self._dead = dead
         self._hooks = hooks
         self.moves = Moves(ports, ledger)
-        self.bounds = Bounds(ports, ledger, hooks, self)
+        self.losses = LossReport(ports, settings, hooks)
+        self.bounds = Bounds(ports, ledger, hooks, self, self.losses)
         self.oversized = Oversized(ports, dead, self)
         self.sent = 0  # notifications, to all subscriptions
-        self.lost = 0  # by a policy or a bound
-        self._few_bytes = min(FEW_BYTES, ports.limits.delivery_bytes)
-        self.over_budget = 0  # filters that were unknown for an event (`language/work.py`)
+        self._credit = CreditWindow(ports.limits)
+        self._few_bytes = self._credit.few_bytes
         self._keyed: dict[str, dict[Held, Item]] = {}  # what waits in queues, by key
         self._policies: dict[Policy, Callable[[Held, Item, PendingPublish | None, float], bool]] = {
             Policy.BLOCK: self._block,
@@ -93,8 +92,8 @@ class Courier:
     def figures(self) -> dict[str, int]:
         return {
             "delivered": self.sent,
-            "lost": self.lost,
-            "filters over budget": self.over_budget,
+            "lost": self.losses.lost,
+            "filters over budget": self.losses.over_budget,
             "given up over quota": self.bounds.over_quota,
         }
 
@@ -139,7 +138,7 @@ class Courier:
             member.open_bytes += size
             held.memory.used += size
             if member.open_bytes >= self._few_bytes:
-                self._withhold(member)
+                self._credit.withhold(member)
             if is_kept:
                 self._send_kept(held, member, tag, items, now)
             elif count == 1:
@@ -306,7 +305,7 @@ class Courier:
         return False
 
     def _disconnect(self, held: Held, item: Item, ticket: PendingPublish | None, now: float) -> bool:
-        self.count_lost(held, item.event, Policy.DISCONNECT, now)
+        self.losses.count_lost(held, item.event, Policy.DISCONNECT, now)
         self._hooks.close(held, "slow", SLOW, now)
         return False
 
@@ -315,7 +314,7 @@ class Courier:
     def opened(self, held: Held, now: float) -> None:
         """A listener opened the subscription, or joined it."""
         if held.lost:
-            self.tell_losses(held, now)
+            self.losses.tell(held, now)
         self.oversized.retry(held)
         self.pump(held, now)
 
@@ -363,7 +362,7 @@ class Courier:
             member.open_bytes += item.size
             held.memory.used += item.size
             if member.open_bytes >= self._few_bytes:
-                self._withhold(member)
+                self._credit.withhold(member)
             events.append(item.event)
         self._send_together(held, member, events)
         held.count_queued(-size)
@@ -382,7 +381,10 @@ class Courier:
             held.unacked = {}
         held.unacked[held.last_tag] = (item, member)
         member.credit -= 1
-        self._count_open(member, item.size)
+        member.open_bytes += item.size
+        held.memory.used += item.size
+        if member.open_bytes >= self._few_bytes:
+            self._credit.withhold(member)
         self.sent += 1
         self._ports.send(
             member.address,
@@ -404,45 +406,8 @@ class Courier:
 
     # -- what members say --------------------------------------------------------------------
 
-    def _most_open(self, member: Member) -> int:
-        return self._few_bytes if member.held.memory.is_full else self._ports.limits.delivery_bytes
-
-    def _count_open(self, member: Member, size: int) -> None:
-        """So many bytes more are on their way to a member."""
-        member.open_bytes += size
-        member.held.memory.used += size
-        if member.open_bytes >= self._few_bytes:
-            self._withhold(member)
-
-    def _withhold(self, member: Member) -> None:
-        """At the bound on bytes a member's credit is withheld until it has acknowledged some: so few large events
-        wait in its connection as many small ones do."""
-        if member.open_bytes >= self._most_open(member) and member.credit > 0:
-            member.withheld, member.credit = member.withheld + member.credit, 0
-
-    def _count_done(self, member: Member, item: Item) -> None:
-        size = item.size
-        member.open_bytes -= size
-        member.held.memory.used -= size
-        if member.withheld:
-            self._grant_withheld(member)
-
-    def _grant_withheld(self, member: Member) -> bool:
-        """Give a member its withheld credit back when few enough bytes are unacknowledged."""
-        is_granted = member.open_bytes < self._most_open(member)
-        if is_granted:
-            member.withheld, member.credit = 0, member.credit + member.withheld
-        return is_granted
-
     def credit(self, member: Member, amount: int, now: float) -> None:
-        if amount < 0:
-            taken = min(member.withheld, -amount)
-            member.withheld, amount = member.withheld - taken, amount + taken
-        elif member.open_bytes >= self._few_bytes and member.open_bytes >= self._most_open(member):
-            member.withheld = min(member.withheld + amount, self._ports.limits.client.credit)
-            return
-        member.credit = min(member.credit + amount, self._ports.limits.client.credit)
-        if amount > 0:
+        if self._credit.grant(member, amount):
             self.pump(member.held, now)
 
     def acknowledge(self, member: Member, tags: Sequence[int], now: float) -> None:
@@ -462,8 +427,15 @@ class Courier:
                     self.settle(held, item, now)
         if not unacked:
             held.unacked = NOTHING
-        if member.withheld and self._grant_withheld(member):
+        if member.withheld and self._credit.restore(member):
             self.pump(held, now)
+
+    def _taken_back(self, member: Member, item: Item) -> None:
+        """An event is with a member no longer."""
+        member.open_bytes -= item.size
+        member.held.memory.used -= item.size
+        if member.withheld:
+            self._credit.restore(member)
 
     def has_some(self, member: Member) -> bool:
         """Has it something that it did not acknowledge?"""
@@ -479,7 +451,7 @@ class Courier:
             if item is None or holder is not member:
                 continue
             del held.unacked[tag]
-            self._count_done(member, item)
+            self._taken_back(member, item)
             if counted and item.attempt >= held.options.max_deliveries:
                 self.bury(held, item, now)
                 continue
@@ -508,7 +480,7 @@ class Courier:
         if item is None or holder is not member:
             return None
         del member.held.unacked[tag]
-        self._count_done(member, item)
+        self._taken_back(member, item)
         return item
 
     def bury(self, held: Held, item: Item, now: float, reason: str = "") -> None:
@@ -551,42 +523,9 @@ class Courier:
     def lose(self, held: Held, item: Item, reason: str, now: float) -> None:
         """It will not be told, by a policy or a bound that has a name."""
         self._unkey(held, item)
-        self.count_lost(held, item.event, reason, now)
+        self.losses.count_lost(held, item.event, reason, now)
         self.settle(held, item, now)
         self._release_ticket(item, now)
-
-    def count_lost(self, held: Held, event: Event, reason: str, now: float) -> None:
-        """It was lost, by the policy or bound of that name, before it waited here or after."""
-        held.count_lost(str(reason))
-        self.lost += 1
-        if self._ports.recording:
-            self._ports.emit(Record(drop_row(now, self._ports.name, held.id, event, str(reason))))
-        self.tell_losses(held, now)
-
-    def count_over_budget(self, held: Held, now: float) -> None:
-        """Its filter was over its work budget for an event, which it therefore does not get."""
-        held.count_lost(OVER_BUDGET)
-        self.over_budget += 1
-        self.tell_losses(held, now)
-
-    def count_gone(self, held: Held, now: float) -> None:
-        """It was owed, and ended for everybody before it could be read from the log."""
-        held.count_lost("superseded or expired")
-        self.tell_losses(held, now)
-
-    def tell_losses(self, held: Held, now: float) -> None:
-        """Tell the members what was lost: at once, but not oftener than progress is flushed."""
-        losses = held.losses
-        if losses is None or not held.members:
-            return  # a listener is told when it opens the subscription
-        if losses.told_at is not None and now < losses.told_at + self._settings.flush_seconds:
-            losses.has_news = True
-            self._hooks.touched(held, now)
-            return
-        losses.told_at = now
-        losses.has_news = False
-        for member in held.members:
-            self._ports.send(member.address, Lost(member.ref, dict(losses.by_reason)))
 
     def forget(self, held: Held, item: Item, now: float) -> None:
         """The subscription had it already; it is no longer in the queue."""

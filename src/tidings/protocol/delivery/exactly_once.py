@@ -98,7 +98,7 @@ class ExactlyOnce(Delivery):
         self._dead = DeadLetters(ports, settings)
         self._courier = Courier(ports, settings, self._ledger, self._dead, self)
         self._stays = Stays(self._ledger)
-        self._own_log = OwnLog(ports, self._ledger, self._stays, self._courier)
+        self._own_log = OwnLog(ports, self._ledger, self._stays, self._courier.losses)
         self._replay = Replay(ports, settings, self._ledger, self._courier, self._own_log, self.close)
         self._registry = Registry(ports, settings, self._ledger, self._courier, self._replay, self._dead)
         self._ahead = TokensAhead(self._ledger, ports.limits.client.ahead, self.skip_to)
@@ -497,7 +497,7 @@ class ExactlyOnce(Delivery):
             if held.durable and self.ports.disk.stable:
                 records.append(self._registry.progress(held))
             if held.losses is not None and held.losses.has_news:
-                self._courier.tell_losses(held, now)
+                self._courier.losses.tell(held, now)
         for held in self._registry.durables.values():
             if held.members:
                 self._tell_silence(held)

@@ -460,7 +460,7 @@ class PublishFlow:
     def report_over_budget(self, event: Event, now: float) -> None:
         """Count, and tell the subscribers, whose filters are over their work budget for the event."""
         for held in self._interest.over_budget(event):
-            self._courier.count_over_budget(held, now)
+            self._courier.losses.count_over_budget(held, now)
 
     def deliver(self, envelope: Envelope, now: float) -> None:
         """Dispatch an event that comes from a neighbour without a log, or that recovery held back."""

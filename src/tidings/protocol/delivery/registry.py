@@ -280,7 +280,7 @@ class Registry:
         for item in (*held.queue, *held.own.pending, *held.blocked, *held.barred):
             is_read_again = item.position is not None and item.position.log == own
             if not is_read_again and not accepts(filter, item.event):
-                self._courier.count_lost(held, item.event, FILTER_CHANGED, now)
+                self._courier.losses.count_lost(held, item.event, FILTER_CHANGED, now)
 
     # -- leaving -----------------------------------------------------------------------------
 

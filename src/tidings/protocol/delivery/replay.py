@@ -189,7 +189,7 @@ class Replay:
         elif held.durable:
             cursor.pending, cursor.missed = EMPTY, item.after
         else:
-            self._courier.count_lost(held, item.event, held.options.policy, now)
+            self._courier.losses.count_lost(held, item.event, held.options.policy, now)
         self._owe_later(held, cursor, item, now)
 
     def _owe_later(self, held: Held, cursor: Cursor, item: Item, now: float) -> None:
@@ -272,7 +272,7 @@ class Replay:
         """Every offset below was read; an offset that was owed there and not found is owed no longer."""
         for offset in cursor.read_to(end):
             if cursor.source.release(held, offset, now):
-                self._courier.count_gone(held, now)
+                self._courier.losses.count_gone(held, now)
 
     def _go_live(self, held: Held, cursor: Cursor, end: int, now: float) -> None:
         self._read_to(held, cursor, end, now)

@@ -16,19 +16,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import inf
-from typing import Protocol
 
 from tidings.availability.lifetime import expired
 from tidings.availability.records import Append, Entry
 from tidings.language.evaluate import accepts
 from tidings.language.work import is_over
-from tidings.model.event import Event, event_size
+from tidings.model.event import event_size
 from tidings.model.subscription import Position
 from tidings.protocol.batches import read_upto
 from tidings.protocol.delivery.cursor import Cursor, ReadPage, Seen
 from tidings.protocol.delivery.held import Held
 from tidings.protocol.delivery.item import Item
 from tidings.protocol.delivery.ledger import Ledger
+from tidings.protocol.delivery.loss_report import LossReport
 from tidings.protocol.delivery.moved import moved_of
 from tidings.protocol.delivery.moves import Stays, is_gone
 from tidings.protocol.inputs import FetchFailed
@@ -43,16 +43,10 @@ Then = Callable[[ReadPage, float], None]
 FILTER_CHANGED = "filter changed"
 
 
-class Losses(Protocol):
-    def count_over_budget(self, held: Held, now: float) -> None: ...
-
-    def count_lost(self, held: Held, event: Event, reason: str, now: float) -> None: ...
-
-
 class OwnLog:
     """The log of this broker: an index in memory, entries on its disk."""
 
-    def __init__(self, ports: Ports, ledger: Ledger, stays: Stays, losses: Losses) -> None:
+    def __init__(self, ports: Ports, ledger: Ledger, stays: Stays, losses: LossReport) -> None:
         self._ports = ports
         self._ledger = ledger
         self._stays = stays
