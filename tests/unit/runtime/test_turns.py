@@ -1,0 +1,218 @@
+"""Turns of the event loop: when messages leave, when tasks run, and one timer for the deadlines of many calls."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import tidings
+from tidings.protocol import effects as fx
+from tidings.protocol.inputs import Input, Received
+from tidings.protocol.messages import Ack, Message, Silence
+from tidings.runtime import deadlines
+from tidings.runtime.bus import TURN
+from tidings.runtime.clock import RealClock
+from tidings.runtime.connection import Connection, Gathering
+from tidings.runtime.deadlines import Deadlines
+from tidings.runtime.driver import Driver
+from tidings.runtime.remote import _Gathered
+from tidings.runtime.words import BESIDE, HANDSHAKE, Ping, Pong
+from tidings.testing.network import played
+from tidings.wire.codec import Codec, FrameReader
+
+CODEC = Codec((*HANDSHAKE, *BESIDE))
+
+
+class Written(asyncio.Transport):
+    """A transport that keeps what each write brought."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes: list[list[Message]] = []
+
+    def write(self, data: Any) -> None:
+        self.writes.append(FrameReader(CODEC).feed(bytes(data)))
+
+    def is_closing(self) -> bool:
+        return False
+
+
+def connected(receive: Callable[[Connection, list[Message]], None]) -> tuple[Connection, Written]:
+    transport = Written()
+    connection = Connection(CODEC, Gathering(), receive=receive, lost=lambda *_: None, most_bytes=1 << 20)
+    connection.connection_made(transport)
+    return connection, transport
+
+
+def answer(connection: Connection, messages: list[Message]) -> None:
+    for _ in messages:
+        connection.send(Pong())
+
+
+@played
+async def test_an_answer_leaves_at_once_when_no_other_callback_is_ready() -> None:
+    connection, transport = connected(answer)
+    connection.send(Ping())
+    await asyncio.sleep(0)
+    connection.data_received(CODEC.encode(Ping()) * 3)
+    assert transport.writes == [[Ping()], [Pong()] * 3]
+
+
+@played
+async def test_answers_of_a_turn_with_more_to_do_leave_together() -> None:
+    connection, transport = connected(answer)
+    connection.send(Ping())
+    await asyncio.sleep(0)
+    loop = asyncio.get_running_loop()
+    for _ in range(3):
+        loop.call_soon(connection.data_received, CODEC.encode(Ping()))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert transport.writes[1:] == [[Pong()] * 3]
+
+
+@played
+async def test_an_input_that_fails_leaves_no_answer_behind() -> None:
+    def fail(connection: Connection, messages: list[Message]) -> None:
+        connection.send(Pong())
+        raise ValueError("no")
+
+    connection, transport = connected(fail)
+    with pytest.raises(ValueError, match="no"):
+        connection.data_received(CODEC.encode(Ping()))
+    await asyncio.sleep(0)
+    assert transport.writes == [[Pong()]]
+
+
+@played
+async def test_acknowledgements_travel_with_the_next_message_or_at_the_end_of_the_turn() -> None:
+    connection, transport = connected(lambda *_: None)
+    say = _Gathered(connection).send
+    say(Ack(1, (1,)))
+    say(Ack(1, (2,)))
+    say(Ping())
+    await asyncio.sleep(0)
+    assert transport.writes == [[Ack(1, (1, 2)), Ping()]]
+    say(Ack(1, (3,)))
+    say(Ack(2, (4,)))
+    await asyncio.sleep(0)
+    assert transport.writes[1:] == [[Ack(1, (3,)), Ack(2, (4,))]]
+
+
+@played
+async def test_a_task_that_waits_for_an_event_has_it_when_publish_returns() -> None:
+    async with tidings.connect() as bus, bus.subscribe("n >= 0") as news:
+        seen: list[Any] = []
+
+        async def read() -> None:
+            async for event in news:
+                seen.append(event["n"])  # noqa: PERF401
+
+        task = asyncio.create_task(read())
+        await asyncio.sleep(0)
+        for number in range(5):
+            await bus.publish({"n": number})
+            assert seen == list(range(number + 1))
+        task.cancel()
+
+
+@played
+async def test_a_loop_that_publishes_starves_no_task() -> None:
+    async with tidings.connect() as bus:
+        await bus.publish({"n": 0})
+        turns: list[int] = []
+        loop = asyncio.get_running_loop()
+        loop.call_soon(turns.append, 1)
+        for number in range(TURN):
+            await bus.publish({"n": number})
+        assert turns == [1]
+
+
+class Machine:
+    """A machine that answers each input with what it was told to, or fails."""
+
+    def __init__(self, *effects: fx.Effect) -> None:
+        self.effects, self.seen = list(effects), list[Input]()
+
+    def handle(self, input: Input, now: float) -> list[fx.Effect]:
+        self.seen.append(input)
+        if isinstance(input, Received) and isinstance(input.message, Ping):
+            raise ValueError("no")
+        effects, self.effects = self.effects, []
+        return effects
+
+    def next_deadline(self) -> float | None:
+        return None
+
+    def check(self) -> None:
+        """Always right."""
+
+
+@played
+async def test_inputs_behind_one_at_which_a_machine_failed_are_handed_in_with_the_next() -> None:
+    silence = Silence(1, tidings.Position("log", 1))
+    first = Machine(*(fx.Send("second", message) for message in (Ping(), silence)))
+    second = Machine()
+    driver = Driver("first", first, RealClock(), record=lambda row: None)
+    driver._machines["second"] = second
+    with pytest.raises(ValueError, match="no"):
+        driver.hand("first", Received("x", Pong()))
+    assert second.seen == [Received("first", Ping())]
+    driver.hand("first", Received("x", Pong()))
+    assert second.seen[1:] == [Received("first", silence)]
+
+
+class Loop:
+    """The clock and the timers of an event loop, moved by hand."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.timers: list[tuple[float, Callable[[], None]]] = []
+
+    def time(self) -> float:
+        return self.now
+
+    def call_at(self, when: float, callback: Callable[[], None]) -> Any:
+        timer = (when, callback)
+        self.timers.append(timer)
+
+        class Handle:
+            def when(self) -> float:
+                return when
+
+            def cancel(handle) -> None:  # noqa: N805
+                if timer in self.timers:
+                    self.timers.remove(timer)
+
+        return Handle()
+
+    def advance(self, now: float) -> None:
+        self.now = now
+        for timer in [timer for timer in self.timers if timer[0] <= now]:
+            self.timers.remove(timer)
+            timer[1]()
+
+
+def test_one_timer_serves_the_deadlines_of_all_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop, late = Loop(), list[tuple[int, float]]()
+    monkeypatch.setattr(deadlines.asyncio, "get_running_loop", lambda: loop)
+    calls = Deadlines(lambda call, seconds: late.append((call, seconds)))
+    for call in range(100):
+        calls.add(call, 30.0)
+        if call % 2:
+            calls.remove(call)
+    assert len(loop.timers) == 1
+    calls.add(100, 1.0)  # sooner than all others
+    assert [when for when, _ in loop.timers] == [1.0]
+    loop.advance(1.0)
+    assert late == [(100, 1.0)]
+    loop.advance(10.0)
+    calls.add(101, 30.0)
+    loop.advance(30.0)
+    assert late[1:] == [(call, 30.0) for call in range(0, 100, 2)]
+    assert [when for when, _ in loop.timers] == [40.0]
+    calls.close()
+    assert not loop.timers
