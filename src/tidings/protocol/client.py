@@ -269,13 +269,14 @@ class Client(PublishingClient):
     # -- hearing -------------------------------------------------------------------------
 
     def _take(self, input: ins.ClientTake, now: float) -> None:
-        listening = self._listenings.get(input.ref)
-        if listening is None or listening.phase in (Phase.LEAVING, Phase.ENDED):
+        ref = input.ref
+        listening = self._listenings.get(ref)
+        if listening is None or listening.phase is Phase.LEAVING or listening.phase is Phase.ENDED:
             ending = listening.ending if listening is not None and listening.ending else OVER
             self._out.append(fx.Failed(input.call, *ending))
             return
         if input.commits and listening.taken:
-            self._send(msg.Ack(listening.ref, listening.commit(None)))
+            self._send(msg.Ack(ref, listening.commit(None)))
         listening.waiting += (input.call,)
         if listening.buffer:
             self._hand_over(listening, now)
@@ -283,25 +284,26 @@ class Client(PublishingClient):
             self._grant(listening)
 
     def _deliver(self, message: msg.Deliver | msg.DeliverAll, now: float) -> None:
-        listening = self._listenings.get(message.ref)
-        if listening is None or not listening.hears:
+        ref = message.ref
+        listening = self._listenings.get(ref)
+        if listening is None or (listening.phase is not Phase.OPEN and not listening.hears):
             return
         delivers: Sequence[msg.Deliver] = (message,)  # type: ignore[assignment]
         if type(message) is msg.DeliverAll:
             delivers = tuple(message.one_by_one())
-        listening.granted -= len(delivers)
         for deliver in delivers:
+            listening.granted -= 1
             if (deliver.position is not None or self._known_again.knows_unlogged) and self._is_known(
                 listening, deliver
             ):
                 continue
-            if listening.is_awaited:
-                self._notify(listening, deliver, None if listening.auto else listening.next_waiting(), now)
-            else:
+            if listening.buffer or not listening.is_awaited:
                 listening.queue_up(deliver)
+            else:
+                self._notify(listening, deliver, None if listening.auto else listening.next_waiting(), now)
         if listening.buffer:
             self._hand_over(listening, now)
-        else:
+        elif listening.granted or listening.window or listening.waiting:
             self._grant(listening)
 
     def _is_known(self, listening: Listening, deliver: msg.Deliver) -> bool:
@@ -328,8 +330,14 @@ class Client(PublishingClient):
         self._grant(listening)
 
     def _grant(self, listening: Listening) -> None:
-        """Grant the broker credit for what the application waits for."""
-        amount = listening.shortage()
+        """Grant the broker credit for what the application waits for (or, below 0, take credit back): for each take that
+        waits, and with a window by half windows."""
+        granted, window, waiting = listening.granted, listening.window, listening.waiting
+        if window and granted > 0 and granted >= window // 2:
+            return
+        amount = (len(waiting) if waiting else 0) - granted
+        if window:
+            amount += max(window - len(listening.buffer), 0)
         if amount and listening.phase is not Phase.LEAVING:
             listening.granted += amount
             self._send(msg.Credit(listening.ref, amount))

@@ -207,15 +207,6 @@ class Listening:
             self.granted,
         )
 
-    def shortage(self) -> int:
-        """How much credit to grant (or, below 0, to take back). With a window, credit is granted by half windows."""
-        granted, window, waiting = self.granted, self.window, self.waiting
-        if not window:
-            return len(waiting) - granted if waiting else -granted
-        if granted > 0 and granted >= window // 2:
-            return 0
-        return len(waiting) + max(window - len(self.buffer), 0) - granted
-
     def was_committed(self, deliver: Deliver) -> bool:
         """True when our token is past it. (What a group is sent says nothing about its other members.)"""
         position = deliver.position
@@ -258,8 +249,12 @@ class Listening:
 
     def commit(self, tag: int | None) -> tuple[int, ...]:
         """As `settle`, and move the token forward as far as everything before it is committed."""
+        tags: tuple[int, ...]
         before = self.taken
-        tags = self.settle(tag)
+        if tag is None and not before[1:]:
+            self.taken, tags = (), (before[0].tag,) if before else ()
+        else:
+            tags = self.settle(tag)
         still = {taken.deliver.position for taken in self.taken} if self.taken else ()
         is_first = True  # is everything before this one committed?
         for taken in before:
