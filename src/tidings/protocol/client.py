@@ -58,6 +58,7 @@ class Client(PublishingClient):
             ins.LinkUp: self._link_up,
             ins.LinkDown: self._link_down,
             ins.ClientPublish: self._publish,
+            ins.ClientPublishAll: self._publish,
             ins.ClientSubscribe: self._subscribe,
             ins.ClientTake: self._take,
             ins.ClientCancel: self._cancel,
@@ -414,12 +415,7 @@ class Client(PublishingClient):
     def _cancel_call(self, call: int, now: float) -> None:
         """The caller gave up: what was not sent yet is never sent. A publish says how it ends."""
         self._asked.pop(call, None)
-        if (sent := self._in_flight.get(call)) is not None:  # it is sent again on the next link: order holds
-            self._out.append(fx.Failed(call, "unanswered", "it may be delivered or not", sent.event.id))
-        for publishing in [each for each in self._line if each.call == call]:
-            self._line.remove(publishing)
-            self._record_publish(publishing, REFUSED)
-            self._out.append(fx.Failed(call, "timeout", "it is not published"))
+        self._cancel_publish(call)
         for listening in list(self._listenings.values()):
             if listening.call == call:
                 listening.call = None
@@ -519,7 +515,7 @@ class Client(PublishingClient):
         if publishing is not None:
             failed = publishing.failed(message)
             self._record_publish(publishing, UNKNOWN if failed.code == UnknownOutcomeError.code else REFUSED)
-            self._out.append(failed)
+            self._finish(publishing, failed)
             self._send_line()
             return
         for listening in list(self._listenings.values()):

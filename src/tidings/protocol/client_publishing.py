@@ -17,6 +17,7 @@ import msgspec
 
 from tidings.errors import UnknownOutcomeError
 from tidings.history.schema import OK, REFUSED, UNKNOWN, Outcome
+from tidings.model.event import Event
 from tidings.model.subscription import Position
 from tidings.protocol import effects as fx
 from tidings.protocol import inputs as ins
@@ -25,7 +26,7 @@ from tidings.protocol.advertising import Advertising
 from tidings.protocol.limits import ResourceLimits
 from tidings.protocol.listening import Link
 from tidings.protocol.places import Places
-from tidings.protocol.publishing import Publishing
+from tidings.protocol.publishing import PublishBatch, Publishing
 
 
 class PublishingClient:
@@ -56,37 +57,74 @@ class PublishingClient:
         self._line: deque[Publishing] = deque()
         self._advertising = Advertising()
 
-    def _publish(self, input: ins.ClientPublish, now: float) -> None:
-        event, sequences = input.event, self._sequences
-        source = event.source
-        sequence = sequences[source] = sequences[source] + 1 if source in sequences else 1
-        if input.number:
-            event = msgspec.structs.replace(event, id=f"{self.incarnation}-{sequence}")
-        publishing = Publishing(msg.Publish(input.call, event, sequence, input.mode), now)
-        if event.size > self._event_bytes and self._is_too_large(publishing):
-            return
-        if (
-            self._advertising.unwanted
-            and input.mode is not msg.Mode.KEPT
-            and self._advertising.is_quenched(event)
-        ):
-            self._record_publish(publishing, OK)
-            self._out.append(fx.Answer(input.call, fx.Receipt(event.source, event.id, unwanted=True)))
-        elif (
-            self._line
-            or self._link is not Link.UP
-            or len(self._in_flight) >= self._limits.publishes_in_flight
-        ):
-            self._line.append(publishing)
+    def _publish(self, input: ins.ClientPublish | ins.ClientPublishAll, now: float) -> None:
+        call, mode, sequences, batch = input.call, input.mode, self._sequences, None
+        events: Iterable[tuple[Event, bool]]
+        if type(input) is ins.ClientPublish:
+            events = ((input.event, input.number),)
         else:
-            self._send_first(publishing)
+            events = zip(input.events, input.number, strict=True)  # type: ignore[union-attr, arg-type]
+            count = len(input.events)  # type: ignore[union-attr]
+            batch = PublishBatch(call, [None] * count, count)
+        for event, number in events:
+            source = event.source
+            sequence = sequences[source] = sequences[source] + 1 if source in sequences else 1
+            if number:
+                event = msgspec.structs.replace(event, id=f"{self.incarnation}-{sequence}")
+            publishing = Publishing(msg.Publish(call, event, sequence, mode), now, batch)
+            call += 1
+            if event.size > self._event_bytes and self._is_too_large(publishing):
+                continue
+            if self._advertising.unwanted and self._is_unwanted(publishing):
+                continue
+            is_up = self._link is Link.UP and not self._line
+            if is_up and len(self._in_flight) < self._limits.publishes_in_flight:
+                self._send_first(publishing)
+            else:
+                self._line.append(publishing)
+
+    def _is_unwanted(self, publishing: Publishing) -> bool:
+        """Hold an event back that nobody wants, as the broker said."""
+        message = publishing.message
+        if message.mode is msg.Mode.KEPT or not self._advertising.is_quenched(message.event):
+            return False
+        self._record_publish(publishing, OK)
+        self._finish(publishing, fx.Receipt(message.event.source, message.event.id, unwanted=True))
+        return True
 
     def _is_too_large(self, publishing: Publishing) -> bool:
         if (failed := publishing.refusal(self._event_bytes)) is None:
             return False
         self._record_publish(publishing, UNKNOWN if failed.code == UnknownOutcomeError.code else REFUSED)
-        self._out.append(failed)
+        self._finish(publishing, failed)
         return True
+
+    def _finish(self, publishing: Publishing, result: fx.Receipt | fx.Failed) -> None:
+        """Answer the call of a publish; that of a batch when all of it is answered."""
+        batch, call = publishing.batch, publishing.message.call
+        if batch is None:
+            self._out.append(fx.Answer(call, result) if type(result) is fx.Receipt else result)  # type: ignore[arg-type]
+            return
+        batch.results[call - batch.call] = result
+        batch.left -= 1
+        if not batch.left:
+            self._out.append(fx.Answer(batch.call, batch.results))
+
+    def _cancel_publish(self, call: int) -> None:
+        """The caller gave up: what was not sent yet is never sent. The effect says how the call ends."""
+
+        def is_meant(each: Publishing) -> bool:
+            return each.call == call or (each.batch is not None and each.batch.call == call)
+
+        sent = next(filter(is_meant, self._in_flight.values()), None)
+        waiting = list(filter(is_meant, self._line))
+        for publishing in waiting:
+            self._line.remove(publishing)
+            self._record_publish(publishing, REFUSED)
+        if sent is not None:  # it is sent again on the next link: order holds
+            self._out.append(fx.Failed(call, "unanswered", "it may be delivered or not", sent.event.id))
+        elif waiting:
+            self._out.append(fx.Failed(call, "timeout", "it is not published"))
 
     def _send_line(self) -> None:
         most = self._limits.publishes_in_flight
@@ -118,7 +156,11 @@ class PublishingClient:
                 self._places.note(event.source, position)
             if self._recording:
                 self._record_publish(publishing, OK)
-            self._out.append(fx.Answer(call, fx.Receipt(event.source, event.id, position)))
+            receipt = fx.Receipt(event.source, event.id, position)
+            if publishing.batch is None:
+                self._out.append(fx.Answer(call, receipt))
+            else:
+                self._finish(publishing, receipt)
         if self._line:
             self._send_line()
 
@@ -130,4 +172,5 @@ class PublishingClient:
         """Another broker cannot tell whether it was kept where it was sent; sent again it might be told twice."""
         del self._in_flight[publishing.call]
         reason = "the broker went before it answered; the event may be delivered or not, never twice"
-        self._out.append(fx.Failed(publishing.call, UnknownOutcomeError.code, reason, publishing.event.id))
+        failed = fx.Failed(publishing.call, UnknownOutcomeError.code, reason, publishing.event.id)
+        self._finish(publishing, failed)

@@ -172,6 +172,16 @@ class ClientPublish(_Input, frozen=True):
     mode: Mode = Mode.AUTO
 
 
+class ClientPublishAll(_Input, frozen=True):
+    """`ClientPublish` for each of these events, in this order, whose calls follow one another. Answered by
+    `Answer(call, results)`, a `Receipt` or a `Failed` for each event, when the broker has answered all of them."""
+
+    call: int  # of the first
+    events: tuple[Event, ...]
+    number: tuple[bool, ...]  # as in `ClientPublish`, for each event
+    mode: Mode = Mode.AUTO
+
+
 class ClientSubscribe(_Input, frozen=True):
     """Answered by `Answer(call, Opened)`; its `ref` names the subscription in later calls."""
 
@@ -273,6 +283,7 @@ Input: TypeAlias = (
     | ViewChanged
     | Unsendable
     | ClientPublish
+    | ClientPublishAll
     | ClientSubscribe
     | ClientTake
     | ClientCancel

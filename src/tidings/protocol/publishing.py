@@ -8,10 +8,18 @@ from tidings.errors import TooLargeError, UnknownOutcomeError
 from tidings.history.schema import Outcome, Row, pub_row
 from tidings.model.event import Event
 from tidings.protocol.batches import size_of, too_large
-from tidings.protocol.effects import Failed
+from tidings.protocol.effects import Failed, Receipt
 from tidings.protocol.inputs import ClientAsk
 from tidings.protocol.messages import Publish, Refused, Stage
 from tidings.protocol.naming import broker_of
+
+
+class PublishBatch(msgspec.Struct, eq=False):
+    """Publishes of one call, which is answered when each of them is."""
+
+    call: int  # of the first; those of the others follow
+    results: list[Receipt | Failed | None]  # in the order of the events
+    left: int  # publishes that are not answered
 
 
 class Publishing(msgspec.Struct, eq=False):
@@ -19,6 +27,7 @@ class Publishing(msgspec.Struct, eq=False):
 
     message: Publish
     issued: float
+    batch: PublishBatch | None = None
     log: str = ""  # of the broker that it was sent to
     broker: str | None = None  # to which it was sent last
     was_elsewhere: bool = False  # may an earlier message be known to a broker other than the next one?

@@ -212,6 +212,12 @@ class BlockingBus:
         """As `Bus.publish`; returns when it is acknowledged."""
         return self._loop.call(lambda: self._bus.publish(what, **options))
 
+    def publish_many(
+        self, what: Iterable[Mapping[str, Any] | Event | Any], /, **options: Any
+    ) -> list[Receipt]:
+        """As `Bus.publish_many`; returns when all are acknowledged."""
+        return self._loop.call(lambda: self._bus.publish_many(what, **options))
+
     @overload
     def subscribe(self, wanted: type[T], /, *more: Any, **options: Any) -> BlockingListener[T]: ...
     @overload

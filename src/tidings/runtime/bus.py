@@ -30,6 +30,7 @@ from tidings.protocol.inputs import (
     ClientAdvertise,
     ClientCancel,
     ClientPublish,
+    ClientPublishAll,
     ClientUnadvertise,
     Input,
 )
@@ -106,6 +107,7 @@ class Bus(LogCalls):
         self._watchers: list[OnState] = []
         self._telling: set[asyncio.Future[None]] = set()  # watchers that await
         self._held_up: dict[int, Reader | None] = {}  # by call: who publishes, and may wait for a full queue
+        self._spans: dict[int, int] = {}  # by the same call: for how many calls it stands
         self._checking: asyncio.TimerHandle | None = None  # the next look at them
         self._warned: set[str] = set()  # subscriptions whose missing reader was logged
 
@@ -244,6 +246,41 @@ class Bus(LogCalls):
             raise _error_of(receipt)
         return receipt
 
+    async def publish_many(
+        self,
+        what: Iterable[Mapping[str, Any] | Event | Any],
+        /,
+        *,
+        mode: Mode | str = Mode.AUTO,
+        timeout: Timeout = ...,
+        **options: Any,
+    ) -> list[fx.Receipt]:
+        """Publish events in this order and wait for all acknowledgements together: cheaper than one by one.
+
+        Options as for `publish`, without `id`; they hold for each event. When the broker refused some of them, the error
+        of the first one is raised after all were answered; the others are published.
+        """
+        known = [name for name in _PUBLISH if name != "id"]
+        refuse_unknown({name: 1 for name in options if name not in known}, known, "publish_many")
+        made = [event_from(each, dict(options), self.name) for each in what]
+        if not made:
+            return []
+        mode = _chosen(Mode, mode, "mode")
+        call = self._last_call + 1
+        self._last_call += len(made)
+        events, numbered = zip(*made, strict=True)
+        results = self._submit(call, ClientPublishAll(call, events, numbered, mode))  # type: ignore[arg-type]
+        if results is LATER:
+            blocks = self._broker.policy is Policy.BLOCK
+            results = await self._answer_of(call, timeout=timeout, blocks=blocks, calls=len(made))
+        else:
+            self._family.has_woken = False
+            await asyncio.sleep(0)
+        for result in results if type(results) is list else (results,):
+            if type(result) is fx.Failed:
+                raise _error_of(result)
+        return list(results)
+
     async def advertise(
         self, name: str, *wanted: Any, dialect: str = TIDINGS, timeout: Timeout = ...
     ) -> None:
@@ -379,8 +416,10 @@ class Bus(LogCalls):
         subscribing: bool = False,
         timeout: Timeout = None,
         blocks: bool = False,
+        calls: int = 1,
     ) -> Any:
-        """Wait for the answer of a call that was handed over. `blocks`: full queues may delay it."""
+        """Wait for the answer of a call that was handed over. `blocks`: full queues may delay it, or one of so many
+        `calls` that it stands for."""
         loop = asyncio.get_running_loop()
         future = self._waiting[call] = loop.create_future()
         seconds = self._broker.call_timeout if timeout is ... else timeout
@@ -388,6 +427,7 @@ class Bus(LogCalls):
             self._deadlines.add(call, seconds)
         if blocks:
             self._held_up[call] = current_reader()
+            self._spans[call] = calls
             if self._checking is None:
                 self._checking = loop.call_later(
                     CHECK_SECONDS, self._check_readers, frozenset(), CHECK_SECONDS
@@ -402,6 +442,7 @@ class Bus(LogCalls):
             self._waiting.pop(call, None)
             if blocks:
                 self._held_up.pop(call, None)
+                self._spans.pop(call, None)
             if seconds is not None:
                 self._deadlines.remove(call)
 
@@ -451,8 +492,9 @@ class Bus(LogCalls):
             for listener in bus._listeners.values():
                 readers.get(str(listener.id), set()).add(listener._reader)
             for call, publisher in bus._held_up.items():
+                meant = {(bus._address, call + place) for place in range(bus._spans[call])}
                 for full in queues if publisher in callbacks else ():
-                    if publisher is not None and (bus._address, call) in queues[full]:
+                    if publisher is not None and meant & queues[full]:
                         waits.setdefault(publisher, set()).add(full)
         stuck = deadlocked(waits, readers)
         for call, publisher in self._held_up.items():

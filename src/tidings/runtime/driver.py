@@ -208,6 +208,8 @@ class Driver:
                         if not self._is_fault_of_a_peer(input, error):
                             raise
                         continue
+                    run: list[Message] = []  # messages of one kind in a row to one machine go together ...
+                    run_to, last = "", line[0]  # ... in this entry of the line, while it is the last one
                     for effect in effects:
                         kind = type(effect)
                         if kind is fx.Send:
@@ -221,8 +223,13 @@ class Driver:
                                 self._breath -= 1
                                 if not self._breath:
                                     self._take_breath()
+                            elif to == run_to and type(message) is type(run[0]) and self._line[-1] is last:
+                                run.append(message)
+                                if not run[2:]:
+                                    last = self._line[-1] = (to, ReceivedAll(name, run))
                             else:
-                                self._line.append((to, Received(name, message)))
+                                run, run_to, last = [message], to, (to, Received(name, message))
+                                self._line.append(last)
                         elif kind in performers:
                             performers[kind](effect)
                         elif name in hears:

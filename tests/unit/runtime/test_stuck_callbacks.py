@@ -48,6 +48,20 @@ async def test_a_callback_that_publishes_into_its_own_full_queue_fails() -> None
 
 
 @played
+async def test_a_callback_that_publishes_many_into_its_own_full_queue_fails() -> None:
+    errors = told()
+    async with tidings.connect() as bus:
+
+        async def again(event: tidings.Event) -> None:
+            await bus.publish_many([{"n": 1}] * 20)
+
+        async with bus.on("n >= 0", again, queue=5):
+            await bus.publish({"n": 0})
+            await until(lambda: errors)
+    assert isinstance(errors[0], DeadlockError)
+
+
+@played
 async def test_callbacks_that_wait_for_one_another_fail() -> None:
     errors = told()
     async with tidings.connect() as bus, bus.client("other") as other:

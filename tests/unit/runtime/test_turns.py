@@ -20,7 +20,7 @@ from tidings.runtime.deadlines import Deadlines
 from tidings.runtime.driver import Driver
 from tidings.runtime.remote import _Gathered
 from tidings.runtime.words import BESIDE, HANDSHAKE, Ping, Pong
-from tidings.testing.network import played
+from tidings.testing.network import played, serving
 from tidings.wire.codec import Codec, FrameReader
 
 CODEC = Codec((*HANDSHAKE, *BESIDE))
@@ -216,3 +216,35 @@ def test_one_timer_serves_the_deadlines_of_all_calls(monkeypatch: pytest.MonkeyP
     assert [when for when, _ in loop.timers] == [40.0]
     calls.close()
     assert not loop.timers
+
+
+async def _hears(bus: tidings.Bus, listener: tidings.Listener[Any]) -> None:
+    receipts = await bus.publish_many({"n": number} for number in range(2_000))
+    assert len({receipt.id for receipt in receipts}) == 2_000
+    assert [(await listener.get())["n"] for _ in range(2_000)] == list(range(2_000))
+    assert await bus.publish_many([]) == []
+
+
+@played
+async def test_events_that_are_published_together_are_heard_in_order() -> None:
+    async with tidings.connect() as bus, bus.subscribe("n >= 0", queue=5_000) as listener:
+        await _hears(bus, listener)
+    async with (
+        serving() as server,
+        tidings.connect(server.address) as bus,
+        bus.subscribe("n >= 0", queue=5_000) as listener,
+    ):
+        await _hears(bus, listener)
+
+
+@played
+async def test_events_that_are_published_together_have_options_but_no_id_in_common() -> None:
+    async with tidings.connect() as bus, bus.subscribe(topic="a/#") as listener:
+        await bus.publish_many([{"n": 1}, {"n": 2}], topic="a/b", lifetime=60)
+        heard = [await listener.get() for _ in range(2)]
+        assert [(event.topic, event.lifetime) for event in heard] == [("a/b", 60.0)] * 2
+        with pytest.raises(tidings.SettingsError, match="publish_many has no option 'id'"):
+            await bus.publish_many([{"n": 1}], id="x")
+        with pytest.raises(tidings.TooLargeError):
+            await bus.publish_many([{"n": 3}, {"n": 4, "text": "x" * (17 << 20)}, {"n": 5}], topic="a/b")
+        assert [(await listener.get())["n"] for _ in range(2)] == [3, 5]
