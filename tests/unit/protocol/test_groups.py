@@ -131,3 +131,57 @@ def test_a_member_knows_again_what_it_committed_before_its_broker_crashed() -> N
     stage.settle()
     stage.published("p", {"n": 3})
     assert stage.drain("m0", again) == [3]
+
+
+def test_a_group_becomes_durable_with_its_first_durable_member_and_loses_nothing() -> None:
+    stage, refs = stage_with(1)
+    stage.published("p", {"n": 1}, lifetime=FOREVER)
+    stage.published("p", {"n": 2})
+    stage.published("p", {"n": 3})
+    assert stage.drain("m0", refs["m0"], most=1) == [1]
+    stage.client("k")
+    kept = stage.subscribed("k", group="workers", durable=True)
+    assert stage.drain("k", kept, most=1) == [2], "the queue stays as it was"
+    stage.published("p", {"n": 4})
+    stage.published("p", {"n": 5})
+    assert stage.drain("k", kept) == [3, 4, 5]
+    stage.published("p", {"n": 6})
+    stage.wait(1.0)
+    stage.crash()
+    stage.link("k")
+    stage.settle()
+    assert stage.drain("k", kept) == [1, 6], "the first one is with a member that did not commit it"
+
+
+def test_an_event_in_the_log_that_waited_for_a_transient_group_is_owed_to_the_durable_one() -> None:
+    stage, refs = stage_with(1)
+    stage.published("p", {"n": 1}, lifetime=60.0)
+    stage.client("k")
+    kept = stage.subscribed("k", group="workers", durable=True)
+    stage.leave("m0", refs["m0"])
+    stage.wait(120.0)
+    stage.crash()
+    stage.link("k")
+    stage.settle()
+    assert stage.drain("k", kept) == [1]
+
+
+def test_a_member_that_did_not_ask_for_a_durable_group_does_not_end_it() -> None:
+    stage, refs = stage_with(1, durable=True)
+    stage.client("x")
+    transient = stage.subscribed("x", group="workers")
+    stage.leave("m0", refs["m0"])
+    stage.settle()
+    stage.leave("x", transient, end=True)
+    stage.settle()
+    stage.published("p", {"n": 1})
+    again = stage.subscribed("x", group="workers")
+    stage.settle()
+    assert stage.drain("x", again) == [1], "it joins a durable group that no one listens to"
+    stage.crash()
+    stage.link("m0")
+    stage.settle()
+    durable = stage.subscribed("m0", group="workers", durable=True)
+    stage.leave("m0", durable, end=True)
+    stage.settle()
+    assert stage.node.slots["delivery"].subscriptions() == ()  # type: ignore[attr-defined]

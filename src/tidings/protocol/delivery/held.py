@@ -31,7 +31,7 @@ from tidings.protocol.messages import Unsubscribe
 class Member:
     """Who listens: a subscriber, or one of a group."""
 
-    __slots__ = ("address", "credit", "held", "is_open", "last_word", "open_bytes", "ref", "withheld")
+    __slots__ = ("address", "credit", "ends", "held", "is_open", "last_word", "open_bytes", "ref", "withheld")
 
     def __init__(self, address: str, ref: int, credit: int, held: Held) -> None:
         self.address = address
@@ -40,6 +40,7 @@ class Member:
         self.open_bytes = 0  # of events that it was sent and has not acknowledged ...
         self.withheld = 0  # ... and credit that counts again when there are fewer
         self.held = held
+        self.ends = True  # False: it did not ask for a durable subscription, and so cannot end one
         self.is_open = False  # True: it was answered, and can be sent to
         self.last_word: Unsubscribe | None = None  # it leaves when it has acknowledged what it was sent
 

@@ -3,7 +3,8 @@
 Rules
 - Identity is (subscriber, name). Subscribing again under a name resumes: with the same filter
   where it stood, with another one so that only the difference is told.
-- A group is one subscription with many members, under the group's name and no subscriber's.
+- A group is one subscription with many members, under the group's name and no subscriber's. It becomes durable when a
+  member asks for that, with all that waits for it; members that do not ask for it join all the same, and end it not.
 - A durable subscription stays when its members leave.
 - A transient one ends when its last member leaves. What a named one was told is remembered for
   a bounded time, and so, for a short while, is that of one without a name whose link broke.
@@ -121,6 +122,7 @@ class Registry:
                 return refusal
         held.belongs_to(session.memory)
         member = Member(session.address, message.ref, message.credit, held)
+        member.ends = message.options.durable
         session.members[message.ref] = member
         held.joining = (*held.joining, member)
         if held.durable:
@@ -211,6 +213,8 @@ class Registry:
     def _rejoin(self, held: Held, session: Session, message: Subscribe, now: float) -> Refusal | None:
         is_group = message.options.group is not None
         is_same = held.filter.digest == message.filter.digest
+        if is_group and is_same and held.durable is not message.options.durable:
+            return None if held.durable else self._make_durable(held, message)
         if held.durable is not message.options.durable:
             kind = "durable" if held.durable else "not durable"
             return Refusal(
@@ -234,6 +238,17 @@ class Registry:
             self._change_filter(held, message, now)
         held.subscription = self._subscription(held.id, message)
         self._acknowledge_handled(held, message, now)
+        return None
+
+    def _make_durable(self, held: Held, message: Subscribe) -> Refusal | None:
+        """A group of transient members gets a durable one: it is owed what waits and a log holds, and all that comes."""
+        if held.is_behind:
+            return Refusal("refused", f"group {unscoped(held.id.name)!r} replays; subscribe again when it has")
+        held.subscription = self._subscription(held.id, message)
+        self.durables[held.id] = held
+        held.stored = Stored(self._ports.kept.owner_of(held.id))
+        for offset in held.own.progress.owed:
+            self._ledger.owe(offset, held.owner)
         return None
 
     def _take_over(self, held: Held, listeners: list[Member], now: float) -> None:
@@ -295,7 +310,7 @@ class Registry:
         """A member goes; the subscription with it, unless it is durable or has others."""
         held = member.held
         self._remove(member)
-        if held.has_members or (held.durable and not end):
+        if held.has_members or (held.durable and not (end and member.ends)):
             if held.stored.is_guest and not held.has_members:
                 self._guest_left(held, now)
             self._courier.take_back(member, now)
