@@ -82,7 +82,7 @@ def identity_of(source: str, id: str, tenant: Any) -> tuple[str, str]:
     return (f"{tenant}{TENANT_MARK}{source}" if tenant and type(tenant) is str else source, id)
 
 
-class Event(msgspec.Struct, frozen=True, dict=True, omit_defaults=True):
+class Event(msgspec.Struct, frozen=True, dict=True, weakref=True, omit_defaults=True):
     """An immutable event. Use `make_event` to build one from what a user hands over."""
 
     source: str

@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 
 from tidings.errors import SettingsError, UnknownOutcomeError
-from tidings.history.schema import OK, REFUSED, UNKNOWN, Outcome, Row, ntfy_row, sub_row, usub_row
+from tidings.history.schema import OK, REFUSED, UNKNOWN, Outcome, Row, sub_row, usub_row
 from tidings.model.subscription import Notification, SubscriptionId
 from tidings.protocol import effects as fx
 from tidings.protocol import inputs as ins
@@ -63,6 +63,7 @@ class Client(PublishingClient):
             ins.ClientTake: self._take,
             ins.ClientCancel: self._cancel,
             ins.ClientAck: self._ack,
+            ins.ClientWindow: self._set_window,
             ins.ClientNack: self._nack,
             ins.ClientSkip: self._skip,
             ins.ClientLeave: self._leave,
@@ -343,6 +344,12 @@ class Client(PublishingClient):
             listening.granted += amount
             self._send(msg.Credit(listening.ref, amount))
 
+    def _set_window(self, input: ins.ClientWindow, now: float) -> None:
+        listening = self._listenings.get(input.ref)
+        if listening is not None and listening.phase is Phase.OPEN:
+            listening.window = input.window
+            self._hand_over(listening, now)
+
     def _skip(self, input: ins.ClientSkip, now: float) -> None:
         listening = self._listenings.get(input.ref)
         if listening is not None:
@@ -362,16 +369,7 @@ class Client(PublishingClient):
         notification = Notification(listening.id, deliver.event, deliver.position, deliver.attempt)
         self._out.append(fx.Notify(listening.ref, notification, deliver.tag, call))
         if self._recording:
-            row = ntfy_row(
-                now,
-                self.name,
-                listening.id,
-                deliver.event,
-                position=deliver.position,
-                redelivery=deliver.again,
-                broker=self.broker,
-            )
-            self._out.append(fx.Record(row))
+            self._out.append(fx.Record(listening.row(deliver, now, self.name, self.broker)))
         if commits:  # at once: it is taken by being handed over
             if deliver.position is not None:
                 listening.advance(deliver.position)

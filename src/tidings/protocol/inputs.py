@@ -192,6 +192,7 @@ class ClientSubscribe(_Input, frozen=True):
     after: dict[str, int] = {}  # by log: the application has handled everything up to this offset
     window: int = 0  # notifications that may be sent ahead of `ClientTake`
     auto: bool = False  # True: each notification is handed over at once, and committed
+    is_paused: bool = False  # True: the window stays 0 until `ClientWindow` opens it
 
 
 class ClientTake(_Input, frozen=True):
@@ -214,6 +215,13 @@ class ClientAck(_Input, frozen=True):
 
     ref: int
     tag: int | None = None
+
+
+class ClientWindow(_Input, frozen=True):
+    """Change how many notifications may be sent ahead: with 0 the broker sends none that were not asked for."""
+
+    ref: int
+    window: int
 
 
 class ClientNack(_Input, frozen=True):
@@ -288,6 +296,7 @@ Input: TypeAlias = (
     | ClientTake
     | ClientCancel
     | ClientAck
+    | ClientWindow
     | ClientNack
     | ClientSkip
     | ClientLeave

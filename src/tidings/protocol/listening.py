@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from tidings.history.schema import Row, ntfy_row
 from tidings.language.evaluate import accepts
 from tidings.model.event import FOREVER
 from tidings.model.filter import Filter
@@ -240,6 +241,13 @@ class Listening:
 
     def notification(self, deliver: Deliver) -> Notification:
         return Notification(self.id, deliver.event, deliver.position, deliver.attempt)
+
+    def row(self, deliver: Deliver, now: float, client: str, broker: str | None) -> Row:
+        """The delivery as a row of the history."""
+        position, again = deliver.position, deliver.again
+        return ntfy_row(
+            now, client, self.id, deliver.event, position=position, redelivery=again, broker=broker
+        )
 
     def settle(self, tag: int | None) -> tuple[int, ...]:
         """Take one, or all, off the taken; their tags."""

@@ -355,11 +355,12 @@ class Bus(LogCalls):
         return calling
 
     async def hear(self, filter: Filter, push: Pushed, /, **options: Any) -> Listener[Event]:
-        """Have a function called with each notification, at once and committed: it must not wait, and
-        nothing holds back what comes. For those who pass events on; others are better served by `on`."""
+        """Have a function called with each notification, at once and committed: it must not wait.
+        `Listener.allow` holds events back, from the start with `is_paused`. For gateways; others use `on`."""
+        is_paused = options.pop("is_paused", False)
         listener: Listener[Event] = self.subscribe(filter, **options)
         assert listener._wanted is not None
-        listener._wanted["auto"] = True
+        listener._wanted |= {"auto": True, "is_paused": is_paused}
         listener._push = push
         return await listener.open()
 

@@ -22,7 +22,14 @@ from tidings.model.event import Event
 from tidings.model.packed import pack, unpack
 from tidings.model.subscription import Notification, Position, SubscriptionId
 from tidings.protocol.effects import Notify, Opened
-from tidings.protocol.inputs import ClientAck, ClientLeave, ClientNack, ClientSubscribe, ClientTake
+from tidings.protocol.inputs import (
+    ClientAck,
+    ClientLeave,
+    ClientNack,
+    ClientSubscribe,
+    ClientTake,
+    ClientWindow,
+)
 from tidings.runtime.broker import Timeout
 from tidings.runtime.failures import error_of
 from tidings.runtime.losses import Losses
@@ -73,7 +80,7 @@ class Listener(Generic[T]):
         assert wanted is not None
         self._reader = current_reader()
         timeout = wanted.pop("timeout", ...)
-        window = self._bus._broker.window(wanted["options"])
+        window = 0 if wanted.get("is_paused") else self._bus._broker.window(wanted["options"])
         answer = await self._bus._ask(
             lambda call: ClientSubscribe(call, window=window, **wanted),
             subscribing=True,
@@ -179,6 +186,11 @@ class Listener(Generic[T]):
         """Commit what `take` gave with this tag, or give it back."""
         if self._ref is not None:
             self._bus._tell(ClientAck(self._ref, tag) if handled else ClientNack(self._ref, tag))
+
+    def allow(self, count: int) -> None:
+        """Let so many notifications come ahead of those that were taken; 0 holds back all that were not sent yet."""
+        if self._ref is not None and not self._is_over:
+            self._bus._tell(ClientWindow(self._ref, count))
 
     async def ack(self) -> None:
         """Commit what was taken, without taking the next."""

@@ -242,6 +242,11 @@ class Held:
         self.members = tuple(other for other in self.members if other is not member)
         self.joining = tuple(other for other in self.joining if other is not member)
 
+    @property
+    def is_ahead(self) -> bool:
+        """Do events wait that no member has credit for? Those that are read now would wait in memory too."""
+        return bool(self.queue) and not any(member.credit > 0 for member in self.members)
+
     def ready_member(self) -> Member | None:
         """Its only member, when no event waits and it has credit: what arrives can go straight to it."""
         if len(self.members) != 1 or self.queue or self.blocked:

@@ -243,7 +243,9 @@ class Registry:
     def _make_durable(self, held: Held, message: Subscribe) -> Refusal | None:
         """A group of transient members gets a durable one: it is owed what waits and a log holds, and all that comes."""
         if held.is_behind:
-            return Refusal("refused", f"group {unscoped(held.id.name)!r} replays; subscribe again when it has")
+            return Refusal(
+                "refused", f"group {unscoped(held.id.name)!r} replays; subscribe again when it has"
+            )
         held.subscription = self._subscription(held.id, message)
         self.durables[held.id] = held
         held.stored = Stored(self._ports.kept.owner_of(held.id))

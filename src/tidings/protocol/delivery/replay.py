@@ -227,7 +227,7 @@ class Replay:
             self._courier.pump(held, now)
             return
         room = held.options.queue - len(held.queue)
-        if len(held.queue) > held.options.queue // 2 or room <= 0:
+        if held.is_ahead or len(held.queue) > held.options.queue // 2 or room <= 0:
             return
         if source.is_gone(cursor.log):
             self.drop(held, cursor.log)

@@ -16,12 +16,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import inf
+from weakref import WeakValueDictionary
 
 from tidings.availability.lifetime import expired
 from tidings.availability.records import Append, Entry
 from tidings.language.evaluate import accepts
 from tidings.language.work import is_over
-from tidings.model.event import event_size
+from tidings.model.event import Event, event_size
 from tidings.model.subscription import Position
 from tidings.protocol.batches import read_upto
 from tidings.protocol.delivery.cursor import Cursor, ReadPage, Seen
@@ -56,6 +57,7 @@ class OwnLog:
         self._some_from: float = inf  # ... and those in [_some_from, _some_to)
         self._some_to = 0
         self._last_read = 0
+        self._events: WeakValueDictionary[int, Event] = WeakValueDictionary()  # read, and in use, by offset
 
     # -- pins ----------------------------------------------------------------------------
 
@@ -137,7 +139,8 @@ class OwnLog:
             then(ReadPage((), cursor.next, False, (failure.code, failure.reason)), now)
 
     def _item(self, record: Append) -> Item:
-        event, offset = record.event, record.offset
+        offset = record.offset
+        event = self._events.setdefault(offset, record.event)  # one copy for all subscriptions that read it
         item = Item(
             event,
             event_size(event),
