@@ -73,7 +73,10 @@ class Gateways:
             with needing("the MQTT gateway"):
                 from tidings.gateway.mqtt.door import MqttDoor
 
-            door = MqttDoor(server, self.prover, settings.gateway.mqtt, folder, listening, limits.client)
+            scope = self._service.secured.guard.group_scope
+            door = MqttDoor(
+                server, self.prover, scope, settings.gateway.mqtt, folder, listening, limits.client
+            )
             chosen.append(("mqtt", door))
             if settings.gateway.mqtt_websocket:
                 with needing("the MQTT gateway over WebSocket"):

@@ -28,16 +28,18 @@ import msgspec
 from tidings.errors import RefusedError, StoreFullError, TidingsError
 from tidings.gateway.desks import client_name
 from tidings.gateway.mqtt import packets as mq
-from tidings.gateway.mqtt.exchanges import Journal
+from tidings.gateway.mqtt.events import FILTER
+from tidings.gateway.mqtt.exchanges import Exchanges, Journal
 from tidings.gateway.mqtt.packets import V5, V31, Kind, Malformed, Packet, Reason
-from tidings.gateway.mqtt.reading import Reader
+from tidings.gateway.mqtt.pushes import Outlet
+from tidings.gateway.mqtt.reading import ANY, Reader
 from tidings.gateway.mqtt.session import MOST_AHEAD, NEVER, Session
-from tidings.gateway.mqtt.sessions_file import Key, Written, key_of, read
+from tidings.gateway.mqtt.sessions_file import Key, SessionsFile, Written, key_of
+from tidings.gateway.mqtt.shares import Shares
 from tidings.gateway.mqtt.undecided import Undecided
 from tidings.gateway.mqtt.writing import write
 from tidings.gateway.proving import Prover, Where
 from tidings.gateway.serving import bind
-from tidings.gateway.subscriptions import replace_file
 from tidings.protocol.limits import DEFAULT_LIMITS, ClientLimits
 from tidings.runtime.admission import Listener, Visit, streamed
 from tidings.runtime.guests import Guests, Host, charge, in_slices
@@ -52,6 +54,7 @@ AHEAD = 100  # publishes of QoS 1 and 2 that we take before we answer: our recei
 ALIASES = 32
 BUFFER = 256 * 1024  # bytes that may wait for a slow client before nothing more is taken for it
 MOST_WAITING = 8 * 2**20  # bytes of QoS 0 that wait for a slow client
+USER_PROPERTIES = {Kind.PUBLISH: ANY, Kind.SUBSCRIBE: FILTER}  # those of other packets are not kept
 _OLD_CODES = {
     Reason.VERSION: 1, Reason.CLIENT_ID: 2, Reason.UNAVAILABLE: 3, Reason.PASSWORD: 4, Reason.NOT_AUTHORISED: 5,
 }  # fmt: skip
@@ -65,30 +68,33 @@ def _reason_of(error: TidingsError, connect: mq.Connect) -> Reason:
 
 class MqttDoor:
     def __init__(
-        self, host: Host, prover: Prover, listen: str, folder: Path | None, tls: ssl.SSLContext | None,
-        bounds: ClientLimits = DEFAULT_LIMITS.client,
+        self, host: Host, prover: Prover, scope: Callable[[Any, str], str], listen: str, folder: Path | None,
+        tls: ssl.SSLContext | None, bounds: ClientLimits = DEFAULT_LIMITS.client,
     ) -> None:  # fmt: skip
         self.topic_filters, self._session_bytes = bounds.topic_filters, bounds.session_bytes
         self._host = host
         self._prover = prover
         self._listen = listen
         self._tls = tls
-        self._file = None if folder is None else folder / FILE
+        self._file = SessionsFile(None if folder is None else folder / FILE)
         self._journal = None if folder is None else Journal(folder)
         self._server: Listener | None = None
         self._sessions: dict[Key, Session] = {}
-        self._known: dict[Key, Written] = {}  # durable ones, also those that nobody uses now
+        self._known = self._file.known
         self._links: dict[Key, Link] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._sweeping: asyncio.Task[None] | None = None
-        self._writing = asyncio.Lock()
+        self._shares = Shares(scope)
         self._undecided = Undecided(host.resources.remembered_events)
         self.address = ""
 
     async def start(self) -> None:
-        self._load()
+        self._file.load(self._host.clock.now())
         if self._journal is not None:
             await asyncio.to_thread(self._journal.load, {each.session for each in self._known.values()})
+            for key, written in self._known.items():
+                exchanges = self._journal.of(written.session) if written.session else Exchanges("", None)
+                self._shares.found(written.owner, key, written.subscriptions, exchanges)
         self._sweeping = asyncio.create_task(self._sweep())
         if not self._listen:
             return  # connections come by WebSocket alone
@@ -182,7 +188,7 @@ class MqttDoor:
         if durable and self._journal is not None:
             exchanges = self._journal.of((known and known.session) or secrets.token_hex(8))
         return Session(
-            client_id, bus, self._undecided, owner=principal, durable=durable, kept=kept, exchanges=exchanges,
+            client_id, bus, self._undecided, self._shares, owner=principal, durable=durable, kept=kept, exchanges=exchanges,
             most_bytes=self._session_bytes,
         )  # fmt: skip
 
@@ -219,36 +225,9 @@ class MqttDoor:
 
     # -- sessions that stay ------------------------------------------------------------------------
 
-    def _load(self) -> None:
-        if self._file is None or not self._file.exists():
-            return
-        for written in read(self._file):
-            if written.left_at is None:
-                written.left_at = self._host.clock.now()
-            self._take_up(key_of(written.owner, written.client_id), written)
-
-    def _take_up(self, key: Key, written: Written) -> None:
-        """Earlier versions wrote a session for each set of groups of one user: all that they held is one session."""
-        other = self._known.get(key)
-        if other is not None:
-            last = max(other, written, key=lambda each: each.left_at or 0.0)
-            last.subscriptions = {**other.subscriptions, **written.subscriptions}
-            last.expiry = max(other.expiry, written.expiry)
-            written = last
-        self._known[key] = written
-
     async def is_written(self) -> bool:
         """Write the sessions down; False: they could not be."""
-        if self._file is None:
-            return True
-        async with self._writing:
-            written = msgspec.json.encode(list(self._known.values()))
-            try:
-                await asyncio.to_thread(replace_file, self._file, written)
-            except OSError as error:
-                log.error("mqtt: sessions cannot be written to %s: %s", self._file, error.strerror)
-                return False
-        return True
+        return await self._file.is_written(self._shares)
 
     async def _sweep(self) -> None:
         """End the sessions whose time has passed."""
@@ -265,6 +244,7 @@ class MqttDoor:
                         )
                         await session.end()
                     self._known.pop(key, None)
+                    self._shares.forget(key)
                     await self.is_written()
 
 
@@ -276,7 +256,7 @@ class Link:
     ) -> None:
         self._door, self._visit = door, visit
         self._reader, self._writer = reader, writer
-        self._read = Reader(LARGEST, topic_filters=door.topic_filters)
+        self._read = Reader(LARGEST, topic_filters=door.topic_filters, user=USER_PROPERTIES)
         self._version = 4
         self._session: Session | None = None
         self._answers: deque[asyncio.Task[None]] = deque()
@@ -287,15 +267,13 @@ class Link:
         self._will: mq.Will | None = None
         self._is_over = False
         self._lines: list[bytes] = []  # to be written in this turn of the loop
-        self._later: list[Packet | bytes] | None = None  # while a SUBSCRIBE is being answered
+        self._line_bytes = 0
         self.lost = 0
         self.over = asyncio.Event()
         writer.transport.set_write_buffer_limits(high=BUFFER)
 
     def send(self, packet: Packet) -> None:
-        if self._later is not None and isinstance(packet, mq.Publish):
-            self._later.append(packet)
-        elif not self._is_over:
+        if not self._is_over:
             self._flush()
             if self._most_told and isinstance(packet, mq.Publish):
                 packet = self._aliased(packet)
@@ -322,21 +300,31 @@ class Link:
         """Of QoS 0: what a client that reads too slowly has no room for is lost to it, as the standard allows."""
         if self._is_over:
             return
-        if self._later is not None:
-            self._later.append(data)
-            return
         if self._writer.transport.get_write_buffer_size() > MOST_WAITING:
             self.lost += 1
             return
         self._lines.append(data)
+        self._line_bytes += len(data)
         if len(self._lines) == 1:
             asyncio.get_running_loop().call_soon(self._flush)
+
+    async def _drained(self) -> None:
+        """Wait until few bytes wait for the client; many may be woken at once, and the first may fill it again."""
+        self._flush()
+        while not self._is_over and self._writer.transport.get_write_buffer_size() > BUFFER:
+            await self._writer.drain()
+            await asyncio.sleep(0)
+
+    def _is_full(self) -> bool:
+        waiting = self._writer.transport.get_write_buffer_size() + self._line_bytes
+        return waiting > MOST_WAITING // 2
 
     def _flush(self) -> None:
         """Everything of one turn of the loop in one write."""
         if self._lines and not self._is_over:
             self._writer.write(b"".join(self._lines))
         self._lines.clear()
+        self._line_bytes = 0
 
     def end(self, reason: Reason) -> None:
         """Leave the client, with a reason if it understands one."""
@@ -369,15 +357,11 @@ class Link:
         self._most_told = min(connect.properties.get("topic_alias_maximum", 0), ALIASES)
         try:
             self.send(mq.Connack(0, present and self._version != V31, self._said(connect)))
-            await session.attach(
-                self.send,
-                self.send_bytes,
-                self._writer.drain,
-                version=self._version,
-                ahead=connect.properties.get("receive_maximum", 0xFFFF),
-                largest=self._largest,
-                aliases=self._most_told,
-            )
+            outlet = Outlet(
+                self.send, self.send_bytes, self._drained, self._is_full, version=self._version,
+                largest=self._largest, aliases=self._most_told,
+            )  # fmt: skip
+            await session.attach(outlet, ahead=connect.properties.get("receive_maximum", 0xFFFF))
             await self._hear_all(rest, connect.keep_alive * 1.5 or None)
         finally:
             await self._over(key, session)
@@ -504,21 +488,12 @@ class Link:
 
     async def _subscribe(self, session: Session, packet: mq.Subscribe) -> None:
         """The answer first, then what is retained."""
-        later: list[Packet | bytes] = []
-        self._later = later
-        try:
-            reasons = await session.subscribe(packet)
-        finally:
-            self._later = None
+        reasons = await session.subscribe(packet)
         if not await self._door.is_written() and session.durable:
             reasons = [Reason.QUOTA] * len(reasons)
         old = [reason if reason < 0x80 else 0x80 for reason in reasons]
         self.send(mq.Suback(packet.packet_id, reasons if self._version == V5 else old))
-        for each in later:
-            if isinstance(each, bytes):
-                self.send_bytes(each)
-            else:
-                self.send(each)
+        session.serve()
 
     def _leave(self, session: Session, packet: mq.Disconnect) -> None:
         expiry = packet.properties.get("session_expiry")

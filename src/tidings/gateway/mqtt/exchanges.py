@@ -118,6 +118,14 @@ class Exchanges:
         """Under which it was sent before, by an earlier life of the session."""
         return self._earlier.pop((name, position), None) if self._earlier else None
 
+    def sent(self, name: str) -> list[tuple[int, Position]]:
+        """Packet ids and positions of this subscription that the client has not confirmed."""
+        return [
+            (id, out.position)
+            for id, out in self.outgoing.items()
+            if out.name == name and not out.is_received
+        ]
+
     def is_handled(self, name: str, position: Position) -> bool:
         return (name, position) in self._handled
 

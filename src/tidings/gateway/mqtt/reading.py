@@ -7,7 +7,7 @@ Rules (OASIS MQTT 3.1.1 and 5.0; 3.1 differs in its name and in a flag)
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tidings.gateway.mqtt.packets import (
@@ -38,6 +38,8 @@ from tidings.gateway.mqtt.packets import (
     Wish,
 )
 from tidings.protocol.limits import DEFAULT_LIMITS
+
+ANY = "*"  # stands for every name of a user property
 
 
 class _Bytes:
@@ -86,7 +88,8 @@ class _Bytes:
             raise Malformed("text that holds NUL")
         return text
 
-    def properties(self, allowed: frozenset[str]) -> Properties:
+    def properties(self, allowed: frozenset[str], user: str | None = ANY) -> Properties:
+        """The properties; of user properties those of this name, all, or (None) none."""
         size = self.variable()
         if size > self.left:
             raise Malformed("properties longer than their packet")
@@ -100,10 +103,10 @@ class _Bytes:
             name, kind = PROPERTIES[identifier]
             if name not in allowed:
                 raise Malformed(f"{name} has no place here")
-            inner.property(name, kind, found)
+            inner.property(name, kind, found, user)
         return found
 
-    def property(self, name: str, kind: str, found: Properties) -> None:
+    def property(self, name: str, kind: str, found: Properties, user: str | None) -> None:
         value: Any
         if kind == "s":
             value = self.text()
@@ -111,6 +114,8 @@ class _Bytes:
             value = self.blob()
         elif kind == "p":
             value = (self.text(), self.text())
+            if user != ANY and value[0] != user:
+                return
         elif kind == "v":
             value = self.variable()
         else:
@@ -133,11 +138,17 @@ class Reader:
     """Bytes of one direction to packets. `version` is set once it is known."""
 
     def __init__(
-        self, largest: int, version: int = 0, topic_filters: int = DEFAULT_LIMITS.client.topic_filters
+        self,
+        largest: int,
+        version: int = 0,
+        topic_filters: int = DEFAULT_LIMITS.client.topic_filters,
+        *,
+        user: Mapping[Kind, str] | None = None,
     ) -> None:
         self.version = version
         self._topic_filters = topic_filters  # of one SUBSCRIBE
         self._largest = largest
+        self._user = user  # by kind of packet: the user properties that are kept; None: all of all packets
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Packet]:
@@ -214,13 +225,15 @@ class Reader:
     def _properties(self, allowed: Kind | frozenset[str], body: _Bytes) -> Properties:
         if self.version != V5:
             return {}
-        return body.properties(ALLOWED[allowed] if isinstance(allowed, Kind) else allowed)
+        if not isinstance(allowed, Kind):
+            return body.properties(allowed)
+        return body.properties(ALLOWED[allowed], ANY if self._user is None else self._user.get(allowed))
 
     def _told(self, body: _Bytes, allowed: frozenset[str] = TOLD) -> tuple[int, Properties]:
         if self.version != V5 or not body.left:
             return 0, {}
         reason = body.number(1)
-        return reason, body.properties(allowed) if body.left else {}
+        return reason, body.properties(allowed, ANY if self._user is None else None) if body.left else {}
 
     def _connect(self, body: _Bytes) -> Connect:
         if self.version:

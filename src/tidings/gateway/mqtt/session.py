@@ -6,6 +6,7 @@ Rules
 - A message of QoS 1 or 2 stays the broker's until the client has acknowledged it; after a broken connection
   it is sent again with DUP, under its packet id.
 - At most as many are on their way as the client's receive maximum.
+- A shared subscription is a member of a group that sessions have in common (`shares.py`).
 - What came with QoS 2 is published once: its packet id is remembered until PUBREL. That, and what of QoS 2 is on
   its way to the client, outlives the broker's process (`exchanges.py`).
 - A session holds a bounded number of bytes of subscriptions (`session_bytes`), since all sessions are written down
@@ -19,10 +20,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
-
-import msgspec
 
 from tidings.errors import (
     RefusedError,
@@ -42,14 +40,17 @@ from tidings.gateway.mqtt.events import (
 )
 from tidings.gateway.mqtt.exchanges import Exchanges
 from tidings.gateway.mqtt.packets import Ack, Kind, Malformed, Packet, Publish, Reason, Subscribe, Will, Wish
+from tidings.gateway.mqtt.pushes import Outlet, Pushes
+from tidings.gateway.mqtt.shares import Share, Shares, is_shared
+from tidings.gateway.mqtt.state import Held, Kept, Way
 from tidings.gateway.mqtt.undecided import Undecided
 from tidings.gateway.mqtt.writing import write
 from tidings.model.event import Event
+from tidings.model.filter import Filter
 from tidings.model.subscription import Notification
 from tidings.protocol.limits import DEFAULT_LIMITS
 from tidings.protocol.messages import Mode
 from tidings.runtime.bus import Bus
-from tidings.runtime.listener import Listener
 
 log = logging.getLogger("tidings.gateway")
 
@@ -58,61 +59,13 @@ MOST_SUBSCRIPTIONS = 10_000
 NEVER = 0xFFFFFFFF  # an expiry
 
 
-class Way(msgspec.Struct):
-    """A message on its way to the client."""
-
-    publish: Publish
-    held: Held | None  # None: sent by an earlier life of the broker, and received
-    tag: int
-    is_received: bool = False  # QoS 2: PUBREC came, PUBREL was sent
-    is_sent: bool = True  # False: the journal does not hold it yet
-
-
-class Held:
-    """One subscription."""
-
-    def __init__(self, wish: Wish, ids: list[int], listener: Listener[Event]) -> None:
-        self.wish = wish
-        self.ids = ids  # subscription identifiers, of version 5
-        self.listener = listener
-        self.began = datetime.now(UTC)
-        self.task: asyncio.Task[None] | None = None
-        self.is_pushed = False  # what comes is written without being taken
-        self.parked: tuple[Publish, int, Notification] | None = None  # taken, and waits for room on the way
-
-
-class Kept(msgspec.Struct, omit_defaults=True):
-    """A subscription as it outlives the process."""
-
-    wish: Wish
-    ids: list[int] = []
-    user: list[tuple[str, str]] = []
-
-    @property
-    def size(self) -> int:
-        return len(self.wish.filter.encode()) + sum(len(said.encode()) for _, said in self.user)
-
-
-Send = Callable[[Packet], None]
-
-_last: tuple[Event | None, int, bool, bytes] = (None, 0, False, b"")
-
-
-def written(event: Event, version: int, *, retain: bool) -> bytes:
-    """The bytes of a PUBLISH of QoS 0; those of the last one are at hand, since many want the same."""
-    global _last
-    if _last[0] is not event or _last[1] != version or _last[2] != retain:
-        packet = publish_of(event, 0, retain=retain, with_properties=version == 5)
-        _last = (event, version, retain, write(packet, version))
-    return _last[3]
-
-
 class Session:
     def __init__(
         self,
         client_id: str,
         bus: Bus,
         undecided: Undecided,
+        shares: Shares,
         *,
         owner: Any,
         durable: bool,
@@ -123,7 +76,7 @@ class Session:
         self.client_id = client_id
         self.bus = bus
         self.owner = owner  # the principal whose rights the bus has
-        self._client = (getattr(owner, "tenant", ""), str(getattr(owner, "name", owner)), client_id)
+        self.key = (getattr(owner, "tenant", ""), str(getattr(owner, "name", owner)), client_id)
         self.durable = durable
         self.kept = kept if kept is not None else {}
         self._most_bytes = most_bytes  # of subscriptions
@@ -134,54 +87,48 @@ class Session:
         self._ways: dict[int, Way] = {}
         self._received: set[int] = set()  # packet ids of QoS 2 that wait for PUBREL
         self.exchanges = exchanges or Exchanges("", None)
-        self._undecided = undecided  # of all sessions of the listener
+        self._undecided = undecided  # of all sessions of the listener, like the next
+        self._shares = shares
+        self._borrowing: set[asyncio.Task[None]] = set()
         for packet_id in self.exchanges.resume():
             self._ways[packet_id] = Way(Publish("", b"", 2, False), None, -1, is_received=True)
         self._last_id = 0
-        self._send: Send | None = None
-        self._send_bytes: Callable[[bytes], None] | None = None
+        self._outlet: Outlet | None = None
+        self._pushes = Pushes(client_id, bus)
         self._version = 4
         self._largest = 0
-        self._has_aliases = False
         self.on_refused: Callable[[], None] = lambda: None  # called when the session of the principal ends
         bus.watch(lambda state: self.on_refused() if state == "refused" else None)
         self._room = asyncio.Semaphore(0)
-        self._drained: Callable[[], Any] | None = None
 
     # -- the connection ----------------------------------------------------------------------------
 
-    async def attach(
-        self,
-        send: Send,
-        send_bytes: Callable[[bytes], None],
-        drained: Callable[[], Any],
-        *,
-        version: int,
-        ahead: int,
-        largest: int,
-        aliases: int,
-    ) -> None:
+    async def attach(self, outlet: Outlet, *, ahead: int) -> None:
         """A connection carries this session from now on."""
-        self._send, self._drained, self._version, self._largest = send, drained, version, largest
-        self._send_bytes, self._has_aliases = send_bytes, aliases > 0
+        self._outlet, self._version, self._largest = outlet, outlet.version, outlet.largest
+        self._pushes.attach(outlet)
         ahead = min(ahead, MOST_AHEAD)
         self._room = asyncio.Semaphore(max(ahead - len(self._ways), 0))
         for packet_id, way in self._ways.items():
             if way.is_received:
-                send(Ack(Kind.PUBREL, packet_id))
+                outlet.send(Ack(Kind.PUBREL, packet_id))
             elif way.is_sent:
                 way.publish.dup = True
-                send(way.publish)
+                outlet.send(way.publish)
         for name, kept in self.kept.items():
             if name not in self._held:
                 await self._open(name, kept)
-        for held in self._held.values():
-            self._pump(held)
+        self.serve()
+        for name, held in self._held.items():
+            if held.share is not None:
+                self.borrow(name)
 
     async def detach(self) -> None:
         """The connection is gone; what is on its way stays so."""
-        self._send = self._send_bytes = None
+        self._outlet = None
+        await self._pushes.detach()
         tasks = [held.task for held in self._held.values() if held.task is not None]
+        tasks += self._borrowing
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -189,6 +136,9 @@ class Session:
     async def close(self) -> None:
         """The session is left: a durable one goes on at the broker."""
         await self.detach()
+        for held in self._held.values():
+            if held.share is not None:
+                held.share.members.pop(self.key, None)
         await self.bus.close(commit=False)
 
     async def end(self) -> None:
@@ -201,16 +151,18 @@ class Session:
                 except TidingsError as error:
                     log.warning("mqtt %s: %s could not be ended: %s", self.client_id, name, error)
         for held in self._held.values():
-            await held.listener.unsubscribe()
+            await self._unsubscribe(held)
         self._held.clear()
         self.kept.clear()
+        self._shares.forget(self.key)
         self.exchanges.end()
         await self.bus.close()
 
     # -- subscriptions -----------------------------------------------------------------------------
 
     async def subscribe(self, packet: Subscribe) -> list[int]:
-        """A reason for each filter. Others are served between two of them, and one line of the log is about all."""
+        """A reason for each filter; `serve` lets events come. Others are served between two of them, and one line of
+        the log is about all."""
         reasons, errors = [], []
         for wish in packet.wishes:
             try:
@@ -229,7 +181,7 @@ class Session:
         return reasons + [Reason.QUOTA] * packet.beyond
 
     async def _wish(self, wish: Wish, packet: Subscribe) -> int:
-        if wish.no_local and _is_shared(wish.filter):
+        if wish.no_local and is_shared(wish.filter):
             raise Malformed("no local on a shared subscription", Reason.PROTOCOL)
         if len(self._held) >= MOST_SUBSCRIPTIONS:
             return Reason.QUOTA
@@ -245,9 +197,8 @@ class Session:
             return wish.qos
         if before is not None:
             await self._leave(wish.filter)
-        held = await self._open(wish.filter, kept, is_again=before is not None)
+        await self._open(wish.filter, kept, is_again=before is not None)
         self._keep(kept)
-        self._pump(held)
         return wish.qos
 
     def _keep(self, kept: Kept) -> None:
@@ -264,44 +215,33 @@ class Session:
         """Does a SUBSCRIBE that is sent again leave the durable subscription as it is? To end it would drop the
         events that wait for the session."""
         old = self.kept.get(kept.wish.filter)
-        return self.durable and old is not None and old.user == kept.user and not _is_shared(kept.wish.filter)
+        return self.durable and old is not None and old.user == kept.user
 
     async def _open(self, name: str, kept: Kept, *, is_again: bool = False) -> Held:
         filter, group = wanted(name, {"user": kept.user})
-        options: dict[str, Any] = {"replay": group is None and self._replays(kept.wish, is_again)}
         if group is not None:
-            options["group"] = f"{group}/{name}"
-        elif self.durable:
+            return await self._join(name, kept, filter)
+        options: dict[str, Any] = {"replay": self._replays(kept.wish, is_again)}
+        if self.durable:
             options |= {"durable": True, "name": f"mqtt:{name}"}
-        if self._is_plain(kept, group):
-            began = datetime.now(UTC)
-            listener = await self.bus.hear(filter, lambda told: self._push(told.event, began), **options)
+        if self._is_plain(kept):
+            listener = await self._pushes.open(filter, options)
         else:
             listener = await self.bus.subscribe(filter, **options)
         held = self._held[name] = Held(kept.wish, kept.ids, listener)
-        held.is_pushed = self._is_plain(kept, group)
+        held.is_pushed = self._is_plain(kept)
         return held
 
-    def _is_plain(self, kept: Kept, group: str | None) -> bool:
+    async def _join(self, name: str, kept: Kept, filter: Filter) -> Held:
+        async with self._shares.changing(self.owner, name) as share:
+            listener = await share.join(self, kept, filter)
+            held = self._held[name] = Held(kept.wish, kept.ids, listener, share)
+        return held
+
+    def _is_plain(self, kept: Kept) -> bool:
         """Of QoS 0, and nothing special: what comes is written at once."""
         wish = kept.wish
-        return not (wish.qos or self.durable or group or kept.ids or wish.no_local or wish.as_published)
-
-    def _push(self, event: Event, began: datetime) -> None:
-        if self._send_bytes is None:
-            return
-        is_old = event.time is not None and event.time < began and event.lifetime > 0
-        try:
-            if self._has_aliases:
-                self._say(publish_of(event, 0, retain=is_old, with_properties=True))
-                return
-            data = written(event, self._version, retain=is_old)
-        except Unsendable as error:
-            log.warning("mqtt %s: event %s is dropped: %s", self.client_id, event.identity, error)
-            return
-        if self._largest and len(data) > self._largest:
-            return
-        self._send_bytes(data)
+        return not (wish.qos or self.durable or kept.ids or wish.no_local or wish.as_published)
 
     @staticmethod
     def _replays(wish: Wish, is_again: bool) -> bool:
@@ -325,13 +265,30 @@ class Session:
         if held.task is not None:
             held.task.cancel()
             await asyncio.gather(held.task, return_exceptions=True)
+        await self._unsubscribe(held)
         for packet_id in [id for id, way in self._ways.items() if way.held is held]:
             del self._ways[packet_id]
             self._room.release()
         self.exchanges.left(name)
-        await held.listener.unsubscribe()
+
+    async def _unsubscribe(self, held: Held) -> None:
+        if held.share is None:
+            self._pushes.close(held.listener)
+            await held.listener.unsubscribe()
+            return
+        for way in self._ways.values():
+            if way.held is held and way.publish.qos == 2 and not way.is_received:
+                way.settle()  # no other session may have it
+        async with self._shares.changing(self.owner, held.wish.filter) as share:
+            await share.leave(self, held)
 
     # -- to the client -----------------------------------------------------------------------------
+
+    def serve(self) -> None:
+        """Deliver to the client what its subscriptions bring, the new ones too."""
+        self._pushes.start()
+        for held in self._held.values():
+            self._pump(held)
 
     def _pump(self, held: Held) -> None:
         if not held.is_pushed and (held.task is None or held.task.done()):
@@ -352,8 +309,6 @@ class Session:
                 )
             except Exception as error:  # of this event alone: those behind it are delivered
                 self._give_back(held, notification, tag, error)
-            if self._drained is not None:
-                await self._drained()
 
     async def _deliver(self, held: Held, notification: Notification, tag: int) -> None:
         """Send one event, or commit it when this client is not to have it."""
@@ -365,20 +320,52 @@ class Session:
         if wish.no_local and event.source == self.bus.name:
             listener.settle(tag)
             return
+        if held.share is not None and held.share.is_elsewhere(self, held, notification, tag):
+            return
+        publish = self._publish_of(held, event)
+        if self._largest and len(write(publish, self._version)) > self._largest:
+            listener.settle(tag)  # the client says that it cannot take it
+        else:
+            held.parked = (publish, tag, notification)
+            await self._on_its_way(held)
+
+    def _publish_of(self, held: Held, event: Event) -> Publish:
+        """The packet for this subscription. Raises `Unsendable`."""
         is_old = event.time is not None and event.time < held.began and event.lifetime > 0
-        retain = event.key is not None and wish.as_published if not is_old else True
-        qos = qos_of(event, wish.qos)
+        retain = event.key is not None and held.wish.as_published if not is_old else True
+        qos = qos_of(event, held.wish.qos)
         publish = publish_of(event, qos, retain=retain, with_properties=self._version == 5)
         if held.ids:
             publish.properties["subscription_id"] = held.ids
-        if self._largest and len(write(publish, self._version)) > self._largest:
-            listener.settle(tag)  # the client says that it cannot take it
-        elif qos:
-            held.parked = (publish, tag, notification)
-            await self._on_its_way(held)
-        else:
-            self._say(publish)
-            listener.settle(tag)
+        return publish
+
+    def borrow(self, name: str) -> None:
+        """Send again, when there is room, what this session has in flight and the broker delivered to another."""
+        held = self._held.get(name)
+        if held is not None and held.share is not None and self._outlet is not None:
+            task = asyncio.create_task(self._send_lent(held, held.share), name=f"mqtt {self.client_id}")
+            self._borrowing.add(task)
+            task.add_done_callback(self._borrowing.discard)
+
+    async def _send_lent(self, held: Held, share: Share) -> None:
+        for position, packet_id in share.lent_to(self.key):
+            way = self._ways.get(packet_id)
+            if way is None:
+                await self._room.acquire()
+            lent = share.take_lent(position)
+            if lent is None:
+                if way is None:
+                    self._room.release()
+            elif way is not None:
+                way.lender, way.tag = lent.listener, lent.tag
+                if way.is_received:
+                    way.settle()
+            else:
+                publish = self._publish_of(held, lent.notification.event)
+                publish.qos, publish.packet_id, publish.dup = 2, packet_id, True
+                self.exchanges.packet_id(held.wish.filter, position)
+                self._ways[packet_id] = Way(publish, held, lent.tag, position, lender=lent.listener)
+                self._say(publish)
 
     def _give_back(self, held: Held, notification: Notification, tag: int, error: Exception) -> None:
         """Give back an event that could not be sent: after `max_deliveries` attempts it is a dead letter."""
@@ -396,21 +383,32 @@ class Session:
 
     async def _on_its_way(self, held: Held) -> None:
         """Send what is parked as soon as there is room."""
-        await self._room.acquire()
         assert held.parked is not None
+        if self._outlet is not None:
+            await self._outlet.drained()
+        if held.parked[0].qos:
+            await self._room.acquire()
         (publish, tag, notification), held.parked = held.parked, None
         position, name = notification.position, held.wish.filter
+        if not publish.qos:
+            self._say(publish)
+            held.listener.settle(tag)
+            return
         if publish.qos != 2 or position is None or not self.durable:
             publish.packet_id = self._next_id()
             self._ways[publish.packet_id] = Way(publish, held, tag)
             self._say(publish)
-        elif (earlier := self.exchanges.packet_id(name, position)) is not None:
-            publish.packet_id, publish.dup = earlier, True
-            self._ways[earlier] = Way(publish, held, tag)
+            return
+        earlier = self.exchanges.packet_id(name, position)
+        packet_id = publish.packet_id = self._next_id() if earlier is None else earlier
+        way = self._ways[packet_id] = Way(publish, held, tag, position)
+        if held.share is not None:
+            held.share.sent(self.key, packet_id, position)
+        if earlier is not None:
+            publish.dup = True
             self._say(publish)
         else:
-            packet_id = publish.packet_id = self._next_id()
-            way = self._ways[packet_id] = Way(publish, held, tag, is_sent=False)
+            way.is_sent = False
             _then(self.exchanges.send(packet_id, name, position), lambda: self._sent(way))
 
     def _sent(self, way: Way) -> None:
@@ -420,8 +418,8 @@ class Session:
             self._say(way.publish)
 
     def _say(self, packet: Packet) -> None:
-        if self._send is not None:
-            self._send(packet)
+        if self._outlet is not None:
+            self._outlet.send(packet)
 
     def _next_id(self) -> int:
         while True:
@@ -451,26 +449,31 @@ class Session:
         """The journal holds that the client has it: it is not sent again."""
         if way is not None and not way.is_received:
             way.is_received = True
-            if way.held is not None:
-                way.held.listener.settle(way.tag)
+            self._settle(way)
         self._say(Ack(Kind.PUBREL, packet_id))
 
     def _settled(self, packet_id: int, way: Way) -> None:
         del self._ways[packet_id]
-        if not way.is_received and way.held is not None:
-            way.held.listener.settle(way.tag)
+        if not way.is_received:
+            self._settle(way)
         self.exchanges.done(packet_id)
         self._room.release()
+
+    @staticmethod
+    def _settle(way: Way) -> None:
+        way.settle()
+        if way.position is not None and way.held is not None and way.held.share is not None:
+            way.held.share.received(way.position)
 
     # -- from the client ---------------------------------------------------------------------------
 
     async def publish(self, packet: Publish) -> int | None:
         """Publish, and answer when the broker has it; the reason code. None: the outcome is unknown, and the client
         is to send it again."""
-        known = self._undecided.id_of(self._client, packet)
+        known = self._undecided.id_of(self.key, packet)
         reason = await self._published(packet, known)
         if reason is not None:
-            self._undecided.decided(self._client, packet)
+            self._undecided.decided(self.key, packet)
         return reason
 
     async def _published(self, packet: Publish, known: str | None) -> int | None:
@@ -485,7 +488,7 @@ class Session:
             )
         except UnknownOutcomeError as error:
             log.info("mqtt %s: %s", self.client_id, error)
-            self._undecided.note(self._client, packet, error.id)
+            self._undecided.note(self.key, packet, error.id)
             return None
         except RefusedError as error:
             log.info("mqtt %s: %s", self.client_id, error)
@@ -557,7 +560,3 @@ def _then(kept: asyncio.Future[None] | None, say: Callable[[], None]) -> None:
         say()
 
     kept.add_done_callback(go_on)
-
-
-def _is_shared(filter: str) -> bool:
-    return filter.startswith("$share/")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,9 +11,13 @@ import msgspec
 
 from tidings.errors import StoreError
 from tidings.gateway.mqtt.events import filters_of
-from tidings.gateway.mqtt.session import Kept
+from tidings.gateway.mqtt.shares import Shares
+from tidings.gateway.mqtt.state import Kept
+from tidings.gateway.subscriptions import replace_file
 from tidings.model.decoding import UNREADABLE
 from tidings.security.principal import Principal
+
+log = logging.getLogger("tidings.gateway")
 
 
 class Key(NamedTuple):
@@ -48,3 +54,48 @@ class Written(msgspec.Struct):
     left_at: float | None
     subscriptions: dict[str, Kept]
     session: str = ""  # the name of its exchanges in the journal
+
+
+class SessionsFile:
+    """The file of the kept sessions, and the sessions that it holds."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._writing = asyncio.Lock()
+        self.known: dict[Key, Written] = {}  # also those that no connection uses now
+
+    def load(self, now: float) -> None:
+        """Read the file. Raises `StoreError`."""
+        if self._path is None or not self._path.exists():
+            return
+        for written in read(self._path):
+            if written.left_at is None:
+                written.left_at = now
+            self._take_up(key_of(written.owner, written.client_id), written)
+
+    def _take_up(self, key: Key, written: Written) -> None:
+        """Earlier versions wrote a session for each set of groups of one user: all that they held is one session."""
+        other = self.known.get(key)
+        if other is not None:
+            last = max(other, written, key=lambda each: each.left_at or 0.0)
+            last.subscriptions = {**other.subscriptions, **written.subscriptions}
+            last.expiry = max(other.expiry, written.expiry)
+            written = last
+        self.known[key] = written
+
+    async def is_written(self, shares: Shares) -> bool:
+        """Write the sessions, and the shares that only clean sessions have: the next start ends those. False: the file
+        could not be written."""
+        if self._path is None:
+            return True
+        async with self._writing:
+            left = [
+                Written(owner, "", 0, 0.0, {name: kept}) for owner, name, kept in shares.without_sessions()
+            ]
+            written = msgspec.json.encode([*self.known.values(), *left])
+            try:
+                await asyncio.to_thread(replace_file, self._path, written)
+            except OSError as error:
+                log.error("mqtt: sessions cannot be written to %s: %s", self._path, error.strerror)
+                return False
+        return True

@@ -86,11 +86,11 @@ class _Writer:
         self._waiting: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._room = asyncio.Event()
         self._room.set()
-        self._bytes = 0
+        self._bytes = self._high = 0
         self.transport = self
 
     def set_write_buffer_limits(self, high: int) -> None:
-        """The socket has its own."""
+        self._high = high
 
     def get_write_buffer_size(self) -> int:
         return self._bytes
@@ -98,7 +98,7 @@ class _Writer:
     def write(self, data: bytes) -> None:
         self._bytes += len(data)
         self._waiting.put_nowait(data)
-        if self._waiting.qsize() > 1000:
+        if self._bytes > self._high or self._waiting.qsize() > 1000:
             self._room.clear()
 
     async def drain(self) -> None:
@@ -116,9 +116,10 @@ class _Writer:
             while (data := await self._waiting.get()) is not None:
                 await self._socket.send(data)
                 self._bytes -= len(data)
-                if self._waiting.qsize() < 500:
+                if self._bytes <= self._high // 4 and self._waiting.qsize() < 500:
                     self._room.set()
             await self._socket.close()
+        self._bytes = 0
         self._room.set()
 
 

@@ -1,0 +1,69 @@
+"""State of an MQTT session: its subscriptions, and the messages in flight to its client."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from tidings.errors import TidingsError
+from tidings.gateway.mqtt.packets import Publish, Wish
+from tidings.model.event import Event
+from tidings.model.subscription import Notification, Position
+from tidings.runtime.listener import Listener
+
+if TYPE_CHECKING:
+    from tidings.gateway.mqtt.shares import Share
+
+
+class Way(msgspec.Struct):
+    """A message on its way to the client."""
+
+    publish: Publish
+    held: Held | None  # None: sent by an earlier life of the broker, and received
+    tag: int
+    position: Position | None = None
+    is_received: bool = False  # QoS 2: PUBREC came, PUBREL was sent
+    is_sent: bool = True  # False: the journal does not hold it yet
+    lender: Listener[Event] | None = (
+        None  # the member of the share to which the broker delivered it, if another
+    )
+
+    def settle(self) -> None:
+        """Acknowledge the event to the broker. The session that lent it may have ended: then it is delivered again."""
+        if self.lender is not None:
+            with contextlib.suppress(TidingsError):
+                self.lender.settle(self.tag)
+        elif self.held is not None:
+            self.held.listener.settle(self.tag)
+
+
+class Held:
+    """One subscription."""
+
+    def __init__(
+        self, wish: Wish, ids: list[int], listener: Listener[Event], share: Share | None = None
+    ) -> None:
+        self.wish = wish
+        self.ids = ids  # subscription identifiers, of version 5
+        self.listener = listener
+        self.share = share
+        self.began = datetime.now(UTC)
+        self.task: asyncio.Task[None] | None = None
+        self.is_pushed = False  # what comes is written without being taken
+        self.parked: tuple[Publish, int, Notification] | None = None  # taken, and waits for room on the way
+
+
+class Kept(msgspec.Struct, omit_defaults=True):
+    """A subscription as it outlives the process."""
+
+    wish: Wish
+    ids: list[int] = []
+    user: list[tuple[str, str]] = []
+
+    @property
+    def size(self) -> int:
+        return len(self.wish.filter.encode()) + sum(len(said.encode()) for _, said in self.user)

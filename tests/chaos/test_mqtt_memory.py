@@ -1,0 +1,54 @@
+"""Memory of a broker whose MQTT client subscribes to many retained messages and does not read."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from itertools import product
+from pathlib import Path
+
+import pytest
+from tests.chaos._mqtt import SECONDS, Client, play, running
+from tests.chaos.test_memory import resident_mib
+
+import tidings
+from tidings.gateway.mqtt import packets as mq
+from tidings.gateway.mqtt.packets import V5, Kind
+
+MESSAGES, PAYLOAD = 40, 100_000
+FILTERS = ["/".join(["r", "+", *levels]) for levels in product("a+", "b+", "c+", "d+", "e+", "f+", "g+")]
+MOST_MIB = 60  # beyond what the broker had before; a copy for each filter takes 488 MiB
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+def test_retained_messages_for_many_filters_wait_as_one_copy_and_all_come(tmp_path: Path, qos: int) -> None:
+    async def story() -> None:
+        with running(tmp_path) as broker:
+            async with tidings.connect(broker.address, name="p", timeout=SECONDS) as bus:
+                for number in range(MESSAGES):
+                    topic = f"r/{number}/a/b/c/d/e/f/g"
+                    payload = os.urandom(PAYLOAD)
+                    await bus.publish({}, topic=topic, payload=payload, lifetime=tidings.FOREVER, key=topic)
+                client = Client(V5)
+                await client.connect(broker, "slow", expiry=0, clean=True)
+                before = peak = resident_mib(broker.pid)
+                client.send(mq.Subscribe(1, [mq.Wish(filter, qos) for filter in FILTERS]))
+                async with asyncio.timeout(SECONDS):
+                    while (await bus.inquire("figures"))["subscriptions"] < len(FILTERS):
+                        peak = max(peak, resident_mib(broker.pid))
+                    while (await bus.inquire("figures"))[
+                        "delivered"
+                    ] < MESSAGES:  # the first are on their way
+                        peak = max(peak, resident_mib(broker.pid))
+            assert isinstance(await client.next(), mq.Suback)
+            for _ in range(len(FILTERS) * MESSAGES):
+                message = await client.message()
+                assert len(message.payload) == PAYLOAD
+                if qos:
+                    client.send(mq.Ack(Kind.PUBACK, message.packet_id))
+                peak = max(peak, resident_mib(broker.pid))
+            client.close()
+            print(f"{before:.0f} MiB before, at most {peak:.0f} MiB")
+            assert peak - before < MOST_MIB
+
+    play(story())
