@@ -12,6 +12,7 @@ Rules
 
 from __future__ import annotations
 
+from enum import IntFlag
 from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
@@ -23,6 +24,15 @@ if TYPE_CHECKING:
     from tidings.availability.records import Append, Loaded
     from tidings.model.event import Event
     from tidings.model.filter import Filter
+
+
+class Feature(IntFlag):
+    """Kinds of messages that the version before did not have: sent only to a peer that announces them."""
+
+    REPLAY_PARTS = 1
+
+
+ALL_FEATURES = int(Feature.REPLAY_PARTS)
 
 
 class _Input(msgspec.Struct, frozen=True):
@@ -63,6 +73,7 @@ class LinkUp(_Input, frozen=True):
 
     peer: str
     frame_bytes: int = 0  # of a frame that the peer takes at most; 0: what all brokers take
+    features: int = ALL_FEATURES  # kinds of messages that the peer announced
 
 
 class LinkDown(_Input, frozen=True):

@@ -85,7 +85,7 @@ class ResourceLimits(msgspec.Struct, frozen=True, kw_only=True):
     # -- batches of one step -------------------------------------------------------------------
     publishes_together: int = 1024  # that are accepted in one step; the first waits for the last
     deliveries_together: int = 1 << 14  # that one step makes; more makes larger messages for many subscribers
-    requests_together: int = 16  # replay requests in one message; each carries its filter
+    requests_together: int = 64  # replay requests in one message; each carries its filter
     described_subscriptions: int = 1_000  # in one answer to `subscriptions`; more holds the loop longer
     encoded_bytes: int = 256 << 10  # of frames that wait for a client; more deliveries wait as they are
     turn_bytes: int = 1 << 20  # of those that a turn of the loop encodes for one client; others wait for it

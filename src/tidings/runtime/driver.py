@@ -165,10 +165,11 @@ class Driver:
         self._hears.pop(address, None)
         self.hand(self.name, LinkDown(address))
 
-    def link_up(self, address: str, outlet: Outlet, frame_bytes: int = 0) -> None:
-        """A link to a peer elsewhere can be used. `frame_bytes`: the largest frame that the peer takes."""
+    def link_up(self, address: str, outlet: Outlet, frame_bytes: int = 0, features: int = 0) -> None:
+        """A link to a peer elsewhere can be used. `frame_bytes`: the largest frame that the peer takes; `features`:
+        the kinds of messages that it announced."""
         self._outlets[address] = outlet
-        self.hand(self.name, LinkUp(address, frame_bytes))
+        self.hand(self.name, LinkUp(address, frame_bytes, features))
 
     def link_down(self, address: str) -> None:
         self._outlets.pop(address, None)

@@ -22,7 +22,7 @@ from typing import Any
 
 from tidings.errors import RefusedError, TidingsError, WireError
 from tidings.protocol.effects import Connect, Disconnect, Probe
-from tidings.protocol.inputs import Joined, Parted, Probed, Unsendable
+from tidings.protocol.inputs import ALL_FEATURES, Joined, Parted, Probed, Unsendable
 from tidings.protocol.messages import Message, tag_of
 from tidings.runtime.connection import Connection, Gathering, NetworkSettings, sendable
 from tidings.runtime.dialling import Address, Dialled, Pauses, dial, parse_addresses
@@ -38,7 +38,9 @@ log = logging.getLogger("tidings.broker")
 class Neighbour:
     """One link, or one that is about to be."""
 
-    __slots__ = ("connection", "dialler", "early", "farewell", "is_used", "listens", "name", "takes")
+    __slots__ = (
+        "connection", "dialler", "early", "farewell", "features", "is_used", "listens", "name", "takes",
+    )  # fmt: skip
 
     def __init__(self, name: str, connection: Connection, dialler: str, farewell: bytes | None) -> None:
         self.name = name
@@ -49,6 +51,11 @@ class Neighbour:
         self.is_used = False
         self.listens = ""  # where it can be reached, as it says itself
         self.takes = 0  # bytes of a frame, as it says itself
+        self.features = 0  # kinds of messages, likewise
+
+    def says(self, opening: Open | Opened) -> None:
+        """Its part of the handshake."""
+        self.listens, self.takes, self.features = opening.listens, opening.takes, opening.features
 
 
 class Neighbours:
@@ -105,7 +112,7 @@ class Neighbours:
         if open.name == self._name:
             raise RefusedError(f"{open.name} is this broker's own name", hint="give every broker its own")
         link = Neighbour(open.name, connection, open.name, farewell)
-        link.listens, link.takes = open.listens, open.takes
+        link.says(open)
         self._begin(link)
 
     def part(self, name: str) -> None:
@@ -186,6 +193,7 @@ class Neighbours:
             self._credentials.first(),
             listens=self.listens,
             takes=self._codec.max_frame,
+            features=ALL_FEATURES,
         )
 
     async def _until_lost(self, dialled: Dialled) -> None:
@@ -197,7 +205,7 @@ class Neighbours:
         freed = self._freed[connection] = asyncio.Event()
         neighbour = Neighbour(opened.name, connection, self._name, None)
         neighbour.early = early
-        neighbour.listens, neighbour.takes = opened.listens, opened.takes
+        neighbour.says(opened)
         self._begin(neighbour)
         try:
             await freed.wait()
@@ -264,7 +272,14 @@ class Neighbours:
         if link.farewell is not None:
             connection.use_codec(self._codec)
             connection.send(
-                Opened(self._name, self._composition, link.farewell, self.listens, self._codec.max_frame)
+                Opened(
+                    self._name,
+                    self._composition,
+                    link.farewell,
+                    self.listens,
+                    self._codec.max_frame,
+                    ALL_FEATURES,
+                )
             )
         self._links[link.name] = link
         link.is_used = True
@@ -272,7 +287,7 @@ class Neighbours:
         connection.unsendable = lambda message, reason: self._unsendable(link.name, message, reason)
         most = sendable(link.takes, self._codec.max_frame)
         connection.send_by(self._codec.limited(most))
-        self._driver.link_up(link.name, connection.send, most)
+        self._driver.link_up(link.name, connection.send, most, link.features)
         early, link.early = link.early, []
         if early:
             self._receive(link, early)

@@ -28,6 +28,7 @@ class Open(Message, frozen=True, tag="Open"):
     listens: str = ""  # of a broker: where it can be reached
     number: int = 0  # of a broker: grows with each connection that it opens
     takes: int = 0  # bytes of a frame that this end reads at most; 0: it does not say (an earlier version)
+    features: int = 0  # of a broker: kinds of messages that it takes (`inputs.Feature`)
 
 
 class Challenge(Message, frozen=True, tag="Challenge"):
@@ -46,6 +47,7 @@ class Opened(Message, frozen=True, tag="Opened"):
     farewell: bytes = b""  # the last word of the proof
     listens: str = ""
     takes: int = 0  # as in `Open`
+    features: int = 0  # likewise
 
 
 class Denied(Message, frozen=True, tag="Denied"):
@@ -96,7 +98,7 @@ declare(
     Open,
     {
         "role": NAME, "name": NAME, "composition": NAME, "mechanism": NAME, "proof": _PROOF, "tenant": NAME,
-        "listens": NAME, "number": ID, "takes": ID,
+        "listens": NAME, "number": ID, "takes": ID, "features": ID,
     },
 )  # fmt: skip
 declare(Proof, {"data": _PROOF})

@@ -12,7 +12,8 @@ from tidings.protocol.effects import Channel
 from tidings.protocol.overlay.healing import HealingOverlay
 from tidings.protocol.overlay.joined import JoinedOverlay
 from tidings.protocol.overlay.static import StaticOverlay
-from tidings.protocol.recovery.acknowledged import Acknowledged, AcknowledgedSettings
+from tidings.protocol.recovery.acknowledged import Acknowledged
+from tidings.protocol.recovery.settings import AcknowledgedSettings
 from tidings.protocol.routing.covering import Covering
 from tidings.protocol.slots import Assignment, Routing
 from tidings.systems.system import NO_LINKS, TREE, Site, System

@@ -160,6 +160,7 @@ EXAMPLES: tuple[m.Message, ...] = (
     w.ReplayAsk("b0", 4, FILTER, 3, 5, 2.5, 100, ("b2", "b1")),
     w.ReplayAsks((w.ReplayAsk("b0", 4, FILTER, 3, 5, 2.5, 100, ("b2", "b1")),)),
     w.ReplayPart("b0", 4, (ENVELOPE,), 9, ("b2", "b1"), True, True),
+    w.ReplayParts((w.ReplayPart("b0", 4, (ENVELOPE,), 9, ("b2", "b1"), True, True),)),
     e.PushOffer("b0", 1 << 59, {"b0.1f": ((3, 250), (4, 0))}),
     e.PushWant({"b0.1f": (3, 4)}),
     e.Recovered(ENVELOPE, 0.25),
@@ -264,8 +265,8 @@ GROWN: tuple[m.Message, ...] = (
     gl.CopyAsk(3, 8, True, "t\0k"),
     gl.Copy(3, 8, 9, (Placed(9, PROPOSAL),), 9, (Put("t", "k", b"v"),), "t\0k"),
     w.Have((w.Had("b0", 9, 8, 40),)),
-    words.Open("broker", "b1", "tidings", "scram", b"\x00", "acme", "tidings://h:1", 2, 64 << 20),
-    words.Opened("b0", "tidings", b"\x03", "tidings://h:2", 64 << 20),
+    words.Open("broker", "b1", "tidings", "scram", b"\x00", "acme", "tidings://h:1", 2, 64 << 20, 1),
+    words.Opened("b0", "tidings", b"\x03", "tidings://h:2", 64 << 20, 1),
 )
 
 

@@ -17,6 +17,7 @@ import msgspec
 from tidings.model.event import Event
 from tidings.protocol.inputs import Received, ReceivedAll
 from tidings.protocol.messages import Envelope
+from tidings.protocol.recovery.words import ReplayParts
 from tidings.protocol.slots import Routing
 
 FRAME = 9  # bytes around each message on the wire
@@ -25,6 +26,8 @@ FRAME = 9  # bytes around each message on the wire
 def carries_event(message: Any) -> bool:
     """Is there an event in this message, or in a record that it holds?"""
     kind: type = type(message)
+    if kind is ReplayParts:
+        return any(part.envelopes for part in message.parts)
     return any(getattr(message, name) for name in _event_fields(kind))
 
 

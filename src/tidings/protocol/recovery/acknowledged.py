@@ -27,15 +27,16 @@ from math import inf
 import msgspec
 
 from tidings.model.event import Event, event_size
-from tidings.protocol.inputs import Input, Joined, LinkDown, LinkUp, Parted, Started
+from tidings.protocol.inputs import Feature, Input, Joined, LinkDown, LinkUp, Parted, Started
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.naming import UNKNOWN, broker_of
 from tidings.protocol.reading import Page, Wanted
 from tidings.protocol.recovery.logs import ORPHAN, LogView, Trail
 from tidings.protocol.recovery.recall import ALONE, ASK, NAMED, Recall
-from tidings.protocol.recovery.relay import Relay
+from tidings.protocol.recovery.relay import PARTS, Relay
 from tidings.protocol.recovery.resend import Resend
 from tidings.protocol.recovery.rollback import Rollback
+from tidings.protocol.recovery.settings import AcknowledgedSettings
 from tidings.protocol.recovery.timers import Timers
 from tidings.protocol.recovery.words import (
     PREVIOUS,
@@ -48,32 +49,15 @@ from tidings.protocol.recovery.words import (
     ReplayAsk,
     ReplayAsks,
     ReplayPart,
+    ReplayParts,
     Unheard,
 )
 from tidings.protocol.slots import Ports, Recovery
 
 
-class AcknowledgedSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The knobs, each with its price."""
-
-    confirm_seconds: float = 0.1  # what arrived is confirmed after so long; sooner costs messages
-    doubt_seconds: float = 0.4  # unconfirmed for so long: tell it again
-    patience_seconds: float = 0.05  # a gap may close by itself (events overtake one another)
-    retry_seconds: float = 0.3  # between two tries to fill a gap; doubles up to `slow_seconds`
-    answer_seconds: float = 0.6  # a log may be far away: ask it again only after so long
-    slow_seconds: float = 3.0  # the longest pause between tries
-    first_word_seconds: float = 2.0  # after a start, events wait so long for the word of each neighbour
-    poll_seconds: float = 10.0  # how often to ask a link that has all but needs it still
-    orphan_seconds: float = 60.0  # a log whose link was undone is heard by another way by then, or gone
-    recall_seconds: float = 600.0  # a broker that was behind an earlier disk of ours is back by then, or gone
-    waiting: int = 1024  # events that wait behind a gap, per log; more holds more memory
-    gone: int = 1024  # names of logs that are no more; one that is forgotten is asked about again
-    resends: int = 0  # events of each link that are held to be sent again; 0: a log alone answers
-
-
 class Acknowledged(Recovery):
     name = "acknowledged"
-    messages = (Known, Have, Unheard, Ask, Fill, ReplayAsk, ReplayAsks, ReplayPart)
+    messages = (Known, Have, Unheard, Ask, Fill, ReplayAsk, ReplayAsks, ReplayPart, ReplayParts)
     headers = frozenset({PREVIOUS})
     is_blind = True
 
@@ -97,6 +81,7 @@ class Acknowledged(Recovery):
             set()
         )  # by link, log and offset: too large for it
         self._frames: dict[str, int] = {}  # by link: the largest frame that its far end takes
+        self._features: dict[str, int] = {}  # by link: kinds of messages that its far end announced
         self._gone: dict[str, None] = {}  # logs that their brokers said are no more
         self._inquired: dict[str, float] = {}  # by log: when its broker was last asked about it
 
@@ -118,6 +103,7 @@ class Acknowledged(Recovery):
             self.recall.dialled(input.peer)
         elif isinstance(input, LinkUp) and input.peer in self.ports.overlay.peers():
             self._frames[input.peer] = input.frame_bytes
+            self._features[input.peer] = input.features
             self._link_up(input.peer, now)
         elif isinstance(input, LinkDown):
             self._link_down(input.peer)
@@ -133,6 +119,7 @@ class Acknowledged(Recovery):
             self.resend.forget(link)
         self.timers.clear(("tell", link))
         self.timers.clear(("confirm", link))
+        self._relay.link_down(link)
 
     def _part(self, parted: Parted, now: float) -> None:
         """A neighbour is gone for good, and with it every log that was heard from it; or it is not gone,
@@ -222,6 +209,10 @@ class Acknowledged(Recovery):
 
     def is_up(self, link: str | None) -> bool:
         return link in self._up
+
+    def takes(self, link: str, feature: Feature) -> bool:
+        """Did the far end of a link announce this kind of message?"""
+        return bool(self._features.get(link, 0) & feature)
 
     def upstream(self, log: str) -> str | None:
         """The link toward the broker of a log; None when it is not known."""
@@ -509,6 +500,8 @@ class Acknowledged(Recovery):
                 self._tell(whom, now)
             elif what == "confirm":
                 self._confirm(whom)
+            elif what == PARTS:
+                self._relay.gathered_enough(whom)
             elif what == "ask":
                 self._ask(self.views[whom], now)
             elif what == "orphan":

@@ -23,18 +23,19 @@ from tidings.availability.lifetime import expired, remaining
 from tidings.availability.records import Append
 from tidings.language.evaluate import accepts
 from tidings.protocol import batches
-from tidings.protocol.inputs import FetchFailed
+from tidings.protocol.inputs import Feature, FetchFailed
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.naming import broker_of
 from tidings.protocol.reading import Page, Wanted
-from tidings.protocol.recovery.words import Ask, Fill, ReplayAsk, ReplayAsks, ReplayPart
+from tidings.protocol.recovery.words import Ask, Fill, ReplayAsk, ReplayAsks, ReplayPart, ReplayParts
 from tidings.protocol.slots import Ports
 
 if TYPE_CHECKING:
     from tidings.protocol.recovery.acknowledged import Acknowledged
 
 Done = Callable[[Page, float], None]
-Scanned = Callable[[tuple[Envelope, ...], int, bool], None]
+Scanned = Callable[[tuple[Envelope, ...], int, bool, float], None]
+PARTS = "parts"  # timer, by link: answers that wait for one another leave
 
 
 class _Reading:
@@ -75,6 +76,8 @@ class Relay:
         self._recovery = recovery
         self._readings: dict[int, _Reading] = {}
         self._last_number = 0
+        self._answers: dict[str, list[ReplayPart]] = {}  # by link: answers that wait for one another
+        self._expected: dict[str, int] = {}  # by link: answers that it asked for
         self.unreadable = 0  # requests that our disk failed
 
     @property
@@ -159,11 +162,15 @@ class Relay:
             ):
                 return
             if broker_of(message.log) == self._ports.name:
-                self._answer(sender, message)
+                self._answer(sender, message, now)
             elif self._recovery.upstream(message.log) != sender:
                 self.ask(_one_further(message, self._ports.name))
         elif isinstance(message, ReplayAsks):
-            self._pass_together(sender, message)
+            self._expected[sender] = self._expected.get(sender, 0) + len(message.asks)
+            self._pass_together(sender, message, now)
+        elif isinstance(message, ReplayParts):
+            for part in message.parts:
+                self.on_message(sender, part, now)
         elif isinstance(message, Fill | ReplayPart):
             if not message.path or message.path[-1] != self._ports.name:
                 return
@@ -185,11 +192,11 @@ class Relay:
             self._ports.send(sender, fill)
         return fill is not None
 
-    def _pass_together(self, sender: str, message: ReplayAsks) -> None:
+    def _pass_together(self, sender: str, message: ReplayAsks, now: float) -> None:
         onward: list[ReplayAsk] = []
         for ask in message.asks:
             if broker_of(ask.log) == self._ports.name:
-                self._answer(sender, ask)
+                self._answer(sender, ask, now)
             elif self._recovery.upstream(ask.log) != sender:
                 further = _one_further(ask, self._ports.name)
                 assert isinstance(further, ReplayAsk)
@@ -202,12 +209,45 @@ class Relay:
         small = tuple(e for e in message.envelopes if not self._recovery.is_too_large(to, e, now))
         if isinstance(message, Fill):
             wanted = tuple(e for e in small if self._ports.routing.wants(to, e.event))
-            back: Message = Fill(message.log, message.after, message.upto, wanted, path, message.is_gone)
+            self._ports.send(
+                to, Fill(message.log, message.after, message.upto, wanted, path, message.is_gone)
+            )
         else:
             back = ReplayPart(
                 message.log, message.number, small, message.upto, path, message.is_last, message.is_gone,
             )  # fmt: skip
-        self._ports.send(to, back)
+            self._send_back(to, back, now)
+
+    def _send_back(self, to: str, part: ReplayPart, now: float) -> None:
+        """Send an answer, with those of the same request that come soon. Events do not wait."""
+        expected = self._expected.get(to, 0)
+        if not expected or not self._recovery.takes(to, Feature.REPLAY_PARTS):
+            self._ports.send(to, part)
+            return
+        waiting = self._answers.setdefault(to, [])
+        waiting.append(part)
+        if len(waiting) >= expected or part.envelopes:
+            self._expected[to] = expected - len(waiting)
+            self.send_waiting(to)
+        else:
+            self._recovery.timers.set_by((PARTS, to), now + self._recovery.settings.gather_seconds)
+
+    def send_waiting(self, to: str) -> None:
+        """Send the answers that wait for one another."""
+        self._recovery.timers.clear((PARTS, to))
+        waiting = self._answers.pop(to, [])
+        if waiting:
+            self._ports.send(to, waiting[0] if len(waiting) == 1 else ReplayParts(tuple(waiting)))
+
+    def gathered_enough(self, to: str) -> None:
+        """Answers that have not come by now are not waited for."""
+        self._expected.pop(to, None)
+        self.send_waiting(to)
+
+    def link_down(self, link: str) -> None:
+        self._expected.pop(link, None)
+        self._answers.pop(link, None)
+        self._recovery.timers.clear((PARTS, link))
 
     def _filled(self, fill: Fill, now: float) -> None:
         view = self._recovery.views.get(fill.log)
@@ -238,32 +278,33 @@ class Relay:
 
     # -- answers from our own log ----------------------------------------------------------------
 
-    def _answer(self, link: str, message: Ask | ReplayAsk) -> None:
+    def _answer(self, link: str, message: Ask | ReplayAsk, now: float) -> None:
         is_gone = message.log != self._ports.delivery.log
         if isinstance(message, Ask):
             self._answer_ask(link, message, is_gone)
         else:
-            self._answer_replay(link, message, is_gone)
+            self._answer_replay(link, message, is_gone, now)
 
     def _answer_ask(self, link: str, ask: Ask, is_gone: bool) -> None:
-        def fill(found: tuple[Envelope, ...], upto: int, _: bool) -> None:
+        def fill(found: tuple[Envelope, ...], upto: int, _: bool, _now: float) -> None:
             self._ports.send(link, Fill(ask.log, ask.after, upto, found, ask.path, is_gone))
 
         def is_wanted(record: Append, _now: float) -> bool:
             return self._ports.routing.wants(link, record.event)
 
         if is_gone:
-            fill((), ask.upto, True)
+            self._ports.send(link, Fill(ask.log, ask.after, ask.upto, (), ask.path, is_gone))
         else:
             page = batches.Page[Envelope](self._ports.limits)
             self._walk(_Scan(link, ask.upto, page, is_wanted, fill), ask.after)
 
-    def _answer_replay(self, link: str, ask: ReplayAsk, is_gone: bool) -> None:
-        def part(found: tuple[Envelope, ...], upto: int, is_last: bool) -> None:
-            self._ports.send(link, ReplayPart(ask.log, ask.number, found, upto, ask.path, is_last, is_gone))
+    def _answer_replay(self, link: str, ask: ReplayAsk, is_gone: bool, now: float) -> None:
+        def part(found: tuple[Envelope, ...], upto: int, is_last: bool, at: float) -> None:
+            back = ReplayPart(ask.log, ask.number, found, upto, ask.path, is_last, is_gone)
+            self._send_back(link, back, at)
 
         if is_gone:
-            part((), ask.after, True)
+            part((), ask.after, True, now)
         else:
             limits = self._ports.limits
             page = batches.Page[Envelope](limits, min(ask.limit, limits.batch_count))
@@ -294,9 +335,9 @@ class Relay:
             read = record.offset
         found = tuple(scan.page.items)
         if scan.page.is_full:
-            scan.then(found, read, read >= upto)
+            scan.then(found, read, read >= upto, now)
         elif batches.read_upto(records, upto) >= upto:
-            scan.then(found, max(upto, after), True)
+            scan.then(found, max(upto, after), True, now)
         else:
             self._walk(scan, read)
 

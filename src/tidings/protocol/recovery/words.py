@@ -111,6 +111,8 @@ class ReplayAsks(Message, frozen=True, tag="ReplayAsks"):
 
 
 class ReplayPart(Message, frozen=True, tag="ReplayPart"):
+    """The answer to `ReplayAsk`: events of the log for one reading, and how far it was read."""
+
     log: str
     number: int
     envelopes: tuple[Envelope, ...]
@@ -118,3 +120,11 @@ class ReplayPart(Message, frozen=True, tag="ReplayPart"):
     path: tuple[str, ...]
     is_last: bool = False
     is_gone: bool = False
+
+
+class ReplayParts(Message, frozen=True, tag="ReplayParts"):
+    """Several answers that go the same way; only to a neighbour that announces `Feature.REPLAY_PARTS`."""
+
+    cut_field: ClassVar[str] = "parts"
+
+    parts: tuple[ReplayPart, ...]

@@ -24,8 +24,8 @@ from tidings.protocol import inputs as ins
 from tidings.protocol import messages as msg
 from tidings.protocol.delivery.moves import BARRED_SECONDS
 from tidings.protocol.membership.agreed import GroupSettings
-from tidings.protocol.recovery.acknowledged import AcknowledgedSettings
 from tidings.protocol.recovery.group_log import GroupLogSettings
+from tidings.protocol.recovery.settings import AcknowledgedSettings
 from tidings.protocol.roaming import RoamingSettings
 from tidings.security.principal import Principal
 from tidings.security.users import Users, parse_users
