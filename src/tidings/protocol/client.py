@@ -271,14 +271,15 @@ class Client(PublishingClient):
     # -- hearing -------------------------------------------------------------------------
 
     def _take(self, input: ins.ClientTake, now: float) -> None:
-        ref = input.ref
-        listening = self._listenings.get(ref)
+        listening = self._listenings.get(input.ref)
         if listening is None or listening.phase is Phase.LEAVING or listening.phase is Phase.ENDED:
             ending = listening.ending if listening is not None and listening.ending else OVER
             self._out.append(fx.Failed(input.call, *ending))
             return
         if input.commits and listening.taken:
-            self._send(msg.Ack(ref, listening.commit(None)))
+            tags = listening.commit(None)
+            if self._link is Link.UP:
+                self._out.append(fx.Send(self.broker, msg.Ack(input.ref, tags)))
         listening.waiting += (input.call,)
         if listening.buffer:
             self._hand_over(listening, now)
@@ -299,7 +300,7 @@ class Client(PublishingClient):
                 listening, deliver
             ):
                 continue
-            if listening.buffer or not listening.is_awaited:
+            if listening.buffer or not (listening.waiting or listening.auto) or not listening.is_awaited:
                 listening.queue_up(deliver)
             else:
                 self._notify(listening, deliver, None if listening.auto else listening.next_waiting(), now)
@@ -342,7 +343,8 @@ class Client(PublishingClient):
             amount += max(window - len(listening.buffer), 0)
         if amount and listening.phase is not Phase.LEAVING:
             listening.granted += amount
-            self._send(msg.Credit(listening.ref, amount))
+            if self._link is Link.UP:
+                self._out.append(fx.Send(self.broker, msg.Credit(listening.ref, amount)))
 
     def _set_window(self, input: ins.ClientWindow, now: float) -> None:
         listening = self._listenings.get(input.ref)

@@ -114,6 +114,13 @@ class Gathering:
         if not self.in_input:
             self._schedule()
 
+    def later(self, seconds: float, callback: Callable[[], None]) -> None:
+        """Call back after so many seconds; 0: at the end of the turn."""
+        if seconds > 0:
+            asyncio.get_running_loop().call_later(seconds, callback)
+        else:
+            self.soon(callback)
+
     def settle(self) -> None:
         """An input was handled, and all that follows from it was sent."""
         self.in_input = False

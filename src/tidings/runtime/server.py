@@ -161,7 +161,7 @@ class Server:
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping, self._answer_seconds = asyncio.Event(), Histogram()
         self._unfinished = UnfinishedFrames(self.network.unfinished_bytes)
-        self._reading = ReadingShares(Fairness())  # and the loop's time, of all listeners of this process
+        self._reading = ReadingShares(Fairness(later=self._gathering.later))  # of all listeners too
 
     # -- beginning ------------------------------------------------------------------------------
 
