@@ -475,6 +475,8 @@ class Connection(asyncio.Protocol):
         self._ending = self._ending or reason
         self._is_paused = False
         if self.transport is not None and not self._is_over:
+            if self.before_flush is not None:
+                self.before_flush()
             while self._out:
                 self._is_paused = False
                 self._write(self.transport, 1 << 62)
