@@ -100,7 +100,7 @@ class Gathering:
     def add(self, connection: Connection) -> None:
         """Flush the connection at the end of the turn."""
         self._waiting.append(connection)
-        if not self.in_input:
+        if not self.in_input and not self._is_scheduled:
             self._schedule()
 
     def add_later(self, connection: Connection) -> None:
@@ -127,16 +127,17 @@ class Gathering:
         if self._waiting or self._callbacks:
             if self._ready is not None and len(self._ready) <= self._is_scheduled:
                 self._end()
-            else:
+            elif not self._is_scheduled:
                 self._schedule()
 
     def _schedule(self) -> None:
-        if not self._is_scheduled:
-            self._is_scheduled = True
-            if self._loop is None:
-                self._loop = asyncio.get_running_loop()
-                self._ready = getattr(self._loop, "_ready", None)
-            self._loop.call_soon(self._end_turn)
+        if self._is_scheduled:
+            return
+        self._is_scheduled = True
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+            self._ready = getattr(self._loop, "_ready", None)
+        self._loop.call_soon(self._end_turn)
 
     def _end_turn(self) -> None:
         self._is_scheduled = False
