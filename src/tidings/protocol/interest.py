@@ -39,6 +39,7 @@ class InterestTable:
         self._entries: list[Any] = []  # by handle: a subscription; None for a link's filter or a free handle
         self._is_link: dict[int, None] = {}  # handles of links' filters
         self._work = WorkIndex()  # of subscriptions' filters that may be over their work budget
+        self.has_work = False  # is there one?
         self._link_work = WorkIndex()  # the same of links' filters
         self._last: tuple[Event | None, Match] = (None, Match(()))
         self._by_topic: dict[str | None, Match] = {}
@@ -50,6 +51,7 @@ class InterestTable:
         """Add a subscription's filter; its handle."""
         handle = self._add(filter)
         self._work.add(handle, filter)
+        self.has_work = bool(self._work)
         while handle >= len(self._entries):
             self._entries.append(None)
         self._entries[handle] = subscription
@@ -77,6 +79,7 @@ class InterestTable:
             self._link_work.remove(handle)
         else:
             self._work.remove(handle)
+            self.has_work = bool(self._work)
             self._entries[handle] = None
 
     def _changed(self) -> None:
@@ -91,7 +94,13 @@ class InterestTable:
         last = self._last
         if last[0] is event:
             return last[1]
-        found = self._of_topic(event) if not self._beyond_topic else self._match(event)
+        if not self._beyond_topic:
+            found = self._of_topic(event)
+        elif self._is_link:
+            found = self._split(event, self.matcher.match(event))
+        else:
+            entries = self._entries
+            found = Match([entries[handle] for handle in self.matcher.match(event)])
         self._last = (event, found)
         return found
 
@@ -109,23 +118,15 @@ class InterestTable:
         self._last = (event, match)
         return match
 
-    @property
-    def has_work(self) -> bool:
-        """May a subscription's filter be over its work budget for some event?"""
-        return bool(self._work)
-
     def entry(self, handle: int) -> Any:
         """The subscription under a handle."""
         return self._entries[handle]
 
     def over_budget(self, event: Event) -> list[Any]:
         """The subscriptions whose filters are over their work budget for the event; almost always none."""
-        if not self._work:
+        if not self.has_work:
             return []
         return [self._entries[handle] for handle in self._work.over(event)]
-
-    def _match(self, event: Event) -> Match:
-        return self._split(event, self.matcher.match(event))
 
     def _split(self, event: Event, handles: Sequence[int]) -> Match:
         entries = self._entries
@@ -144,7 +145,7 @@ class InterestTable:
         topic = event.topic
         found = self._by_topic.get(topic)
         if found is None:
-            found = self._match(event)
+            found = self._split(event, self.matcher.match(event))
             if topic is not None and len(topic) > self._limits.matched_topic:
                 return found
             if len(self._by_topic) >= self._limits.matched_topics:

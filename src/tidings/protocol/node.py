@@ -98,6 +98,7 @@ class Node:
         self._owners = _owners(self.slots)
         observes = type(ports.recovery).observe is not Recovery.observe
         self._is_blind = ports.recovery.is_blind or not observes  # recovery has no part in what stays here
+        ports.is_alone = type(ports.routing) is Routing and not observes and type(ports.overlay) is Overlay
         self._timed = [s for s in self.slots.values() if type(s).next_deadline is not Strategy.next_deadline]
         for strategy in self.slots.values():
             strategy.bind(ports)
@@ -107,7 +108,13 @@ class Node:
     def handle(self, input: Input, now: float) -> list[Effect]:
         kind = type(input)
         if kind is Received:
-            self._receive(input.sender, input.message, now)  # type: ignore[union-attr]
+            message = input.message  # type: ignore[union-attr]
+            try:
+                owner = self._owners[type(message)]
+            except KeyError:
+                self.strange += 1
+            else:
+                owner.on_message(input.sender, message, now)  # type: ignore[union-attr]
         elif kind is ReceivedAll:
             self._receive_all(input.sender, input.messages, now)  # type: ignore[union-attr]
         elif kind is TimerFired:
@@ -217,14 +224,6 @@ class Node:
         """Subscriptions that this broker holds, for people: those for which most waits, at most so many, of
         those that may be seen."""
         return self._ports.delivery.describe(limit, sees)
-
-    def _receive(self, sender: str, message: Message, now: float) -> None:
-        try:
-            owner = self._owners[type(message)]
-        except KeyError:
-            self.strange += 1
-        else:
-            owner.on_message(sender, message, now)
 
     def _receive_all(self, sender: str, messages: list[Message], now: float) -> None:
         owners = self._owners

@@ -129,6 +129,7 @@ class Ports:
     disk: Disk
     events: Events
     interest: InterestTable  # every filter that events are matched against here
+    is_alone: bool = False  # no strategy but delivery has a part in an event
     assignment: Assignment
     routing: Routing
     overlay: Overlay

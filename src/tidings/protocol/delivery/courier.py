@@ -413,7 +413,9 @@ class Courier:
     def acknowledge(self, member: Member, tags: Sequence[int], now: float) -> None:
         held = member.held
         unacked = held.unacked
-        if len(tags) > len(unacked):  # whatever a client says, it costs no more than it was sent
+        if len(tags) > 1 and len(tags) > len(
+            unacked
+        ):  # whatever a client says, it costs no more than it was sent
             tags = [tag for tag in unacked if tag in tags]
         memory = held.memory
         for tag in tags:

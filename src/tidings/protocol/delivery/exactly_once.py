@@ -115,7 +115,7 @@ class ExactlyOnce(Delivery):
             self._holding,
         )
         self._handlers: dict[type[Message], Callable[[Session, Any, float], None]] = {
-            Publish: lambda session, message, now: self._publish(session, (message,), now),
+            Publish: self._publish_one,
             Subscribe: self._on_subscribe,
             Unsubscribe: self._on_unsubscribe,
             Credit: self._on_credit,
@@ -229,9 +229,15 @@ class ExactlyOnce(Delivery):
     def undeliverable(self, to: str, envelope: Envelope, now: float) -> None:
         self._courier.oversized.bury_for(to, envelope, now)
 
+    def _publish_one(self, session: Session, message: Publish, now: float) -> None:
+        self._publish(session, (message,), now)
+
     def _publish(self, session: Session, messages: Sequence[Publish], now: float) -> None:
-        self._flow.publish(session, messages, now)
-        self._forget_identities_later(now)
+        flow = self._flow
+        flow.publish(session, messages, now)
+        if flow.has_new_identities:
+            flow.has_new_identities = False
+            self._forget_identities_later(now)
 
     def _forget_identities_later(self, now: float) -> None:
         soon = now + self._settings.flush_seconds

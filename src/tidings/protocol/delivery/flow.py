@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import repeat
 
 from tidings.availability.identity import Bounds, Identities, Seen
 from tidings.availability.records import Append, Loaded
@@ -79,6 +80,7 @@ class PublishFlow:
         self.release_at: float | None = None  # when to look at those again
         self._again: dict[PendingPublish, None] = {}  # on their way to the disk under another offset
         self.number = 0
+        self.has_new_identities = True  # since the last look at when to forget some
         self._begun = 1  # the first offset that this life gives
         self.figures = {
             "published": 0, "published again": 0, "kept": 0, "refused for room": 0, "offsets skipped": 0,
@@ -101,24 +103,25 @@ class PublishFlow:
 
     def publish(self, session: Session, messages: Sequence[Publish], now: float) -> None:
         """Take the publishes that came together on one link through all steps, in their order."""
-        place = 0
-        while place < len(messages):
+        place, count = 0, len(messages)
+        while place < count:
             batch, place = self._accept(session, messages, place, now)
             if batch:
                 self._pass_batch(session, batch, now)
 
     def _pass_batch(self, session: Session, batch: list[PendingPublish], now: float) -> None:
         """From the match on: a batch of events of which none is known yet."""
+        interest, last_of, ports = self._interest, self._last_of, self._ports
         events = [pending.event for pending in batch]
-        interest, last_of = self._interest, self._last_of
         matches = interest.match_all(events)
-        stays = self._ports.events.staying(events, matches, now)
+        stays = repeat(True) if ports.is_alone else ports.events.staying(events, matches, now)
         kept: list[PendingPublish] = []
         records: list[DiskRecord] = []
-        looks = bool(self._registry.durables) or self._holding.is_held
-        begin = 0  # of the stretch that needs neither the disk nor the network
-        for place, pending in enumerate(batch):
-            event, match, stay = events[place], matches[place], stays[place]
+        looks = self._registry.durables or self._holding.rows
+        begin = place = 0  # of the stretch that needs neither the disk nor the network
+        for place, (pending, event, match, stay) in enumerate(
+            zip(batch, events, matches, stays, strict=False)
+        ):
             is_asked = event.lifetime > 0 or pending.mode is Mode.KEPT
             is_owed = is_asked or ((looks or not stay) and self._is_owed(event, match, stay))
             if not is_owed:
@@ -139,7 +142,9 @@ class PublishFlow:
                 self._pass_on(pending, now)
                 if pending.blocked:
                     self._under_way[event.identity] = pending
-        if begin < len(batch):
+        if begin == 0:
+            self._dispatch(batch, matches, now)
+        elif begin <= place:
             self._dispatch(batch[begin:], matches[begin:], now)
         if kept:
             self._persist(session, kept, records)
@@ -179,8 +184,9 @@ class PublishFlow:
             batch.append(pending)
         if not batch:
             return self._accept_one(session, messages[place], now), place + 1
-        self.figures["published"] += len(batch)
-        return batch, place + len(batch)
+        accepted = len(batch)
+        self.figures["published"] += accepted
+        return batch, place + accepted
 
     def _accept_one(self, session: Session, message: Publish, now: float) -> list[PendingPublish]:
         """A publish that may be known, or refused; empty when it was answered."""
@@ -195,6 +201,7 @@ class PublishFlow:
             self._ports.send(session.address, Refused(message.call, *refusal))
             return []
         self.identities.take(event.source, session.incarnation, message.sequence, now)
+        self.has_new_identities = True
         self.number += 1
         self.figures["published"] += 1
         pending = self._pending(session, event, message.sequence, now)
@@ -287,7 +294,7 @@ class PublishFlow:
         """Must the log hold the event, though its publisher does not ask for it?"""
         if self._registry.durables and any(held.durable for held in match.subscriptions):
             return True
-        if self._holding.is_held and self._holding.wants(event):
+        if self._holding.rows and self._holding.wants(event):
             return True
         if stays or not self._ports.overlay.peers():
             return False

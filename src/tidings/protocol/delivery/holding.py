@@ -91,7 +91,7 @@ class Holding:
         self._handles: dict[str, int] = {}  # by name: of its filter in the matcher ...
         self._by_handle: dict[int, str] = {}  # ... and back
         self._last_match: tuple[Event, Sequence[int]] | None = None
-        self._rows: dict[str, HoldRow] = {}
+        self.rows: dict[str, HoldRow] = {}
         self._scopes: Counter[str] = Counter()  # how many holds of each principal
         self._most = ports.limits.client.holds
         self._kept: dict[str, Kept] = {}  # by name
@@ -108,18 +108,14 @@ class Holding:
             row = msgspec.msgpack.decode(value, type=HoldRow)
             self._begin(row)
         self._moved()
-        for name in self._rows:
+        for name in self.rows:
             self._look(name)
 
     # -- what the log asks ---------------------------------------------------------------------
 
-    @property
-    def is_held(self) -> bool:
-        return bool(self._rows)
-
     def wants(self, event: Event) -> bool:
         """Is the event to be kept for some reader?"""
-        return bool(self._rows) and bool(self._match(event))
+        return bool(self.rows) and bool(self._match(event))
 
     def _match(self, event: Event) -> Sequence[int]:
         """Handles of the holds that accept the event; the last answer is kept, since an event that a hold wants is
@@ -133,7 +129,7 @@ class Holding:
 
     def appended(self, record: Append) -> None:
         """An entry came into the log: the holds that want it keep it."""
-        if self._rows:
+        if self.rows:
             for handle in self._match(record.event):
                 self._keep(self._by_handle[handle], record)
 
@@ -147,9 +143,9 @@ class Holding:
 
     def _begin(self, row: HoldRow) -> None:
         """Put a hold into the table, or one with another filter in its stead: all that it keeps is looked for anew."""
-        if row.name in self._rows:
+        if row.name in self.rows:
             self._forget(row.name)
-        self._rows[row.name] = row
+        self.rows[row.name] = row
         self._scopes[scope_of(row.name)] += 1
         handle = self._handles[row.name] = self.matcher.add(row.filter)
         self._by_handle[handle] = row.name
@@ -160,7 +156,7 @@ class Holding:
 
     def _forget(self, name: str) -> None:
         """Take a hold out of the table, with all that it keeps."""
-        del self._rows[name]
+        del self.rows[name]
         scope = scope_of(name)
         self._scopes[scope] -= 1
         if not self._scopes[scope]:
@@ -195,7 +191,7 @@ class Holding:
             self._unlooked.pop(name, None)
 
     def _keep(self, name: str, record: Append) -> None:
-        kept, row = self._kept[name], self._rows[name]
+        kept, row = self._kept[name], self.rows[name]
         if kept.add(record.offset, event_size(record.event)):
             self._keepers[record.offset] = self._keepers.get(record.offset, 0) + 1
         if row.most_bytes and kept.bytes > row.most_bytes and name not in self._overfull:
@@ -222,7 +218,7 @@ class Holding:
         self._ports.disk.fetch(begin, count, partial(self._looked, name, kept), lambda failure, now: None)
 
     def _looked(self, name: str, kept: Kept, records: Sequence[Append], now: float) -> None:
-        row = self._rows.get(name)
+        row = self.rows.get(name)
         if row is None or self._kept.get(name) is not kept:
             return  # it ended meanwhile
         for record in records:
@@ -236,7 +232,7 @@ class Holding:
     @property
     def filters(self) -> dict[str, Filter]:
         """Those of all holds, by name."""
-        return {name: row.filter for name, row in self._rows.items()}
+        return {name: row.filter for name, row in self.rows.items()}
 
     # -- holding -------------------------------------------------------------------------------
 
@@ -245,7 +241,7 @@ class Holding:
         if refusal is not None:
             self._ports.send(session.address, Refused(message.call, *refusal))
             return
-        before = self._rows.get(message.name)
+        before = self.rows.get(message.name)
         upto = min(message.upto, self._ledger.end - 1)
         if before is not None:
             upto = max(upto, before.upto)
@@ -255,7 +251,7 @@ class Holding:
         if before is None or before.filter.digest != row.filter.digest:
             self._begin(row)  # earlier entries are looked at once the row is on disk
         else:
-            self._rows[row.name] = row
+            self.rows[row.name] = row
             self._move(row.name, row.upto)
         if before is not None and _is_same(before, row):
             row.ends_at = before.ends_at
@@ -272,7 +268,7 @@ class Holding:
         self._moved()
         self._look(message.name)
         ledger = self._ledger
-        row = self._rows.get(message.name)
+        row = self.rows.get(message.name)
         upto = ledger.end - 1 if row is None else row.upto
         if message.releases:
             ledger.let_go(upto)
@@ -292,7 +288,7 @@ class Holding:
             return kept_out(disk.full)
         if message.log and message.log != self._ledger.log:
             return ("refused", f"this broker's log is {self._ledger.log}, not {message.log}")
-        if message.name not in self._rows and self._scopes[scope_of(message.name)] >= self._most:
+        if message.name not in self.rows and self._scopes[scope_of(message.name)] >= self._most:
             return ("limit", f"{self._most} readers of yours hold this log already; end one of them")
         return None
 
@@ -308,14 +304,14 @@ class Holding:
         """End the holds under a scope that hold more than is allowed; the records to persist."""
         over = [
             row.name
-            for row in self._rows.values()
+            for row in self.rows.values()
             if row.name.startswith(scope) and not covers(allowed, row.filter)
         ]
         return [record for name in over for record in self._drop(name)]
 
     def _drop(self, name: str) -> list[Record]:
         self._overfull.pop(name, None)
-        if name not in self._rows:
+        if name not in self.rows:
             return []
         self._forget(name)
         self._moved()
@@ -323,7 +319,7 @@ class Holding:
 
     def _moved(self) -> None:
         """Places changed: what nobody holds any longer may go."""
-        ends = min((row.ends_at for row in self._rows.values()), default=None)
+        ends = min((row.ends_at for row in self.rows.values()), default=None)
         self._review_at = 0.0 if self._overfull else ends
         self._ledger.unpin()
 
@@ -340,7 +336,7 @@ class Holding:
         if self._review_at is None or self._review_at > now:
             return []
         full = list(self._overfull)
-        over = [row.name for row in self._rows.values() if row.ends_at <= now and row.name not in full]
+        over = [row.name for row in self.rows.values() if row.ends_at <= now and row.name not in full]
         self.ended += len(over)
         self.overfull += len(full)
         records = [record for name in (*full, *over) for record in self._drop(name)]
