@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from tests.papers import test_bal_5_intermediary as bal
 from tests.properties import test_embedded_crashes as crashes
-from tidings.protocol.delivery.intake import Intake
 
 from tidings.history.check import check
 from tidings.protocol.delivery.courier import Courier
+from tidings.protocol.delivery.flow import PublishFlow
 from tidings.protocol.delivery.memory import Memory
 from tidings.protocol.delivery.sources import OwnLog
 from tidings.protocol.messages import Mode
@@ -37,12 +37,17 @@ def interleave(seed: int) -> bool:
     return bool(bal.violations(stage, strict=strict)) or check(stage.rows)["fifo"].holds is False
 
 
-def acknowledge_early(keep: Any) -> Any:
-    return lambda self, arrival, mode, rows, now: keep(self, arrival, Mode.BEST_EFFORT, rows, now)
+def acknowledge_early(persist: Any) -> Any:
+    def persist_and_answer(self: PublishFlow, session: Any, kept: Any, records: Any) -> None:
+        for pending in kept:
+            pending.mode = Mode.BEST_EFFORT
+        persist(self, session, kept, records)
+
+    return persist_and_answer
 
 
 def know_nobody(answer_again: Any) -> Any:
-    return lambda self, session, message, identity, is_own, now: False
+    return lambda self, session, message, is_own, now: False
 
 
 def forget_what_was_told(look: Any) -> Any:
@@ -62,8 +67,8 @@ def forget_under_a_replay(is_pinned: Any) -> Any:
 
 
 DEFECTS: list[tuple[type, str, Callable[[Any], Any], Callable[[int], bool]]] = [
-    (Intake, "_keep", acknowledge_early, crash),
-    (Intake, "_answer_again", know_nobody, crash),
+    (PublishFlow, "_persist", acknowledge_early, crash),
+    (PublishFlow, "_answer_again", know_nobody, crash),
     (Memory, "look", forget_what_was_told, interleave),
     (Courier, "enqueue", overtake_the_replay, interleave),
     (OwnLog, "is_pinned", forget_under_a_replay, crash),

@@ -13,7 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import compress
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from tidings.language.work import WorkIndex
 from tidings.matching.matcher import Matcher, lists_of
@@ -24,7 +26,7 @@ from tidings.protocol.limits import DEFAULT_LIMITS, ResourceLimits
 TOPIC = "topic"
 
 
-class Match(NamedTuple):
+class Match(msgspec.Struct, frozen=True, gc=False):
     """The entries that accept one event."""
 
     subscriptions: Sequence[Any]  # as given to `add`, by ascending handle

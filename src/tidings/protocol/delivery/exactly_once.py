@@ -103,7 +103,7 @@ class ExactlyOnce(Delivery):
         self._registry = Registry(ports, settings, self._ledger, self._courier, self._replay, self._dead)
         self._ahead = TokensAhead(self._ledger, ports.limits.client.ahead, self.skip_to)
         self._farewells = Farewells(ports, settings.memory_seconds, self._registry.end_away)
-        self._jobs = Jobs(ports, settings, self._ledger, self._publish_staged)
+        self._jobs = Jobs(ports, settings, self._ledger, lambda *batch: self._flow.publish_all(*batch))
         self._holding = self._jobs.holding
         self._flow = PublishFlow(
             ports,
@@ -133,9 +133,6 @@ class ExactlyOnce(Delivery):
     def _is_pinned(self, offset: int) -> bool:
         here = self._own_log.is_pinned(offset) or self._holding.is_pinned(offset)
         return here or self.ports.recovery.is_pinned(offset)
-
-    def _publish_staged(self, *batch: Any) -> None:
-        self._flow.publish_all(*batch)
 
     def _name_log(self, state: Loaded, now: float) -> None:
         """The log keeps its name as long as its disk lives."""
