@@ -10,6 +10,8 @@ import pytest
 from tidings.history.check import check
 from tidings.model.event import FOREVER
 from tidings.model.subscription import Policy
+from tidings.protocol.inputs import ClientLeave
+from tidings.protocol.messages import Ack, AckAll
 from tidings.protocol.recovery.words import ReplayPart
 from tidings.protocol.routing.diffusion import Interest
 from tidings.simulation.faults import CRASH, DISK_LOSS, ISOLATE_ONE, FaultPlan, Incident
@@ -562,3 +564,31 @@ def test_a_crash_right_after_a_new_filter_keeps_what_it_and_the_old_one_are_owed
     world.run(30.0)
     assert sorted(sequences(world, "s")) == [1, 2, 3]
     assert len(set(sequences(world, "s"))) == 3
+
+
+def test_an_event_that_is_owed_under_an_earlier_filter_outlives_a_crash_before_its_acknowledgement() -> None:
+    """The cursor in the log of b0 forgot the earlier filter when it was live. After the crash the event was not asked
+    for: it was published before the subscription took its new filter, and its lifetime was over."""
+    world = three()
+    world.run(1.0)
+    world.subscribe("s", "n", "EXISTS x", durable=True)
+    world.run(3.0)
+    world.simulation.input("s", ClientLeave(world.next_call(), world.applications["s"].refs.pop("n")))
+    world.run(3.5)
+    world.publish("p", {"x": 1})
+    world.run(4.0)
+    delivery: Any = world.simulation.places["b2"].machine.slots["delivery"]  # type: ignore[attr-defined]
+    for kind in (Ack, AckAll):  # its acknowledgements do not arrive
+        delivery._handlers[kind] = lambda session, message, now: None
+    world.subscribe("s", "n", "x > 0", durable=True)
+    world.run(6.0)
+    assert sequences(world, "s") == [1]
+    for name in ("b2", "s"):  # and its client forgets it
+        world.simulation.crash(name)
+    world.run(6.5)
+    for name in ("b2", "s"):
+        world.simulation.restart(name)
+    world.run(8.0)
+    world.subscribe("s", "n", "x > 0", durable=True)
+    world.run(30.0)
+    assert sequences(world, "s") == [1, 1]

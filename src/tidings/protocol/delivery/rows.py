@@ -104,7 +104,8 @@ def delete_for(table: str, id: SubscriptionId) -> Delete:
 
 def lane_row(cursor: Cursor) -> LaneRow:
     """A cursor in the log of another broker. Rows of lanes hold the last offset of a range, and one filter."""
-    spans = [Span(right.filters[0], cursor.log, right.start, right.stop) for right in cursor.rights]
+    rights = [right for right in cursor.rights if right.stop > cursor.low_water]
+    spans = [Span(right.filters[0], cursor.log, right.start, right.stop) for right in rights]
     return LaneRow(cursor.progress, cursor.first, cursor.start, cursor.keep_from - 1, spans)
 
 

@@ -130,7 +130,7 @@ class OwnLog:
             return
         end = self._ledger.end
         told = [record for record in records if cursor.next <= record.offset < end]
-        items = [self._item(record) for record in told if self.is_for(held, record, now)]
+        items = [self._item(record) for record in told if self.is_for(held, record, now, counts=True)]
         read = end if read_upto(records, end) >= end else records[-1].offset + 1
         then(ReadPage(items, read, not self._ledger.may_hold(max(read, cursor.next), end)), now)
 
@@ -152,26 +152,21 @@ class OwnLog:
         item.moved = self._stays.of(event.source, offset)
         return item
 
-    def is_for(self, held: Held, record: Append, now: float) -> bool:
-        """Does the subscription have a right to this entry, and want it?"""
+    def is_for(self, held: Held, record: Append, now: float, *, counts: bool = False) -> bool:
+        """Does the subscription have a right to this entry, and want it? `counts`: count it as lost when its filter
+        cannot accept it, or accepts it no longer."""
         event, offset, cursor = record.event, record.offset, held.own
         if self._has_ended(offset, now):
             return False
-        if not accepts(held.filter, event):
-            if is_over(held.filter, event):
-                if not cursor.progress.is_settled(offset):
-                    self._losses.count_over_budget(held, now)
-            elif cursor.rights and self._was_owed(held, record):
+        if accepts(held.filter, event):
+            return record.ends_at > held.since or cursor.has_right(event, offset, record.ends_at)
+        is_unknown = counts and is_over(held.filter, event)
+        if (is_unknown or (counts and cursor.rights)) and not held.was_delivered(cursor, event, offset):
+            if is_unknown:
+                self._losses.count_over_budget(held, now)
+            elif any(right.gives(event, offset, record.ends_at) for right in cursor.rights):
                 self._losses.count_lost(held, event, FILTER_CHANGED, now)
-            return False
-        return record.ends_at > held.since or cursor.has_right(event, offset, record.ends_at)
-
-    def _was_owed(self, held: Held, record: Append) -> bool:
-        """Was the entry owed under earlier filters, and not delivered under them?"""
-        event, offset = record.event, record.offset
-        if held.told is not None and held.told.was_told(event, self._ledger.log, offset, accepts):
-            return False
-        return any(right.gives(event, offset, record.ends_at) for right in held.own.rights)
+        return False
 
     def _has_ended(self, offset: int, now: float) -> bool:
         """Superseded, or expired."""
