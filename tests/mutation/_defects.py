@@ -321,6 +321,7 @@ DEFECTS = (
     Defect("security/authenticator.py", "users.decoy or pepper", "pepper", by=("tests/unit/security/test_gate.py",)),  # ghosts have other salts elsewhere
     Defect("console/sessions.py", "        if owned[owner] >= MOST_OF_ONE:\n", "        if False:\n", by=("tests/unit/console/test_app.py",)),  # sessions of one principal push out others'
     Defect("security/users.py", "        if user.disabled:\n", "        if False:\n", by=WIDE),  # a disabled user is let in
+    Defect("protocol/delivery/cursor.py", "            self.rights = [right for right in self.rights if right.stop > self.low_water]\n", "            self.rights = ()\n", by=("tests/unit/protocol/test_cursor.py", "tests/simulation/test_tidings_scenes.py")),  # owed under an earlier filter, forgotten when live
     Defect("protocol/delivery/replay.py", "            start = end if held.durable else None\n", "            start = None\n", by=("tests/simulation/test_wide_findings.py",)),  # first page judged by age
     Defect("runtime/connection.py", "            self._reader.clear()\n", "", by=UNFINISHED),  # a closed connection keeps half a frame
     Defect("runtime/unfinished.py", "        elif self.bytes > self._most and connection is not self._turn:\n", "        elif False:\n", by=UNFINISHED),  # half frames without a bound
