@@ -15,7 +15,7 @@ from tidings.model.event import FOREVER, make_event
 from tidings.protocol.delivery.moves import Moves, Stays
 from tidings.protocol.inputs import ClientAsk, ClientLeave
 from tidings.protocol.messages import CommitStaged, Stage
-from tidings.protocol.recovery.words import ReplayPart
+from tidings.protocol.recovery.words import ReplayPart, ReplayParts
 from tidings.simulation.faults import ISOLATE_ONE, Incident
 from tidings.simulation.simulator import SimulationSettings
 from tidings.simulation.topology import line
@@ -128,7 +128,12 @@ def test_a_late_subscription_reads_the_logs_in_the_order_of_the_source() -> None
     for x in (3, 4):
         world.publish("p", {"x": x}, lifetime=FOREVER)
     world.run(4.0)
-    slowly(world, lambda message: isinstance(message, ReplayPart) and message.log.startswith("b0#"))
+
+    def is_of_b0(message: Any) -> bool:
+        parts = message.parts if isinstance(message, ReplayParts) else (message,)
+        return any(isinstance(part, ReplayPart) and part.log.startswith("b0#") for part in parts)
+
+    slowly(world, is_of_b0)
     world.subscribe("s", "n", "x > 0")
     world.run(20.0)
     assert numbers(world) == [1, 2, 3, 4]

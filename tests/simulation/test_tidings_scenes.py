@@ -12,7 +12,7 @@ from tidings.model.event import FOREVER
 from tidings.model.subscription import Policy
 from tidings.protocol.inputs import ClientLeave
 from tidings.protocol.messages import Ack, AckAll
-from tidings.protocol.recovery.words import ReplayPart
+from tidings.protocol.recovery.words import ReplayPart, ReplayParts
 from tidings.protocol.routing.diffusion import Interest
 from tidings.simulation.faults import CRASH, DISK_LOSS, ISOLATE_ONE, FaultPlan, Incident
 from tidings.simulation.simulator import SimulationSettings
@@ -126,14 +126,15 @@ def holding_pages(world: World) -> Callable[[], None]:
     is_holding = [True]
 
     def late(place: Any, effect: Any) -> None:
-        if is_holding[0] and place.name == "b1" and isinstance(effect.message, ReplayPart):
+        if is_holding[0] and place.name == "b1" and isinstance(effect.message, ReplayPart | ReplayParts):
             held.append((place, effect))
         else:
             send(place, effect)
 
     def let_go() -> None:
         is_holding[0] = False
-        assert any(effect.message.log.startswith("b0#") for _, effect in held)
+        parts = [part for _, effect in held for part in getattr(effect.message, "parts", (effect.message,))]
+        assert any(part.log.startswith("b0#") for part in parts)
         for place, effect in held:
             send(place, effect)
 
