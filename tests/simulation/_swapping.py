@@ -54,10 +54,9 @@ class Restless:
         )
         old = node.slots["overlay"]
         node.slots["overlay"] = overlay
-        node._ports.overlay = overlay
+        node._compose()
         overlay.bind(node._ports)
         node._owners = {m: overlay if owner is old else owner for m, owner in node._owners.items()}
-        node._timed = [overlay if strategy is old else strategy for strategy in node._timed]
         return node
 
     # -- running --------------------------------------------------------------------------------

@@ -166,7 +166,7 @@ def claim(world: World, upto: int) -> str:
 
 def own_end(world: World) -> int:
     node: Any = world.simulation.places["b0"].machine
-    end: int = node.slots["delivery"].told_upto
+    end: int = node.slots["delivery"].position[1]
     return end
 
 

@@ -104,9 +104,10 @@ class Alone:
         ports = Ports()
         ports.name, ports.rng, ports.recording = "me", Random(1), False
         ports.send, ports.emit = self._send, self.effects.append
-        self.routing = ports.routing = Changes()
+        self.routing = Changes()
         knobs = {"join_seconds": 0.0, "proximity": False, **knobs}
-        self.overlay = ports.overlay = PrefixOverlay(contacts, PrefixSettings(**knobs), linked=linked)
+        self.overlay = PrefixOverlay(contacts, PrefixSettings(**knobs), linked=linked)
+        ports.offer(self.overlay, self.routing)
         self.overlay.bind(ports)
         self.overlay.on_input(Started(MemoryStore().load()), 0.0)
 

@@ -43,6 +43,7 @@ from tidings.protocol.interest import InterestTable, Match
 from tidings.protocol.kept import KeptBytes
 from tidings.protocol.limits import DEFAULT_LIMITS, ResourceLimits
 from tidings.protocol.messages import Envelope, Message, tag_of
+from tidings.protocol.roles import EventPassage, GroupCommit, Placement, TopologyHints
 from tidings.protocol.slots import (
     KINDS,
     Assignment,
@@ -53,6 +54,7 @@ from tidings.protocol.slots import (
     Recovery,
     Routing,
     Strategy,
+    lacking,
 )
 
 
@@ -88,20 +90,34 @@ class Node:
         ports.emit, ports.send = self._out.append, self._send
         ports.disk, ports.events = self._disk, self
         ports.interest = InterestTable(delivery.matcher or MatchingEngine(), limits)
-        ports.delivery = delivery
-        ports.routing = routing or Routing()
-        ports.assignment = assignment or Assignment()
-        ports.overlay = overlay or Overlay()
-        ports.recovery = recovery or Recovery()
-        ports.membership = membership or Membership()
-        self.slots: dict[str, Strategy] = {kind: getattr(ports, kind) for kind in KINDS}
+        given = {
+            "delivery": delivery,
+            "routing": routing or Routing(),
+            "assignment": assignment or Assignment(),
+            "overlay": overlay or Overlay(),
+            "recovery": recovery or Recovery(),
+            "membership": membership or Membership(),
+        }
+        self.slots: dict[str, Strategy] = {kind: given[kind] for kind in KINDS}
         self._owners = _owners(self.slots)
-        observes = type(ports.recovery).observe is not Recovery.observe
-        self._is_blind = ports.recovery.is_blind or not observes  # recovery has no part in what stays here
-        ports.is_alone = type(ports.routing) is Routing and not observes and type(ports.overlay) is Overlay
-        self._timed = [s for s in self.slots.values() if type(s).next_deadline is not Strategy.next_deadline]
+        self._compose()
         for strategy in self.slots.values():
             strategy.bind(ports)
+
+    def _compose(self) -> None:
+        """Offer the roles of the strategies, and see which steps of an event they have a part in."""
+        ports, slots = self._ports, self.slots.values()
+        ports.offer(*slots)
+        for strategy in slots:
+            for role in strategy.needs:
+                if not ports.has(role):
+                    raise lacking(role, f"{strategy.name} ({strategy.kind})")
+        observes = type(ports.passage).observe is not EventPassage.observe
+        self._is_blind = ports.passage.is_blind or not observes  # recovery has no part in what stays here
+        ports.is_alone = type(ports.router) is Routing and not observes and type(ports.neighbours) is Overlay
+        self._resolves = type(ports.placement).resolve is not Placement.resolve
+        self._hints_events = type(ports.topology).event_seen is not TopologyHints.event_seen
+        self._timed = [each for each in slots if type(each).next_deadline is not Strategy.next_deadline]
 
     # -- the door ------------------------------------------------------------------------
 
@@ -144,19 +160,19 @@ class Node:
     def figures(self) -> dict[str, Any]:
         """Counters for people."""
         ports = self._ports
-        untold = [link for link in ports.overlay.links() if not ports.routing.agreed(link)]
+        untold = [link for link in ports.neighbours.links() if not ports.link_interest.agreed(link)]
         return {
-            **ports.delivery.figures(),
-            **ports.recovery.figures(),
-            **ports.overlay.figures(),
-            **ports.membership.figures(),
+            **self.slots["delivery"].figures(),
+            **self.slots["recovery"].figures(),
+            **self.slots["overlay"].figures(),
+            **self.slots["membership"].figures(),
             "strange messages": self.strange,
             "messages too large": self.unsent,
             "disk full": int(self._disk.full is not None),
             "events over links": self.over_links,
-            "neighbours": len(ports.overlay.peers()) - ports.recovery.is_unsure,
+            "neighbours": len(ports.neighbours.peers()) - ports.log_paths.is_unsure,
             "links untold": len(untold),  # the far end does not know yet all that is wanted here
-            "logs": len(ports.recovery.logs()),
+            "logs": len(ports.logs.logs()),
         }
 
     def wanting(self, event: Event, sees: Callable[[SubscriptionId], bool]) -> dict[str, Any]:
@@ -164,23 +180,23 @@ class Node:
         which it is wanted."""
         ports = self._ports
         return {
-            "subscriptions": [id.shown for id in ports.delivery.wanting(event) if sees(id)],
-            "links": {link: ports.routing.wants(link, event) for link in ports.overlay.links()},
+            "subscriptions": [id.shown for id in ports.subscribers.wanting(event) if sees(id)],
+            "links": {link: ports.link_interest.wants(link, event) for link in ports.neighbours.links()},
         }
 
     def subscription(self, id: SubscriptionId) -> tuple[Subscription, float] | None:
         """For people: a subscription that is held here, and when it began."""
-        return self._ports.delivery.subscription(id)
+        return self._ports.subscribers.subscription(id)
 
     @property
     def is_serving(self) -> bool:
         """For people: may clients be served here, or is the majority of its group elsewhere?"""
-        return self._ports.membership.is_serving
+        return self._ports.members.is_serving
 
     @property
     def has_caught_up(self) -> bool:
-        """For people: does this broker's disk hold all that its group has committed?"""
-        return self._ports.recovery.has_caught_up
+        """For people: does this broker's disk hold all that its group, if it has one, has committed?"""
+        return not self._ports.has(GroupCommit) or self._ports.group_commit.has_caught_up
 
     def reached_at(self, address: str) -> None:
         """Where others reach this broker: the driver listens there."""
@@ -188,16 +204,16 @@ class Node:
 
     def durables(self) -> Iterator[tuple[SubscriptionId, Filter]]:
         """For people: the durable subscriptions that are held here."""
-        delivery = self._ports.delivery
-        for id in delivery.subscriptions():
-            held = delivery.subscription(id)
+        subscribers = self._ports.subscribers
+        for id in subscribers.subscriptions():
+            held = subscribers.subscription(id)
             if held is not None and held[0].options.durable:
                 yield id, held[0].filter
 
     @property
     def log(self) -> str:
         """The name that positions in this broker's log carry."""
-        return self._ports.delivery.log
+        return self._ports.own_log.position[0]
 
     def count_kept(self, kept: KeptBytes) -> None:
         """Count there from now on which bytes are kept, and for whom. Called before the first input."""
@@ -205,7 +221,7 @@ class Node:
 
     def log_holds(self) -> Mapping[str, Filter]:
         """The filters by which readers hold the log, by name with its scope."""
-        return self._ports.delivery.log_holds()
+        return self._ports.inspection.log_holds()
 
     @property
     def disk_problem(self) -> str | None:
@@ -216,14 +232,15 @@ class Node:
     @property
     def disk_full(self) -> str | None:
         """For people: why the disk, or those of its group, take no more events at the moment."""
-        return self._disk.full or self._ports.recovery.full
+        group = self._ports.group_commit.full if self._ports.has(GroupCommit) else None
+        return self._disk.full or group
 
     def describe(
         self, limit: int, sees: Callable[[SubscriptionId], bool] | None = None
     ) -> list[dict[str, Any]]:
         """Subscriptions that this broker holds, for people: those for which most waits, at most so many, of
         those that may be seen."""
-        return self._ports.delivery.describe(limit, sees)
+        return self._ports.inspection.describe(limit, sees)
 
     def _receive_all(self, sender: str, messages: list[Message], now: float) -> None:
         owners = self._owners
@@ -277,7 +294,7 @@ class Node:
 
     def _unsendable(self, input: Unsendable, now: float) -> None:
         self.unsent += 1
-        owner = self._owners.get(type(input.message), self._ports.delivery)  # which alone talks to clients
+        owner = self._owners.get(type(input.message), self.slots["delivery"])  # which alone talks to clients
         owner.unsendable(input.to, input.message, now)
 
     def _send(self, to: str, message: Message, channel: Channel = Channel.LINK) -> None:
@@ -288,8 +305,18 @@ class Node:
 
     # -- the way of events and of subscriptions (port `Events`) -----------------------------
 
-    def accepted(self, envelope: Envelope, now: float) -> None:
-        self._pass(envelope, None, now)
+    def accepted(
+        self,
+        envelope: Envelope,
+        now: float,
+        dispatch: Callable[[Any, float], None] | None = None,
+        pending: Any = None,
+    ) -> None:
+        self._pass(envelope, None, now, dispatch, pending)
+
+    def received(self, envelope: Envelope, came_from: str, now: float) -> None:
+        if ready := self._ports.passage.admit(envelope, came_from, now):
+            self.arrived(ready, came_from, now)
 
     def arrived(self, envelopes: Sequence[Envelope], came_from: str, now: float) -> None:
         if len(envelopes) == 1:
@@ -302,35 +329,47 @@ class Node:
                 interest.keep(envelope.event, match)
             self._pass(envelope, came_from, now)
 
-    def _pass(self, envelope: Envelope, came_from: str | None, now: float) -> None:
+    def _pass(
+        self,
+        envelope: Envelope,
+        came_from: str | None,
+        now: float,
+        dispatch: Callable[[Any, float], None] | None = None,
+        pending: Any = None,
+    ) -> None:
         ports = self._ports
-        passing = ports.recovery.observe(envelope, came_from, now)
-        if passing is not None:
-            self.over_links += came_from is not None
-            ports.overlay.event_seen(passing, came_from)
-            ports.delivery.deliver(passing, now)
-            at = ports.assignment.resolve(passing.event)
-            ports.routing.forward(passing, at, came_from, now)
+        passing = ports.passage.observe(envelope, came_from, now)
+        if passing is None:
+            return
+        self.over_links += came_from is not None
+        if self._hints_events:
+            ports.topology.event_seen(passing, came_from)
+        if dispatch is None:
+            ports.dispatcher.deliver(passing, now)
+        else:
+            dispatch(pending, now)
+        at = ports.placement.resolve(passing.event) if self._resolves else None
+        ports.router.forward(passing, at, came_from, now)
 
     def staying(self, events: Sequence[Event], matches: Sequence[Match], now: float) -> Sequence[bool]:
         if not self._is_blind:
             return [False] * len(events)
-        return self._ports.routing.staying(events, matches, now)
+        return self._ports.router.staying(events, matches, now)
 
     def interested(self, subscription: Subscription, now: float) -> None:
-        at = self._ports.assignment.assign(subscription)
-        self._ports.routing.interest_added(subscription, at, now)
-        self._ports.recovery.interested(subscription, now)
-        self._ports.overlay.interest_added(subscription.filter, now)
+        at = self._ports.placement.assign(subscription)
+        self._ports.router.interest_added(subscription, at, now)
+        self._ports.passage.interested(subscription, now)
+        self._ports.topology.interest_added(subscription.filter, now)
 
     def uninterested(self, subscription: Subscription, now: float) -> None:
-        at = self._ports.assignment.assign(subscription)
-        self._ports.routing.interest_removed(subscription, at, now)
-        self._ports.recovery.uninterested(subscription, now)
-        self._ports.overlay.interest_removed(subscription.filter, now)
+        at = self._ports.placement.assign(subscription)
+        self._ports.router.interest_removed(subscription, at, now)
+        self._ports.passage.uninterested(subscription, now)
+        self._ports.topology.interest_removed(subscription.filter, now)
 
     def advertised(self, advertisement: Advertisement, now: float) -> None:
-        self._ports.routing.advertisement_added(advertisement, now)
+        self._ports.router.advertisement_added(advertisement, now)
 
     def parted(self, parted: Parted, now: float) -> None:
         self._on_other(parted, now)
@@ -339,7 +378,7 @@ class Node:
         self._on_other(change, now)
 
     def unadvertised(self, advertisement: Advertisement, now: float) -> None:
-        self._ports.routing.advertisement_removed(advertisement, now)
+        self._ports.router.advertisement_removed(advertisement, now)
 
 
 def _owners(slots: dict[str, Strategy]) -> dict[type[Message], Strategy]:

@@ -1,10 +1,16 @@
-"""Reading the log of another broker: what is wanted of it, and the page that answers."""
+"""Reading in logs: requests for the log of another broker, their answers, and scans of a broker's own log."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 import msgspec
 
+from tidings.availability.records import Append
 from tidings.model.filter import Filter
+from tidings.protocol import batches
+from tidings.protocol.inputs import FetchFailed
 from tidings.protocol.messages import Envelope
 
 
@@ -25,3 +31,17 @@ class Page(msgspec.Struct, frozen=True):
     upto: int = 0  # everything up to here was read
     is_last: bool = False  # `upto` was the log's end
     is_gone: bool = False  # that log is no more
+
+
+class LogScan(NamedTuple):
+    """A scan of a broker's own log for one page of entries."""
+
+    after: int  # only entries beyond this offset
+    upto: int | None  # only entries up to this offset; None: to the end of the log
+    page: batches.Page[Envelope]
+    is_wanted: Callable[[Append, float], bool]
+    fits: Callable[[Envelope, float], bool]  # can it be sent to the reader?
+    then: Callable[
+        [tuple[Envelope, ...], int, bool, float], None
+    ]  # page, the offset it reaches, is it the end?
+    failed: Callable[[FetchFailed, float], None]

@@ -36,7 +36,7 @@ class Alone:
         ports = Ports()
         ports.name, ports.rng, ports.recording = name, Random(seed), False
         ports.send, ports.events = self._send, self  # type: ignore[assignment]
-        ports.overlay, ports.recovery = Links(tuple(names)), Recovery()
+        ports.offer(routing, Links(tuple(names)), Recovery())
         ports.interest = InterestTable(MatchingEngine())
         self.routing: Any = routing
         routing.bind(ports)
@@ -52,6 +52,9 @@ class Alone:
         for envelope in envelopes:
             self.passed.append((envelope, came_from))
             self.routing.forward(envelope, None, came_from, now)
+
+    def received(self, envelope: Envelope, came_from: str, now: float) -> None:
+        self.arrived((envelope,), came_from, now)
 
     def take(self) -> list[tuple[str, Message]]:
         """What was sent since the last time."""

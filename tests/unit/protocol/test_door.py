@@ -34,6 +34,7 @@ from tidings.protocol.inputs import (
 from tidings.protocol.limits import DEFAULT_LIMITS
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.node import Node
+from tidings.protocol.recovery.group_log import GroupLog
 from tidings.protocol.slots import KINDS, Assignment, Delivery, Membership, Overlay, Recovery, Routing
 
 DROPS = parse_filter("change < -3")
@@ -315,6 +316,23 @@ def test_a_meaningless_composition_is_refused() -> None:
         Node("b", delivery=ExactlyOnce(SmallMatcher()), overlay=Thief(), rng=Random(1))
 
 
+def test_a_composition_without_a_role_that_a_strategy_needs_is_refused() -> None:
+    with pytest.raises(SettingsError, match=r"group log \(recovery\) needs the role GroupEntries") as refused:
+        Node("b", delivery=ExactlyOnce(SmallMatcher()), recovery=GroupLog(), rng=Random(1))
+    assert refused.value.hint == "put a delivery strategy with this role into the composition"
+
+    class Climbing(Routing):
+        def on_timer(self, now: float) -> None:
+            self.ports.keys.next_hop("key")
+
+    routing = Climbing()
+    Node("b", delivery=ExactlyOnce(SmallMatcher()), routing=routing, rng=Random(1))
+    with pytest.raises(SettingsError, match="a strategy needs the role KeyLookup"):
+        routing.on_timer(0.0)
+    with pytest.raises(AttributeError):
+        routing.ports.overlay  # type: ignore[attr-defined]  # noqa: B018
+
+
 def test_the_null_strategies_answer_for_a_node_alone() -> None:
     node = intermediary("b", rng=Random(1))
     assert tuple(node.slots) == KINDS
@@ -324,14 +342,11 @@ def test_the_null_strategies_answer_for_a_node_alone() -> None:
     assert membership.view() == ("b",)
     assert membership.sample(3) == ()
     assert overlay.links() == ()
-    assert overlay.next_hop("key") is None
-    assert overlay.distance("x") is None
     routing, recovery = node.slots["routing"], node.slots["recovery"]
     assert isinstance(routing, Routing)
     assert isinstance(recovery, Recovery)
     assert routing.interest("x") == ()
-    assert routing.toward("key") == ()
-    assert recovery.lookup([("p", "1")]) == ()
+    assert recovery.logs() == ()
     assert Delivery().subscriptions() == ()
     assert Delivery().figures() == {}
     node.check()

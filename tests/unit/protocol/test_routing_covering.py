@@ -71,7 +71,6 @@ def test_events_go_where_they_are_wanted_and_never_back() -> None:
     assert alone.to() == [], "it was here before"
     assert alone.routing.wanted_elsewhere(far.event)
     assert not alone.routing.wanted_elsewhere(envelope(x=0).event)
-    assert alone.routing.toward(filter_of("x > 7")) == ("a", "b")
 
 
 def test_a_link_that_goes_takes_what_was_wanted_behind_it() -> None:
@@ -89,14 +88,6 @@ def test_what_is_remembered_of_a_broken_link_is_kept() -> None:
     alone.hear("a", interest(WIDE))
     alone.down("a")
     assert [f.text for f in alone.routing.interest("a")] == [WIDE]
-
-
-def test_a_swap_moves_what_was_wanted() -> None:
-    alone = Alone(SubscriptionRouting())
-    alone.hear("a", interest(WIDE))
-    alone.routing.swap("a", "b", 0.0)
-    assert alone.routing.interest("a") == ()
-    assert [f.text for f in alone.routing.interest("b")] == [WIDE]
 
 
 def test_advertisements_open_the_way_for_subscriptions() -> None:

@@ -25,6 +25,7 @@ from tidings.errors import SettingsError
 from tidings.protocol.effects import Probe
 from tidings.protocol.inputs import Input, Joined, LinkDown, LinkUp, Parted, Probed, Started
 from tidings.protocol.messages import Message
+from tidings.protocol.roles import KeyLookup
 from tidings.protocol.slots import Overlay, Ports
 from tidings_lab.overlay.prefix_state import Known, id_of
 from tidings_lab.overlay.prefix_words import (
@@ -76,7 +77,7 @@ class _Ask(msgspec.Struct):
     tries: int = 1
 
 
-class PrefixOverlay(Overlay):
+class PrefixOverlay(Overlay, KeyLookup):
     name = "prefix"
     messages = (Seek, Admit, Greet, CellAsk, RowAsk, RowTold, Doubt, Depart)
 
@@ -207,7 +208,7 @@ class PrefixOverlay(Overlay):
         if self._changed:
             self._changed = False
             self._hops.clear()
-            self.ports.routing.ways_changed(now)
+            self.ports.link_interest.ways_changed(now)
 
     def _send(self, to: str, message: Message, address: str = "") -> None:
         self._reach.send(to, message, address or self.known.addresses.get(to) or self._where.get(to, ""))

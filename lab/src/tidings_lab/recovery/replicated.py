@@ -118,7 +118,7 @@ class SubscriptionReplication(Recovery):
         if only is None:
             self._number += 1
         subscriptions = tuple(Replicated(id.subscriber, id.name, f) for id, f in self._own.items())
-        for link in self.ports.overlay.links() if only is None else (only,):
+        for link in self._links() if only is None else (only,):
             self.ports.send(link, Replica(self._life, self._number, subscriptions))
             self.timers.set(("tell", link), now + self.settings.repeat_seconds)
 
@@ -131,7 +131,7 @@ class SubscriptionReplication(Recovery):
             self.timers.clear(("tell", input.peer))
             if input.peer in self._others:
                 self._begin_keeping(input.peer, now)
-        elif isinstance(input, LinkUp) and input.peer in self.ports.overlay.peers():
+        elif isinstance(input, LinkUp) and input.peer in self.ports.neighbours.peers():
             self._tell(now, input.peer)
             if input.peer in self._others:
                 self.timers.set(("forget", input.peer), now + self.settings.patience_seconds)
@@ -144,7 +144,7 @@ class SubscriptionReplication(Recovery):
         away.matcher = SmallMatcher()
         for id, filter in away.filters.items():
             away.owners[away.matcher.add(filter)] = id
-            self.ports.routing.interest_added(self._stand_in(broker, id, filter), (self.ports.name,), now)
+            self.ports.router.interest_added(self._stand_in(broker, id, filter), (self.ports.name,), now)
 
     def _stand_in(self, broker: str, id: SubscriptionId, filter: Filter) -> Subscription:
         return Subscription(SubscriptionId(f"for {broker}", str(id)), filter)
@@ -209,9 +209,15 @@ class SubscriptionReplication(Recovery):
     def _return_here(self, broker: str, away: _Away, id: SubscriptionId, now: float) -> None:
         """Its subscriber came to us instead."""
         for envelope in self._take_out(broker, away, id, now):
-            self.handed += 1
-            self.ports.delivery.deliver_to(id, envelope, now)
+            self._deliver(id, envelope, now)
         del away.filters[id]
+
+    def _deliver(self, id: SubscriptionId, envelope: Envelope, now: float) -> None:
+        self.handed += 1
+        self.ports.dispatcher.deliver_to(id, envelope, now)
+
+    def _links(self) -> tuple[str, ...]:
+        return self.ports.neighbours.links()
 
     def _take_out(self, broker: str, away: _Away, id: SubscriptionId, now: float) -> tuple[Envelope, ...]:
         handles = [handle for handle, owner in away.owners.items() if owner == id]
@@ -220,7 +226,7 @@ class SubscriptionReplication(Recovery):
             away.matcher.remove(handle)
             del away.owners[handle]
             stand_in = self._stand_in(broker, id, away.filters[id])
-            self.ports.routing.interest_removed(stand_in, (self.ports.name,), now)
+            self.ports.router.interest_removed(stand_in, (self.ports.name,), now)
         kept = tuple(envelope for owners, envelope in away.kept if id in owners)
         away.kept = deque((rest, e) for owners, e in away.kept if (rest := owners - {id}))
         return kept
@@ -250,13 +256,12 @@ class SubscriptionReplication(Recovery):
         if len(self._taken) > MOST_SEEN:
             self._taken.popitem(last=False)
         id = SubscriptionId(message.subscriber, message.name)
-        found = self.ports.delivery.subscription(id)
+        found = self.ports.subscribers.subscription(id)
         for envelope in message.envelopes if found is not None else ():
             assert found is not None
             passed = self._passed.get(envelope.event.identity)
             if passed is None or passed < found[1]:
-                self.handed += 1
-                self.ports.delivery.deliver_to(id, envelope, now)
+                self._deliver(id, envelope, now)
 
     # -- the timer ---------------------------------------------------------------------------
 
@@ -265,10 +270,10 @@ class SubscriptionReplication(Recovery):
 
     def on_timer(self, now: float) -> None:
         for what, whom in self.timers.due(now):
-            if what == "tell" and whom in self.ports.overlay.links():
+            if what == "tell" and whom in self._links():
                 self._tell(now, whom)
             elif what == "hand" and int(whom) in self._handing:
-                if self._handing[int(whom)][0] in self.ports.overlay.links():
+                if self._handing[int(whom)][0] in self._links():
                     self._hand(int(whom), now)
                 else:
                     del self._handing[int(whom)]  # it is gone again, and with it whom this was for

@@ -26,6 +26,7 @@ from tidings.model.subscription import Subscription, SubscriptionId
 from tidings.protocol.effects import Record
 from tidings.protocol.inputs import Input, LinkDown, LinkUp, ViewChanged
 from tidings.protocol.messages import Envelope, Message
+from tidings.protocol.roles import Quorum
 from tidings.protocol.slots import Recovery
 from tidings_lab.recovery.streams import (
     Again,
@@ -53,6 +54,7 @@ class StabilitySettings(msgspec.Struct, frozen=True, kw_only=True):
 
 class Stability(Recovery):
     name = "stability buffers"
+    needs = (Quorum,)
     messages: ClassVar[tuple[type[Message], ...]] = (
         Highest, Again, StateAsk, GroupState, Flush, Heard, SubscriberMarks,
     )  # fmt: skip
@@ -195,7 +197,7 @@ class Stability(Recovery):
         for owed in self.owed.values():
             if owed.at not in change.members and owed.away_since is None:
                 owed.away_since = now
-        if change.number == 1 or self.ports.membership.coordinator == self.ports.name:
+        if change.number == 1 or self.ports.quorum.coordinator == self.ports.name:
             self._sync({}, now)
         elif self.ports.name in change.joined:
             self._is_synced = False
@@ -233,7 +235,7 @@ class Stability(Recovery):
         if not self._is_synced and self._up:
             self._ask_above(now)
         if not self._is_synced and self._members:
-            self.ports.send(self._members[0], StateAsk(self.ports.membership.epoch, self._known()))
+            self.ports.send(self._members[0], StateAsk(self.ports.quorum.epoch, self._known()))
             self._exchange_soon(now)
         for key, stream in list(self.streams.items()):
             if stream.waits_since is not None and stream.waits_since > now:
@@ -297,10 +299,11 @@ class Stability(Recovery):
 
     # -- virtual synchrony -----------------------------------------------------------------------
 
-    def flush(self, number: int, survivors: tuple[str, ...], now: float) -> None:
+    def flush(self, number: int, survivors: tuple[str, ...], now: float) -> bool:
         self._flush = (number, survivors)
         self._say_flush(now)
         self._try_flush(now)
+        return False
 
     def _say_flush(self, now: float) -> None:
         """To the others, again and again until it is done: words may be lost."""
@@ -329,7 +332,7 @@ class Stability(Recovery):
             return
         number, survivors = self._flush
         told, me = self._flush_marks[number], self.ports.name
-        needed = [s for s in survivors if s == me or self.ports.membership.trusts(s)]
+        needed = [s for s in survivors if s == me or self.ports.quorum.trusts(s)]
         if any(survivor not in told for survivor in needed):
             self._exchange_soon(now)
             return
@@ -339,7 +342,7 @@ class Stability(Recovery):
             self._bring_up(survivor, told, target, needed, now)
         if all(self._stream(key).known >= mark for key, mark in target.items()):
             self._flush = None
-            self.ports.membership.flushed(number, now)
+            self.ports.quorum.flushed(number, now)
         else:
             self._exchange_soon(now)
 
@@ -367,13 +370,13 @@ class Stability(Recovery):
         return heard
 
     def _note_sent(self, envelope: Envelope, key: str, number: int) -> None:
-        for id in self.ports.delivery.wanting(envelope.event):
+        for id in self.ports.subscribers.wanting(envelope.event):
             owed = self.owed.get(str(id))
             if owed is not None and owed.at == self.ports.name:
                 owed.sent[key] = number
 
     def _on_heard(self, sender: str, message: Heard, now: float) -> None:
-        client = self.ports.delivery.client_of(sender)
+        client = self.ports.subscribers.client_of(sender)
         if client is None or not self.is_without_gaps:
             return
         for name, marks in message.marks.items():
@@ -400,7 +403,7 @@ class Stability(Recovery):
             for number, envelope in self.streams[key].buffer.items():
                 if number > owed.heard.get(key, 0) and accepts(subscription.filter, envelope.event):
                     owed.sent[key] = max(owed.sent.get(key, 0), number)
-                    self.ports.delivery.deliver_to(subscription.id, envelope, now)
+                    self.ports.dispatcher.deliver_to(subscription.id, envelope, now)
 
     def uninterested(self, subscription: Subscription, now: float) -> None:
         id = str(subscription.id)
@@ -414,10 +417,10 @@ class Stability(Recovery):
         self._exchange_soon(now)
 
     def _client_away(self, address: str, now: float) -> None:
-        client = self.ports.delivery.client_of(address) if self.owed else None
+        client = self.ports.subscribers.client_of(address) if self.owed else None
         if client is None:
             return
-        for id in self.ports.delivery.subscriptions():
+        for id in self.ports.subscribers.subscriptions():
             owed = self.owed.get(str(id)) if id.subscriber == client else None
             if owed is not None and owed.at == self.ports.name:
                 owed.away_since = now

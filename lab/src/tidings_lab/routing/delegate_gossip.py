@@ -79,8 +79,7 @@ class DelegateGossip(Routing):
         if event.identity in self._seen:
             return
         self._is_arriving = True
-        if ready := self.ports.recovery.admit(message.envelope, sender, now):
-            self.ports.events.arrived(ready, sender, now)
+        self.ports.events.received(message.envelope, sender, now)
         self._is_arriving = False
 
     def forward(
@@ -101,7 +100,7 @@ class DelegateGossip(Routing):
 
     def _gossip(self, level: int, envelope: Envelope) -> int:
         """How many copies were sent."""
-        pool = self.ports.membership.view(over(str(level), envelope.event.topic or ROOT))
+        pool = self.ports.members.view(over(str(level), envelope.event.topic or ROOT))
         fan = min(len(pool), math.floor(math.log(len(pool)) + self.settings.c)) if pool else 0
         others = [name for name in self.ports.rng.sample(pool, fan) if name != self.ports.name]
         for name in others:

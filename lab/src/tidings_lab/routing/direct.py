@@ -142,7 +142,7 @@ class MatchFirst(_Direct):
 
     def _spread(self, hold: Hold, came_from: str | None, now: float) -> None:
         self._change(hold, now)
-        for link in self.ports.overlay.links():
+        for link in self.ports.neighbours.links():
             if link != came_from:
                 self.ports.send(link, hold)
 

@@ -81,7 +81,7 @@ class Enrolment:
             self._enrolled(message, now)
 
     def _pass(self, enrol: Enrol, now: float) -> None:
-        hop = self._owner.ports.overlay.next_hop(enrol.key)
+        hop = self._owner.next_hop(enrol.key)
         if hop is None:
             self._hold(enrol, now)
         elif enrol.hops <= MOST_HOPS:
@@ -133,7 +133,7 @@ class Enrolment:
         return self._held[key][access].address
 
     def ways_changed(self, now: float) -> None:
-        for key in [key for key in self._held if self._owner.ports.overlay.next_hop(key) is not None]:
+        for key in [key for key in self._held if self._owner.next_hop(key) is not None]:
             for access, held in list(self._held[key].items()):
                 self._forget(key, access)
                 self._pass(Enrol(key, access, held.version, held.filters, 1, held.address), now)

@@ -37,18 +37,17 @@ class Flooding(Routing):
         origin, number = envelope.headers[NUMBER]
         if origin == self._numbering.incarnation or not self._seen.is_new(origin, number):
             return
-        if ready := self.ports.recovery.admit(envelope, sender, now):
-            self.ports.events.arrived(ready, sender, now)
+        self.ports.events.received(envelope, sender, now)
 
     def forward(
         self, envelope: Envelope, at: tuple[str, ...] | None, came_from: str | None, now: float
     ) -> None:
         if NUMBER not in envelope.headers:  # ours, or one that recovery brought back
             envelope = self._numbering.numbered(envelope)
-        for link in self.ports.overlay.links():
+        for link in self.ports.neighbours.links():
             if link == came_from:
                 continue
-            leaving = self.ports.recovery.outgoing(envelope, link, now)
+            leaving = self.ports.passage.outgoing(envelope, link, now)
             if leaving is not None:
                 self.ports.send(link, Forward(leaving))
 
@@ -57,4 +56,4 @@ class Flooding(Routing):
         return 0
 
     def wanted_elsewhere(self, event: Event) -> bool:
-        return bool(self.ports.overlay.links())
+        return bool(self.ports.neighbours.links())

@@ -151,7 +151,7 @@ class GroupMulticast(Routing):
 
     def _spread(self, change: Grouped, came_from: str) -> None:
         self._take(change, came_from)
-        for link in self.ports.overlay.links():
+        for link in self.ports.neighbours.links():
             if link != came_from:
                 self.ports.send(link, change)
 
@@ -186,7 +186,7 @@ class GroupMulticast(Routing):
         self._send_on(message, sender)
         if any(LOCAL in self._behind.get(group, ()) for group in message.groups):
             self.heard += 1
-            self.useless += not self.ports.delivery.wanting(event)
+            self.useless += not self.ports.subscribers.wanting(event)
             self.ports.events.arrived((message.envelope,), sender, now)
 
     def forward(
@@ -201,7 +201,7 @@ class GroupMulticast(Routing):
 
     def _send_on(self, message: ToGroups, came_from: str) -> None:
         wanted = {link for group in message.groups for link in self._behind.get(group, ())}
-        for link in self.ports.overlay.links():
+        for link in self.ports.neighbours.links():
             if link in wanted and link != came_from:
                 self.ports.send(link, message)
 

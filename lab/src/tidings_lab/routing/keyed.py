@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from tidings.model.event import Event
 from tidings.protocol.messages import Message
+from tidings.protocol.roles import KeyLookup
 from tidings.protocol.slots import Ports, Routing
 from tidings_lab.routing.rendezvous_words import Version
 
@@ -29,6 +31,8 @@ class TreeSettings(msgspec.Struct, frozen=True, kw_only=True):
 class KeyRouting(Routing):
     """Routing to whoever is responsible for a key now. A version tells what was said later, in this life and after."""
 
+    needs = (KeyLookup,)
+
     def __init__(self, settings: TreeSettings | None) -> None:
         self.settings = settings or TreeSettings()
         self._count = 0
@@ -42,5 +46,13 @@ class KeyRouting(Routing):
         self._count += 1
         return (self._life, self._count)
 
+    def next_hop(self, key: str) -> str | None:
+        """The link toward the broker that is responsible for a key; None: we are."""
+        return self.ports.keys.next_hop(key)
+
+    def keys_of(self, event: Event) -> tuple[str, ...]:
+        """The keys whose brokers match this event."""
+        return self.ports.placement.resolve(event) or ()
+
     def send(self, to: str, message: Message, address: str = "") -> None:
-        self.ports.overlay.reach(to, message, address)
+        self.ports.keys.reach(to, message, address)

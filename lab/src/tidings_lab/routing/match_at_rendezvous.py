@@ -64,7 +64,7 @@ class MatchAtRendezvous(KeyRouting):
                 self._climb(key, envelope, 1, self.ports.name, now)
 
     def _climb(self, key: str, envelope: Envelope, hops: int, came_from: str, now: float) -> None:
-        hop = self.ports.overlay.next_hop(key)
+        hop = self.next_hop(key)
         if hop is None:
             self._hand_out(key, envelope, came_from, now)
         elif hops > MOST_HOPS:
@@ -109,7 +109,7 @@ class MatchAtRendezvous(KeyRouting):
         return self.enrolment.table_size()
 
     def wants(self, link: str, event: Event) -> bool:
-        keys = self.ports.assignment.resolve(event) or ()
+        keys = self.keys_of(event)
         return any(link in self.enrolment.takers(key, event) for key in keys)
 
     def agreed(self, link: str) -> bool:

@@ -62,7 +62,7 @@ class DistributorMulticast(Routing):
     def _others(self) -> tuple[str, ...]:
         if self._above:
             return (self._parent,) if self._parent is not None else ()
-        return tuple(m for m in self.ports.membership.view() if m != self.ports.name)
+        return tuple(m for m in self.ports.members.view() if m != self.ports.name)
 
     # -- events ------------------------------------------------------------------------------------
 
@@ -78,8 +78,7 @@ class DistributorMulticast(Routing):
 
     def on_message(self, sender: str, message: Message, now: float) -> None:
         if isinstance(message, Multicast):
-            if ready := self.ports.recovery.admit(message.envelope, sender, now):
-                self.ports.events.arrived(ready, sender, now)
+            self.ports.events.received(message.envelope, sender, now)
         elif isinstance(message, Publicise):
             self._publicised(message, None)
             for peer in (*self._below, *(self._others() if sender in self._below else ())):

@@ -71,7 +71,7 @@ class Quenching(MatchFirst):
             self._tell(offer)
 
     def _tell(self, offer: _Offer) -> None:
-        address = self.ports.delivery.address_of(offer.client)
+        address = self.ports.subscribers.address_of(offer.client)
         if address is not None:
             self.ports.send(address, Quench(offer.filter.digest, not offer.wanted))
 

@@ -141,7 +141,7 @@ class RendezvousTrees(KeyRouting):
     def _review(self, key: str, now: float) -> None:
         """Be grafted where the way to the key leads now, with what is wanted now."""
         tree = self._trees[key]
-        parent = self.ports.overlay.next_hop(key) if tree.is_wanted else None
+        parent = self.next_hop(key) if tree.is_wanted else None
         if parent != tree.parent and tree.parent is not None:
             self.send(tree.parent, Prune(key, self.new_version()))
             tree.parent = None
@@ -196,7 +196,7 @@ class RendezvousTrees(KeyRouting):
     def ways_changed(self, now: float) -> None:
         for key in list(self._trees):
             self._review(key, now)
-        for key in [key for key in self._lessees if self.ports.overlay.next_hop(key) is not None]:
+        for key in [key for key in self._lessees if self.next_hop(key) is not None]:
             self._want_again(key)  # another broker is responsible now, and knows of no promise
         if self.enrolment is not None:
             self.enrolment.ways_changed(now)
@@ -266,13 +266,13 @@ class RendezvousTrees(KeyRouting):
         ways: dict[str, list[str]] = {}
         here: list[str] = []
         for key in climb.keys:
-            hop = self.ports.overlay.next_hop(key)
+            hop = self.next_hop(key)
             (here if hop is None else ways.setdefault(hop, [])).append(key)
         if ways and hops > MOST_HOPS:
             self.dropped += 1
             ways = {}
         for hop, together in ways.items():
-            leaving = self.ports.recovery.outgoing(envelope, hop, now)
+            leaving = self.ports.passage.outgoing(envelope, hop, now)
             if leaving is not None:
                 self.send(hop, Climb(tuple(together), leaving, hops, climb.address))
         if here:
@@ -298,13 +298,12 @@ class RendezvousTrees(KeyRouting):
             for child in self._takers(tree, event):
                 ways.setdefault(child, []).append(key)
         for child, together in ways.items():
-            leaving = self.ports.recovery.outgoing(envelope, child, now)
+            leaving = self.ports.passage.outgoing(envelope, child, now)
             if leaving is not None:
                 self.send(child, Descend(tuple(together), leaving))
         if is_wanted and envelope.origin != self.ports.name and _HERE not in taken:
             taken.add(_HERE)
-            if ready := self.ports.recovery.admit(envelope, came_from, now):
-                self.ports.events.arrived(ready, came_from, now)
+            self.ports.events.received(envelope, came_from, now)
 
     def _takers(self, tree: _Tree, event: Event) -> list[str]:
         if tree.matcher is None:
@@ -377,7 +376,7 @@ class RendezvousTrees(KeyRouting):
         """Nobody answered, or it is time to say it again."""
         assert tree.parent is not None
         if not tree.is_acknowledged and tree.tries >= self.settings.tries:
-            self.ports.overlay.doubted(tree.parent, now)
+            self.ports.keys.doubted(tree.parent, now)
         self._graft(key, tree, self._wanted_below(tree) if self.on_path else None, now)
 
     def _moments(self) -> Iterable[float]:
@@ -402,7 +401,7 @@ class RendezvousTrees(KeyRouting):
         }
 
     def wants(self, link: str, event: Event) -> bool:
-        trees = map(self._trees.get, self.ports.assignment.resolve(event) or ())
+        trees = map(self._trees.get, self.keys_of(event))
         return any(link in self._takers(tree, event) for tree in trees if tree is not None)
 
     def agreed(self, link: str) -> bool:

@@ -28,7 +28,7 @@ class SubscriberGossip(TopicGossip):
         if came is not None:
             return
         for up in self.graph.supers(topic):
-            for name in self.ports.membership.view(over(topic, up)):
+            for name in self.members(over(topic, up)):
                 self._hand_up(name, envelope)
 
     def _strange(self, topic: str) -> tuple[str, ...]:
@@ -50,5 +50,5 @@ class ClusterGossip(TopicGossip):
 
     def _elect(self, topic: str, size: int, envelope: Envelope, came: Rumour | None) -> None:
         if came is None or came.is_entry:
-            for name in self.ports.membership.sample(self.across):
+            for name in self.sample(self.across):
                 self._hand_up(name, envelope)

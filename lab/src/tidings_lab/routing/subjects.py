@@ -314,7 +314,7 @@ class SubjectRouting(Routing):
                 for envelope in newcomer.found:
                     event = envelope.event
                     if event.identity not in newcomer.heard and accepts(wanted.filter, event):
-                        self.ports.delivery.deliver_to(wanted.id, envelope, now)
+                        self.ports.dispatcher.deliver_to(wanted.id, envelope, now)
 
     def check(self) -> None:
         assert self.is_router or not (len(self._hosts) or len(self._lans) or self._last), (

@@ -13,6 +13,7 @@ from tidings.model.event import make_event
 from tidings.model.subscription import DeliveryOptions, Subscription, SubscriptionId
 from tidings.protocol.effects import Channel
 from tidings.protocol.messages import Envelope, Message
+from tidings.protocol.roles import KeyLookup
 from tidings.protocol.slots import Overlay, Ports, Recovery, Routing
 from tidings_lab.assignment.rendezvous import ByTopic
 from tidings_lab.routing.direct import ToAccess
@@ -35,7 +36,7 @@ KEY = "topic:a"
 SETTINGS = TreeSettings(retry_seconds=1.0, tries=2, refresh_seconds=10.0, children_seconds=30.0)
 
 
-class Ways(Overlay):
+class Ways(Overlay, KeyLookup):
     """Keys lead where the test says; nowhere else: we are responsible."""
 
     def __init__(self) -> None:
@@ -44,6 +45,9 @@ class Ways(Overlay):
 
     def next_hop(self, key: str) -> str | None:
         return self.ways.get(key)
+
+    def reach(self, peer: str, message: Message, address: str = "") -> None:
+        self.ports.send(peer, message, Channel.DATAGRAM)
 
     def doubted(self, peer: str, now: float) -> None:
         self.doubts.append(peer)
@@ -56,10 +60,10 @@ class Alone:
         ports = Ports()
         ports.name, ports.rng, ports.recording = "me", Random(1), False
         ports.send, ports.events = self._send, self  # type: ignore[assignment]
-        self.overlay = ports.overlay = Ways()
+        self.overlay = Ways()
         self.overlay.bind(ports)
         self.overlay.ways.update({f"topic:{topic}": hop for topic, hop in ways.items()})
-        ports.recovery, ports.assignment = Recovery(), ByTopic()
+        ports.offer(self.overlay, Recovery(), ByTopic(), routing)
         self.routing: Any = routing
         routing.bind(ports)
         self.now = 0.0
@@ -70,6 +74,9 @@ class Alone:
 
     def arrived(self, envelopes: Sequence[Envelope], came_from: str, now: float) -> None:
         self.taken += envelopes
+
+    def received(self, envelope: Envelope, came_from: str, now: float) -> None:
+        self.arrived((envelope,), came_from, now)
 
     def take(self) -> list[tuple[str, Message]]:
         sent, self.sent = self.sent, []

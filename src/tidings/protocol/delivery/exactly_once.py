@@ -67,6 +67,7 @@ from tidings.protocol.messages import (
 )
 from tidings.protocol.naming import log_name
 from tidings.protocol.places import within_bounds
+from tidings.protocol.reading import LogScan
 from tidings.protocol.slots import Delivery, Ports
 
 MOST_HOMES = 1024  # that wait for their subscribe; more are taken for subscriptions of this broker
@@ -102,8 +103,10 @@ class ExactlyOnce(Delivery):
         self._replay = Replay(ports, settings, self._ledger, self._courier, self._own_log, self.close)
         self._registry = Registry(ports, settings, self._ledger, self._courier, self._replay, self._dead)
         self._ahead = TokensAhead(self._ledger, ports.limits.client.ahead, self.skip_to)
-        self._farewells = Farewells(ports, settings.memory_seconds, self._registry.end_away)
-        self._jobs = Jobs(ports, settings, self._ledger, lambda *batch: self._flow.publish_all(*batch))
+        self._farewells = Farewells(ports, self._ledger, settings.memory_seconds, self._registry.end_away)
+        self._jobs = Jobs(
+            ports, settings, self._ledger, self._stays, lambda *batch: self._flow.publish_all(*batch)
+        )
         self._holding = self._jobs.holding
         self._flow = PublishFlow(
             ports,
@@ -132,7 +135,7 @@ class ExactlyOnce(Delivery):
 
     def _is_pinned(self, offset: int) -> bool:
         here = self._own_log.is_pinned(offset) or self._holding.is_pinned(offset)
-        return here or self.ports.recovery.is_pinned(offset)
+        return here or self.ports.log_guard.is_pinned(offset)
 
     def _name_log(self, state: Loaded, now: float) -> None:
         """The log keeps its name as long as its disk lives."""
@@ -241,7 +244,7 @@ class ExactlyOnce(Delivery):
         self._identities_at = self._flow.identities.collect_at(self._identities_at, now, soon)
 
     def deliver(self, envelope: Envelope, now: float) -> None:
-        if not self.ports.recovery.has_log(envelope.origin):
+        if not self.ports.logs.has_log(envelope.origin):
             self._flow.deliver(envelope, now)
             return
         event = envelope.event
@@ -268,22 +271,14 @@ class ExactlyOnce(Delivery):
     # -- the logs of other brokers (port) ----------------------------------------------------------
 
     @property
-    def log(self) -> str:
-        return self._ledger.log
-
-    @property
-    def told_upto(self) -> int:
-        return self._ledger.end - 1
+    def position(self) -> tuple[str, int]:
+        return self._ledger.log, self._ledger.end - 1
 
     def log_holds(self) -> Mapping[str, Filter]:
         return self._holding.filters
 
-    def holds(self, offset: int) -> bool:
-        return offset in self._ledger.entries
-
-    def headers_of(self, source: str, offset: int) -> dict[str, Any]:
-        moved = self._stays.of(source, offset)
-        return {} if moved is None else {HEADER: moved}
+    def scan(self, scan: LogScan) -> None:
+        self._jobs.scanning.scan(scan)
 
     def unpinned(self) -> None:
         self._ledger.unpin()
@@ -303,9 +298,9 @@ class ExactlyOnce(Delivery):
             self._age_later(held, now)
             self._replay.read_on(held, now)
 
-    def log_gone(self, log: str, now: float) -> None:
+    def log_gone(self, log: str, *, is_replaced: bool) -> None:
         for held in self._registry.helds.values():
-            self._replay.drop(held, log)
+            self._replay.drop(held, log, is_replaced)
 
     # -- subscribing ---------------------------------------------------------------------------
 
@@ -504,7 +499,7 @@ class ExactlyOnce(Delivery):
         for held in self._registry.durables.values():
             if held.members:
                 self._tell_silence(held)
-        self.ports.recovery.progressed(now)
+        self.ports.logs.progressed(now)
         return records
 
     def _release_barred(self, now: float) -> None:

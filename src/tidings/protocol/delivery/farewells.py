@@ -18,6 +18,7 @@ import msgspec
 
 from tidings.availability.records import Delete, Loaded, Put, Record
 from tidings.model.subscription import SubscriptionId
+from tidings.protocol.delivery.ledger import Ledger
 from tidings.protocol.messages import Message
 from tidings.protocol.naming import broker_of
 from tidings.protocol.slots import Ports
@@ -61,8 +62,9 @@ class FarewellRow(msgspec.Struct, array_like=True, frozen=True):
 class Farewells:
     """`end` ends a subscription of this broker and gives the records to persist."""
 
-    def __init__(self, ports: Ports, seconds: float, end: End) -> None:
+    def __init__(self, ports: Ports, ledger: Ledger, seconds: float, end: End) -> None:
         self._ports = ports
+        self._ledger = ledger
         self._seconds = seconds
         self._end = end
         self._rows: dict[str, FarewellRow] = {}  # by key
@@ -120,14 +122,17 @@ class Farewells:
         self._pass(Farewell(id.subscriber, id.name, row.log, now - row.ended, path), None)
 
     def _pass(self, farewell: Farewell, sender: str | None) -> None:
-        link = self._ports.recovery.upstream(farewell.log)
-        if link is not None and link != sender and link in self._ports.overlay.links():
+        link = self._ports.log_paths.upstream(farewell.log)
+        if link is not None and link != sender and self._is_linked(link):
             self._ports.send(link, farewell)
+
+    def _is_linked(self, peer: str) -> bool:
+        return peer in self._ports.neighbours.links()
 
     # -- what others say -----------------------------------------------------------------------
 
     def on_message(self, sender: str, message: Message, now: float) -> None:
-        if sender not in self._ports.overlay.links():
+        if not self._is_linked(sender):
             return
         if isinstance(message, Farewell):
             self._hear(sender, message, now)
@@ -145,7 +150,7 @@ class Farewells:
             return
         heard = FarewellHeard(message.subscriber, message.name, message.log, message.path)
         records: list[Record] = []
-        if message.log == self._ports.delivery.log:
+        if message.log == self._ledger.log:
             id = SubscriptionId(message.subscriber, message.name)
             records = self._end(id, now - message.age, now)
         disk = self._ports.disk

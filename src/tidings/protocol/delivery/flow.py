@@ -296,10 +296,10 @@ class PublishFlow:
             return True
         if self._holding.rows and self._holding.wants(event):
             return True
-        if stays or not self._ports.overlay.peers():
+        if stays:
             return False
         self._interest.keep(event, match)
-        return self._ports.recovery.keeps(event)
+        return self._ports.log_guard.keeps(event)
 
     def _append(self, pending: PendingPublish, now: float) -> list[DiskRecord]:
         """Give the event its offset; the records to persist."""
@@ -373,7 +373,7 @@ class PublishFlow:
         """The event is on the disk."""
         if pending in self._again:
             return  # under an offset that it has no longer
-        if self._unsure or self._ports.recovery.is_log_unsure(now):
+        if self._unsure or self._ports.log_guard.is_log_unsure(now):
             self._unsure.append(pending)
             if self.release_at is None:
                 self.release_at = now + UNSURE_SECONDS
@@ -440,11 +440,7 @@ class PublishFlow:
             self._ledger.tell(offset)
         elif event.key is not None:
             self._supersede(event.key)
-        passing = ports.recovery.observe(self._envelope(pending, now), None, now)
-        if passing is not None:
-            ports.overlay.event_seen(passing, None)
-            self._dispatch_here(pending, now)
-            ports.routing.forward(passing, ports.assignment.resolve(event), None, now)
+        ports.events.accepted(self._envelope(pending, now), now, self._dispatch_here, pending)
         pending.is_dispatched = True
         if offset is not None:
             self._ledger.told(offset, now)
@@ -536,7 +532,7 @@ class PublishFlow:
         """Dispatch what is kept and waited for the word of neighbours, when they have spoken or need not."""
         if self.release_at is None or self.release_at > now:
             return
-        if self._unsure and self._ports.recovery.is_log_unsure(now):
+        if self._unsure and self._ports.log_guard.is_log_unsure(now):
             self.release_at = now + UNSURE_SECONDS
             return
         self.release_at = None

@@ -45,6 +45,7 @@ from tidings.protocol.messages import (
     Subscribe,
 )
 from tidings.protocol.proposals import Placed, Proposal
+from tidings.protocol.roles import GroupCommit, GroupEntries
 from tidings.protocol.slots import Ports
 
 NO_STAGING = "a group takes no staged batches; publish to it, or stage at a broker of its own"
@@ -60,8 +61,9 @@ class TakenOver(Message, frozen=True, tag="TakenOver"):
     ids: tuple[tuple[str, str, float], ...]
 
 
-class Grouped(Serving):
+class Grouped(Serving, GroupEntries):
     name = "exactly once, from the group's log"
+    needs = (GroupCommit,)
     messages: ClassVar[tuple[type[Message], ...]] = (*Serving.messages, TakenOver, HeldAsk, HeldAnswer)
 
     def bind(self, ports: Ports) -> None:
@@ -97,7 +99,7 @@ class Grouped(Serving):
                 pending = self._proposed[event.identity] = self._pending(event, message.sequence, now)
                 pending.waiters.append((session.address, message.call))
         if batch:
-            self.ports.recovery.propose(batch, now)
+            self.ports.group_commit.propose(batch, now)
 
     def _pending(self, event: Event, sequence: int, accepted: float) -> PendingPublish:
         expires_at = None if event.expires is None else accepted + event.expires
@@ -119,7 +121,7 @@ class Grouped(Serving):
         if message.mode in (Mode.KEPT, Mode.REPLICATED) and not disk.stable:
             self.ports.send(address, Refused(message.call, "refused", NO_STORE))
             return True
-        full = (disk.full,) if disk.full is not None else (self.ports.recovery.full, GROUP)
+        full = (disk.full,) if disk.full is not None else (self.ports.group_commit.full, GROUP)
         if under_way is not None and full[0] is not None:
             self.ports.send(address, Refused(message.call, *unsure(*full)))
             return True
@@ -171,7 +173,7 @@ class Grouped(Serving):
         last = identities.last(event.source, proposal.incarnation)
         return None if last is not None and proposal.sequence < last else False
 
-    def needs(self) -> int:
+    def needs_from(self) -> int:
         waiting = [held.own.low_water for held in self._registry.durables.values()]
         return min([self._ledger.end, *waiting])
 
@@ -211,9 +213,9 @@ class Grouped(Serving):
         if not self._entering:
             self._ledger.end = max(self._ledger.end, upto + 1)
 
-    def settle(self, identity: tuple[str, str], *, is_kept: bool | None = True) -> None:
-        if is_kept is None:
-            self._answer_unsure(identity)
+    def settle(self, identity: tuple[str, str], *, is_kept: bool = True, full: str = "") -> None:
+        if full:
+            self._answer_unsure(identity, full)
             return
         pending = self._proposed.pop(identity, None)
         if pending is not None and is_kept:
@@ -224,13 +226,13 @@ class Grouped(Serving):
             for address, call in pending.waiters:
                 self.ports.send(address, Refused(call, "refused", PASSED))
 
-    def _answer_unsure(self, identity: tuple[str, str]) -> None:
+    def _answer_unsure(self, identity: tuple[str, str], full: str) -> None:
         """It waits for room on the disks of the group; its publisher does not."""
         pending = self._proposed.get(identity)
         if pending is not None:
             waiters, pending.waiters = pending.waiters, []
             for address, call in waiters:
-                self.ports.send(address, Refused(call, *unsure(self.ports.recovery.full, GROUP)))
+                self.ports.send(address, Refused(call, *unsure(full, GROUP)))
 
     def entering(self) -> int:
         return len(self._entering)
@@ -274,12 +276,15 @@ class Grouped(Serving):
         self, ids: list[SubscriptionId], now: float, to: tuple[str, ...] | None = None
     ) -> None:
         told = tuple((id.subscriber, id.name, now - self._registry.helds[id].stored.attended) for id in ids)
-        for member in to if to is not None else self.ports.membership.view():
+        for member in to if to is not None else self._members():
             if member != self.ports.name and told:
                 self.ports.send(member, TakenOver(told))
 
+    def _members(self) -> tuple[str, ...]:
+        return self.ports.members.view()
+
     def _on_subscribe(self, session: Session, message: Subscribe, now: float) -> None:
-        others = {member for member in self.ports.membership.view() if member != self.ports.name}
+        others = {member for member in self._members() if member != self.ports.name}
         is_known = identity(session, message) in self._registry.helds or self._ledger.log in message.after
         if not message.options.durable or is_known or not others:
             super()._on_subscribe(session, message, now)

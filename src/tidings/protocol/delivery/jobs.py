@@ -14,6 +14,7 @@ from tidings.matching.engine import MatchingEngine
 from tidings.protocol import messages as msg
 from tidings.protocol.delivery.holding import Holding
 from tidings.protocol.delivery.ledger import Ledger
+from tidings.protocol.delivery.moves import Stays
 from tidings.protocol.delivery.scanning import Scanning
 from tidings.protocol.delivery.sessions import Session
 from tidings.protocol.delivery.settings import DeliverySettings
@@ -25,10 +26,12 @@ Handler = Callable[[Session, Any, float], None]
 
 
 class Jobs:
-    def __init__(self, ports: Ports, settings: DeliverySettings, ledger: Ledger, publish: Publish) -> None:
-        scanning = Scanning(ports, ledger)
+    def __init__(
+        self, ports: Ports, settings: DeliverySettings, ledger: Ledger, stays: Stays, publish: Publish
+    ) -> None:
+        self.scanning = scanning = Scanning(ports, ledger, stays)
         self.holding = holding = Holding(ports, settings, ledger, MatchingEngine())
-        self.staging = staging = Staging(ports, settings, publish)
+        self.staging = staging = Staging(ports, settings, ledger, publish)
         self.handlers: dict[type[msg.Message], Handler] = {
             msg.ReadLog: lambda session, message, now: scanning.read(session.address, message),
             msg.HoldLog: holding.hold,

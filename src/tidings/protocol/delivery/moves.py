@@ -126,7 +126,7 @@ class Moves:
             free.append(item)
         for item in held.barred:
             for log, offset in item.moved.places.items() if item.moved is not None else ():
-                self._ports.recovery.hurry(log, offset, now)  # silence may not have reached us
+                self._ports.logs.hurry(log, offset, now)  # silence may not have reached us
         if not held.barred:
             self.waiting.pop(held, None)
         return free
@@ -169,4 +169,4 @@ class Moves:
 
 def is_gone(ports: Ports, log: str) -> bool:
     """Has its broker begun another log since? `recovery` asks that broker (`hurry`)."""
-    return broker_of(log) == ports.name or ports.recovery.is_gone(log)
+    return broker_of(log) == ports.name or ports.logs.is_gone(log)

@@ -85,7 +85,10 @@ class Replay:
         cursor.first = cursor.next
         cursor.progress = LogProgress(heard=cursor.next)
         self.begin(held, now)
-        for log in self._ports.recovery.logs():
+        self._open_others(held)
+
+    def _open_others(self, held: Held) -> None:
+        for log in self._ports.logs.logs():
             self.open_one(held, log)
 
     def open_one(self, held: Held, log: str, *, is_found: bool = False) -> None:
@@ -143,8 +146,7 @@ class Replay:
         for cursor in held.others.values():
             cursor.source.stop(held, cursor)
         held.others = NOTHING
-        for log in self._ports.recovery.logs():
-            self.open_one(held, log)
+        self._open_others(held)
         for log, owed in rights.items():  # also of logs that were not found again after a restart
             cursor = held.others.get(log) or self.other_cursor(held, log, 1, start=None)
             cursor.rights = owed
@@ -156,12 +158,12 @@ class Replay:
             cursor.source.stop(held, cursor)
         held.others = NOTHING
 
-    def drop(self, held: Held, log: str) -> None:
+    def drop(self, held: Held, log: str, is_replaced: bool) -> None:
         """That log is no more; what was read of it is still delivered."""
         cursor = held.others.pop(log, None)
         if cursor is not None:
             cursor.source.stop(held, cursor)
-            if held.durable and self._ports.recovery.is_gone(log):
+            if held.durable and is_replaced:
                 held.stored.outlived |= {broker_of(log)}
 
     # -- live events of other logs ---------------------------------------------------------------
@@ -230,7 +232,7 @@ class Replay:
         if held.is_ahead or len(held.queue) > held.options.queue // 2 or room <= 0:
             return
         if source.is_gone(cursor.log):
-            self.drop(held, cursor.log)
+            self.drop(held, cursor.log, broker_of(cursor.log) != self._ports.name)
             return
         limit = min(room, self._settings.chunk)
         cursor.reading = source.read(held, cursor, limit, partial(self._on_page, held, cursor), now)

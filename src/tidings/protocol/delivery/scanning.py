@@ -1,31 +1,48 @@
-"""Reading this broker's log by filter from an offset, for whoever goes through it on their own.
+"""Reading pages of this broker's log from an offset, for jobs elsewhere and for other brokers.
 
 Rules
-- What may be told and has not ended is read, in the order of the log; nothing else is remembered of the
-  reader. It says where to go on.
-- A page ends when it is full, by count or by bytes, or when the log does. `begin` says where the log begins now: a reader that
+- An entry that may be delivered and has not ended is read, in the order of the log; the broker remembers no reader. The
+  reader says where to go on.
+- A page ends when it is full, by count or by bytes, or when the log does. `begin` says where the log begins now: a job that
   stands before it has missed what was forgotten, and is told so rather than served a gap.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any, NamedTuple
 
-from tidings.availability.lifetime import expired
+from tidings.availability.lifetime import expired, remaining
 from tidings.availability.records import Append
 from tidings.language.evaluate import accepts
 from tidings.protocol.batches import Page, read_upto
 from tidings.protocol.delivery.ledger import Ledger
+from tidings.protocol.delivery.moved import HEADER
+from tidings.protocol.delivery.moves import Stays
 from tidings.protocol.inputs import FetchFailed
-from tidings.protocol.messages import LogEntry, LogRead, ReadLog, Refused
+from tidings.protocol.messages import Envelope, LogEntry, LogRead, ReadLog, Refused
+from tidings.protocol.reading import LogScan
 from tidings.protocol.slots import Ports
 
 
+class _Walk(NamedTuple):
+    """A walk over the log that fills one page."""
+
+    upto: int | None  # None: to the end of the log
+    page: Page[Any]
+    item: Callable[[Append, float], Any]  # the item of an entry in the page; None: it is not wanted
+    then: Callable[[tuple[Any, ...], int, bool, float], None]
+    failed: Callable[[FetchFailed, float], None]
+
+
 class Scanning:
-    def __init__(self, ports: Ports, ledger: Ledger) -> None:
+    def __init__(self, ports: Ports, ledger: Ledger, stays: Stays) -> None:
         self._ports = ports
         self._ledger = ledger
+        self._stays = stays
+
+    # -- for jobs ------------------------------------------------------------------------------
 
     def read(self, address: str, asked: ReadLog) -> None:
         if asked.log and asked.log != self._ledger.log:
@@ -34,52 +51,69 @@ class Scanning:
             )
             self._ports.send(address, Refused(asked.call, "refused", reason))
             return
+
+        def item(record: Append, _now: float) -> LogEntry | None:
+            is_wanted = accepts(asked.filter, record.event)
+            return LogEntry(record.offset, record.event, record.accepted) if is_wanted else None
+
+        def answer(found: tuple[LogEntry, ...], upto: int, _is_last: bool, _now: float) -> None:
+            ledger = self._ledger
+            self._ports.send(
+                address, LogRead(asked.call, ledger.log, found, upto, ledger.first_offset, ledger.end - 1)
+            )
+
+        def failed(failure: FetchFailed, _now: float) -> None:
+            reason = f"the log cannot be read: {failure.reason}"
+            self._ports.send(address, Refused(asked.call, failure.code, reason))
+
         limits = self._ports.limits
         page = Page[LogEntry](limits, min(asked.limit, limits.log_page_count))
-        self._walk(address, asked, max(0, asked.after), page)
+        self._walk(_Walk(None, page, item, answer, failed), max(0, asked.after))
 
-    def _walk(self, address: str, asked: ReadLog, after: int, page: Page[LogEntry]) -> None:
-        self._ports.disk.fetch(
-            after + 1,
-            self._ports.limits.page_count,
-            partial(self._on_records, address, asked, after, page),
-            partial(self._on_failed, address, asked),
-        )
+    # -- for other brokers -----------------------------------------------------------------------
 
-    def _on_failed(self, address: str, asked: ReadLog, failure: FetchFailed, now: float) -> None:
-        self._ports.send(
-            address, Refused(asked.call, failure.code, f"the log cannot be read: {failure.reason}")
-        )
+    def scan(self, scan: LogScan) -> None:
+        def item(record: Append, now: float) -> Envelope | None:
+            if not scan.is_wanted(record, now):
+                return None
+            envelope = self._envelope(record, now)
+            return envelope if scan.fits(envelope, now) else None
 
-    def _on_records(
-        self,
-        address: str,
-        asked: ReadLog,
-        after: int,
-        page: Page[LogEntry],
-        records: Sequence[Append],
-        now: float,
-    ) -> None:
-        last = self._ledger.end - 1
-        read = after
+        self._walk(_Walk(scan.upto, scan.page, item, scan.then, scan.failed), scan.after)
+
+    def _envelope(self, record: Append, now: float) -> Envelope:
+        event, offset = record.event, record.offset
+        expires = None if record.expires_at is None else record.expires_at - now
+        moved = self._stays.of(event.source, offset)
+        headers = {} if moved is None else {HEADER: moved}
+        left = remaining(record, now)
+        return Envelope(event, self._ledger.log, offset, record.sequence, left, expires, headers)
+
+    # -- the walk ------------------------------------------------------------------------------
+
+    def _walk(self, walk: _Walk, after: int) -> None:
+        """Read on behind `after`; `walk.then` runs when the page is full or the log ends."""
+        count = self._ports.limits.page_count
+        self._ports.disk.fetch(after + 1, count, partial(self._on_records, walk, after), walk.failed)
+
+    def _on_records(self, walk: _Walk, after: int, records: Sequence[Append], now: float) -> None:
+        end = self._ledger.end - 1
+        upto = end if walk.upto is None else min(walk.upto, end)
+        page, read = walk.page, after
         for record in records:
-            if record.offset > last or page.is_full:
+            if record.offset > upto or page.is_full:
                 break
-            is_found = self._is_told(record, now) and accepts(asked.filter, record.event)
-            if is_found and not page.add(LogEntry(record.offset, record.event, record.accepted)):
+            item = walk.item(record, now) if self._is_told(record, now) else None
+            if item is not None and not page.add(item):
                 break
             read = record.offset
+        found = tuple(page.items)
         if page.is_full:
-            self._answer(address, asked, page.items, read)
-        elif read_upto(records, last) >= last:
-            self._answer(address, asked, page.items, max(last, after))
+            walk.then(found, read, read >= upto, now)
+        elif read_upto(records, upto) >= upto:
+            walk.then(found, max(upto, after), True, now)
         else:
-            self._walk(address, asked, read, page)
+            self._walk(walk, read)
 
     def _is_told(self, record: Append, now: float) -> bool:
         return record.offset in self._ledger.entries and not expired(record, now)
-
-    def _answer(self, address: str, asked: ReadLog, found: list[LogEntry], upto: int) -> None:
-        ledger = self._ledger
-        page = LogRead(asked.call, ledger.log, tuple(found), upto, ledger.first_offset, ledger.end - 1)
-        self._ports.send(address, page)

@@ -40,7 +40,7 @@ class Serving(ExactlyOnce):
     def on_message(self, sender: str, message: Message, now: float) -> None:
         if isinstance(message, StillThere):
             self.ports.send(sender, StillHere(message.number))
-        elif isinstance(message, Hello) and not self.ports.membership.is_serving:
+        elif isinstance(message, Hello) and not self.ports.members.is_serving:
             self.ports.emit(Disconnect(sender, AWAY))
         elif not isinstance(message, StillHere):
             super().on_message(sender, message, now)

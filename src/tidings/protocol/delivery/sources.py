@@ -190,21 +190,18 @@ class OtherLogs:
         self._ports = ports
 
     def end(self, log: str) -> int:
-        return self._ports.recovery.known(log) + 1
+        return self._ports.logs.known(log) + 1
 
     def begin(self, held: Held, cursor: Cursor) -> bool:
         return True  # the origin keeps what was not acknowledged, and its last page says where the log ends
 
     def read(self, held: Held, cursor: Cursor, limit: int, then: Then, now: float) -> int:
-        log, recovery = cursor.log, self._ports.recovery
-        if not recovery.has_log(log):
-            recovery.hurry(log, cursor.next, now)  # its broker may have lost that disk
-            return 0
-        if held.durable and (cursor.pending or cursor.missed):
-            cursor.pending, cursor.missed = EMPTY, 0  # the log keeps them: they are read now
         start = min(right.start for right in cursor.rights) if cursor.rights else cursor.start
         wanted = Wanted(held.filter, cursor.next - 1, start, held.since, limit)
-        return recovery.read(log, wanted, partial(self._on_page, cursor, then), now)
+        reading = self._ports.logs.read(cursor.log, wanted, partial(self._on_page, cursor, then), now)
+        if reading and held.durable and (cursor.pending or cursor.missed):
+            cursor.pending, cursor.missed = EMPTY, 0  # the log keeps them: they are read now
+        return reading
 
     def _on_page(self, cursor: Cursor, then: Then, page: Page, now: float) -> None:
         if page.is_gone:
@@ -220,11 +217,11 @@ class OtherLogs:
 
     def stop(self, held: Held, cursor: Cursor) -> None:
         if cursor.reading:
-            self._ports.recovery.give_up(cursor.reading)
+            self._ports.logs.give_up(cursor.reading)
             cursor.reading = 0
 
     def is_gone(self, log: str) -> bool:
-        return not self._ports.recovery.has_log(log) and is_gone(self._ports, log)
+        return is_gone(self._ports, log)
 
     def owe(self, held: Held, offset: int) -> None:
         """The origin keeps what this broker has not acknowledged."""

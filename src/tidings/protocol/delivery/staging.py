@@ -26,6 +26,7 @@ from tidings.errors import TooLargeError
 from tidings.model.event import Event
 from tidings.model.subscription import scope_of
 from tidings.protocol.batches import too_large
+from tidings.protocol.delivery.ledger import Ledger
 from tidings.protocol.delivery.refusals import kept_out, unsure
 from tidings.protocol.delivery.sessions import Session
 from tidings.protocol.delivery.settings import DeliverySettings
@@ -64,8 +65,9 @@ class DoneRow(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Staging:
-    def __init__(self, ports: Ports, settings: DeliverySettings, publish: Publish) -> None:
+    def __init__(self, ports: Ports, settings: DeliverySettings, ledger: Ledger, publish: Publish) -> None:
         self._ports = ports
+        self._ledger = ledger
         self._seconds = settings.staging_seconds
         self._most_bytes = settings.staging_bytes
         self._most_in_all = settings.staging_bytes * settings.staging_principals
@@ -158,7 +160,7 @@ class Staging:
         self._ports.send(address, Refused(call, "store", f"not staged: {failure.reason}"))
 
     def _refusal(self, log: str) -> str | None:
-        disk, own = self._ports.disk, self._ports.delivery.log
+        disk, own = self._ports.disk, self._ledger.log
         if not disk.stable:
             return "staging needs a broker with a store"
         if disk.failed is not None:

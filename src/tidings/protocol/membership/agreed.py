@@ -43,6 +43,7 @@ from tidings.protocol.membership.views import (
 )
 from tidings.protocol.membership.voting import Round, Vote
 from tidings.protocol.messages import Message
+from tidings.protocol.roles import Quorum
 from tidings.protocol.slots import Membership, Ports
 
 TABLE = "membership.group"  # rows: self, view, vote
@@ -77,7 +78,7 @@ class Told(msgspec.Struct, frozen=True):
     address: str
 
 
-class AgreedViews(Membership):
+class AgreedViews(Membership, Quorum):
     name = "agreed views"
     messages = MESSAGES
 
@@ -128,9 +129,9 @@ class AgreedViews(Membership):
         view = self.current
         return view is not None and self.is_member and view.is_majority(self._disks(self._trusted))
 
-    @property
-    def voters(self) -> dict[str, str]:
-        return self.current.voters if self.current is not None else {}
+    def voters(self) -> dict[str, str | None]:
+        voters = self.current.voters if self.current is not None else {}
+        return {peer: disk if self.counts(peer) else None for peer, disk in voters.items()}
 
     def trusts(self, peer: str) -> bool:
         return peer == self.ports.name or peer in self._trusted
@@ -138,7 +139,7 @@ class AgreedViews(Membership):
     def counts(self, peer: str) -> bool:
         """Does the word of this peer count now?"""
         disk = self._disk if peer == self.ports.name else self._told[peer].disk if peer in self._told else ""
-        return self.voters.get(peer) == disk
+        return self.current is not None and self.current.voters.get(peer) == disk
 
     def _disks(self, peers: set[str]) -> dict[str, str]:
         disks = {peer: self._told[peer].disk for peer in sorted(peers) if peer in self._told}
@@ -149,7 +150,7 @@ class AgreedViews(Membership):
     def on_input(self, input: Input, now: float) -> None:
         if isinstance(input, Started):
             self._start(input.state.tables.get(TABLE, {}), now)
-        elif isinstance(input, LinkUp) and input.peer in self.ports.overlay.peers():
+        elif isinstance(input, LinkUp) and input.peer in self.ports.neighbours.peers():
             self._detector.link_up(input.peer, now)
             self._greet(input.peer)
         elif isinstance(input, LinkDown):
@@ -288,7 +289,8 @@ class AgreedViews(Membership):
         if self._settings.synchrony == VIRTUAL and stays:
             assert before is not None
             self._flushing = (number, ballot, sender)
-            self.ports.recovery.flush(number, self._survivors(before, message.view), now)
+            if self.ports.synchrony.flush(number, self._survivors(before, message.view), now):
+                self.flushed(number, now)
         else:
             self._say(sender, ViewAck(number, ballot, self._disk), now)
 

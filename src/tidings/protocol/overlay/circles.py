@@ -105,12 +105,8 @@ class Circles:
         self._keep(sender, circle, youngest, now)
         if broker_of(circle.log) == name:
             return
-        upstream = self._ports.recovery.upstream(circle.log)
-        if not upstream:
-            self._ports.recovery.disclaim(circle.log, sender)
-        elif upstream not in self._ports.overlay.links():
-            self._ports.recovery.elsewhere(upstream, now)
-        elif upstream != sender:
+        upstream = self._ports.log_paths.trace(circle.log, sender, self._ports.neighbours.links(), now)
+        if upstream is not None and upstream != sender:
             path = (*circle.path, name)
             onward = Circle(
                 circle.log, circle.finder, circle.number, path, self._since(upstream), youngest
@@ -134,5 +130,5 @@ class Circles:
             peer = link.other if name == link.one else link.one
             if self._since(peer) <= link.since:  # else it is another link, younger than the question
                 self._cut(peer, now)
-        elif cut.path and cut.path[0] in self._ports.overlay.links():
+        elif cut.path and cut.path[0] in self._ports.neighbours.links():
             self._ports.send(cut.path[0], Cut(link, cut.path[1:]))

@@ -106,7 +106,7 @@ class Detours:
         if here.has_given_up(peer) and not is_first:
             self._agreed[peer] = None
             here.stop_asking(peer)
-            here.ports.recovery.elsewhere(peer, now)
+            here.ports.log_paths.elsewhere(peer, now)
         here.ports.send(sender, DetourAnswer(peer, peer in self._agreed))
 
     def give_way(self, peer: str, over: str, now: float) -> None:
@@ -169,13 +169,13 @@ class Detours:
         if self.due is None or now < self.due:
             return
         self.due = None
-        recovery = self._here.ports.recovery
+        paths = self._here.ports.log_paths
         for far, link in list(self._catching_up.items()):
             if far not in self._marks and link in self._here.links():
-                found = recovery.marks(link)
+                found = paths.marks(link)
                 if found is not None:
                     self._marks[far] = found
-            elif far in self._marks and recovery.is_settled(self._marks[far]):
+            elif far in self._marks and paths.is_settled(self._marks[far]):
                 del self._catching_up[far], self._marks[far]
                 self._here.ports.send(link, Caught(self._here.ports.name, far))
         self.look_later(now)

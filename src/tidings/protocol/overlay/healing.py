@@ -33,7 +33,6 @@ from tidings.availability.records import Delete, Put, Record
 from tidings.protocol.effects import Connect, Disconnect
 from tidings.protocol.inputs import Input, Joined, LinkDown, LinkUp, Parted, Started
 from tidings.protocol.messages import Message
-from tidings.protocol.naming import broker_of
 from tidings.protocol.overlay.circles import MESSAGES
 from tidings.protocol.overlay.cousins import COUSINS, Cousin, Cousins, StandIn, places_in
 from tidings.protocol.overlay.detours import GIVEN_WAY, NOT_NEEDED, Caught, Detour, DetourAnswer, Detours
@@ -338,7 +337,7 @@ class HealingOverlay(JoinedOverlay):
         if peer in self._asking or self._is_beyond(peer):
             return True
         is_near = any(peer in self.kin.get(link, {}) for link in self.links())
-        return is_near and any(broker_of(log) == peer for log in self.ports.recovery.logs())
+        return is_near and self._hears(peer)
 
     def _is_beyond(self, peer: str) -> bool:
         lost = self._given_up()

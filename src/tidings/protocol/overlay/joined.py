@@ -22,7 +22,7 @@ from tidings.availability.records import Delete, Put, Record
 from tidings.protocol.effects import Connect, Disconnect
 from tidings.protocol.inputs import Input, Joined, Parted, PersistFailed, Started
 from tidings.protocol.messages import Message
-from tidings.protocol.naming import UNKNOWN, broker_of
+from tidings.protocol.naming import UNKNOWN
 from tidings.protocol.overlay.circles import MESSAGES, Circle, Circles, Cut, Uncoupled
 from tidings.protocol.overlay.static import StaticOverlay
 from tidings.protocol.slots import Ports
@@ -75,7 +75,7 @@ class JoinedOverlay(StaticOverlay):
             self._undo(sender, now)
 
     def peers(self) -> tuple[str, ...]:
-        return (*self.neighbours, UNKNOWN) if self.ports.recovery.is_unsure else self.neighbours
+        return (*self.neighbours, UNKNOWN) if self.ports.log_paths.is_unsure else self.neighbours
 
     def heard_from_two(self, log: str, upstream: str, other: str, now: float) -> None:
         if upstream in self._up:
@@ -110,6 +110,10 @@ class JoinedOverlay(StaticOverlay):
             row = Put(NEIGHBOURS, peer, msgspec.msgpack.encode(now))
             self._keep(row, peer, now)
 
+    def _hears(self, peer: str) -> bool:
+        """Does a log of this broker come here over a link?"""
+        return self.ports.log_paths.hears(peer)
+
     def _problem(self, peer: str, now: float) -> str | None:
         """Why it cannot be a neighbour."""
         if self._undone.get(peer, now) > now:
@@ -117,7 +121,7 @@ class JoinedOverlay(StaticOverlay):
         self._undone.pop(peer, None)
         if peer == self.ports.name:
             return f"{peer} is our own name; every broker needs a name of its own"
-        if any(broker_of(log) == peer for log in self.ports.recovery.logs()):
+        if self._hears(peer):
             return (
                 f"{peer} is reached through another broker already, and the overlay must have no cycle; "
                 f"join one broker of a network only, or part {peer} from its old neighbours first"

@@ -309,19 +309,17 @@ class SelfOrganisingOverlay(Overlay):
     def zone(self) -> Z:
         return self._zone
 
+    def _zone_behind(self, link: str) -> Z:
+        return self.measure.of(self.ports.link_interest.interest(link))
+
     def behind(self, without: str | None = None) -> dict[str, Z]:
-        routing = self.ports.routing
-        return {
-            link: self.measure.of(routing.interest(link))
-            for link in self.links()
-            if link != without and self.firm(link)
-        }
+        return {link: self._zone_behind(link) for link in self.links() if link != without and self.firm(link)}
 
     def hanging(self, path: tuple[str, ...]) -> tuple[Z, float]:
         zone, rate = self._zone, 1.0 + self._came[""]
         for link in self.links():
             if link not in path:
-                zone = self.measure.join(zone, self.measure.of(self.ports.routing.interest(link)))
+                zone = self.measure.join(zone, self._zone_behind(link))
                 rate += 1.0 + self._came[link]
         return zone, float(self.crowds.hanging(path)) if self.settings.keep_alpha else rate
 

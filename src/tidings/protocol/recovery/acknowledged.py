@@ -21,16 +21,17 @@ log, until every link that wants it has acknowledged it. Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from math import inf
 
 import msgspec
 
-from tidings.model.event import Event, event_size
-from tidings.protocol.inputs import Feature, Input, Joined, LinkDown, LinkUp, Parted, Started
+from tidings.model.event import Event
+from tidings.protocol.inputs import Input, Joined, LinkDown, LinkUp, Parted, Started
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.naming import UNKNOWN, broker_of
 from tidings.protocol.reading import Page, Wanted
+from tidings.protocol.recovery.far_ends import FarEnds
 from tidings.protocol.recovery.logs import ORPHAN, LogView, Trail
 from tidings.protocol.recovery.recall import ALONE, ASK, NAMED, Recall
 from tidings.protocol.recovery.relay import PARTS, Relay
@@ -73,15 +74,11 @@ class Acknowledged(Recovery):
         self._is_joining = is_joining
         self.timers = Timers()
         self.views: dict[str, LogView] = {}  # by log, ours too
+        self._own: LogView | None = None
         self._up: dict[str, None] = {}  # links, in the order in which they came
         self._pauses: dict[str, float] = {}  # by link: until it is told again
         self._to_confirm: dict[str, None] = {}  # logs with something new to say toward them
         self.resend: Resend | None = None
-        self._passed_over: set[tuple[str, str, int | None]] = (
-            set()
-        )  # by link, log and offset: too large for it
-        self._frames: dict[str, int] = {}  # by link: the largest frame that its far end takes
-        self._features: dict[str, int] = {}  # by link: kinds of messages that its far end announced
         self._gone: dict[str, None] = {}  # logs that their brokers said are no more
         self._inquired: dict[str, float] = {}  # by log: when its broker was last asked about it
 
@@ -89,6 +86,7 @@ class Acknowledged(Recovery):
         super().bind(ports)
         if self.settings.resends:
             self.resend = Resend(self.settings.resends, ports.limits.batch_count)
+        self.far_ends = FarEnds(ports)
         self.recall = Recall(ports, self, is_joining=self._is_joining)
         self.rollback = Rollback(ports, self)
         self._relay = Relay(ports, self)
@@ -101,15 +99,14 @@ class Acknowledged(Recovery):
             self.recall.load(input.state, recalls=self._recalls)
         elif isinstance(input, Joined) and input.is_dialled:
             self.recall.dialled(input.peer)
-        elif isinstance(input, LinkUp) and input.peer in self.ports.overlay.peers():
-            self._frames[input.peer] = input.frame_bytes
-            self._features[input.peer] = input.features
+        elif isinstance(input, LinkUp) and input.peer in self.peers():
+            self.far_ends.link_up(input)
             self._link_up(input.peer, now)
         elif isinstance(input, LinkDown):
             self._link_down(input.peer)
             for view in list(self.views.values()):
                 if broker_of(view.name) == input.peer and self.is_up(view.upstream):
-                    self.ports.overlay.heard_from_two(view.name, input.peer, str(view.upstream), now)
+                    self._heard_from_two(view.name, input.peer, str(view.upstream), now)
         elif isinstance(input, Parted):
             self._part(input, now)
 
@@ -135,8 +132,7 @@ class Acknowledged(Recovery):
             else:
                 view.trails.pop(peer, None)
         self.recall.part(peer, now)
-        self.ports.delivery.unpinned()
-        self.progressed(now)
+        self._needs_less(now)
 
     def _orphan(self, views: list[LogView], now: float) -> None:
         """They do not come by this link any more; those who had them from us have to know."""
@@ -150,8 +146,15 @@ class Acknowledged(Recovery):
                 if link not in links:
                     self.ports.send(link, Unheard(logs))
 
-    def disclaim(self, log: str, link: str) -> None:
-        self.ports.send(link, Unheard((log,)))
+    def trace(self, log: str, asker: str, links: Collection[str], now: float) -> str | None:
+        upstream = self.upstream(log)
+        if upstream in links:
+            return upstream
+        if upstream:
+            self.elsewhere(upstream, now)
+        else:
+            self.ports.send(asker, Unheard((log,)))
+        return None
 
     def marks(self, link: str) -> dict[str, int] | None:
         if any(view.upstream == ORPHAN or view.gap() is not None for view in self.views.values()):
@@ -173,11 +176,10 @@ class Acknowledged(Recovery):
 
     def own(self) -> LogView:
         """The view of our own log; it is named when the disk was read."""
-        name = self.ports.delivery.log
-        view = self.views.get(name)
-        if view is None:
-            view = self.views[name] = LogView(name, None, self.ports.delivery.told_upto)
-        return view
+        if self._own is None:
+            log, upto = self.ports.own_log.position
+            self._own = self.views[log] = LogView(log, None, upto)
+        return self._own
 
     def _link_up(self, link: str, now: float) -> None:
         self._up[link] = None
@@ -203,16 +205,22 @@ class Acknowledged(Recovery):
         """All neighbours are known: what was kept for one more need not be."""
         for view in self.views.values():
             view.trails.pop(UNKNOWN, None)
-        self.ports.routing.ways_changed(now)
-        self.ports.delivery.unpinned()
+        self.ports.link_interest.ways_changed(now)
+        self._needs_less(now)
+
+    def _needs_less(self, now: float) -> None:
+        """There are fewer neighbours for which logs are kept."""
+        self._acked_more(self.own(), now)
         self.progressed(now)
+
+    def peers(self) -> tuple[str, ...]:
+        return self.ports.neighbours.peers()
 
     def is_up(self, link: str | None) -> bool:
         return link in self._up
 
-    def takes(self, link: str, feature: Feature) -> bool:
-        """Did the far end of a link announce this kind of message?"""
-        return bool(self._features.get(link, 0) & feature)
+    def hears(self, broker: str) -> bool:
+        return any(broker_of(log) == broker for log in self.logs())
 
     def upstream(self, log: str) -> str | None:
         """The link toward the broker of a log; None when it is not known."""
@@ -228,7 +236,7 @@ class Acknowledged(Recovery):
     # -- events ------------------------------------------------------------------------------
 
     def keeps(self, event: Event) -> bool:
-        return self.ports.routing.wanted_elsewhere(event)
+        return bool(self.peers()) and self.ports.link_interest.wanted_elsewhere(event)
 
     def observe(self, envelope: Envelope, came_from: str | None, now: float) -> Envelope | None:
         if came_from is None and envelope.offset is not None:
@@ -237,16 +245,14 @@ class Acknowledged(Recovery):
             view = self.views.get(envelope.origin)
             if view is None or envelope.offset is None:
                 return None  # the log went in the same step
-            assert view.known < envelope.offset <= view.admitted, (
-                f"{envelope.origin}: {envelope.offset} twice"
-            )
+            assert view.known < envelope.offset <= view.admitted, f"{view.name}: {envelope.offset} twice"
             view.advance(envelope.offset)
         return envelope
 
     def outgoing(self, envelope: Envelope, link: str, now: float) -> Envelope | None:
         if envelope.offset is None:
             return None  # when it was taken in, nobody wanted it
-        if self.is_too_large(link, envelope, now):
+        if self.far_ends.is_too_large(link, envelope, now):
             return None
         trail = self.views[envelope.origin].trail(link)
         trail.due = max(trail.due, envelope.offset)
@@ -259,20 +265,6 @@ class Acknowledged(Recovery):
         if self.resend is not None:
             self.resend.note(link, leaving, now)
         return leaving
-
-    def is_too_large(self, link: str, envelope: Envelope, now: float) -> bool:
-        """Is this an event that the far end of a link does not take (brokers of an earlier version take only frames
-        of their own limit)? Then it is passed over on this link and kept as a dead letter of the link: sent, it would
-        end the link again and again."""
-        limits = self.ports.limits
-        most = (self._frames.get(link) or limits.taken_bytes) - limits.envelope_bytes
-        if event_size(envelope.event) <= most:
-            return False
-        passed = (link, envelope.origin, envelope.offset)
-        if passed not in self._passed_over:
-            self._passed_over.add(passed)
-            self.ports.delivery.undeliverable(link, envelope, now)
-        return True
 
     def admit(self, envelope: Envelope, came_from: str, now: float) -> Sequence[Envelope]:
         view = self.views.get(envelope.origin)
@@ -343,11 +335,14 @@ class Acknowledged(Recovery):
             self.timers.clear(("orphan", view.name))
             self._announce(view, now)
         elif view.upstream is not None and view.upstream != link:
-            self.ports.overlay.heard_from_two(news.log, view.upstream, link, now)
+            self._heard_from_two(news.log, view.upstream, link, now)
             return view.upstream == link
         if broker_of(news.log) != link and not self.is_up(broker_of(news.log)):
-            self.ports.overlay.heard_from_two(news.log, broker_of(news.log), link, now)
+            self._heard_from_two(news.log, broker_of(news.log), link, now)
         return view.upstream == link
+
+    def _heard_from_two(self, log: str, upstream: str, other: str, now: float) -> None:
+        self.ports.topology.heard_from_two(log, upstream, other, now)
 
     def _learn(self, link: str, news: News, now: float) -> LogView | None:
         """A log that is new here: take it from where the neighbour answers for it."""
@@ -363,7 +358,7 @@ class Acknowledged(Recovery):
         view = self.views[news.log] = LogView(news.log, link, news.base)
         self.recall.heard(news.log, link)
         self._announce(view, now)
-        self.ports.delivery.log_found(news.log, now)
+        self.ports.log_readers.log_found(news.log, now)
         self.recall.found(broker, now)
         return view
 
@@ -405,7 +400,7 @@ class Acknowledged(Recovery):
         self.timers.clear(("ask", log))
         self.timers.clear(("orphan", log))
         self._relay.log_gone(log, now)
-        self.ports.delivery.log_gone(log, now)
+        self.ports.log_readers.log_gone(log, is_replaced=log in self._gone)
 
     def _hear_have(self, link: str, message: Have, now: float) -> None:
         for had in message.had:
@@ -434,7 +429,7 @@ class Acknowledged(Recovery):
 
     def _acked_more(self, view: LogView, now: float) -> None:
         if view.upstream is None:
-            self.ports.delivery.unpinned()
+            self.ports.own_log.unpinned()
         elif view.told is None or self.acked(view) > view.told[1]:
             self._confirm_later(view, now)
 
@@ -443,10 +438,10 @@ class Acknowledged(Recovery):
     def acked(self, view: LogView) -> int:
         """Nothing up to here is needed any more, at this broker or behind it."""
         upto = view.known
-        settled = self.ports.delivery.settled(view.name)
+        settled = self.ports.log_readers.settled(view.name)
         if settled is not None:
             upto = min(upto, settled)
-        for link in self.ports.overlay.peers():
+        for link in self.peers():
             if link == view.upstream:
                 continue
             trail = view.trails.get(link)
@@ -458,7 +453,7 @@ class Acknowledged(Recovery):
 
     def is_pinned(self, offset: int) -> bool:
         trails = self.own().trails
-        return any(link not in trails or trails[link].wants(offset) for link in self.ports.overlay.peers())
+        return any(link not in trails or trails[link].wants(offset) for link in self.peers())
 
     def progressed(self, now: float) -> None:
         for view in self.views.values():
@@ -561,6 +556,9 @@ class Acknowledged(Recovery):
         self._relay.ask(Ask(log, view.known, offset, (self.ports.name,)))
 
     def read(self, log: str, wanted: Wanted, then: Callable[[Page, float], None], now: float) -> int:
+        if not self.has_log(log):
+            self.hurry(log, wanted.after + 1, now)  # its broker may have lost that disk
+            return 0
         return self._relay.read(log, wanted, then, now)
 
     def give_up(self, reading: int) -> None:

@@ -17,6 +17,10 @@ class Acks:
         self._upto: dict[str, int] = {}  # by member, in this epoch
         self._proved: dict[tuple[str, str], int] = {}  # by member and disk: acknowledged and committed
 
+    def voters(self) -> dict[str, str | None]:
+        """Voters of the group with the disks that count now."""
+        return self._ports.quorum.voters()
+
     def clear(self) -> None:
         """An epoch begins."""
         self._upto = {}
@@ -26,10 +30,10 @@ class Acks:
 
     def majority(self) -> int:
         """Highest offset that a majority of the voters has acknowledged; 0: there is none."""
-        membership = self._ports.membership
-        counting = [name for name in membership.voters if membership.counts(name)]
+        voters = self.voters()
+        counting = [name for name, disk in voters.items() if disk is not None]
         marks = sorted((self._upto.get(name, 0) for name in counting), reverse=True)
-        needed = len(membership.voters) // 2
+        needed = len(voters) // 2
         return marks[needed] if len(marks) > needed else 0
 
     def prove(self, committed: int) -> None:
@@ -44,5 +48,4 @@ class Acks:
         return self._proved.get((member, self._disk(member)), 0)
 
     def _disk(self, member: str) -> str:
-        membership = self._ports.membership
-        return membership.voters[member] if member in membership.voters and membership.counts(member) else ""
+        return self.voters().get(member) or ""

@@ -64,7 +64,7 @@ class Copying:
     # -- the sender ------------------------------------------------------------------------------
 
     def on_ask(self, sender: str, message: CopyAsk) -> None:
-        end, epoch = min(self._log.committed, self._ports.delivery.told_upto), message.epoch
+        end, epoch = min(self._log.committed, self._ports.own_log.position[1]), message.epoch
         if message.rows_after is not None:
             rows, more = self._identities(message.rows_after, in_pages=True)
             self._ports.send(sender, Copy(epoch, message.after, message.after, (), message.after, rows, more))
@@ -76,7 +76,7 @@ class Copying:
         def read(found: Sequence[Append], at: float) -> None:
             page, upto, more = Page[Placed](self._ports.limits), read_upto(found, end), ""
             for append in found:
-                if append.offset <= end and not page.add(self._ports.delivery.placed(append, at)):
+                if append.offset <= end and not page.add(self._ports.group_entries.placed(append, at)):
                     upto = append.offset - 1
                     break
             rows: tuple[Put, ...] = ()
@@ -92,7 +92,7 @@ class Copying:
 
     def _identities(self, after: str, *, in_pages: bool) -> tuple[tuple[Put, ...], str]:
         """What was published before, behind that place; and the place behind which more follows."""
-        rows = self._ports.delivery.identities()
+        rows = self._ports.group_entries.identities()
         if not in_pages:
             return rows, ""
         page = Page[Put](self._ports.limits, len(rows))
@@ -113,7 +113,7 @@ class Copying:
             if message.upto < message.end:
                 self.ask()
                 return
-        self._ports.delivery.adopt_identities(message.identities)
+        self._ports.group_entries.adopt_identities(message.identities)
         if message.more:
             self._rows_after = message.more
             self.ask()

@@ -51,6 +51,7 @@ from tidings.protocol.recovery.group_words import (
     TailPart,
 )
 from tidings.protocol.recovery.window import Window
+from tidings.protocol.roles import GroupCommit, GroupEntries, Quorum
 from tidings.protocol.slots import Ports, Recovery
 
 TABLE = "recovery.tail"  # rows: by offset what is not committed; `epoch`
@@ -64,8 +65,9 @@ class GroupLogSettings(msgspec.Struct, frozen=True, kw_only=True):
     orphan_seconds: float = 3600.0  # what a member that is away needed is kept so long
 
 
-class GroupLog(Recovery):
+class GroupLog(Recovery, GroupCommit):
     name = "group log"
+    needs = (GroupEntries, Quorum)
     messages: ClassVar[tuple[type[Message], ...]] = MESSAGES
 
     def __init__(self, settings: GroupLogSettings | None = None) -> None:
@@ -147,14 +149,14 @@ class GroupLog(Recovery):
             self._say_stored()
 
     def _look_at_room(self) -> None:
-        if self._room.review():
+        if self._room.review(self._acks.voters()):
             self._tell_all_committed()
 
     # -- views -----------------------------------------------------------------------------------
 
     @property
     def _coordinator(self) -> str | None:
-        return self.ports.membership.coordinator
+        return self.ports.quorum.coordinator
 
     @property
     def _leads(self) -> bool:
@@ -216,11 +218,11 @@ class GroupLog(Recovery):
     def _have_enough(self) -> bool:
         """Is every committed entry in one of the logs that were shown? An entry is on a majority of disks, and a
         disk that replaces one of them is empty: it makes up a majority of members, and proves nothing."""
-        membership = self.ports.membership
-        shown = [self._states[name] for name in self._states if membership.counts(name)]
+        voters = self._acks.voters()
+        shown = [state for name, state in self._states.items() if voters.get(name) is not None]
         written = sum(state.log_epoch > 0 for state in shown)
-        voters = len(membership.voters)
-        return len(shown) == voters or (2 * len(shown) > voters and 2 * written >= voters)
+        count = len(voters)
+        return len(shown) == count or (2 * len(shown) > count and 2 * written >= count)
 
     def _adopt_everywhere(self, now: float) -> None:
         self._next_of, self._windows = {}, {}
@@ -314,9 +316,8 @@ class GroupLog(Recovery):
         aged = (self._aged(placed, now) for placed in self._tail.values())
         tail = self._page(aged).items if asked.pages else list(aged)
         last = self._last if asked.pages else -1
-        return LogState(
-            self.epoch, self.log_epoch, self.committed, tuple(tail), self.ports.delivery.needs(), last
-        )
+        needs = self._retention.needs()
+        return LogState(self.epoch, self.log_epoch, self.committed, tuple(tail), needs, last)
 
     def _on_adopt(self, message: Adopt | AdoptPages, now: float) -> None:
         self._known_committed = max(self._known_committed, message.committed)
@@ -346,9 +347,7 @@ class GroupLog(Recovery):
         if not self._is_active:
             return  # the tail of this epoch did not come yet; it is sent again
         if message.after > self._last:
-            self.ports.send(
-                sender, Stored(self.epoch, self._last, self.ports.delivery.needs(), True, self._room.own)
-            )
+            self._say_stored(lacks=True)
             return
         new = [placed for placed in message.entries if placed.offset > self._last]
         for placed in new:
@@ -372,9 +371,10 @@ class GroupLog(Recovery):
         else:
             self._say_stored()
 
-    def _say_stored(self) -> None:
+    def _say_stored(self, *, lacks: bool = False) -> None:
         if self._coordinator is not None:
-            stored = Stored(self.epoch, self._stored, self.ports.delivery.needs(), full=self._room.own)
+            upto = self._last if lacks else self._stored
+            stored = Stored(self.epoch, upto, self._retention.needs(), lacks, self._room.own)
             self.ports.send(self._coordinator, stored)
 
     # -- the coordinator ---------------------------------------------------------------------------
@@ -391,10 +391,13 @@ class GroupLog(Recovery):
         if (settled := self._settled(message.proposals)) is not None:
             self.ports.send(sender, settled)
 
+    def _knows(self, proposal: Proposal) -> bool | None:
+        return self.ports.group_entries.knows(proposal)
+
     def _settled(self, proposals: Sequence[Proposal]) -> Settled | None:
         """The answer for those that have no place in the tail; None: all have one."""
         absent = [proposal for proposal in proposals if proposal not in self._placed]
-        known = tuple(each.identity for each in absent if self.ports.delivery.knows(each))
+        known = tuple(each.identity for each in absent if self._knows(each))
         passed = tuple(each.identity for each in absent if each.identity not in known)
         return Settled(self.epoch, known, passed) if absent else None
 
@@ -402,7 +405,7 @@ class GroupLog(Recovery):
         """Give places to those that were not committed before, and send them on."""
         before = self._last
         for proposal in proposals:
-            if proposal in self._placed or self.ports.delivery.knows(proposal) is not False:
+            if proposal in self._placed or self._knows(proposal) is not False:
                 continue
             if proposal.sequence < self._placed.last_number(proposal):
                 continue  # its publisher went on without it
@@ -479,7 +482,7 @@ class GroupLog(Recovery):
 
     def _enter(self, placed: Placed, accepted: float, records: list[Record], now: float) -> None:
         self._retention.entered(placed.offset, now)
-        self.ports.delivery.enter(placed.offset, placed.proposal, accepted, records, now)
+        self.ports.group_entries.enter(placed.offset, placed.proposal, accepted, records, now)
 
     # -- proposing ---------------------------------------------------------------------------------
 
@@ -506,8 +509,7 @@ class GroupLog(Recovery):
     def _settle(self, settled: Settled, now: float) -> None:
         """These of ours wait for no place."""
         for identity in (*settled.identities, *settled.passed):
-            self._proposals.done(identity)
-            self.ports.delivery.settle(identity, is_kept=identity not in settled.passed)
+            self._proposals.settle(identity, identity not in settled.passed)
         self._proposals.pump(now)
 
     def copied(self, message: Copy, now: float) -> None:
@@ -519,7 +521,7 @@ class GroupLog(Recovery):
         for offset in [offset for offset in self._tail if offset <= message.upto]:
             del self._tail[offset]
         self.committed = message.upto
-        self.ports.delivery.skip_to(message.upto)
+        self.ports.own_log.skip_to(message.upto)
 
     def all_copied(self, now: float) -> None:
         if self._leads:
@@ -530,9 +532,13 @@ class GroupLog(Recovery):
         self._go_on(now)
 
     @property
+    def full(self) -> str | None:
+        return self._room.reason or None
+
+    @property
     def has_caught_up(self) -> bool:
         """Does this member's log hold, on its disk, all that the group has committed as far as is known here?"""
-        is_here = self.committed >= self._known_committed and not self.ports.delivery.entering()
+        is_here = self.committed >= self._known_committed and not self.ports.group_entries.entering()
         return self._is_active and self._is_kept and is_here
 
     # -- what is kept ------------------------------------------------------------------------------
@@ -569,7 +575,7 @@ class GroupLog(Recovery):
                     self.ports.send(member, LogAsk(self.epoch, True, self._acks.proved(member)))
             return
         before = self.floor
-        self._retention.raise_floor(self._members, self.committed, now)
+        self._retention.raise_floor(self._members, self._acks.voters(), self.committed, now)
         for member in self._members:
             window = self._windows.get(member)
             if window is None:

@@ -69,14 +69,24 @@ class Proposals:
     def waiting(self) -> int:
         return len(self._numbers)
 
-    def identities(self) -> list[tuple[str, str]]:
-        return list(self._numbers)
-
     def add(self, proposals: Sequence[Proposal]) -> None:
         for proposal in proposals:
             self._last += 1
             self._numbers[proposal.identity] = self._last
             self._line[self._last] = proposal
+
+    def wait_for_room(self, reason: str) -> None:
+        """Publishers do not wait for room on the disks of the group; their proposals do."""
+        for identity in list(self._numbers):
+            self._settle(identity, full=reason)
+
+    def settle(self, identity: tuple[str, str], is_kept: bool) -> None:
+        """It was committed before, or never will be."""
+        self.done(identity)
+        self._settle(identity, is_kept=is_kept)
+
+    def _settle(self, identity: tuple[str, str], *, is_kept: bool = True, full: str = "") -> None:
+        self._ports.group_entries.settle(identity, is_kept=is_kept, full=full)
 
     def done(self, identity: tuple[str, str]) -> None:
         """It is committed, or never will be."""

@@ -9,6 +9,7 @@ Rules
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from tidings.protocol.slots import Ports
@@ -41,10 +42,16 @@ class Retention:
         if not self._kept_from or now - self._kept_from[-1][0] >= 1.0:
             self._kept_from.append((now, offset))
 
-    def raise_floor(self, members: tuple[str, ...], committed: int, now: float) -> None:
+    def needs(self) -> int:
+        """The lowest offset that a durable subscription of this member still needs."""
+        return self._ports.group_entries.needs_from()
+
+    def raise_floor(
+        self, members: tuple[str, ...], voters: Iterable[str], committed: int, now: float
+    ) -> None:
         """Compute the floor anew, at the coordinator."""
-        needs = [self._ports.delivery.needs()]
-        for name in self._ports.membership.voters:
+        needs = [self.needs()]
+        for name in voters:
             if name == self._ports.name:
                 continue
             said, at = self._needs.get(name, (0, self._begun_at))
@@ -59,4 +66,4 @@ class Retention:
     def set_floor(self, floor: int) -> None:
         if floor > self.floor:
             self.floor = floor
-            self._ports.delivery.unpinned()
+            self._ports.own_log.unpinned()

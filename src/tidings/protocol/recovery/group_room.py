@@ -10,6 +10,8 @@ Rules
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tidings.protocol.recovery.group_proposals import Proposals
 from tidings.protocol.recovery.group_words import Stored
 from tidings.protocol.slots import Ports
@@ -46,14 +48,15 @@ class Room:
         if message.full:
             self._full[member] = message.full
 
-    def review(self) -> bool:
+    def review(self, voters: Mapping[str, str | None]) -> bool:
         """Count the disks with room, at the coordinator. True: the members have to be told of it."""
-        membership, full = self._ports.membership, {**self._full}
+        full = {**self._full}
         if self.own:
             full[self._ports.name] = self.own
-        able = [name for name in membership.view() if name not in full and membership.counts(name)]
+        members = self._ports.members.view()
+        able = [name for name in members if name not in full and voters.get(name) is not None]
         before, reason = self._reason, ""
-        if full and 2 * len(able) <= len(membership.voters):
+        if full and 2 * len(able) <= len(voters):
             disks = ", ".join(f"{name} ({why})" for name, why in sorted(full.items()))
             reason = f"too few disks of the group have room to keep an event; without room: {disks}"
         self.hear(reason)
@@ -62,10 +65,8 @@ class Room:
     def hear(self, reason: str) -> None:
         """The coordinator says why the group keeps no event; empty: it keeps them."""
         self._reason = reason
-        self._ports.recovery.full = reason or None
         if reason:
-            for identity in self._proposals.identities():
-                self._ports.delivery.settle(identity, is_kept=None)
+            self._proposals.wait_for_room(reason)
 
     def tick(self) -> bool:
         """A moment passed. True: the coordinator is told about the disk of this member."""

@@ -89,14 +89,14 @@ class Recall:
             self._answered(link, now)
             return
         if self._recovery.is_up(link):
-            self._ports.send(link, Ask(self._ports.delivery.log, 0, 0, (self._ports.name,)))
+            self._ports.send(link, Ask(self._recovery.own().name, 0, 0, (self._ports.name,)))
         self._recovery.timers.set((ASK, link), now + self._recovery.settings.retry_seconds)
 
     def named(self, link: str, logs: tuple[str, ...], now: float) -> None:
         """A neighbour hears these logs from us alone."""
         if not self._is_new:
             return
-        if any(log != self._ports.delivery.log for log in logs):
+        if any(log != self._recovery.own().name for log in logs):
             self._knowing.add(link)
         known = {broker_of(log) for log in self._recovery.views}
         for broker in {broker_of(log) for log in logs} - known - {self._ports.name}:
@@ -105,7 +105,7 @@ class Recall:
                 self._recovery.timers.set((NAMED, broker), now + self._recovery.settings.recall_seconds)
 
     def filled(self, fill: Fill, link: str, now: float) -> None:
-        if fill.log == self._ports.delivery.log and link in self._asked:
+        if fill.log == self._recovery.own().name and link in self._asked:
             self._answered(link, now)
 
     def _answered(self, link: str, now: float) -> None:

@@ -15,18 +15,18 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tidings.availability.lifetime import expired, remaining
 from tidings.availability.records import Append
 from tidings.language.evaluate import accepts
+from tidings.model.event import Event
 from tidings.protocol import batches
 from tidings.protocol.inputs import Feature, FetchFailed
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.naming import broker_of
-from tidings.protocol.reading import Page, Wanted
+from tidings.protocol.reading import LogScan, Page, Wanted
 from tidings.protocol.recovery.words import Ask, Fill, ReplayAsk, ReplayAsks, ReplayPart, ReplayParts
 from tidings.protocol.slots import Ports
 
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from tidings.protocol.recovery.acknowledged import Acknowledged
 
 Done = Callable[[Page, float], None]
-Scanned = Callable[[tuple[Envelope, ...], int, bool, float], None]
 PARTS = "parts"  # timer, by link: answers that wait for one another leave
 
 
@@ -48,26 +47,6 @@ class _Reading:
         self.wanted = wanted
         self.then = then
         self.pause = pause
-
-
-class _Scan:
-    """A walk over our log for somebody."""
-
-    __slots__ = ("is_wanted", "link", "page", "then", "upto")
-
-    def __init__(
-        self,
-        link: str,
-        upto: int | None,
-        page: batches.Page[Envelope],
-        is_wanted: Callable[[Append, float], bool],
-        then: Scanned,
-    ) -> None:
-        self.link = link  # that the answer goes to
-        self.upto = upto  # None: to the end of the log
-        self.page = page
-        self.is_wanted = is_wanted
-        self.then = then
 
 
 class Relay:
@@ -98,7 +77,7 @@ class Relay:
         upstream = self._recovery.upstream(log)
         if upstream is None or not self._recovery.is_up(upstream):
             return None
-        return upstream if self._ports.routing.agreed(upstream) else None
+        return upstream if self._ports.link_interest.agreed(upstream) else None
 
     def _ask_together(self, asks: Iterable[ReplayAsk]) -> set[int]:
         """Those that go the same way go together; the numbers of those that could go."""
@@ -206,9 +185,9 @@ class Relay:
     def _pass_back(self, message: Fill | ReplayPart, now: float) -> None:
         path = message.path[:-1]
         to = path[-1]
-        small = tuple(e for e in message.envelopes if not self._recovery.is_too_large(to, e, now))
+        small = tuple(e for e in message.envelopes if not self._recovery.far_ends.is_too_large(to, e, now))
         if isinstance(message, Fill):
-            wanted = tuple(e for e in small if self._ports.routing.wants(to, e.event))
+            wanted = tuple(e for e in small if self._wants(to, e.event))
             self._ports.send(
                 to, Fill(message.log, message.after, message.upto, wanted, path, message.is_gone)
             )
@@ -221,7 +200,7 @@ class Relay:
     def _send_back(self, to: str, part: ReplayPart, now: float) -> None:
         """Send an answer, with those of the same request that come soon. Events do not wait."""
         expected = self._expected.get(to, 0)
-        if not expected or not self._recovery.takes(to, Feature.REPLAY_PARTS):
+        if not expected or not self._recovery.far_ends.takes(to, Feature.REPLAY_PARTS):
             self._ports.send(to, part)
             return
         waiting = self._answers.setdefault(to, [])
@@ -251,7 +230,7 @@ class Relay:
 
     def _filled(self, fill: Fill, now: float) -> None:
         view = self._recovery.views.get(fill.log)
-        if fill.is_gone and fill.log != self._ports.delivery.log:
+        if fill.is_gone and fill.log != self._recovery.own().name:
             self._recovery.gone(fill.log, now)
             return
         if view is None or view.upstream is None:
@@ -276,10 +255,13 @@ class Relay:
             self._recovery.gone(part.log, now)
         reading.then(Page(part.envelopes, part.upto, part.is_last, part.is_gone), now)
 
+    def _wants(self, link: str, event: Event) -> bool:
+        return self._ports.link_interest.wants(link, event)
+
     # -- answers from our own log ----------------------------------------------------------------
 
     def _answer(self, link: str, message: Ask | ReplayAsk, now: float) -> None:
-        is_gone = message.log != self._ports.delivery.log
+        is_gone = message.log != self._recovery.own().name
         if isinstance(message, Ask):
             self._answer_ask(link, message, is_gone)
         else:
@@ -290,13 +272,14 @@ class Relay:
             self._ports.send(link, Fill(ask.log, ask.after, upto, found, ask.path, is_gone))
 
         def is_wanted(record: Append, _now: float) -> bool:
-            return self._ports.routing.wants(link, record.event)
+            return self._wants(link, record.event)
 
         if is_gone:
             self._ports.send(link, Fill(ask.log, ask.after, ask.upto, (), ask.path, is_gone))
         else:
             page = batches.Page[Envelope](self._ports.limits)
-            self._walk(_Scan(link, ask.upto, page, is_wanted, fill), ask.after)
+            fits = partial(self._fits, link)
+            self._scan(LogScan(ask.after, ask.upto, page, is_wanted, fits, fill, self._on_failed))
 
     def _answer_replay(self, link: str, ask: ReplayAsk, is_gone: bool, now: float) -> None:
         def part(found: tuple[Envelope, ...], upto: int, is_last: bool, at: float) -> None:
@@ -308,48 +291,18 @@ class Relay:
         else:
             limits = self._ports.limits
             page = batches.Page[Envelope](limits, min(ask.limit, limits.batch_count))
-            self._walk(_Scan(link, None, page, partial(_has_right, ask), part), ask.after)
+            fits = partial(self._fits, link)
+            self._scan(LogScan(ask.after, None, page, partial(_has_right, ask), fits, part, self._on_failed))
 
-    def _walk(self, scan: _Scan, after: int) -> None:
-        """Read on in our log; what is found goes to `scan.then` when there is enough of it."""
-        count = self._ports.limits.page_count
-        self._ports.disk.fetch(after + 1, count, partial(self._on_records, scan, after), self._on_failed)
+    def _scan(self, scan: LogScan) -> None:
+        self._ports.own_log.scan(scan)
+
+    def _fits(self, link: str, envelope: Envelope, now: float) -> bool:
+        return not self._recovery.far_ends.is_too_large(link, envelope, now)
 
     def _on_failed(self, failure: FetchFailed, now: float) -> None:
-        """Our disk cannot be read there: no answer, and whoever asked asks again."""
+        """Our disk cannot be read there: no answer, and the broker that asked asks again."""
         self.unreadable += 1
-
-    def _on_records(self, scan: _Scan, after: int, records: Sequence[Append], now: float) -> None:
-        end = self._ports.delivery.told_upto
-        upto = end if scan.upto is None else min(scan.upto, end)
-        read = after
-        for record in records:
-            if record.offset > upto or scan.page.is_full:
-                break
-            is_found = self._is_told(record, now) and scan.is_wanted(record, now)
-            envelope = self._envelope(record, now) if is_found else None
-            if envelope is not None and self._recovery.is_too_large(scan.link, envelope, now):
-                envelope = None
-            if envelope is not None and not scan.page.add(envelope):
-                break
-            read = record.offset
-        found = tuple(scan.page.items)
-        if scan.page.is_full:
-            scan.then(found, read, read >= upto, now)
-        elif batches.read_upto(records, upto) >= upto:
-            scan.then(found, max(upto, after), True, now)
-        else:
-            self._walk(scan, read)
-
-    def _is_told(self, record: Append, now: float) -> bool:
-        return not expired(record, now) and self._ports.delivery.holds(record.offset)
-
-    def _envelope(self, record: Append, now: float) -> Envelope:
-        expires = None if record.expires_at is None else record.expires_at - now
-        log = self._ports.delivery.log
-        headers = self._ports.delivery.headers_of(record.event.source, record.offset)
-        left = remaining(record, now)
-        return Envelope(record.event, log, record.offset, record.sequence, left, expires, headers)
 
 
 def _one_further(message: Ask | ReplayAsk, name: str) -> Ask | ReplayAsk:

@@ -38,17 +38,17 @@ class Rollback:
         if now >= self._first_word_until:
             return False
         trails = self._recovery.own().trails
-        return any(link not in trails or not trails[link].heard for link in self._ports.overlay.peers())
+        return any(link not in trails or not trails[link].heard for link in self._recovery.peers())
 
     def heard(self, view: LogView) -> int:
         """The highest offset of a log that is known of here or behind us."""
         behind = max((trail.heard_upto for trail in view.trails.values()), default=0)
-        return max(view.known, behind, self._ports.delivery.heard_of(view.name))
+        return max(view.known, behind, self._ports.log_readers.heard_of(view.name))
 
     def hear(self, view: LogView, trail: Trail, upto: int) -> bool:
         """A neighbour has heard of this offset; True: the broker of that log does not know so yet."""
         trail.heard_upto = max(trail.heard_upto, upto)
         if view.upstream is None and upto > view.known:
-            self._ports.delivery.skip_to(upto)
+            self._ports.own_log.skip_to(upto)
             view.advance(upto)
         return view.told is not None and upto > view.told[2]

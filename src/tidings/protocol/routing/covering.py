@@ -30,6 +30,7 @@ from tidings.protocol.effects import Channel
 from tidings.protocol.inputs import Input, LinkDown, LinkUp, Parted, Started
 from tidings.protocol.interest import Match
 from tidings.protocol.messages import Envelope, Message
+from tidings.protocol.roles import PatternInterest
 from tidings.protocol.routing.diffusion import LOCAL, Diffusion, Interest, InterestSeen
 from tidings.protocol.routing.outlets import OUTLETS
 from tidings.protocol.routing.seen import NUMBER, Forward, Numbering, Window
@@ -47,7 +48,7 @@ MAINTAIN_SECONDS = 0.05
 IMPLICIT_SECONDS = 600.0  # without such an event, until a broker no longer advertises everything
 
 
-class SubscriptionRouting(Routing):
+class SubscriptionRouting(Routing, PatternInterest):
     messages = (Forward, Interest, InterestSeen)
     headers = frozenset({NUMBER})
 
@@ -112,7 +113,7 @@ class SubscriptionRouting(Routing):
 
     def bind(self, ports: Ports) -> None:
         super().bind(ports)
-        self._subs.peers = self._ads.peers = lambda: ports.overlay.peers()
+        self._subs.peers = self._ads.peers = lambda: ports.neighbours.peers()
         self._restart()
 
     def _restart(self) -> None:
@@ -125,7 +126,7 @@ class SubscriptionRouting(Routing):
         self._generation += 1
         if isinstance(input, Started):
             self._restart()
-        elif isinstance(input, LinkUp) and input.peer in self.ports.overlay.links():
+        elif isinstance(input, LinkUp) and input.peer in self._links():
             session = f"{self._incarnation}/{self.ports.rng.getrandbits(32):08x}"
             self._ads.link_up(input.peer, session)
             self._subs.link_up(input.peer, session)
@@ -192,7 +193,7 @@ class SubscriptionRouting(Routing):
         if isinstance(message, Forward):
             if ready := self._admit(sender, message.envelope, now):
                 self.ports.events.arrived(ready, sender, now)
-        elif sender not in self.ports.overlay.links():
+        elif sender not in self._links():
             return  # a neighbour no longer; it was on its way
         elif isinstance(message, Interest):
             self._hear(sender, message)
@@ -228,14 +229,17 @@ class SubscriptionRouting(Routing):
         else:
             self._diffusion(message.what).seen(link, message)
         if self._settles:
-            self._settled.answer(self.ports.send, self.ports.overlay.links())
+            self._settled.answer(self.ports.send, self._links())
+
+    def _links(self) -> tuple[str, ...]:
+        return self.ports.neighbours.links()
 
     def _diffusion(self, what: str) -> Diffusion:
         return self._ads if what == ADVERTISEMENTS else self._subs
 
     def _flush(self, now: float) -> None:
         self._generation += 1
-        links = self.ports.overlay.links()
+        links = self._links()
         if len(self._handles) > THRESHOLD:
             self._maintain_at = now
         if self._uses_advertisements:
@@ -250,7 +254,7 @@ class SubscriptionRouting(Routing):
 
     def on_timer(self, now: float) -> None:
         self._generation += 1
-        links = self.ports.overlay.links()
+        links = self._links()
         if self._maintain_at is not None and self._maintain_at <= now:
             left = self.ports.interest.maintain(MAINTAIN_BUDGET)
             self._maintain_at = now + MAINTAIN_SECONDS if left else None
@@ -327,7 +331,7 @@ class SubscriptionRouting(Routing):
             origin, number = envelope.headers[NUMBER]
             if origin == self._incarnation or not self._seen.is_new(origin, number):
                 return ()
-        return self.ports.recovery.admit(envelope, sender, now)
+        return self.ports.passage.admit(envelope, sender, now)
 
     def forward(
         self, envelope: Envelope, at: tuple[str, ...] | None, came_from: str | None, now: float
@@ -342,10 +346,10 @@ class SubscriptionRouting(Routing):
         if not wanted:
             return
         ports = self.ports
-        up = ports.overlay.links()
-        for link in ports.overlay.peers():
+        up = ports.neighbours.links()
+        for link in ports.neighbours.peers():
             if link in wanted and link != came_from:
-                leaving = ports.recovery.outgoing(envelope, link, now)
+                leaving = ports.passage.outgoing(envelope, link, now)
                 if leaving is not None and link in up:
                     ports.send(link, Forward(leaving), self.channel)
 
@@ -356,7 +360,7 @@ class SubscriptionRouting(Routing):
             unsaid = (event for event in events if not self._own.accepts(event))
             for event in islice(unsaid, 1):  # one says as much as all of them do
                 self._published(event, now)
-        if self._wanted_over or self.ports.overlay.peers():
+        if self._wanted_over or self.ports.neighbours.peers():
             keep = self.ports.interest.keep
             return [
                 not (keep(event, match).link_filters or self._wanting(event))
@@ -370,7 +374,7 @@ class SubscriptionRouting(Routing):
         ports = self.ports
         last, state = (
             self._links_of,
-            (self._generation, ports.interest.version, peers := ports.overlay.peers()),
+            (self._generation, ports.interest.version, peers := ports.neighbours.peers()),
         )
         if last[0] is event and last[1] == state:
             return last[2]
@@ -413,23 +417,6 @@ class SubscriptionRouting(Routing):
 
     def interest(self, link: str) -> tuple[Filter, ...]:
         return self._subs.behind(link)
-
-    def toward(self, target: Filter | str) -> tuple[str, ...]:
-        if isinstance(target, str):
-            return ()
-        return tuple(
-            link
-            for link in self.ports.overlay.links()
-            if any(overlaps(f, target) for f in self.interest(link))
-        )
-
-    def swap(self, old: str, new: str, now: float) -> None:
-        """What was wanted behind `old` is wanted behind `new` from now on."""
-        moved = self._subs.behind(old)
-        self._subs.link_up(new, f"{self._incarnation}/{self.ports.rng.getrandbits(32):08x}")
-        self._subs.hear(new, Interest(SUBSCRIPTIONS, moved, ()), self.ports.send)
-        self._subs.link_down(old)
-        self._flush(now)
 
     def ways_changed(self, now: float) -> None:
         self._flush(now)

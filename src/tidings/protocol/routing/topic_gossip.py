@@ -168,7 +168,7 @@ class TopicGossip(Routing):
         for topic in self._joined(subscription):
             if topic not in self.topics():
                 self._record(topic, now)
-                self.ports.membership.join(topic, now)
+                self.ports.topics.join(topic, now)
             self._wanted[topic] = self._wanted.get(topic, 0) + 1
 
     def interest_removed(self, subscription: Subscription, at: tuple[str, ...], now: float) -> None:
@@ -179,7 +179,7 @@ class TopicGossip(Routing):
                 if topic not in self._given:
                     self._record(topic, now, left=True)
                     self._corrected.clear()  # there is news that nobody was told yet
-                    self.ports.membership.leave(topic, now)
+                    self.ports.topics.leave(topic, now)
 
     def _joined(self, subscription: Subscription) -> tuple[str, ...]:
         topics = groups_of(subscription.filter)
@@ -222,14 +222,13 @@ class TopicGossip(Routing):
         if missing is not None and sender in missing.below:
             message = Rumour(message.envelope, is_entry=True)
         self._now_entry = (sender, message)
-        if ready := self.ports.recovery.admit(message.envelope, sender, now):
-            self.ports.events.arrived(ready, sender, now)
+        self.ports.events.received(message.envelope, sender, now)
         self._now_entry = None
 
     def _count_stray(self, sender: str, event: Event) -> None:
         """Not for us. No clock says until when that may be: clocks jump."""
         told = self._corrected.pop(sender, 0)
-        can_tell = self.ports.membership.correct(sender, self.graph.above(event.topic or ROOT))
+        can_tell = self.ports.topics.correct(sender, self.graph.above(event.topic or ROOT))
         if can_tell and told < self.settings.corrections:
             self.late += 1
         else:
@@ -251,6 +250,14 @@ class TopicGossip(Routing):
             for scope in self._strange(event.topic or ROOT):
                 self._hand_over(scope, envelope, now)
 
+    def members(self, scope: str) -> tuple[str, ...]:
+        """The members of a scope that we know of."""
+        return self.ports.members.view(scope)
+
+    def sample(self, k: int, scope: str = "") -> tuple[str, ...]:
+        """At most k of them."""
+        return self.ports.sampling.sample(k, scope)
+
     def _groups(self, event: Event) -> list[str]:
         """Those of our groups that the event is for."""
         return [topic for topic in self.topics() if self.graph.includes(topic, event.topic or ROOT)]
@@ -259,9 +266,9 @@ class TopicGossip(Routing):
         settings, rng = self.settings, self.ports.rng
         if settings.wanted:
             levels = len(self.graph.above(envelope.event.topic or ROOT))
-            settings = settings.at_loss(self.ports.membership.loss(), levels)
-        size = self.ports.membership.size(topic)
-        members = self.ports.membership.sample(settings.fan_out(size), topic)
+            settings = settings.at_loss(self.ports.sampling.loss(), levels)
+        size = self.ports.sampling.size(topic)
+        members = self.sample(settings.fan_out(size), topic)
         is_entry = came is None or came.is_entry
         links = came.links if came is not None else ()
         step = 0 if came is None or came.is_entry else came.step + 1
@@ -311,7 +318,7 @@ class TopicGossip(Routing):
         for up in self.graph.supers(topic):
             if rng.random() * size >= settings.g and not (settings.forced and came is None):
                 continue
-            table = self.ports.membership.view(over(topic, up))
+            table = self.members(over(topic, up))
             for name in table:
                 if rng.random() * min(settings.z, len(table)) < settings.a:
                     self._hand_up(name, envelope)
@@ -348,7 +355,7 @@ class TopicGossip(Routing):
 
     def _take_turn(self, turn: _Turn, scope: str) -> bool:
         """Did we know anybody?"""
-        event, table = turn.envelope.event, self.ports.membership.view(scope)
+        event, table = turn.envelope.event, self.members(scope)
         others = [name for name in table if (event.identity, name) not in self._told]
         count = min(len(others), max(1, round(self.settings.a)))
         for name in self.ports.rng.sample(others, count):
@@ -366,8 +373,8 @@ class TopicGossip(Routing):
         return () if self.graph.above(topic)[0] in self.topics() else (into(topic),)
 
     def _hand_over(self, scope: str, envelope: Envelope, now: float) -> None:
-        self.ports.membership.seek(scope, now)
-        table = self.ports.membership.sample(max(2, round(self.settings.a)), scope)
+        self.ports.topics.seek(scope, now)
+        table = self.sample(max(2, round(self.settings.a)), scope)
         for name in table:
             self._hand_up(name, envelope)
         if not table:
@@ -426,7 +433,7 @@ class TopicGossip(Routing):
         if home in self.topics():  # we have joined meanwhile
             self._in_group(home, envelope, None, now)
             return
-        table = self.ports.membership.sample(max(2, round(self.settings.a)), scope)
+        table = self.sample(max(2, round(self.settings.a)), scope)
         for name in table:
             self._hand_up(name, envelope)
         if not table:

@@ -157,7 +157,7 @@ def test_each_start_from_the_same_disk_counts() -> None:
         group.start("d3")
         assert group.run(5, lambda: group.agree("d1", "d2", "d3"))
     assert group.membership("d3").figures()["disks put back"] == 0
-    assert group.membership("d1").voters["d3"] == group.membership("d3").life.partition(".")[0]
+    assert group.membership("d1").current.voters["d3"] == group.membership("d3").life.partition(".")[0]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tidings.availability.records import Record
+from tidings.availability.records import Put, Record
 from tidings.model.event import make_event
 from tidings.protocol.inputs import ViewChanged
 from tidings.protocol.limits import DEFAULT_LIMITS
@@ -23,6 +23,7 @@ from tidings.protocol.recovery.group_words import (
     Settled,
     Stored,
 )
+from tidings.protocol.roles import GroupEntries, Quorum
 from tidings.protocol.slots import Delivery, Membership, Ports
 
 MEMBERS = ("b0", "b1", "b2")
@@ -37,7 +38,7 @@ def placed(offset: int, number: int | None = None) -> Placed:
     return Placed(offset, proposal(offset if number is None else number))
 
 
-class Views(Membership):
+class Views(Membership, Quorum):
     def __init__(self, coordinator: str) -> None:
         self.leader = coordinator
 
@@ -45,18 +46,14 @@ class Views(Membership):
     def coordinator(self) -> str | None:
         return self.leader
 
-    @property
-    def voters(self) -> dict[str, str]:
+    def voters(self) -> dict[str, str | None]:
         return dict.fromkeys(MEMBERS, "disk")
-
-    def counts(self, peer: str) -> bool:
-        return peer in MEMBERS
 
     def view(self, scope: str = "") -> tuple[str, ...]:
         return MEMBERS
 
 
-class Entered(Delivery):
+class Entered(Delivery, GroupEntries):
     """Delivery that writes down the committed events and the answers."""
 
     def __init__(self) -> None:
@@ -75,8 +72,17 @@ class Entered(Delivery):
             return True
         return None if any(each.sequence > proposal.sequence for each in self.entries.values()) else False
 
-    def settle(self, identity: tuple[str, str], *, is_kept: bool | None = True) -> None:
-        self.answered.append((identity[1], is_kept))
+    def settle(self, identity: tuple[str, str], *, is_kept: bool = True, full: str = "") -> None:
+        self.answered.append((identity[1], None if full else is_kept))
+
+    def needs_from(self) -> int:
+        return 0
+
+    def identities(self) -> tuple[Put, ...]:
+        return ()
+
+    def adopt_identities(self, rows: tuple[Put, ...]) -> None:
+        pass
 
 
 class Disk:
@@ -120,10 +126,12 @@ class One:
         ports = Ports()
         ports.name, ports.limits = name, DEFAULT_LIMITS
         ports.send = lambda to, message, *_: self.sent.append((to, message))
-        ports.membership, ports.delivery, ports.disk = self.views, self.delivery, self.disk  # type: ignore[assignment]
-        self.log = ports.recovery = GroupLog()
+        ports.disk = self.disk  # type: ignore[assignment]
+        self.log = GroupLog()
+        ports.offer(self.views, self.delivery, self.log)
         self.log.bind(ports)
         self.views.bind(ports)
+        self.delivery.bind(ports)
 
     def view(self, number: int, *, is_member: bool = True) -> None:
         self.log.on_input(ViewChanged(number, MEMBERS, is_member, (), is_member), 0.0)
@@ -265,7 +273,7 @@ def test_a_copy_ends_where_the_disk_of_its_source_does() -> None:
     one.receive("b1", Propose(1, 1, (proposal(1),)))
     one.receive("b1", Stored(1, 1, 0))
     one.receive("b2", Stored(1, 1, 0))
-    assert (one.log.committed, one.delivery.told_upto) == (1, 0)
+    assert (one.log.committed, one.delivery.position[1]) == (1, 0)
     one.receive("b2", CopyAsk(1, 0, pages=True))
     assert not one.take(Copy)
 

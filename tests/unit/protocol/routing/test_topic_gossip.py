@@ -22,7 +22,7 @@ def rumour(topic: str, id: int = 1) -> Rumour:
 
 def peer(membership: Membership, **settings: int) -> Alone:
     alone = Alone(TopicGossip(("a",), settings=GossipSettings(**settings)))
-    alone.routing.ports.membership = membership
+    alone.routing.ports.offer(membership)
     membership.bind(alone.routing.ports)
     return alone
 

@@ -11,12 +11,14 @@ A style (`push.py`, `pull.py`, `lazy.py`) adds what a round sends and what is do
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from tidings.model.event import Event
 from tidings.model.subscription import Subscription
 from tidings.protocol.effects import Channel
 from tidings.protocol.messages import Envelope, Message
+from tidings.protocol.roles import PatternInterest
 from tidings.protocol.slots import Ports, Recovery
 from tidings_lab.recovery.epidemic.cache import Cache, Held
 from tidings_lab.recovery.epidemic.marks import UNWANTED, Counters, Losses, Received, Source
@@ -42,6 +44,7 @@ MOST_AHEAD = 10_000  # recovered events whose copy on the link is still waited f
 
 
 class Epidemic(Recovery):
+    needs = (PatternInterest,)
     messages = MESSAGES
     headers = HEADERS
     uses_tags: ClassVar[bool] = False
@@ -60,7 +63,7 @@ class Epidemic(Recovery):
         super().bind(ports)
         settings = self.settings
         self.counters = Counters(lambda: f"{ports.name}.{ports.rng.getrandbits(32):08x}")
-        self.losses = Losses(ports.routing.wanted_here, most=settings.most_lost, give_up=settings.give_up)
+        self.losses = Losses(self.wanted_here, most=settings.most_lost, give_up=settings.give_up)
         self.received = Received(settings.window, self.losses.expected_of)
         self.cache = Cache(settings.cache, settings.evicts, ports.rng)
         self.patience = Patience(settings.patience_seconds)
@@ -141,10 +144,10 @@ class Epidemic(Recovery):
         self.count["late"] += 1
         if self.uses_routes:
             envelope = self._routed(envelope, self.received.source(id[0]))
-        self.ports.routing.forward(envelope, None, came_from, now)
+        self.ports.router.forward(envelope, None, came_from, now)
 
     def _published(self, envelope: Envelope, now: float) -> Envelope:
-        patterns = self.ports.routing.matching(envelope.event) if self.uses_tags else ()
+        patterns = self.matching(envelope.event) if self.uses_tags else ()
         mark = self.counters.mark(patterns, self._here)
         self.received.source(mark[0]).floor = mark[1]  # ours: all of them were here
         marked = _with_headers(envelope, {**envelope.headers, MARK: mark})
@@ -171,9 +174,10 @@ class Epidemic(Recovery):
     def _is_wanted(self, envelope: Envelope) -> bool:
         """Does a client here want it?"""
         if self.uses_tags:
-            wanted_here = self.ports.routing.wanted_here
-            return any(wanted_here(pattern) is not None for pattern, _ in tags_of(envelope.headers[MARK]))
-        return bool(self.ports.delivery.wanting(envelope.event))
+            return any(
+                self.wanted_here(pattern) is not None for pattern, _ in tags_of(envelope.headers[MARK])
+            )
+        return bool(self.ports.subscribers.wanting(envelope.event))
 
     def filed_under(self, envelope: Envelope) -> tuple[int, ...]:
         """The patterns by which the style looks for events in the cache."""
@@ -182,9 +186,18 @@ class Epidemic(Recovery):
     def noticed_loss(self, now: float) -> None:
         """Something is missing."""
 
-    def lookup(self, ids: Iterable[tuple[str, str]]) -> tuple[Envelope, ...]:
-        wanted = set(ids)
-        return tuple(held.envelope for held in self.cache.all() if held.envelope.event.identity in wanted)
+    # -- patterns ------------------------------------------------------------------------------
+
+    def matching(self, event: Event) -> tuple[int, ...]:
+        """The patterns that are wanted over some link and accept an event."""
+        return self.ports.patterns.matching(event)
+
+    def links_wanting(self, pattern: int) -> tuple[str, ...]:
+        return self.ports.patterns.links_wanting(pattern)
+
+    def wanted_here(self, pattern: int) -> float | None:
+        """Since when a client here has wanted this pattern; None: none does."""
+        return self.ports.patterns.wanted_here(pattern)
 
     # -- giving and taking -------------------------------------------------------------------
 
@@ -239,7 +252,7 @@ class Epidemic(Recovery):
         if mark.tags and self.losses.see(mark.source, mark.tags):
             self.noticed_loss(now)
         self.keep(envelope, since, now, is_own=False)
-        self.ports.delivery.deliver(envelope, now)
+        self.ports.dispatcher.deliver(envelope, now)
 
     # -- gossip ------------------------------------------------------------------------------
 

@@ -59,7 +59,7 @@ class Heartbeats:
         """To every link but one, each with the patterns that are wanted over it."""
         by_link: dict[str, dict[int, int]] = {}
         for pattern, counter in beat.counters.items():
-            for link in self._ports.routing.links_wanting(pattern):
+            for link in self._ports.patterns.links_wanting(pattern):
                 if link != came_from:
                     by_link.setdefault(link, {})[pattern] = counter
         for link, counters in by_link.items():

@@ -113,7 +113,7 @@ class _Pull(Epidemic):
             self.ports.send(route[0], message, Channel.DATAGRAM)
 
     def links_for(self, pattern: int) -> tuple[str, ...]:
-        return self.ports.routing.links_wanting(pattern)
+        return self.links_wanting(pattern)
 
     # -- answering ---------------------------------------------------------------------------
 
@@ -148,7 +148,7 @@ class _Pull(Epidemic):
             onward = PatternPull(pull.initiator, pattern, lost) if lost else None
         if onward is None:
             return
-        is_member = self.ports.routing.wanted_here(pattern) is not None
+        is_member = self.wanted_here(pattern) is not None
         if not is_member or self.ports.rng.random() < self.settings.forward:  # E-C1
             self.gossip(self.links_for(pattern), onward, sender)
 
@@ -209,7 +209,7 @@ class _Pull(Epidemic):
         source, pattern, counter = loss
         if source == self.counters.source:
             return counter > self.counters.last(pattern)
-        if self.ports.routing.wanted_here(pattern) is None:
+        if self.wanted_here(pattern) is None:
             return None  # what becomes of this pattern is not our affair
         expected = self.losses.expected(source, pattern)
         if expected is None:
@@ -275,4 +275,4 @@ class RandomPull(_Pull):
         self.pull_by_pattern(now)
 
     def links_for(self, pattern: int) -> tuple[str, ...]:
-        return self.ports.overlay.links()
+        return self.ports.neighbours.links()

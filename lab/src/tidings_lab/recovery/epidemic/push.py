@@ -30,7 +30,7 @@ class Push(Epidemic):
         return True
 
     def filed_under(self, envelope: Envelope) -> tuple[int, ...]:
-        return self.ports.routing.matching(envelope.event)
+        return self.matching(envelope.event)
 
     def keep(self, envelope: Envelope, since: float, now: float, *, is_own: bool) -> None:
         super().keep(envelope, since, now, is_own=is_own)
@@ -40,15 +40,14 @@ class Push(Epidemic):
 
     def round(self, now: float) -> None:
         self.requests.review(now)
-        links_wanting = self.ports.routing.links_wanting
-        patterns = [pattern for pattern in self.cache.patterns() if links_wanting(pattern)]
+        patterns = [pattern for pattern in self.cache.patterns() if self.links_wanting(pattern)]
         if not patterns:
             self.pace.rest()
             return
         pattern = self.ports.rng.choice(patterns)
         held = self.cache.matching(pattern)[-self.settings.most_entries :]
         self.count["rounds"] += 1
-        self.gossip(links_wanting(pattern), PushOffer(self.ports.name, pattern, by_source(held, now)))
+        self.gossip(self.links_wanting(pattern), PushOffer(self.ports.name, pattern, by_source(held, now)))
         self.pace.next(now)
 
     def on_message(self, sender: str, message: Message, now: float) -> None:
@@ -64,11 +63,11 @@ class Push(Epidemic):
         self.requests.review(now)
         if offer.initiator == self.ports.name or self.standing.is_ignored(offer.initiator, OFFER, now):
             return
-        since = self.ports.routing.wanted_here(offer.pattern)
+        since = self.wanted_here(offer.pattern)
         if since is not None:
             self._ask(offer.initiator, self.missing(offer.held, now - since), now)
         if self.ports.rng.random() < self.settings.forward:
-            self.gossip(self.ports.routing.links_wanting(offer.pattern), offer, sender)
+            self.gossip(self.links_wanting(offer.pattern), offer, sender)
 
     def missing(self, held: dict[str, tuple[tuple[int, int], ...]], youth: float) -> list[Id]:
         """What of an offer was not here, is younger than the interest in it, and was not asked for."""

@@ -1,0 +1,40 @@
+"""Far ends of links: the frames and the kinds of messages that they take."""
+
+from __future__ import annotations
+
+from tidings.model.event import event_size
+from tidings.protocol.inputs import Feature, LinkUp
+from tidings.protocol.messages import Envelope
+from tidings.protocol.slots import Ports
+
+
+class FarEnds:
+    """Neighbours, as they announced themselves when their links came up."""
+
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
+        self._frames: dict[str, int] = {}  # by link: the largest frame that its far end takes
+        self._features: dict[str, int] = {}  # by link: kinds of messages that its far end announced
+        self._passed_over: set[tuple[str, str, int | None]] = set()  # link, log and offset: too large for it
+
+    def link_up(self, input: LinkUp) -> None:
+        self._frames[input.peer] = input.frame_bytes
+        self._features[input.peer] = input.features
+
+    def takes(self, link: str, feature: Feature) -> bool:
+        """Did the far end of a link announce this kind of message?"""
+        return bool(self._features.get(link, 0) & feature)
+
+    def is_too_large(self, link: str, envelope: Envelope, now: float) -> bool:
+        """Is this an event that the far end of a link does not take (brokers of an earlier version take only frames
+        of their own limit)? Then it is passed over on this link and kept as a dead letter of the link: sent, it would
+        end the link again and again."""
+        limits = self._ports.limits
+        most = (self._frames.get(link) or limits.taken_bytes) - limits.envelope_bytes
+        if event_size(envelope.event) <= most:
+            return False
+        passed = (link, envelope.origin, envelope.offset)
+        if passed not in self._passed_over:
+            self._passed_over.add(passed)
+            self._ports.dispatcher.undeliverable(link, envelope, now)
+        return True
