@@ -141,8 +141,8 @@ DEFECTS = (
     Defect("protocol/recovery/acknowledged.py", "        if view is None or view.upstream != came_from or offset is None:", "        if view is None or offset is None:"),
     # -- found from outside, or by the wide world, and put back: sizes, limits, clocks, disks, rights
     Defect("protocol/recovery/group_log.py", "        if not message.lacks:  # else it says what it holds, which is not what is on its disk\n", "        if True:\n", by=WIDE),  # lacks counted
-    Defect("protocol/recovery/group_copy.py", "page, upto, more = Page[Placed](self._ports.limits), read_upto(found, end), \"\"", "page, upto, more = Page[Placed](self._ports.limits), (found[-1].offset if len(found) >= self._ports.limits.page_count else end), \"\"", by=WIDE),  # copy short page
-    Defect("protocol/recovery/group_copy.py", "                    upto = append.offset - 1\n                    break", "                    upto = append.offset\n                    break", by=WIDE),  # copy skips the one that did not fit
+    Defect("protocol/delivery/log_copy.py", "page, upto, more = Page[Placed](self._ports.limits), read_upto(found, end), \"\"", "page, upto, more = Page[Placed](self._ports.limits), (found[-1].offset if len(found) >= self._ports.limits.page_count else end), \"\"", by=WIDE),  # copy short page
+    Defect("protocol/delivery/log_copy.py", "                    upto = append.offset - 1\n                    break", "                    upto = append.offset\n                    break", by=WIDE),  # copy skips the one that did not fit
     Defect("protocol/recovery/group_acks.py", "        needed = len(voters) // 2\n", "        needed = 0\n", by=WIDE),  # no majority
     Defect("protocol/recovery/group_log.py", "        self._stored = self.committed\n        epoch, last", "        self._stored = self._last\n        epoch, last", by=WIDE),  # tail taken for stored
     Defect("protocol/recovery/group_log.py", "best, state = max(sorted(", "best, state = min(sorted(", by=WIDE),  # worst log
@@ -206,7 +206,7 @@ DEFECTS = (
     Defect("protocol/client.py", "        self._tokens.leave(listening)  # the next one of this name goes on from here\n", "", by=WIDE),  # token dropped
     Defect("protocol/recovery/group_retention.py", "        self._kept_from = [(now, first_offset)]  # how old they are is not known: none is too old\n", "        pass\n", by=KEEPING),  # young log taken for old
     Defect("protocol/delivery/flow.py", "        if failed is not None and (offset is None or offset >= self._ledger.end):", "        if False:", by=WIDE),  # failed disk answers by number
-    Defect("protocol/recovery/group_copy.py", "min(self._log.committed, self._ports.own_log.position[1]), message.epoch", "self._log.committed, message.epoch", by=GROUP_LOG),  # copy of what is not on the disk
+    Defect("protocol/delivery/log_copy.py", "        end = min(committed, self._ledger.end - 1)\n", "        end = committed\n", by=GROUP_LOG),  # copy of what is not on the disk
     Defect("protocol/disk.py", "        if self.failed is not None:\n            if otherwise is not None:\n                otherwise(self.failed, self._failed_at)\n            return\n        self._token += 1", "        self._token += 1", by=WIDE),  # persist on a failed disk
     Defect("protocol/delivery/courier.py", "            if held.own.state is REPLAYING or (held.durable and held.is_full):\n                self._leave_in_log(held, position.offset, now)\n                return\n", "", by=WIDE),  # queue spill lost
     Defect("protocol/delivery/flow.py", "            partial(self._stalled_all, kept),\n", "            None,\n", by=FULL_DISK),  # full disk keeps in flight waiting

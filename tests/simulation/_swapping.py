@@ -55,7 +55,8 @@ class Restless:
         old = node.slots["overlay"]
         node.slots["overlay"] = overlay
         node._compose()
-        overlay.bind(node._ports)
+        for strategy in (overlay, node.slots["routing"]):
+            strategy.bind(node._ports)
         node._owners = {m: overlay if owner is old else owner for m, owner in node._owners.items()}
         return node
 

@@ -305,31 +305,28 @@ class Node:
 
     # -- the way of events and of subscriptions (port `Events`) -----------------------------
 
-    def accepted(
-        self,
-        envelope: Envelope,
-        now: float,
-        dispatch: Callable[[Any, float], None] | None = None,
-        pending: Any = None,
-    ) -> None:
-        self._pass(envelope, None, now, dispatch, pending)
+    def accepted(self, envelope: Envelope, now: float) -> None:
+        self.passing(envelope, None, now)
 
-    def received(self, envelope: Envelope, came_from: str, now: float) -> None:
-        if ready := self._ports.passage.admit(envelope, came_from, now):
+    def received(self, envelopes: Sequence[Envelope], came_from: str, now: float) -> None:
+        ready: list[Envelope] = []
+        for envelope in envelopes:
+            ready += self._ports.passage.admit(envelope, came_from, now)
+        if ready:
             self.arrived(ready, came_from, now)
 
     def arrived(self, envelopes: Sequence[Envelope], came_from: str, now: float) -> None:
         if len(envelopes) == 1:
-            self._pass(envelopes[0], came_from, now)
+            self.passing(envelopes[0], came_from, now)
             return
         interest = self._ports.interest
         matches, version = interest.match_all([envelope.event for envelope in envelopes]), interest.version
         for envelope, match in zip(envelopes, matches, strict=True):
             if interest.version == version:
                 interest.keep(envelope.event, match)
-            self._pass(envelope, came_from, now)
+            self.passing(envelope, came_from, now)
 
-    def _pass(
+    def passing(
         self,
         envelope: Envelope,
         came_from: str | None,

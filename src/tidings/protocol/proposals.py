@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 
+from tidings.availability.records import Put
 from tidings.model.event import Event
 
 
@@ -26,3 +29,22 @@ class Placed(msgspec.Struct, frozen=True, array_like=True):
 
     offset: int
     proposal: Proposal
+
+
+class CopyRequest(NamedTuple):
+    """A member's request for a page of the group's log."""
+
+    after: int
+    committed: int  # how far the log is committed
+    rows_after: str | None  # not None: it has the log, and asks for identities behind this place
+    pages: bool  # can it take identities in pages?
+
+
+class LogCopy(NamedTuple):
+    """A page of the group's log; the fields are those of `Copy`."""
+
+    upto: int
+    entries: tuple[Placed, ...]
+    end: int
+    identities: tuple[Put, ...]
+    more: str

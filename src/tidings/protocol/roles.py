@@ -13,12 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tidings.availability.records import Append, Put, Record
+from tidings.availability.records import Put, Record
 from tidings.model.event import Event
 from tidings.model.filter import Filter
 from tidings.model.subscription import Advertisement, Subscription, SubscriptionId
 from tidings.protocol.interest import Match
 from tidings.protocol.messages import Envelope, Message
+from tidings.protocol.proposals import CopyRequest, LogCopy, Proposal
 from tidings.protocol.reading import LogScan, Page, Wanted
 
 if TYPE_CHECKING:
@@ -315,8 +316,8 @@ class GroupCommit(Role):
         """Why the group can keep no event at the moment."""
         raise NotImplementedError
 
-    def propose(self, proposals: Sequence[Any], now: float) -> None:
-        """Give these events (`proposals.Proposal`) offsets; `GroupEntries.enter` follows for each."""
+    def propose(self, proposals: Sequence[Proposal], now: float) -> None:
+        """Give these events offsets; `GroupEntries.enter` follows for each."""
         raise NotImplementedError
 
     @property
@@ -347,11 +348,6 @@ class Quorum(Role):
     """Agreement of a group on its views."""
 
     kind, port = "membership", "quorum"
-
-    @property
-    def epoch(self) -> int:
-        """The number of the view that was agreed on; 0: none was."""
-        raise NotImplementedError
 
     @property
     def coordinator(self) -> str | None:
@@ -471,15 +467,17 @@ class GroupEntries(Role):
 
     kind, port = "delivery", "group_entries"
 
-    def enter(self, offset: int, proposal: Any, accepted: float, records: list[Record], now: float) -> None:
-        """This event (`proposals.Proposal`) was committed at this offset; persist these records with it."""
+    def enter(
+        self, offset: int, proposal: Proposal, accepted: float, records: list[Record], now: float
+    ) -> None:
+        """This event was committed at this offset; persist these records with it."""
         raise NotImplementedError
 
     def entering(self) -> int:
         """Committed events of the group that are on their way to our disk."""
         raise NotImplementedError
 
-    def knows(self, proposal: Any) -> bool | None:
+    def knows(self, proposal: Proposal) -> bool | None:
         """Was it committed before? None: it was not, and a later event of its publisher was."""
         raise NotImplementedError
 
@@ -491,12 +489,8 @@ class GroupEntries(Role):
         """The lowest offset of our log that a durable subscription here still needs."""
         raise NotImplementedError
 
-    def placed(self, append: Append, now: float) -> Any:
-        """An entry of our log as other members copy it (`proposals.Placed`)."""
-        raise NotImplementedError
-
-    def identities(self) -> tuple[Put, ...]:
-        """The deduplication window, as rows."""
+    def copy(self, asked: CopyRequest, then: Callable[[LogCopy], None]) -> None:
+        """Read a page of our log for another member; `then` does not run while our disk lacks what it asks for."""
         raise NotImplementedError
 
     def adopt_identities(self, rows: tuple[Put, ...]) -> None:

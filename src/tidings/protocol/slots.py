@@ -79,18 +79,22 @@ class Disk(Protocol):
 class Events(Protocol):
     """The node's own part in the way of events and of subscriptions."""
 
-    def accepted(
+    def accepted(self, envelope: Envelope, now: float) -> None:
+        """An event of one of our clients may be delivered from now on."""
+
+    def passing(
         self,
         envelope: Envelope,
+        came_from: str | None,
         now: float,
         dispatch: Callable[[Any, float], None] | None = None,
         pending: Any = None,
     ) -> None:
-        """An event of one of our clients may be delivered from now on. `dispatch(pending, now)` delivers it here, in
-        place of `Dispatcher.deliver`."""
+        """Lead an event through the slots; `came_from` is None at the broker that accepted it. `dispatch(pending, now)`
+        delivers it here, in place of `Dispatcher.deliver`."""
 
-    def received(self, envelope: Envelope, came_from: str, now: float) -> None:
-        """An event came from another broker: recovery admits it, and the admitted events pass on."""
+    def received(self, envelopes: Sequence[Envelope], came_from: str, now: float) -> None:
+        """Events came from another broker: recovery admits them, and the admitted events pass on."""
 
     def arrived(self, envelopes: Sequence[Envelope], came_from: str, now: float) -> None:
         """Events came from another broker, in this order, for the first time."""

@@ -53,8 +53,8 @@ class Alone:
             self.passed.append((envelope, came_from))
             self.routing.forward(envelope, None, came_from, now)
 
-    def received(self, envelope: Envelope, came_from: str, now: float) -> None:
-        self.arrived((envelope,), came_from, now)
+    def received(self, envelopes: Sequence[Envelope], came_from: str, now: float) -> None:
+        self.arrived(envelopes, came_from, now)
 
     def take(self) -> list[tuple[str, Message]]:
         """What was sent since the last time."""

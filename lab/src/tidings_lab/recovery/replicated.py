@@ -131,7 +131,7 @@ class SubscriptionReplication(Recovery):
             self.timers.clear(("tell", input.peer))
             if input.peer in self._others:
                 self._begin_keeping(input.peer, now)
-        elif isinstance(input, LinkUp) and input.peer in self.ports.neighbours.peers():
+        elif isinstance(input, LinkUp) and input.peer in self._links():
             self._tell(now, input.peer)
             if input.peer in self._others:
                 self.timers.set(("forget", input.peer), now + self.settings.patience_seconds)

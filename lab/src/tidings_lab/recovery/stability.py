@@ -61,6 +61,7 @@ class Stability(Recovery):
 
     def __init__(self, settings: StabilitySettings | None = None, *, above: tuple[str, ...] = ()) -> None:
         self._settings = settings or StabilitySettings()
+        self._epoch = 0  # the number of the view
         self._up: set[str] = set()  # of those, whom we have a link with
         self._above = above  # distributors that we are below of; none: we are of the group
         self.streams: dict[str, Stream] = {}
@@ -189,6 +190,7 @@ class Stability(Recovery):
         return {key: stream.known for key, stream in self.streams.items()}
 
     def _view_changed(self, change: ViewChanged, now: float) -> None:
+        self._epoch = change.number
         self._members = tuple(member for member in change.members if member != self.ports.name)
         stay = set(self._members) - set(change.joined)
         self._marks = {member: marks for member, marks in self._marks.items() if member in stay}
@@ -197,7 +199,7 @@ class Stability(Recovery):
         for owed in self.owed.values():
             if owed.at not in change.members and owed.away_since is None:
                 owed.away_since = now
-        if change.number == 1 or self.ports.quorum.coordinator == self.ports.name:
+        if change.number == 1 or change.members[:1] == (self.ports.name,):
             self._sync({}, now)
         elif self.ports.name in change.joined:
             self._is_synced = False
@@ -235,7 +237,7 @@ class Stability(Recovery):
         if not self._is_synced and self._up:
             self._ask_above(now)
         if not self._is_synced and self._members:
-            self.ports.send(self._members[0], StateAsk(self.ports.quorum.epoch, self._known()))
+            self.ports.send(self._members[0], StateAsk(self._epoch, self._known()))
             self._exchange_soon(now)
         for key, stream in list(self.streams.items()):
             if stream.waits_since is not None and stream.waits_since > now:
@@ -376,7 +378,7 @@ class Stability(Recovery):
                 owed.sent[key] = number
 
     def _on_heard(self, sender: str, message: Heard, now: float) -> None:
-        client = self.ports.subscribers.client_of(sender)
+        client = self._client_of(sender)
         if client is None or not self.is_without_gaps:
             return
         for name, marks in message.marks.items():
@@ -416,8 +418,11 @@ class Stability(Recovery):
             self.ports.send(member, SubscriberMarks({}, (id,)))
         self._exchange_soon(now)
 
+    def _client_of(self, address: str) -> str | None:
+        return self.ports.subscribers.client_of(address)
+
     def _client_away(self, address: str, now: float) -> None:
-        client = self.ports.subscribers.client_of(address) if self.owed else None
+        client = self._client_of(address) if self.owed else None
         if client is None:
             return
         for id in self.ports.subscribers.subscriptions():

@@ -79,7 +79,7 @@ class DelegateGossip(Routing):
         if event.identity in self._seen:
             return
         self._is_arriving = True
-        self.ports.events.received(message.envelope, sender, now)
+        self.ports.events.received((message.envelope,), sender, now)
         self._is_arriving = False
 
     def forward(

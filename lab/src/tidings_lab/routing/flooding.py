@@ -37,14 +37,14 @@ class Flooding(Routing):
         origin, number = envelope.headers[NUMBER]
         if origin == self._numbering.incarnation or not self._seen.is_new(origin, number):
             return
-        self.ports.events.received(envelope, sender, now)
+        self.ports.events.received((envelope,), sender, now)
 
     def forward(
         self, envelope: Envelope, at: tuple[str, ...] | None, came_from: str | None, now: float
     ) -> None:
         if NUMBER not in envelope.headers:  # ours, or one that recovery brought back
             envelope = self._numbering.numbered(envelope)
-        for link in self.ports.neighbours.links():
+        for link in self._links():
             if link == came_from:
                 continue
             leaving = self.ports.passage.outgoing(envelope, link, now)
@@ -56,4 +56,7 @@ class Flooding(Routing):
         return 0
 
     def wanted_elsewhere(self, event: Event) -> bool:
-        return bool(self.ports.neighbours.links())
+        return bool(self._links())
+
+    def _links(self) -> tuple[str, ...]:
+        return self.ports.neighbours.links()

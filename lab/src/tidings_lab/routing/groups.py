@@ -13,6 +13,7 @@ last events that passed its broker tell. No choice can lose an event; a bad one 
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Iterable
 from random import Random
 from typing import ClassVar
 
@@ -151,9 +152,16 @@ class GroupMulticast(Routing):
 
     def _spread(self, change: Grouped, came_from: str) -> None:
         self._take(change, came_from)
-        for link in self.ports.neighbours.links():
+        self._send(change, self._links(), came_from)
+
+    def _links(self) -> tuple[str, ...]:
+        return self.ports.neighbours.links()
+
+    def _send(self, message: Message, links: Iterable[str], came_from: str) -> None:
+        """Over these links, never back."""
+        for link in links:
             if link != came_from:
-                self.ports.send(link, change)
+                self.ports.send(link, message)
 
     def _take(self, change: Grouped, came_from: str) -> None:
         key = (change.filter.digest, change.group)
@@ -201,9 +209,7 @@ class GroupMulticast(Routing):
 
     def _send_on(self, message: ToGroups, came_from: str) -> None:
         wanted = {link for group in message.groups for link in self._behind.get(group, ())}
-        for link in self.ports.neighbours.links():
-            if link in wanted and link != came_from:
-                self.ports.send(link, message)
+        self._send(message, [link for link in self._links() if link in wanted], came_from)
 
     def wanted_elsewhere(self, event: Event) -> bool:
         groups = {self._group_of[handle] for handle in self._matcher.match(event)}

@@ -34,7 +34,7 @@ class LinkMatching(SubscriptionRouting):
             self.tree.take(filter, source)
 
     def _wanting(self, event: Event, but: str | None = None) -> frozenset[str]:
-        peers = self.ports.neighbours.peers()
+        peers = self._peers()
         if not peers:
             return frozenset()
         wanted = self.tree.links(event, (link for link in peers if link != but))

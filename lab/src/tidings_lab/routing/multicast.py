@@ -78,7 +78,7 @@ class DistributorMulticast(Routing):
 
     def on_message(self, sender: str, message: Message, now: float) -> None:
         if isinstance(message, Multicast):
-            self.ports.events.received(message.envelope, sender, now)
+            self.ports.events.received((message.envelope,), sender, now)
         elif isinstance(message, Publicise):
             self._publicised(message, None)
             for peer in (*self._below, *(self._others() if sender in self._below else ())):

@@ -272,7 +272,7 @@ class RendezvousTrees(KeyRouting):
             self.dropped += 1
             ways = {}
         for hop, together in ways.items():
-            leaving = self.ports.passage.outgoing(envelope, hop, now)
+            leaving = self._outgoing(envelope, hop, now)
             if leaving is not None:
                 self.send(hop, Climb(tuple(together), leaving, hops, climb.address))
         if here:
@@ -298,12 +298,15 @@ class RendezvousTrees(KeyRouting):
             for child in self._takers(tree, event):
                 ways.setdefault(child, []).append(key)
         for child, together in ways.items():
-            leaving = self.ports.passage.outgoing(envelope, child, now)
+            leaving = self._outgoing(envelope, child, now)
             if leaving is not None:
                 self.send(child, Descend(tuple(together), leaving))
         if is_wanted and envelope.origin != self.ports.name and _HERE not in taken:
             taken.add(_HERE)
-            self.ports.events.received(envelope, came_from, now)
+            self.ports.events.received((envelope,), came_from, now)
+
+    def _outgoing(self, envelope: Envelope, to: str, now: float) -> Envelope | None:
+        return self.ports.passage.outgoing(envelope, to, now)
 
     def _takers(self, tree: _Tree, event: Event) -> list[str]:
         if tree.matcher is None:

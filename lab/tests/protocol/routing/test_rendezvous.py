@@ -75,8 +75,8 @@ class Alone:
     def arrived(self, envelopes: Sequence[Envelope], came_from: str, now: float) -> None:
         self.taken += envelopes
 
-    def received(self, envelope: Envelope, came_from: str, now: float) -> None:
-        self.arrived((envelope,), came_from, now)
+    def received(self, envelopes: Sequence[Envelope], came_from: str, now: float) -> None:
+        self.arrived(envelopes, came_from, now)
 
     def take(self) -> list[tuple[str, Message]]:
         sent, self.sent = self.sent, []

@@ -76,6 +76,7 @@ class PublishFlow:
         ledger.on_forgotten = self.identities.forgotten
         self._under_way: dict[tuple[str, str], PendingPublish] = {}  # by identity
         self._last_of: dict[str, PendingPublish] = {}  # by source: the last one that waits for the disk
+        self._is_log_unsure = ports.log_guard.is_log_unsure
         self._unsure: list[PendingPublish] = []  # kept, until neighbours have said how far they know our log
         self.release_at: float | None = None  # when to look at those again
         self._again: dict[PendingPublish, None] = {}  # on their way to the disk under another offset
@@ -373,7 +374,7 @@ class PublishFlow:
         """The event is on the disk."""
         if pending in self._again:
             return  # under an offset that it has no longer
-        if self._unsure or self._ports.log_guard.is_log_unsure(now):
+        if self._unsure or self._is_log_unsure(now):
             self._unsure.append(pending)
             if self.release_at is None:
                 self.release_at = now + UNSURE_SECONDS
@@ -440,7 +441,7 @@ class PublishFlow:
             self._ledger.tell(offset)
         elif event.key is not None:
             self._supersede(event.key)
-        ports.events.accepted(self._envelope(pending, now), now, self._dispatch_here, pending)
+        ports.events.passing(self._envelope(pending, now), None, now, self._dispatch_here, pending)
         pending.is_dispatched = True
         if offset is not None:
             self._ledger.told(offset, now)
@@ -532,7 +533,7 @@ class PublishFlow:
         """Dispatch what is kept and waited for the word of neighbours, when they have spoken or need not."""
         if self.release_at is None or self.release_at > now:
             return
-        if self._unsure and self._ports.log_guard.is_log_unsure(now):
+        if self._unsure and self._is_log_unsure(now):
             self.release_at = now + UNSURE_SECONDS
             return
         self.release_at = None

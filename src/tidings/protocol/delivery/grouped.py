@@ -12,7 +12,7 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import msgspec
@@ -26,6 +26,7 @@ from tidings.protocol.batches import too_large
 from tidings.protocol.delivery.asking import ASK_SECONDS, Asking, HeldAnswer, HeldAsk
 from tidings.protocol.delivery.flow import STALE
 from tidings.protocol.delivery.held import Member
+from tidings.protocol.delivery.log_copy import LogCopies
 from tidings.protocol.delivery.pending import PendingPublish
 from tidings.protocol.delivery.refusals import GROUP, kept_out, not_known, unsure
 from tidings.protocol.delivery.serving import Serving
@@ -44,7 +45,7 @@ from tidings.protocol.messages import (
     Stage,
     Subscribe,
 )
-from tidings.protocol.proposals import Placed, Proposal
+from tidings.protocol.proposals import CopyRequest, LogCopy, Proposal
 from tidings.protocol.roles import GroupCommit, GroupEntries
 from tidings.protocol.slots import Ports
 
@@ -69,6 +70,7 @@ class Grouped(Serving, GroupEntries):
     def bind(self, ports: Ports) -> None:
         super().bind(ports)
         self._ledger.log = self._group
+        self._copies = LogCopies(ports, self._ledger, lambda: self._flow.identities.rows())
         self._proposed: dict[
             tuple[str, str], PendingPublish
         ] = {}  # by identity: published here, not committed yet
@@ -237,8 +239,8 @@ class Grouped(Serving, GroupEntries):
     def entering(self) -> int:
         return len(self._entering)
 
-    def identities(self) -> tuple[Put, ...]:
-        return tuple(self._flow.identities.rows())
+    def copy(self, asked: CopyRequest, then: Callable[[LogCopy], None]) -> None:
+        self._copies.copy(asked, then)
 
     def adopt_identities(self, rows: tuple[Put, ...]) -> None:
         tables: dict[str, dict[str, bytes]] = {}
@@ -247,15 +249,6 @@ class Grouped(Serving, GroupEntries):
         self._flow.adopt(tables)
         if rows:
             self.ports.disk.persist(list(rows))
-
-    def placed(self, append: Append, now: float) -> Placed:
-        event = append.event
-        incarnation, _, number = event.id.rpartition("-")
-        is_own = number.isdecimal() and int(number) == append.sequence
-        proposal = Proposal(
-            event, incarnation if is_own else "", append.sequence or 0, is_own, now - append.accepted
-        )
-        return Placed(append.offset, proposal)
 
     # -- subscriptions that move -----------------------------------------------------------------------
 

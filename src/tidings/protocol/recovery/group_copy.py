@@ -15,10 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tidings.availability.records import Append, Put
-from tidings.protocol.batches import Page, read_upto
-from tidings.protocol.inputs import FetchFailed
-from tidings.protocol.proposals import Placed
+from tidings.protocol.proposals import CopyRequest, LogCopy, Placed
 from tidings.protocol.recovery.group_words import Copy, CopyAsk, TailAsk
 from tidings.protocol.slots import Ports
 
@@ -64,42 +61,11 @@ class Copying:
     # -- the sender ------------------------------------------------------------------------------
 
     def on_ask(self, sender: str, message: CopyAsk) -> None:
-        end, epoch = min(self._log.committed, self._ports.own_log.position[1]), message.epoch
-        if message.rows_after is not None:
-            rows, more = self._identities(message.rows_after, in_pages=True)
-            self._ports.send(sender, Copy(epoch, message.after, message.after, (), message.after, rows, more))
-            return
+        def send(copy: LogCopy) -> None:
+            self._ports.send(sender, Copy(message.epoch, message.after, *copy))
 
-        if end <= message.after < self._log.committed:
-            return  # committed, and not on our disk yet, which may be full: it asks again
-
-        def read(found: Sequence[Append], at: float) -> None:
-            page, upto, more = Page[Placed](self._ports.limits), read_upto(found, end), ""
-            for append in found:
-                if append.offset <= end and not page.add(self._ports.group_entries.placed(append, at)):
-                    upto = append.offset - 1
-                    break
-            rows: tuple[Put, ...] = ()
-            if upto >= end:
-                rows, more = self._identities("", in_pages=message.pages)
-            copy = Copy(epoch, message.after, upto, tuple(page.items), end, rows, more)
-            self._ports.send(sender, copy)
-
-        def failed(failure: FetchFailed, at: float) -> None:
-            """It asks again, or asks another member in the next view."""
-
-        self._ports.disk.fetch(message.after + 1, self._ports.limits.page_count, read, failed)
-
-    def _identities(self, after: str, *, in_pages: bool) -> tuple[tuple[Put, ...], str]:
-        """What was published before, behind that place; and the place behind which more follows."""
-        rows = self._ports.group_entries.identities()
-        if not in_pages:
-            return rows, ""
-        page = Page[Put](self._ports.limits, len(rows))
-        for place, row in sorted((_place(row), row) for row in rows):
-            if place > after and not page.add(row):
-                return tuple(page.items), _place(page.items[-1])
-        return tuple(page.items), ""
+        asked = CopyRequest(message.after, self._log.committed, message.rows_after, message.pages)
+        self._ports.group_entries.copy(asked, send)
 
     # -- the receiver ----------------------------------------------------------------------------
 
@@ -166,7 +132,3 @@ class Pieces:
         tail = tuple(self._entries[offset] for offset in range(committed + 1, end + 1))
         self.clear()
         return tail
-
-
-def _place(row: Put) -> str:
-    return f"{row.table}\0{row.key}"

@@ -113,7 +113,8 @@ class SubscriptionRouting(Routing, PatternInterest):
 
     def bind(self, ports: Ports) -> None:
         super().bind(ports)
-        self._subs.peers = self._ads.peers = lambda: ports.neighbours.peers()
+        self._links, self._peers = ports.neighbours.links, ports.neighbours.peers
+        self._subs.peers = self._ads.peers = self._peers
         self._restart()
 
     def _restart(self) -> None:
@@ -191,8 +192,8 @@ class SubscriptionRouting(Routing, PatternInterest):
 
     def on_message(self, sender: str, message: Message, now: float) -> None:
         if isinstance(message, Forward):
-            if ready := self._admit(sender, message.envelope, now):
-                self.ports.events.arrived(ready, sender, now)
+            if self._is_new(message.envelope):
+                self.ports.events.received((message.envelope,), sender, now)
         elif sender not in self._links():
             return  # a neighbour no longer; it was on its way
         elif isinstance(message, Interest):
@@ -205,17 +206,18 @@ class SubscriptionRouting(Routing, PatternInterest):
 
     def on_messages(self, sender: str, messages: Sequence[Message], now: float) -> None:
         """Pass on together the events that came together."""
-        ready: list[Envelope] = []
+        new: list[Envelope] = []
         for message in messages:
             if isinstance(message, Forward):
-                ready += self._admit(sender, message.envelope, now)
+                if self._is_new(message.envelope):
+                    new.append(message.envelope)
                 continue
-            if ready:
-                self.ports.events.arrived(ready, sender, now)
-                ready = []
+            if new:
+                self.ports.events.received(new, sender, now)
+                new = []
             self.on_message(sender, message, now)
-        if ready:
-            self.ports.events.arrived(ready, sender, now)
+        if new:
+            self.ports.events.received(new, sender, now)
 
     def _hear(self, link: str, message: Interest) -> None:
         was_unknown = self._ads.is_unknown(link)
@@ -230,9 +232,6 @@ class SubscriptionRouting(Routing, PatternInterest):
             self._diffusion(message.what).seen(link, message)
         if self._settles:
             self._settled.answer(self.ports.send, self._links())
-
-    def _links(self) -> tuple[str, ...]:
-        return self.ports.neighbours.links()
 
     def _diffusion(self, what: str) -> Diffusion:
         return self._ads if what == ADVERTISEMENTS else self._subs
@@ -326,12 +325,11 @@ class SubscriptionRouting(Routing, PatternInterest):
 
     # -- events ----------------------------------------------------------------------------
 
-    def _admit(self, sender: str, envelope: Envelope, now: float) -> Sequence[Envelope]:
-        if self.numbered:
-            origin, number = envelope.headers[NUMBER]
-            if origin == self._incarnation or not self._seen.is_new(origin, number):
-                return ()
-        return self.ports.passage.admit(envelope, sender, now)
+    def _is_new(self, envelope: Envelope) -> bool:
+        if not self.numbered:
+            return True
+        origin, number = envelope.headers[NUMBER]
+        return bool(origin != self._incarnation and self._seen.is_new(origin, number))
 
     def forward(
         self, envelope: Envelope, at: tuple[str, ...] | None, came_from: str | None, now: float
@@ -346,8 +344,8 @@ class SubscriptionRouting(Routing, PatternInterest):
         if not wanted:
             return
         ports = self.ports
-        up = ports.neighbours.links()
-        for link in ports.neighbours.peers():
+        up = self._links()
+        for link in self._peers():
             if link in wanted and link != came_from:
                 leaving = ports.passage.outgoing(envelope, link, now)
                 if leaving is not None and link in up:
@@ -360,7 +358,7 @@ class SubscriptionRouting(Routing, PatternInterest):
             unsaid = (event for event in events if not self._own.accepts(event))
             for event in islice(unsaid, 1):  # one says as much as all of them do
                 self._published(event, now)
-        if self._wanted_over or self.ports.neighbours.peers():
+        if self._wanted_over or self._peers():
             keep = self.ports.interest.keep
             return [
                 not (keep(event, match).link_filters or self._wanting(event))
@@ -374,7 +372,7 @@ class SubscriptionRouting(Routing, PatternInterest):
         ports = self.ports
         last, state = (
             self._links_of,
-            (self._generation, ports.interest.version, peers := ports.neighbours.peers()),
+            (self._generation, ports.interest.version, peers := self._peers()),
         )
         if last[0] is event and last[1] == state:
             return last[2]

@@ -222,7 +222,7 @@ class TopicGossip(Routing):
         if missing is not None and sender in missing.below:
             message = Rumour(message.envelope, is_entry=True)
         self._now_entry = (sender, message)
-        self.ports.events.received(message.envelope, sender, now)
+        self.ports.events.received((message.envelope,), sender, now)
         self._now_entry = None
 
     def _count_stray(self, sender: str, event: Event) -> None:

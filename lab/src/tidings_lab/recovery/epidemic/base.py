@@ -186,6 +186,9 @@ class Epidemic(Recovery):
     def noticed_loss(self, now: float) -> None:
         """Something is missing."""
 
+    def links(self) -> tuple[str, ...]:
+        return self.ports.neighbours.links()
+
     # -- patterns ------------------------------------------------------------------------------
 
     def matching(self, event: Event) -> tuple[int, ...]:

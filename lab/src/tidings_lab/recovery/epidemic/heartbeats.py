@@ -6,7 +6,7 @@ can be lost like an event. It goes where the pattern is wanted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush
 
 from tidings.protocol.effects import Channel
@@ -18,8 +18,16 @@ TIMES = 3  # that each counter is told
 
 
 class Heartbeats:
-    def __init__(self, ports: Ports, counters: Counters, seconds: float, routes: bool) -> None:
+    def __init__(
+        self,
+        ports: Ports,
+        counters: Counters,
+        links_wanting: Callable[[int], tuple[str, ...]],
+        seconds: float,
+        routes: bool,
+    ) -> None:
         self._ports = ports
+        self._links_wanting = links_wanting
         self._counters = counters
         self._seconds = seconds  # 0: never
         self._route = (ports.name,) if routes else ()
@@ -59,7 +67,7 @@ class Heartbeats:
         """To every link but one, each with the patterns that are wanted over it."""
         by_link: dict[str, dict[int, int]] = {}
         for pattern, counter in beat.counters.items():
-            for link in self._ports.patterns.links_wanting(pattern):
+            for link in self._links_wanting(pattern):
                 if link != came_from:
                     by_link.setdefault(link, {})[pattern] = counter
         for link, counters in by_link.items():

@@ -61,7 +61,7 @@ class LazyPush(Epidemic):
             if left:
                 self._to_tell[link] = left
             held = [each for id in waiting if (each := self.cache.get(id)) is not None]
-            if held and link in self.ports.neighbours.links():
+            if held and link in self.links():
                 self.count["gossip"] += 1
                 self.ports.send(link, LazyAnnounce(by_source(held, now)), self.channel)
         if self._to_tell:

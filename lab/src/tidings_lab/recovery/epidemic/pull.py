@@ -38,7 +38,7 @@ class _Pull(Epidemic):
     def bind(self, ports: Ports) -> None:
         super().bind(ports)
         seconds = self.settings.heartbeat_seconds
-        self.beats = Heartbeats(ports, self.counters, seconds, self.uses_routes)
+        self.beats = Heartbeats(ports, self.counters, self.links_wanting, seconds, self.uses_routes)
         self._is_beating = seconds > 0
 
     @property
@@ -275,4 +275,4 @@ class RandomPull(_Pull):
         self.pull_by_pattern(now)
 
     def links_for(self, pattern: int) -> tuple[str, ...]:
-        return self.ports.neighbours.links()
+        return self.links()

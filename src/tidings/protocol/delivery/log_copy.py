@@ -1,0 +1,77 @@
+"""Copies of a group's log: pages of what this member holds, for members that lack it.
+
+Rules
+- A page ends at its bytes or at its count, where the log is committed, or where our disk ends: an entry that is on its
+  way to the disk would be left out for good.
+- With the last page come the identities of what was published before, in pages too (`more`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from tidings.availability.records import Append, Put
+from tidings.protocol.batches import Page, read_upto
+from tidings.protocol.delivery.ledger import Ledger
+from tidings.protocol.inputs import FetchFailed
+from tidings.protocol.proposals import CopyRequest, LogCopy, Placed, Proposal
+from tidings.protocol.slots import Ports
+
+
+class LogCopies:
+    def __init__(self, ports: Ports, ledger: Ledger, identities: Callable[[], Iterable[Put]]) -> None:
+        self._ports = ports
+        self._ledger = ledger
+        self._rows = identities
+
+    def copy(self, asked: CopyRequest, then: Callable[[LogCopy], None]) -> None:
+        after, committed = asked.after, asked.committed
+        end = min(committed, self._ledger.end - 1)
+        if asked.rows_after is not None:
+            rows, more = self._identities(asked.rows_after, in_pages=True)
+            then(LogCopy(after, (), after, rows, more))
+            return
+        if end <= after < committed:
+            return  # committed, and not on our disk yet, which may be full: the member asks again
+
+        def read(found: Sequence[Append], at: float) -> None:
+            page, upto, more = Page[Placed](self._ports.limits), read_upto(found, end), ""
+            for append in found:
+                if append.offset <= end and not page.add(_placed(append, at)):
+                    upto = append.offset - 1
+                    break
+            rows: tuple[Put, ...] = ()
+            if upto >= end:
+                rows, more = self._identities("", in_pages=asked.pages)
+            then(LogCopy(upto, tuple(page.items), end, rows, more))
+
+        def failed(failure: FetchFailed, at: float) -> None:
+            """The member asks again, or asks another member in the next view."""
+
+        self._ports.disk.fetch(after + 1, self._ports.limits.page_count, read, failed)
+
+    def _identities(self, after: str, *, in_pages: bool) -> tuple[tuple[Put, ...], str]:
+        """The deduplication window behind that place; and the place behind which more follows."""
+        rows = tuple(self._rows())
+        if not in_pages:
+            return rows, ""
+        page = Page[Put](self._ports.limits, len(rows))
+        for place, row in sorted((_place(row), row) for row in rows):
+            if place > after and not page.add(row):
+                return tuple(page.items), _place(page.items[-1])
+        return tuple(page.items), ""
+
+
+def _placed(append: Append, now: float) -> Placed:
+    """An entry of our log as other members take it."""
+    event = append.event
+    incarnation, _, number = event.id.rpartition("-")
+    is_own = number.isdecimal() and int(number) == append.sequence
+    proposal = Proposal(
+        event, incarnation if is_own else "", append.sequence or 0, is_own, now - append.accepted
+    )
+    return Placed(append.offset, proposal)
+
+
+def _place(row: Put) -> str:
+    return f"{row.table}\0{row.key}"
