@@ -26,7 +26,6 @@ from tidings.model.subscription import Subscription, SubscriptionId
 from tidings.protocol.effects import Record
 from tidings.protocol.inputs import Input, LinkDown, LinkUp, ViewChanged
 from tidings.protocol.messages import Envelope, Message
-from tidings.protocol.roles import Quorum
 from tidings.protocol.slots import Recovery
 from tidings_lab.recovery.streams import (
     Again,
@@ -54,7 +53,6 @@ class StabilitySettings(msgspec.Struct, frozen=True, kw_only=True):
 
 class Stability(Recovery):
     name = "stability buffers"
-    needs = (Quorum,)
     messages: ClassVar[tuple[type[Message], ...]] = (
         Highest, Again, StateAsk, GroupState, Flush, Heard, SubscriberMarks,
     )  # fmt: skip
