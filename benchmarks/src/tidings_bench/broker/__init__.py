@@ -11,13 +11,16 @@ from collections.abc import Callable, Iterator
 from tidings.errors import InputError, MissingDependencyError
 from tidings_bench.broker.rows import OURS, Row, left_out
 
-WORKS = ("content", "topic", "latency", "durable", "slow", "idle", "subscriptions", "network")
+WORKS = (
+    "content", "topic", "latency", "openloop", "overload", "durable", "slow", "idle", "subscriptions", "network",
+)  # fmt: skip
 
 
 def run(*, quick: bool = False, only: str | None = None) -> Iterator[Row]:
     """Rows of every work, or of those that `only` names, with commas between them."""
     from tidings_bench.broker import scale, works
     from tidings_bench.broker.generators import OWN, compiled
+    from tidings_bench.broker.openloop import openloop, overload
     from tidings_bench.broker.slow import slow
 
     chosen = WORKS if only is None else tuple(only.split(","))
@@ -37,6 +40,8 @@ def run(*, quick: bool = False, only: str | None = None) -> Iterator[Row]:
         "content": lambda: works.content(size),
         "topic": lambda: works.topic(size, highest),
         "latency": lambda: works.latency(size, highest),
+        "openloop": lambda: openloop(size),
+        "overload": lambda: overload(size),
         "durable": lambda: works.durable(size),
         "slow": lambda: slow(2 * size.seconds),
         "idle": lambda: scale.idle(amount),

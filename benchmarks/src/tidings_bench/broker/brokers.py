@@ -28,7 +28,11 @@ from tidings.errors import MissingDependencyError, UnreachableError
 HOST = "127.0.0.1"
 START_SECONDS = 60.0
 STOP_SECONDS = 15.0
-WHERE = ("/usr/sbin", "/usr/local/sbin", str(Path(sys.executable).parent))  # beside PATH
+WHERE = (
+    str(Path(sys.executable).parent),
+    "/usr/sbin",
+    "/usr/local/sbin",
+)  # before PATH: newer than the system's
 
 
 class Running(NamedTuple):
@@ -43,10 +47,8 @@ class Running(NamedTuple):
 
 
 def program(name: str) -> str | None:
-    found = shutil.which(name)
-    for folder in WHERE:
-        found = found or shutil.which(name, path=folder)
-    return found
+    places = (shutil.which(name, path=folder) for folder in WHERE)
+    return next((found for found in places if found), None) or shutil.which(name)
 
 
 @contextmanager

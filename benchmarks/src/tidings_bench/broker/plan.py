@@ -55,6 +55,7 @@ class Plan(NamedTuple):
     bands: int = 1
     publisher_ports: Sequence[int] = ()
     credit: int = CREDIT
+    run: int = 0  # of several at one broker: publishers of another run are others
 
     def write(self, path: Path) -> None:
         """The binary file that the generator reads."""
@@ -67,14 +68,14 @@ class Plan(NamedTuple):
         path.write_bytes(b"".join(parts))
 
     def _subscriber(self, number: int, subscriber: Subscriber) -> Iterable[bytes]:
-        name = f"s{number}"
+        name = f"s{number}" if not self.run else f"s{number}.{self.run}"
         said: list[Message] = [Hello(name, "1")]
         for ref, text in enumerate(subscriber.filters, 1):
             said.append(Subscribe(ref, ref, f"w{ref}", parse_filter(text), _OPTIONS, False, {}, self.credit))
         yield from self._connection(subscriber.port or self.port, name, said, subscriber.wants, ())
 
     def _publisher(self, number: int) -> Iterable[bytes]:
-        name = f"p{number}"
+        name = f"p{number}" if not self.run else f"p{number}.{self.run}"
         port = self.publisher_ports[number % len(self.publisher_ports)] if self.publisher_ports else self.port
         pieces = publish_pieces(name, f"i{number}", self.mode, with_content=self.symbols > 1)
         yield from self._connection(port, name, [Hello(name, f"i{number}")], NO_CLASS, pieces)
