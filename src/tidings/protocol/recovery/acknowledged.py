@@ -10,7 +10,7 @@ log, until every link that wants it has acknowledged it. Rules
 - The last event of all may be lost too: what a link does not confirm soon is told again (`Known`).
 - A broker in the middle keeps numbers only: how far each log is known here, and what each
   link has. It asks and answers for nobody but itself; what others ask passes through it.
-- A request goes up a link only when the far end knows all that is wanted here (`routing.agreed`), so
+- A request goes up a link only when the far end knows all that is wanted here (`LinkInterest.agreed`), so
   that what is sent from then on is complete for whoever asks.
 - A broker that begins takes each log from where its neighbour answers for it; what its durable
   subscriptions miss they read (`delivery`).

@@ -5,7 +5,7 @@ neighbours, subscriptions and clients that know the first ones would pass over t
 - Each `Have` says the highest offset of a log that the sender has heard of: itself, by a durable subscription (which
   remembers over restarts), or from a broker behind it.
 - A broker that hears of a higher offset of its own log than it has gives no offset up to it any more
-  (`Delivery.skip_to`, which counts and warns). The events that had them are lost with the disk.
+  (`LogOwner.skip_to`, which counts and warns). The events that had them are lost with the disk.
 - After a start on a disk that holds a log, events are told and acknowledged when each neighbour has spoken, or after
   `first_word_seconds`.
 """
