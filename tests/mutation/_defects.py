@@ -192,6 +192,7 @@ DEFECTS = (
     Defect("protocol/recovery/acknowledged.py", "        view.last = max(view.last, news.last)\n        if view.known", "        if view.known", by=GAPS),  # last event unnoticed
     Defect("protocol/recovery/acknowledged.py", "            if trail.acked < trail.due:\n                upto = min(upto, trail.acked)\n", "", by=WIDE),  # acks of links ignored
     Defect("protocol/delivery/sources.py", "        read = end if read_upto(records, end) >= end else", "        read = end if len(records) < 256 else", by=WIDE),  # reader short page
+    Defect("protocol/delivery/courier.py", "            for offset in handed_out if held.durable else ():", "            for offset in handed_out:", by=LIFETIMES),  # a transient end releases rights of others
     Defect("protocol/delivery/replay.py", "            if cursor.source.release(held, offset, now):\n                self._courier.losses.count_gone", "            if offset:\n                self._courier.losses.count_gone", by=LIFETIMES),  # rights to superseded events stay
     Defect("simulation/simulator.py", "            clock.not_before(item.state.latest, self.now)\n", "            pass\n", by=CLOCKS),  # clock floor gone
     Defect("runtime/gate.py", "            event = self._guard.deliver(self._principal, entry.event)\n            if event is not None:\n                entries.append", "            event = entry.event\n            if event is not None:\n                entries.append", by=DOOR),  # log read unfiltered

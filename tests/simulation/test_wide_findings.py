@@ -142,6 +142,7 @@ def test_slow_links_that_overlap_end_with_their_incidents() -> None:
         ("tidings-group", 1062),
         ("tidings-group", 1113),  # another log was committed further than the best one, which held as much
         ("tidings-group", 9195),  # a member took back committed entries: its source had restarted with fewer
+        ("tidings", 634),  # a transient subscription that ended released what the log kept for a durable one
         ("tidings-group", 42039),  # opened while the disk was full, ended since, and opened again by the disk
     ],
 )

@@ -214,3 +214,18 @@ def test_a_right_to_an_event_that_was_superseded_on_its_way_to_the_disk_is_relea
     stage.leave("s", ref)
     stage.wait(1)
     assert not ledger._owed
+
+
+def test_a_transient_subscription_that_ends_takes_no_right_of_a_durable_one() -> None:
+    """Wide seed 634: the end of a transient subscription released entries that the log keeps for another."""
+    stage = stage_with(stable=True)
+    stage.client("t")
+    kept = stage.subscribed("s", name="mine", durable=True)
+    passing = stage.subscribed("t")
+    for number in range(3):
+        stage.published("p", {"n": number})
+    assert stage.drain("t", passing, most=1) == [0]
+    stage.leave("t", passing)
+    stage.wait(10)
+    assert len(stage.disk.log) == 3
+    assert stage.drain("s", kept) == [0, 1, 2]

@@ -567,7 +567,8 @@ class Courier:
             self._unkey(held, item)
             self._release_ticket(item, now)
         for cursor in held.cursors:
-            for offset in cursor.clear():
+            handed_out = cursor.clear()
+            for offset in handed_out if held.durable else ():  # no log keeps an entry for a transient one
                 cursor.source.release(held, offset, now)
         held.belongs_to(UNCOUNTED)
         held.queued_bytes = 0
