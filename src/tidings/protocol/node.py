@@ -90,7 +90,7 @@ class Node:
         ports.emit, ports.send = self._out.append, self._send
         ports.disk, ports.events = self._disk, self
         ports.interest = InterestTable(delivery.matcher or MatchingEngine(), limits)
-        given = {
+        given: dict[str, Strategy] = {
             "delivery": delivery,
             "routing": routing or Routing(),
             "assignment": assignment or Assignment(),

@@ -10,6 +10,7 @@ Rules
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from tidings.protocol.slots import Ports
 
 
-class Role:
+class Role(ABC):
     """Base of the roles."""
 
     kind: ClassVar[str]  # of the strategies that can have the role
@@ -112,17 +113,17 @@ class PatternInterest(Role):
 
     kind, port = "routing", "patterns"
 
+    @abstractmethod
     def matching(self, event: Event) -> tuple[int, ...]:
         """The signatures of the filters that are wanted over some link and accept an event."""
-        raise NotImplementedError
 
+    @abstractmethod
     def links_wanting(self, signature: int) -> tuple[str, ...]:
         """The links over which exactly this filter is wanted, in a fixed order."""
-        raise NotImplementedError
 
+    @abstractmethod
     def wanted_here(self, signature: int) -> float | None:
         """Since when a client here has wanted exactly this filter; None: none does."""
-        raise NotImplementedError
 
 
 # -- overlay -------------------------------------------------------------------------------
@@ -165,13 +166,13 @@ class KeyLookup(Role):
 
     kind, port = "overlay", "keys"
 
+    @abstractmethod
     def next_hop(self, key: str) -> str | None:
         """The link toward the broker that is responsible for a key; None: we are."""
-        raise NotImplementedError
 
+    @abstractmethod
     def reach(self, peer: str, message: Message, address: str = "") -> None:
         """Send to a broker that need not be a neighbour; `address` locates it when we may not know it."""
-        raise NotImplementedError
 
     def doubted(self, peer: str, now: float) -> None:
         """A peer did not answer another slot: probe it."""
@@ -312,18 +313,18 @@ class GroupCommit(Role):
     kind, port = "recovery", "group_commit"
 
     @property
+    @abstractmethod
     def full(self) -> str | None:
         """Why the group can keep no event at the moment."""
-        raise NotImplementedError
 
+    @abstractmethod
     def propose(self, proposals: Sequence[Proposal], now: float) -> None:
         """Give these events offsets; `GroupEntries.enter` follows for each."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def has_caught_up(self) -> bool:
         """Does our disk hold all that our group has committed?"""
-        raise NotImplementedError
 
 
 # -- membership ----------------------------------------------------------------------------
@@ -350,21 +351,21 @@ class Quorum(Role):
     kind, port = "membership", "quorum"
 
     @property
+    @abstractmethod
     def coordinator(self) -> str | None:
         """The member that leads the view."""
-        raise NotImplementedError
 
+    @abstractmethod
     def voters(self) -> dict[str, str | None]:
         """Members of whom a majority decides, with their disks; None: its present disk is not the one that votes."""
-        raise NotImplementedError
 
+    @abstractmethod
     def trusts(self, peer: str) -> bool:
         """Is it up, as far as we can tell?"""
-        raise NotImplementedError
 
+    @abstractmethod
     def flushed(self, number: int, now: float) -> None:
         """Recovery has done what `ViewSynchrony.flush` asked for."""
-        raise NotImplementedError
 
 
 class PeerSampling(Role):
@@ -372,13 +373,13 @@ class PeerSampling(Role):
 
     kind, port = "membership", "sampling"
 
+    @abstractmethod
     def sample(self, k: int, scope: str = "") -> tuple[str, ...]:
         """At most k other members, drawn with the node's randomness."""
-        raise NotImplementedError
 
+    @abstractmethod
     def size(self, scope: str = "") -> int:
         """How many members there are, as far as we can tell."""
-        raise NotImplementedError
 
     def loss(self) -> float:
         """The part of messages to members that do not arrive, as far as we can tell."""
@@ -467,35 +468,35 @@ class GroupEntries(Role):
 
     kind, port = "delivery", "group_entries"
 
+    @abstractmethod
     def enter(
         self, offset: int, proposal: Proposal, accepted: float, records: list[Record], now: float
     ) -> None:
         """This event was committed at this offset; persist these records with it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def entering(self) -> int:
         """Committed events of the group that are on their way to our disk."""
-        raise NotImplementedError
 
+    @abstractmethod
     def knows(self, proposal: Proposal) -> bool | None:
         """Was it committed before? None: it was not, and a later event of its publisher was."""
-        raise NotImplementedError
 
+    @abstractmethod
     def settle(self, identity: tuple[str, str], *, is_kept: bool = True, full: str = "") -> None:
         """It was committed before, never will be, or (`full`) when disks have room: answer its publisher."""
-        raise NotImplementedError
 
+    @abstractmethod
     def needs_from(self) -> int:
         """The lowest offset of our log that a durable subscription here still needs."""
-        raise NotImplementedError
 
+    @abstractmethod
     def copy(self, asked: CopyRequest, then: Callable[[LogCopy], None]) -> None:
         """Read a page of our log for another member; `then` does not run while our disk lacks what it asks for."""
-        raise NotImplementedError
 
+    @abstractmethod
     def adopt_identities(self, rows: tuple[Put, ...]) -> None:
         """Add the deduplication window of another member."""
-        raise NotImplementedError
 
 
 class Subscribers(Role):
