@@ -332,7 +332,7 @@ DEFECTS = (
     Defect("runtime/gate.py", "guard is not None and guard.hears_nothing(self._principal)", "False", by=("tests/unit/runtime/test_gate.py",)),  # filters are parsed before rights are asked
     Defect("runtime/fairness.py", "            share.is_held = True\n", "            share.is_held = False\n", by=FAIRNESS),  # an owner takes the loop for as long as it likes
     Defect("runtime/fairness.py", "            waiting.append(perform)\n", "            perform()\n", by=FAIRNESS),  # scans of the log at once
-    Defect("runtime/connection.py", "        self._handle(data, SLICE)\n", "        self._handle(data)\n", by=FAIRNESS),  # a flood is handled in one go
+    Defect("runtime/connection.py", "        self._handle(data, self._slice)\n", "        self._handle(data)\n", by=FAIRNESS),  # a flood is handled in one go
     Defect("gateway/mqtt/session.py", "        return self.durable and old is not None and", "        return False and old is not None and", by=("tests/gateway/test_mqtt.py",)),  # SUBSCRIBE again drops what waits
     Defect("protocol/publishing.py", "        if reason is None or self.broker is None:\n", "        if True:\n", by=("tests/unit/protocol/test_door.py", *WIDE)),  # refused as too large after another member accepted it
     Defect("security/users.py", "    _check_shared_names(users, where)\n", "", by=("tests/unit/security/test_users.py",)),  # one name in two tenants

@@ -37,7 +37,9 @@ from tidings.runtime.unfinished import PrincipalFrames
 from tidings.runtime.words import Ping, Pong
 from tidings.wire.codec import Codec, FrameReader
 
-SLICE = 2048  # messages of a client that are handled in one turn of the loop
+SLICE = 2048  # messages of a client that are handled in one turn of the loop at most ...
+FIRST_SLICE = 32  # ... and at first: one message may be a delivery to each of thousands of subscriptions
+TURN_SECONDS = 0.05  # that a turn may take; after a longer one the next slice is smaller
 DELIVERY_OVERHEAD = 128  # bytes of memory that a delivery costs beside its event
 BACKLOG = "backlog"  # the reason to read no more while some wait
 
@@ -164,7 +166,7 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_counted", "_encode", "_encoded", "_ending", "_frames", "_gathering", "_holds", "_is_gathered", "_is_over", "_is_paused",
-        "_last_event", "_late", "_made", "_out", "_reader", "_waiting_bytes", "before_flush", "codec", "last_received", "last_sent", "limits", "loop", "lost",
+        "_last_event", "_late", "_made", "_out", "_reader", "_slice", "_waiting_bytes", "before_flush", "codec", "last_received", "last_sent", "limits", "loop", "lost",
         "most_bytes", "receive", "received_bytes", "spent", "transport", "unsendable", "visit",
     )  # fmt: skip
 
@@ -208,6 +210,7 @@ class Connection(asyncio.Protocol):
         self._is_over = False
         self._frames: PrincipalFrames | None = None  # counts what is pending here ...
         self._counted = 0  # ... which is this much so far
+        self._slice = FIRST_SLICE
         self.use_codec(codec)
 
     def use_codec(self, codec: Codec) -> None:
@@ -255,12 +258,17 @@ class Connection(asyncio.Protocol):
     def _handle_slice(self, data: bytes) -> None:
         """Handle some of the messages; others follow in a later turn."""
         began, spent = perf_counter(), self.spent
-        self._handle(data, SLICE)
+        self._handle(data, self._slice)
+        took = perf_counter() - began
+        if took > TURN_SECONDS:
+            self._slice = max(1, int(self._slice * TURN_SECONDS / took))
         if self._reader.has_more:
+            if took < TURN_SECONDS / 2:
+                self._slice = min(SLICE, 2 * self._slice)
             self.hold(BACKLOG)
             self.loop.call_soon(self._go_on)
         if spent is not None:
-            spent(perf_counter() - began)
+            spent(took)
 
     def _go_on(self) -> None:
         """Handle the next slice, unless there are other reasons to wait."""

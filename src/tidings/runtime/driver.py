@@ -226,7 +226,7 @@ class Driver:
                                     self._take_breath()
                             elif to == run_to and type(message) is type(run[0]) and self._line[-1] is last:
                                 run.append(message)
-                                if not run[2:]:
+                                if len(run) == 2:
                                     last = self._line[-1] = (to, ReceivedAll(name, run))
                             else:
                                 run, run_to, last = [message], to, (to, Received(name, message))
