@@ -1,13 +1,14 @@
 # Every target does the set-up it needs; only Python 3.11 or newer and make have to be there.
 #   make demo     show the product at work          make test     run the tests
 #   make help     list the rest
-# Settings: PYTHON=<interpreter>  WORKERS=<test processes, one more than cores>  ARGS=<passed on to the command>
+# Settings: PYTHON=<interpreter>  WORKERS=<test processes, one more than cores>  ARGS=<passed on to the command>  VERSION=<of the site>
 
 SHELL   := /bin/sh
 VENV    := .venv
 READY   := $(VENV)/ready
 WORKERS ?= auto
 ARGS    ?=
+VERSION ?= $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' src/tidings/_version.py)
 
 # The environment's own interpreter, and Java for Spark where the machine has none.
 RUN     := . $(VENV)/environment && $(VENV)/bin/python
@@ -68,8 +69,11 @@ studies: $(READY) ## run every study and write report/index.html (ARGS=--quick f
 docs: $(READY) ## regenerate the generated pages and check every link
 	@$(RUN) scripts/docs.py $(ARGS)
 
-site: $(READY) ## write the docs, and the report if there is one, as a site (site/index.html)
-	@$(RUN) scripts/site.py $(ARGS)
+# Without --quiet, which silences warnings before strict mode counts them. MkDocs Material prints a notice about its successor on every build; the versions here are pinned.
+site: $(READY) ## build the documentation site (site/VERSION; VERSION=<name> for another than the package's)
+	@$(RUN) scripts/docs.py --check
+	@VERSION="$(VERSION)"; NO_MKDOCS_2_WARNING=1; export VERSION NO_MKDOCS_2_WARNING; $(RUN) -m mkdocs build --strict --site-dir "site/$(VERSION)" $(ARGS)
+	@echo "site/index.html leads to site/$(VERSION)"
 
 clean: ## remove the environment, caches and build output
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -22,7 +22,9 @@ from pathlib import Path
 OLDEST_PIP = (23, 1)
 OLDEST_JAVA = 17
 PACKAGES = [
-    word for place in (".[all,dev]", "./lab", "./quality", "./benchmarks") for word in ("--editable", place)
+    word
+    for place in (".[all,dev,docs]", "./lab", "./quality", "./benchmarks")
+    for word in ("--editable", place)
 ]
 MQTT_JS = "mqtt@5.16.0"
 QUIET = ["--disable-pip-version-check", "--no-input", "--progress-bar", "off"]
