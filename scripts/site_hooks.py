@@ -63,6 +63,11 @@ def address_of(source: str) -> str:
     return re.sub(r"\.md$", ".html", address)
 
 
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """A block that is a file of the reader's own (`python file=mine.py`) has that name as its title."""
+    return re.sub(r"^(```\w+) file=(\S+)$", r'\1 title="\2"', markdown, flags=re.MULTILINE)
+
+
 def on_post_page(output: str, config: Any, **_: Any) -> str:
     """The version beside the name; the theme's selector takes its place where there are several."""
     shown = f'<span class="release">{config.extra["release"]}</span>'

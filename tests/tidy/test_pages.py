@@ -16,6 +16,9 @@ from tests.tidy.run_page import blocks
 
 RUNNER = Path(__file__).with_name("run_page.py")
 CONSOLE = re.compile(r"^```console\n(.*?)^```", re.DOTALL | re.MULTILINE)
+OUTPUT = re.compile(
+    r'^```text title="Output"\n(.*?)^```', re.DOTALL | re.MULTILINE
+)  # of the python blocks above
 ENVIRONMENT = {
     **os.environ,
     "PYTHONPATH": str(ROOT / "src"),
@@ -33,6 +36,8 @@ def with_code() -> list[Path]:
 def test_code_runs_as_written(page: Path, tmp_path: Path) -> None:
     done = run_page(page, tmp_path)
     assert done.returncode == 0, done.stderr
+    for shown in OUTPUT.findall(page.read_text()):
+        assert shown in done.stdout, f"{name_of(page)} shows\n{shown}and prints\n{done.stdout}"
 
 
 def run_page(page: Path, folder: Path) -> subprocess.CompletedProcess[str]:
