@@ -39,9 +39,9 @@ def systems() -> str:
     ]
     lines = [
         "# Systems\n",
-        "Each is a composition of kinds, and promises its last column; its own page says when to take it and what "
-        "it cost. `tidings systems` prints the same; "
-        "`tidings simulate SYSTEM` runs one. The whole plan is on [the map](../../ARCHITECTURE.md).\n",
+        "Each system is a composition of strategies and promises its last column. The page of a system says when to "
+        "use it and its cost. `tidings systems` prints the same table; `tidings simulate SYSTEM` runs one. "
+        "[The architecture](../../ARCHITECTURE.md) explains the composition.\n",
         _row(rows[0]),
         _row("---" for _ in rows[0]),
         *(_row(row.values()) for row in rows),
@@ -81,7 +81,7 @@ def page_of(system: str) -> Path:
 
 
 def measure() -> None:
-    """The common load is that of a plain `tidings compare`: what a reader gets who tries it."""
+    """Run every system on the load of a plain `tidings compare`, and write the costs."""
     import msgspec
 
     from tidings_lab.simulation.comparing import Comparison, chosen_systems, compare
@@ -111,11 +111,11 @@ def system_page(name: str) -> str:
         f"- **For real**: {_code(told['for real'])}. **Simulated**: {_code(told['try'])}.",
         f"- **Options**: {', '.join(f'`{each}`' for each in told['options']) or 'none'}.\n",
         f"[More of its kind]({up}{find_system(name).choice.page}); [all systems]({up}docs/reference/systems.md).\n",
-        "## What it is made of\n",
-        _row(("slot", "strategy", "what that does")),
+        "## Composition\n",
+        _row(("slot", "strategy", "function")),
         _row(("---",) * 3),
         *(_row((part["slot"], part["strategy"], part["about"])) for part in told["composition"]),
-        "\n## What it cost\n",
+        "\n## Cost\n",
         "On the load of a plain `tidings compare`: 300 events, 100 subscriptions, 20 brokers, seed 1.\n",
         *_costs(name, costs),
     ]
