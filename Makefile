@@ -76,5 +76,5 @@ site: $(READY) ## build the documentation site (site/VERSION; VERSION=<name> for
 	@echo "site/index.html leads to site/$(VERSION)"
 
 clean: ## remove the environment, caches and build output
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find src tests scripts lab quality benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
