@@ -194,16 +194,21 @@ class Archive:
 
 
 def opened(place: str | os.PathLike[str], read: Any) -> Any:
-    """Read a file of an archive that may be replaced at this very moment."""
+    """Read a file of an archive while a writer may move it.
+
+    A file only moves forward, from the staging folder into its place and from there to the replaced ones, so one try
+    in each of the folders that follow finds it.
+    """
     try:
         return read(place)
     except FileNotFoundError:
         path = Path(place)
-        if path.parent.name == STAGED:  # it has just moved into place
-            found = next(path.parents[1].glob(f"log=*/*/{path.name}"), None)
-            if found is not None:
-                return read(found)
-        return read(path.parents[2] / GONE / path.name)
+        archive = path.parents[1] if path.parent.name == STAGED else path.parents[2]
+    if path.parent.name == STAGED:
+        for moved in archive.glob(f"log=*/*/{path.name}"):
+            with contextlib.suppress(FileNotFoundError):
+                return read(moved)
+    return read(archive / GONE / path.name)
 
 
 def _sync(path: Path) -> None:

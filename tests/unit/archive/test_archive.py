@@ -18,7 +18,7 @@ import pyarrow.parquet as parquet
 from tidings.archive import state as state_module
 from tidings.archive import writing
 from tidings.archive.reading import batches, events, pieces
-from tidings.archive.state import Archive
+from tidings.archive.state import Archive, opened
 from tidings.archive.writing import Entry, Writer
 from tidings.errors import CorruptionError, InputError, StoreLockedError
 from tidings.language import accepts, parse_filter
@@ -271,3 +271,17 @@ def test_pruning_never_loses_an_event(tmp_path_factory: pytest.TempPathFactory, 
         filter = parse_filter(text)
         assert read(archive, text) == [one.offset for one in made if accepts(filter, one.event)], text
     shutil.rmtree(path)
+
+
+STATIONS = ("_staged", "log=b1/date=2026-01-02", "_gone")
+
+
+@pytest.mark.parametrize(
+    ("found_at", "moved_to"), [(a, b) for number, a in enumerate(STATIONS[:2]) for b in STATIONS[number:]]
+)
+def test_a_file_is_read_wherever_the_writer_moves_it(tmp_path: Path, found_at: str, moved_to: str) -> None:
+    """A reader may open a staged file after the next change has replaced it: it is then among the replaced ones."""
+    archive = tmp_path / "archive"
+    (archive / moved_to).mkdir(parents=True)
+    (archive / moved_to / "1-2.parquet").write_text("events")
+    assert opened(archive / found_at / "1-2.parquet", Path.read_text) == "events"
