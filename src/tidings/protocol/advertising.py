@@ -1,8 +1,8 @@
-"""What a client says that it may publish, and what of it the broker has not answered.
+"""Advertisements of a client: what it may publish, and which statements the broker has not answered.
 
-An advertisement ends with its link, so on a new one everything is said again; whoever waits is answered then.
-A broker that quenches says which of them nobody wants. An event that only those cover is held back, unless it lives
-longer than the moment: then somebody may come for it.
+An advertisement ends with its link, so on a new link the client sends all of them again; waiting calls are answered
+then. A broker that quenches says which of them have no subscriber. An event that only those cover is held back,
+unless it lives longer than the moment: a later subscriber may want it.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ class Advertising:
         self.unwanted: set[str] = set()  # digests of filters, as the broker said
 
     def advertise(self, input: ins.ClientAdvertise) -> Advertise:
-        """What to tell the broker."""
+        """Message to the broker."""
         self._filters[input.name] = input.filter
         self._calls[input.call] = input.name
         return Advertise(input.call, input.name, input.filter)
 
     def unadvertise(self, input: ins.ClientUnadvertise, *, is_up: bool) -> Unadvertise | None:
-        """The same; None: there is nothing to tell."""
+        """The same; None: no message is due."""
         if self._filters.pop(input.name, None) is None or not is_up:
             return None
         self._calls[input.call] = input.name
@@ -49,14 +49,14 @@ class Advertising:
         return name is not None
 
     def quench(self, message: Quench, now: float) -> None:
-        """The broker says whether anybody wants it."""
+        """Record the broker's word on whether a subscriber wants it."""
         if message.unwanted:
             self.unwanted.add(message.digest)
         else:
             self.unwanted.discard(message.digest)
 
     def is_quenched(self, event: Event) -> bool:
-        """Does nobody want this event, as far as the broker said?"""
+        """Is the event without a subscriber, as far as the broker said?"""
         if not self.unwanted or event.lifetime:
             return False
         covering = {filter.digest for filter in self._filters.values() if accepts(filter, event)}

@@ -87,7 +87,7 @@ class Page(Generic[T]):
 
 def read_upto(records: Sequence[Append], end: int) -> int:
     """Up to which offset a read of the disk has seen everything, in a log that ends there. A read stops at its count
-    or at its bytes, so a short one says nothing of the end: only an empty one, or one that reaches it, does."""
+    or at its bytes, so a short one does not show the end: only an empty one, or one that reaches it, does."""
     return min(records[-1].offset, end) if records else end
 
 

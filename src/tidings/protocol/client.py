@@ -38,7 +38,7 @@ OVER = ("closed", "the subscription has ended")
 
 
 class Client(PublishingClient):
-    """One subscriber and publisher. Nothing but `handle` changes it."""
+    """One subscriber and publisher. Only `handle` changes it."""
 
     def __init__(
         self, name: str, broker: str, *, rng: Random, incarnation: str | None = None, recording: bool = False,
@@ -320,7 +320,7 @@ class Client(PublishingClient):
         return True
 
     def _hand_over(self, listening: Listening, now: float) -> None:
-        """Give what arrived to whoever waits, and ask for more."""
+        """Hand received events to waiting takes, and grant more credit."""
         if listening.phase is not Phase.OPENING and not listening.is_fenced:
             while listening.buffer and (listening.waiting or listening.auto):
                 if listening.skipped and listening.skips(listening.buffer[0]):
@@ -439,7 +439,7 @@ class Client(PublishingClient):
         if tags:
             self._send(msg.Nack(input.ref, tags))
         if tags and listening is not None and listening.window and self._link is Link.UP:
-            # What was sent ahead stands behind what was given back, so it waits until that is here again.
+            # Events sent ahead follow the returned ones in order, so they wait until those are redelivered.
             listening.granted += len(tags)
             listening.fence, listening.is_fenced = listening.fence + 1, True
             self._send(msg.Credit(input.ref, len(tags)))
@@ -463,7 +463,7 @@ class Client(PublishingClient):
         self._stop(listening, input.call, end=input.end, now=now)
 
     def _stop(self, listening: Listening, call: int, *, end: bool, now: float) -> None:
-        """Ask the broker to stop, once; nothing more is handed over."""
+        """Ask the broker to stop, once; no further event is handed over."""
         if listening.phase is Phase.LEAVING:
             return
         listening.step("leave")
@@ -530,7 +530,7 @@ class Client(PublishingClient):
                 self._broken(listening, message.code, message.reason, now)
 
     def _broken(self, listening: Listening, code: str, reason: str, now: float) -> None:
-        """The broker ended it; whoever takes from it is told why."""
+        """The broker ended the subscription; waiting takes fail with its reason."""
         listening.ending = (code, reason)
         listening.buffer = EMPTY
         self._tokens.leave(listening)  # the next one of this name goes on from here

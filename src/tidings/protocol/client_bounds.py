@@ -5,7 +5,7 @@ allocated or how long a step takes. Rules
 - One table (`FIELDS`) names every field of every message of a client, and of the structures inside; a test
   fails when a field has no entry.
 - A bound is a name and a value of `ClientLimits`; the refusal names both. Identifiers (calls, refs, tags, offsets)
-  are bounded by their width: nothing is allocated by their size.
+  are bounded by their width: their size allocates no memory.
 - Bytes need no entry of their own: a frame bounds them (`frame_bytes`), and decoding never makes more of a text
   than the frame holds.
 - A message that has a `call` is refused by it. One without is a breach of the protocol, since no client of ours
@@ -28,7 +28,7 @@ from tidings.model.subscription import DeliveryOptions
 from tidings.protocol import messages as msg
 from tidings.protocol.limits import DEFAULT_LIMITS, ClientLimits
 
-WIDEST = (1 << 63) - 1  # of a number that identifies something
+WIDEST = (1 << 63) - 1  # of a number that identifies a call, an event or a position
 
 
 class Bound(ABC):
@@ -68,8 +68,8 @@ class Either(Number):
 
 
 class Endless(Bound):
-    """Seconds of a lifetime, up to forever: any number but a negative one. Nothing is allocated by it; the
-    bytes that it keeps are in a quota."""
+    """Seconds of a lifetime, up to forever: any number but a negative one. It allocates no memory; the bytes that it
+    keeps are in a quota."""
 
     def check(self, value: Any, limits: ClientLimits) -> None:
         if value is not None and not value >= 0:
@@ -186,7 +186,7 @@ class Checked(Bound):
         self.by = by
 
     def check(self, value: Any, limits: ClientLimits) -> None:
-        """Nothing to add."""
+        """No check of its own."""
 
 
 NAME, ID = Text("name"), Number()

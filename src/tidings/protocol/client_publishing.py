@@ -84,7 +84,7 @@ class PublishingClient:
                 self._line.append(publishing)
 
     def _is_unwanted(self, publishing: Publishing) -> bool:
-        """Hold an event back that nobody wants, as the broker said."""
+        """Hold an event back that has no subscriber, as the broker said."""
         message = publishing.message
         if message.mode is msg.Mode.KEPT or not self._advertising.is_quenched(message.event):
             return False

@@ -56,7 +56,7 @@ class NodeDisk:
         self._emit = emit
         self._token = 0
         self._waiting: deque[_Waiting] = deque()
-        self.full: str | None = None  # why nothing can be kept at the moment
+        self.full: str | None = None  # why no record can be kept at the moment
         self._request = 0
         self._reads: dict[int, tuple[Read, NotRead]] = {}
 

@@ -132,23 +132,23 @@ class Ended(_Effect, frozen=True):
 
 
 class Counted(_Effect, frozen=True):
-    """What the subscription lost so far, by the name of the policy or bound."""
+    """Losses of the subscription so far, by the name of the policy or bound."""
 
     ref: int
     lost: dict[str, int]
 
 
 class Receipt(msgspec.Struct, frozen=True):
-    """What an acknowledged publish gives back: the event's identity and where it is kept."""
+    """Result of an acknowledged publish: the event's identity and where it is kept."""
 
     source: str
     id: str
     position: Position | None = None  # None: no log holds it
-    unwanted: bool = False  # True: it was held back, since the broker had said that nobody wants it
+    unwanted: bool = False  # True: it was held back, since the broker had said that it has no subscriber
 
 
 class Opened(msgspec.Struct, frozen=True):
-    """What a subscribe gives back."""
+    """Result of a subscribe."""
 
     ref: int
     id: SubscriptionId

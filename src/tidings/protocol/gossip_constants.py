@@ -19,7 +19,7 @@ def passing_named(*, g: int = 5, a: int = 1, success: float = 1.0, crashed: floa
 
 
 class Constants(NamedTuple):
-    """What to run with for a wanted reliability; links are named, and the fan-out makes up for loss."""
+    """Constants for a wanted reliability; links are named, and the fan-out makes up for loss."""
 
     c: float
     g: int
@@ -31,7 +31,7 @@ class Constants(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def constants_for(wanted: float, levels: int, *, loss: float = 0.0, crashed: float = 0.0) -> Constants:
-    """c, g, a, z so that everybody of every group hears with chance `wanted`, at the loss that was observed.
+    """c, g, a, z so that every member of every group hears with chance `wanted`, at the loss that was observed.
 
     Half of what may fail is left to gossip inside groups and half to the links between them."""
     if not 0 < wanted < 1:

@@ -1,10 +1,10 @@
-"""What a client was told that no log holds: should its broker forget in a crash and tell it again, the client knows it.
+"""Deduplication window of a client for events in no log: a broker that crashed may deliver such an event again.
 
-Only over another link than the first time: a broker that tells something twice over one link is mistaken, and shall be
-found out.
+Duplicates are dropped only over another link than the first time: a broker that delivers twice over one link has a
+defect, which must show.
 
-A publisher whose broker crashed before it answered publishes once more, under the same identity. Brokers know it again;
-one that crashed too does not, unless a log holds the event.
+A publisher publishes again, under the same identity, when its broker crashed before it answered. Brokers recognise
+the identity; one that crashed too does not, unless a log holds the event.
 
 An identity that was published at two brokers is in two logs. A client hands over the first copy that comes and passes
 over the other, as long as it remembers the first: so many ids of foreign publishers (`copies`). Ids that our clients
@@ -55,7 +55,7 @@ class Heard:
             self._told.append((deliver.ref, *deliver.event.identity))
 
     def _concerns(self, listening: Listening, deliver: Deliver) -> bool:
-        """What was given back, or not handled as far as the broker knows, is to come again; what a group was told
+        """Returned events, and events that the broker believes unhandled, are to be delivered again; those of a group
         another member may have handled."""
         options = listening.options
         return (

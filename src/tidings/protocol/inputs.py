@@ -1,9 +1,9 @@
 """Everything that can happen to a node or a client.
 
 Rules
-- An input is a value. Nothing but `handle(input, now)` changes a machine.
-- `sender` and `peer` are addresses: what the driver calls the other end of a link. Who is
-  behind a client's address is said by the client's `Hello`.
+- An input is a value. Only `handle(input, now)` changes a machine.
+- `sender` and `peer` are addresses: what the driver calls the other end of a link. A client's `Hello` names the
+  client behind its address.
 - The driver hands in the messages of one link in the order in which they were sent; those that came
   together it may hand in together.
 - The application's calls are inputs of the client; `call` is a number that the driver
@@ -100,7 +100,7 @@ class Joined(_Input, frozen=True):
 
 
 class Parted(_Input, frozen=True):
-    """A neighbour is gone for good: nothing is kept for it any more."""
+    """A neighbour is gone for good: no event is kept for it any more."""
 
     peer: str
     reason: str = "it was parted from this network"  # for people
@@ -129,7 +129,7 @@ class DiskFull(_Input, frozen=True):
 
 
 class PersistFailed(_Input, frozen=True):
-    """The disk has failed for good: nothing of the `Persist` with this token, nor of a later one, is kept."""
+    """The disk has failed for good: no record of the `Persist` with this token, nor of a later one, is kept."""
 
     token: int
     code: str
@@ -144,7 +144,7 @@ class Fetched(_Input, frozen=True):
 
 
 class FetchFailed(_Input, frozen=True):
-    """The log could not be read there; nothing of it was served."""
+    """The log could not be read there; no entry of it was served."""
 
     request: int
     code: str
@@ -252,8 +252,8 @@ class ClientLeave(_Input, frozen=True):
 
 
 class ClientSkip(_Input, frozen=True):
-    """The application has from elsewhere what lives forever, and what `policy` accepts, up to these offsets by
-    log: it is not handed over, and counts as handled."""
+    """The application has events that live forever, and those that `policy` accepts, from an archive up to these
+    offsets by log: they are not handed over, and count as handled."""
 
     ref: int
     upto: dict[str, int]
@@ -269,7 +269,7 @@ class ClientAdvertise(_Input, frozen=True):
 
 
 class ClientAsk(_Input, frozen=True):
-    """Ask the broker something that can be asked again without harm (`ReadLog`, `Stage`, `CommitStaged`,
+    """Send the broker an idempotent request (`ReadLog`, `Stage`, `CommitStaged`,
     `AskCommitted`, with this call in it). Answered with the broker's message."""
 
     call: int

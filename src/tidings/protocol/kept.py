@@ -40,7 +40,7 @@ class KeptBytes(Protocol):
 
 
 class Unbounded:
-    """Of a broker without a guard: nothing is counted."""
+    """Of a broker without a guard: no bytes are counted."""
 
     def stored(self, source: str, size: int) -> None:
         pass

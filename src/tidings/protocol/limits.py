@@ -92,7 +92,7 @@ class ResourceLimits(msgspec.Struct, frozen=True, kw_only=True):
     listen_backlog: int = 1024  # connections that the system holds before they are accepted
 
     # -- disk ----------------------------------------------------------------------------------
-    store_bytes: int = 1 << 50  # of a store's files; at it publishes are refused, and nothing owed is dropped
+    store_bytes: int = 1 << 50  # of a store's files; at it publishes are refused; no owed event is dropped
 
     # -- tables --------------------------------------------------------------------------------
     remembered_copies: int = 1 << 16  # foreign ids, and commits in a group, that a client knows again

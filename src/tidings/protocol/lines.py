@@ -1,8 +1,8 @@
 """Lines of what waits, and tables: nearly all of them are empty, and an empty one costs nothing.
 
-A subscription has half a dozen places where something may wait, and a broker has a million
+A subscription has half a dozen queues and tables, and a broker has a million
 subscriptions; an empty deque takes 760 bytes, an empty dict 64. So all empty ones are one object
-that refuses to be filled. Whoever puts something in asks `own` or `own_table` for one to put it in.
+that refuses to be filled. A writer gets one of its own from `own` or `own_table`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NOTHING: dict[Any, Any] = _EmptyTable()
 
 
 def own(holder: Any, name: str) -> deque[Any]:
-    """The line of that name, to put something in."""
+    """The line of that name, to write to."""
     line: deque[Any] = getattr(holder, name)
     if type(line) is _EmptyLine:
         line = deque()
@@ -37,7 +37,7 @@ def own(holder: Any, name: str) -> deque[Any]:
 
 
 def own_table(holder: Any, name: str) -> dict[Any, Any]:
-    """The table of that name, to put something in."""
+    """The table of that name, to write to."""
     table: dict[Any, Any] = getattr(holder, name)
     if type(table) is _EmptyTable:
         table = {}

@@ -1,11 +1,11 @@
 """One subscription as its client sees it.
 
 Rules
-- What arrives before the broker's `Subscribed` waits. After the application left nothing is handed
-  over, unless it is handed over by itself (`auto`): then until the broker's `Unsubscribed`.
-- Credit is granted for what the application waits for, and for `window` more. What arrives
-  when nobody waits stays in `buffer`, in order.
-- What was handed over is *taken* until it is committed. After a broken link the broker sends it
+- An event that arrives before the broker's `Subscribed` waits. After the application left no event is handed over,
+  unless it is handed over by itself (`auto`): then until the broker's `Unsubscribed`.
+- Credit is granted for what the application waits for, and for `window` more. An event that arrives when no take
+  waits stays in `buffer`, in order.
+- An event that was handed over is *taken* until it is committed. After a broken link the broker sends it
   again, and what was committed too late for it to know; both are recognised by their position
   and not handed over twice.
 """
@@ -29,7 +29,7 @@ from tidings.protocol.messages import Deliver, Subscribe
 
 
 class Link(StrEnum):
-    """Where the link to the broker stands."""
+    """State of the link to the broker."""
 
     DOWN = "down"  # none; `LinkUp` ends it
     GREETING = "greeting"  # said hello; the broker's welcome ends it
@@ -37,7 +37,7 @@ class Link(StrEnum):
 
 
 class Phase(StrEnum):
-    """Where a subscription stands, and what ends that."""
+    """State of a subscription, and what ends each state."""
 
     OPENING = "opening"  # asked for; the broker's answer ends it
     OPEN = "open"  # heard; leaving it, or the broker's `Closed`, ends it
@@ -70,7 +70,7 @@ class Taken(msgspec.Struct, eq=False):
 
 
 class Told(NamedTuple):
-    """What a subscription of this filter was told: all that it wanted, by log up to an offset."""
+    """Deliveries to a subscription of this filter: all that it wanted, by log up to an offset."""
 
     filter: Filter
     upto: dict[str, int]
@@ -139,7 +139,7 @@ class Listening:
         self.given_back: frozenset[Position] = (
             frozenset()
         )  # `nack`ed and not committed since: the token waits
-        self.skipped = NOTHING  # by log: up to here the application has it from elsewhere ...
+        self.skipped = NOTHING  # by log: up to here the application has it from an archive ...
         self.policy: Filter | None = None  # ... what lives forever, and what this accepts
         self.told: tuple[Told, ...] = ()  # under the same name, with other filters, before we left it
         self.phase = Phase.OPENING
@@ -152,10 +152,10 @@ class Listening:
         self.ending: tuple[str, str] | None = None  # code and reason for later takes
         self.home = ""  # the log of the broker where it was opened first
         self.fence = 0  # the last one that was asked for
-        self.is_fenced = False  # what was given back comes first: nothing is handed over until it is here
+        self.is_fenced = False  # returned events come first: no event is handed over until they are here
 
     def skips(self, deliver: Deliver) -> bool:
-        """Does the application have it from elsewhere?"""
+        """Does the application have it from an archive?"""
         position, event = deliver.position, deliver.event
         if not self.skipped or position is None or position.offset > self.skipped.get(position.log, 0):
             return False
@@ -209,7 +209,8 @@ class Listening:
         )
 
     def was_committed(self, deliver: Deliver) -> bool:
-        """True when our token is past it. (What a group is sent says nothing about its other members.)"""
+        """True when our token is past it. (Deliveries to a member do not show what the other members of its group
+        handled.)"""
         position = deliver.position
         if self.committed is not None:
             return position is not None and position in self.committed
@@ -232,7 +233,7 @@ class Listening:
         return False
 
     def queue_up(self, deliver: Deliver) -> None:
-        """What was given back comes before what was sent ahead."""
+        """Order returned events before those that were sent ahead."""
         if self.is_fenced and deliver.attempt > 1:
             place = sum(1 for other in self.buffer if other.attempt > 1)
             own(self, "buffer").insert(place, deliver)
@@ -278,7 +279,7 @@ class Listening:
         return tags
 
     def advance(self, position: Position) -> None:
-        """It is committed, and so is all before it: move the token, unless something was given back."""
+        """It is committed, and so is all before it: move the token, unless an event was returned."""
         if self.committed is not None:
             self.committed.add(position)
         if self.given_back:
@@ -296,7 +297,7 @@ class Listening:
         return tags
 
     def untake(self, call: int) -> Deliver | None:
-        """What that take was given, no longer taken; None when it has been settled since."""
+        """Delivery that the take was given, no longer taken; None when it has been settled since."""
         for place, taken in enumerate(self.taken):
             if taken.call == call:
                 self.taken = self.taken[:place] + self.taken[place + 1 :]
@@ -304,7 +305,7 @@ class Listening:
         return None
 
     def hear_silence(self, position: Position) -> None:
-        """Nothing more up to there: the token moves, unless something before it is not committed."""
+        """No more events up to there: the token moves, unless an earlier event is not committed."""
         if not self.taken and not self.buffer and not self.given_back:
             own_table(self, "after")[position.log] = max(self.after.get(position.log, 0), position.offset)
 

@@ -1,11 +1,11 @@
-"""What machines say to one another.
+"""Messages between machines.
 
 Rules
 - Messages are tagged structs; the simulator passes the same objects that the wire encodes.
 - They are encoded as arrays: a new field goes to the end and has a default.
 - Each class states its tag, the name that frames, counters and error messages use (`tag_of`). A renamed class
   keeps its tag, so the bytes of the last version stay readable.
-- Here stand the base, the envelope, and what a client and its broker say. A strategy
+- Here stand the base, the envelope, and the messages between a client and its broker. A strategy
   declares its own messages in its own file (`Strategy.messages`); `union` joins them.
 - A client numbers its requests (`call`); the answer, or `Refused`, carries the number back.
   It also numbers what it holds open (`ref`): one subscription, or one membership of a group.
@@ -25,14 +25,14 @@ from tidings.model.filter import Filter
 from tidings.model.subscription import DeliveryOptions, Position
 
 VERSION = 1
-MOST_TAGS = 1 << 32  # of one message; nobody has so many in hand
+MOST_TAGS = 1 << 32  # of one message; no member has so many unacknowledged
 
 
 class Mode(StrEnum):
-    """What a publisher wants its acknowledgement to mean."""
+    """Meaning of an acknowledgement, as the publisher chooses it."""
 
     AUTO = "auto"  # kept when the event has a lifetime or is owed to a durable subscription
-    BEST_EFFORT = "best effort"  # accepted by the broker; survives nothing
+    BEST_EFFORT = "best effort"  # accepted by the broker; survives no crash
     KEPT = "kept"  # on stable storage, or refused
     REPLICATED = "replicated"  # on stable storage at a majority of a group, or refused
 
@@ -59,7 +59,7 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True):
     offset: int | None = None  # its place in the origin's log; None: no log holds it
     sequence: int | None = None  # the publisher's counter
     remaining: float = 0.0  # seconds of lifetime that are left; clocks need not agree
-    expires: float | None = None  # seconds until it ends for everybody
+    expires: float | None = None  # seconds until it ends for all subscribers
     headers: dict[str, Any] = {}
 
 
@@ -72,7 +72,7 @@ class Hello(Message, frozen=True, tag="Hello"):
     client: str
     incarnation: str
     version: int = VERSION
-    owner: str = ""  # the principal, as the broker's gate says: what a client writes here counts for nothing
+    owner: str = ""  # the principal, as the broker's gate says: what a client writes here does not count
     memory: int = 0  # bytes that may wait for the owner's subscriptions, likewise
 
 
@@ -96,7 +96,7 @@ class Subscribe(Message, frozen=True, tag="Subscribe"):
     name: str
     filter: Filter
     options: DeliveryOptions
-    named: bool = True  # False: the name is random, nobody will come back under it
+    named: bool = True  # False: the name is random, no client will come back under it
     after: dict[str, int] = {}  # token: by log, the offset up to which everything was handled
     credit: int = 0
 
@@ -213,15 +213,15 @@ class CommitParts(Message, frozen=True, tag="CommitParts"):
 
 
 class HoldLog(Message, frozen=True, tag="HoldLog"):
-    """Keep in the broker's log what the filter accepts, and forget nothing beyond a place; answered by
+    """Keep in the broker's log what the filter accepts, and forget no entry beyond a place; answered by
     `LogHeld`. The same name again moves the place on, never back."""
 
     call: int
     name: str
     filter: Filter
     upto: int = 0
-    seconds: float = 0.0  # it ends when nobody asks for it again for so long
-    releases: bool = False  # what lives forever rests elsewhere up to the place: the log may let it go
+    seconds: float = 0.0  # it ends when no client asks for it again for so long
+    releases: bool = False  # events that live forever are archived up to the place: the log may let them go
     log: str = ""
     most_bytes: int = 0  # that it may keep in the log, as the broker's gate says; 0: no bound of its own
 
@@ -269,7 +269,7 @@ class Advertised(Message, frozen=True, tag="Advertised"):
 
 
 class Quench(Message, frozen=True, tag="Quench"):
-    """Whether anybody wants what the client said that it may publish."""
+    """Whether a subscriber wants what the client advertised."""
 
     digest: str  # of the filter that it advertised
     unwanted: bool
@@ -294,11 +294,11 @@ class Deliver(Message, frozen=True, tag="Deliver"):
     event: Event
     position: Position | None = None
     attempt: int = 1  # grows when the application gives it back
-    again: bool = False  # it was sent before, and nobody said that it was handled
+    again: bool = False  # it was sent before, and is not acknowledged
 
 
 class DeliverAll(Message, frozen=True, tag="DeliverAll"):
-    """`Deliver` for each of these events, one after the other, that no log holds and nobody had before."""
+    """`Deliver` for each of these events, one after the other, that no log holds and no member had before."""
 
     cut_field: ClassVar[str] = "events"
 
@@ -325,7 +325,7 @@ class Fenced(Message, frozen=True, tag="Fenced"):
 
 
 class Silence(Message, frozen=True, tag="Silence"):
-    """Nothing more for this subscription up to and including this position."""
+    """No more events for this subscription up to and including this position."""
 
     ref: int
     position: Position
@@ -363,7 +363,7 @@ class LogHeld(Message, frozen=True, tag="LogHeld"):
     begin: int
     end: int
     upto: int
-    is_new: bool = False  # nobody held it under this name
+    is_new: bool = False  # no subscription had this name
 
 
 class Staged(Message, frozen=True, tag="Staged"):

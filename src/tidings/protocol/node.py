@@ -59,7 +59,7 @@ from tidings.protocol.slots import (
 
 
 class Node:
-    """A broker, or a peer. Nothing but `handle` changes it."""
+    """A broker, or a peer. Only `handle` changes it."""
 
     def __init__(
         self,
@@ -190,7 +190,7 @@ class Node:
 
     @property
     def is_serving(self) -> bool:
-        """For people: may clients be served here, or is the majority of its group elsewhere?"""
+        """For people: may clients be served here, or is the majority of its group apart from it?"""
         return self._ports.members.is_serving
 
     @property
@@ -199,7 +199,7 @@ class Node:
         return not self._ports.has(GroupCommit) or self._ports.group_commit.has_caught_up
 
     def reached_at(self, address: str) -> None:
-        """Where others reach this broker: the driver listens there."""
+        """Set the address at which others reach this broker: the driver listens there."""
         self._ports.address = address
 
     def durables(self) -> Iterator[tuple[SubscriptionId, Filter]]:
@@ -216,7 +216,7 @@ class Node:
         return self._ports.own_log.position[0]
 
     def count_kept(self, kept: KeptBytes) -> None:
-        """Count there from now on which bytes are kept, and for whom. Called before the first input."""
+        """Count kept bytes there from now on, by principal. Called before the first input."""
         self._ports.kept = kept
 
     def log_holds(self) -> Mapping[str, Filter]:
@@ -379,7 +379,7 @@ class Node:
 
 
 def _owners(slots: dict[str, Strategy]) -> dict[type[Message], Strategy]:
-    """Which strategy understands which message; two for one message is a mistake."""
+    """Strategy by message type; two for one message are an error."""
     owners: dict[type[Message], Strategy] = {}
     for kind, strategy in slots.items():
         if strategy.kind != kind:

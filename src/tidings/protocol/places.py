@@ -1,4 +1,4 @@
-"""Where a client's last acknowledged events are: by source and log, an offset.
+"""Positions of a client's last acknowledged events: by source and log, an offset.
 
 A client that goes to another broker names them there, so that the events of one source keep their
 order across the logs of two brokers. Bounded: of a source the logs that it was at last, and of the
@@ -17,7 +17,7 @@ MOST_SOURCES = 10_000
 
 
 def within_bounds(places: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
-    """As much of it as anybody has to remember: what a client says may be anything."""
+    """Bounded copy of the positions: a client's message may name any number of them."""
     return {
         source: dict(list(by_log.items())[-MOST_LOGS:])
         for source, by_log in list(places.items())[-MOST_SOURCES:]

@@ -1,4 +1,4 @@
-"""What the members of a group propose for their log: shared by delivery, which makes it, and recovery, which agrees."""
+"""Proposals of members for the log of their group: delivery makes them, recovery agrees on them."""
 
 from __future__ import annotations
 

@@ -45,8 +45,8 @@ class Publishing(msgspec.Struct, eq=False):
         return self.message.sequence
 
     def sent_to(self, broker: str) -> Publish:
-        """The message, on its way to this broker. A member of a group passes a publish on at once, so an earlier one is
-        known elsewhere even when the same member gets it again."""
+        """The message, on its way to this broker. A member of a group passes a publish on at once, so an earlier one
+        is known to others even when the same member gets it again."""
         is_group = broker_of(self.log) != broker != self.log
         self.was_elsewhere = self.was_elsewhere or self.broker not in (None, None if is_group else broker)
         self.broker = broker

@@ -15,7 +15,7 @@ from tidings.protocol.messages import Envelope
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """What a subscription wants to read in the log of another broker."""
+    """Request of a subscription to read the log of another broker."""
 
     filter: Filter
     after: int  # only what is beyond this offset

@@ -185,7 +185,7 @@ class EventPassage(Role):
     """Recovery's part when an event arrives, passes and leaves."""
 
     kind, port = "recovery", "passage"
-    is_blind: ClassVar[bool] = False  # True: `observe` does nothing at a publish that no log holds
+    is_blind: ClassVar[bool] = False  # True: `observe` has no effect at a publish that no log holds
 
     def interested(self, subscription: Subscription, now: float) -> None:
         """A subscription of one of our clients began."""
@@ -357,7 +357,7 @@ class Quorum(Role):
 
     @abstractmethod
     def voters(self) -> dict[str, str | None]:
-        """Members of whom a majority decides, with their disks; None: its present disk is not the one that votes."""
+        """Members that decide by majority, with their disks; None: its present disk is not the one that votes."""
 
     @abstractmethod
     def trusts(self, peer: str) -> bool:
@@ -417,7 +417,7 @@ class Dispatcher(Role):
         """Deliver an event to every subscription of ours that accepts it."""
 
     def deliver_to(self, id: SubscriptionId, envelope: Envelope, now: float) -> None:
-        """Deliver an event to one subscription of ours that was owed it while it was elsewhere."""
+        """Deliver an event to one subscription of ours that was owed it while it was at another broker."""
 
     def undeliverable(self, to: str, envelope: Envelope, now: float) -> None:
         """No frame can carry this event to a neighbour: it becomes a dead letter here."""

@@ -3,7 +3,7 @@
 Rules
 - A node is a composition: one strategy in each slot (assignment, routing, overlay, recovery,
   membership, delivery). `node.py` alone knows them all; kinds never import one another.
-- Every strategy has one shape: `on_input, on_message, on_timer, next_deadline, check`; its base does nothing.
+- Every strategy has one shape: `on_input, on_message, on_timer, next_deadline, check`; its base has no effect.
 - A strategy asks the others through roles (`roles.py`), each under its port: `self.ports.logs`, `self.ports.neighbours`
   and so on. A kind is a set of roles.
 - Strategies act by `self.ports.send(...)`, `self.ports.emit(effect)` and `self.ports.disk`. They never build a
@@ -38,13 +38,13 @@ from tidings.protocol.messages import Envelope, Message
 
 
 class Machine(Protocol):
-    """The one narrow door: a node, a client, and whatever else a driver drives."""
+    """The interface of every driven machine: a node, a client, a peer."""
 
     def handle(self, input: Input, now: float) -> list[Effect]:
         """Take one input; what the driver is to do about it, in order."""
 
     def next_deadline(self) -> float | None:
-        """When to hand in `TimerFired`; None: nothing is waiting for a time."""
+        """When to hand in `TimerFired`; None: no timer is set."""
 
     def check(self) -> None:
         """Raise `AssertionError` when an invariant does not hold."""
@@ -197,7 +197,7 @@ def lacking(role: type[roles.Role], asker: str = "a strategy") -> SettingsError:
 
 
 class Strategy:
-    """The shape of every kind. The base does nothing."""
+    """The shape of every kind. The base has no effect."""
 
     kind: ClassVar[str]
     name: ClassVar[str] = "none"  # as `tidings systems` prints it
@@ -237,7 +237,7 @@ class Strategy:
         """Raise `AssertionError` when an invariant of this strategy does not hold."""
 
     def matchers(self) -> tuple[Matcher, ...]:
-        """What it matches events by, for drivers that prepare compiled kernels."""
+        """Its matcher, for drivers that prepare compiled kernels."""
         return ()
 
     def figures(self) -> dict[str, Any]:

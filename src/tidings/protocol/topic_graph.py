@@ -1,10 +1,10 @@
-"""Which topic includes which: the path of each topic, and further supertopics that were given.
+"""Inclusion of topics: the path of each topic, and further supertopics that were given.
 
 `a/b` is included in `a`, and `a` in the root. A topic may have several direct supertopics (Baehni et al. 2004,
 section 7): those given beside its path. Scopes of a membership: a topic's own name is its group; `over(t, s)` are
-those above `t` on the way of its supertopic `s`; `into(t)` are those to whom a stranger hands an event of `t`.
+those above `t` on the way of its supertopic `s`; `into(t)` are those that a stranger hands an event of `t`.
 
-Algorithms that gossip in other groups have other graphs: one group for everybody, one for the publishers of each
+Algorithms that gossip in other groups have other graphs: one group for all peers, one for the publishers of each
 topic, all supertopics at once, or clusters that know no topics.
 """
 
@@ -54,12 +54,12 @@ class TopicGraph:
         return (topic,)
 
     def events_of(self, group: str) -> str:
-        """What members of a group are told, as a filter."""
+        """Events that members of a group receive, as a filter."""
         return "TRUE" if group == ROOT else f"topic MATCHES '{group}/#'"
 
 
 class OneGroup(TopicGraph):
-    """Everybody is of the root's group, and every topic is the root's."""
+    """Every peer is of the root's group, and every topic is the root's."""
 
     def supers(self, topic: str) -> tuple[str, ...]:
         return ()
@@ -69,8 +69,9 @@ class OneGroup(TopicGraph):
 
 
 class PublisherGroups(OneGroup):
-    """A group for the publishers of each topic (Baehni et al. 2004, Figure 1, first pattern). Who wants a topic is in
-    the groups of all below it, so the topics have to be known; an event of another counts as of the nearest above."""
+    """A group for the publishers of each topic (Baehni et al. 2004, Figure 1, first pattern). A subscriber of a topic
+    is in the groups of all below it, so the topics have to be known; an event of another counts as of the nearest
+    above."""
 
     def __init__(self, topics: Iterable[str], also: Mapping[str, Iterable[str]] | None = None) -> None:
         super().__init__()
@@ -100,7 +101,7 @@ class AllAbove(TopicGraph):
 
 
 class Cluster(OneGroup):
-    """We are of one cluster, whatever we want, and everything is gossiped in it."""
+    """Every peer is of one cluster, independent of its interest, and every event is gossiped in it."""
 
     def __init__(self, own: str) -> None:
         super().__init__()

@@ -1,1 +1,1 @@
-"""Where a subscription lives: one file per policy."""
+"""Assignment of subscriptions to brokers: one file per policy."""

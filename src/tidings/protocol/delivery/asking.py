@@ -1,8 +1,8 @@
-"""Where does a durable subscription stand that nobody here knows, and that comes without a token?
+"""Search in a group for the cursor of a durable subscription that this member does not know and that has no token.
 
 Its subscriber may have been at another member of the group, and have lost its token with its process. So the other
 members are asked; the one that holds the subscription says up to where it was handled, and it goes on from there.
-Whatever else its client says waits meanwhile, in order. Nobody waits longer than `ASK_SECONDS`: a member that is
+Further messages of its client wait meanwhile, in order. No client waits longer than `ASK_SECONDS`: a member that is
 down takes its knowledge with it, and then the subscription begins anew.
 """
 
@@ -27,7 +27,7 @@ class HeldAnswer(Message, frozen=True, tag="HeldAnswer"):
 
 
 class Asking:
-    """One question, and whoever waits for its answer."""
+    """One question, and the clients that wait for its answer."""
 
     def __init__(self, address: str, message: Subscribe, members: set[str], until: float) -> None:
         self.address = address

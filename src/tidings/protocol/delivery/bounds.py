@@ -1,7 +1,7 @@
 """A durable subscription's own bounds: how many events it wants kept, and for how long.
 
-What it waits for may be in its queue, in our log, or in the log of another broker; the oldest of all goes first.
-What is given up is counted and told under the name of the bound.
+The events it waits for may be in its queue, in our log, or in the log of another broker; the oldest of all goes
+first. A dropped event is counted and reported under the name of the bound.
 
 The owner has a bound too, its quota of stored bytes: beyond it the oldest events of our log that wait for any of its
 durable subscriptions are given up, from the subscription that is furthest behind. An event that is with a member is not
@@ -26,11 +26,11 @@ from tidings.protocol.slots import Ports
 QUEUE = ""  # no log has this name
 ON_COUNT = "bound on count"
 ON_QUOTA = "quota of stored bytes"
-FEW = 64  # subscriptions of one owner among which nobody looks for ended ones
+FEW = 64  # subscriptions of one owner up to which ended ones are not searched for
 
 
 class Queues(Protocol):
-    """What is asked of the courier."""
+    """Interface of the courier, as the bounds use it."""
 
     def lose(self, held: Held, item: Item, reason: str, now: float) -> None: ...
 
@@ -101,7 +101,7 @@ class Bounds:
         held.stored.is_ranked = True
 
     def _has_unknown(self, held: Held) -> bool:
-        """After a restart: is there perhaps something before the seam that nobody has counted?"""
+        """After a restart: may entries before the seam be uncounted?"""
         cursor = held.own
         if cursor.state is LIVE:
             return False

@@ -1,10 +1,10 @@
-"""From the live way into queues, from queues to members, and what members say.
+"""Dispatch of live events to queues and from queues to members, with acknowledgements and redelivery.
 
 Rules
 - A queue is bounded. When it is full, a durable subscription spills to the log (`Reader`), and
-  a transient one follows its policy; whatever is lost is counted under the policy's name.
+  a transient one follows its policy; each lost event is counted under the policy's name.
 - An item goes to one member that has credit; members of a group take turns.
-- What a member gives back, or had when it left, goes to the front of the queue, in order. After
+- Events that a member returns, or has unacknowledged when it leaves, go to the front of the queue, in order. After
   `max_deliveries` attempts it goes to dead letters instead.
 - Policy `block`: the item waits outside the queue, and its publisher waits with it.
 """
@@ -44,7 +44,7 @@ SLOW = "its queue was full and its policy is `disconnect`"
 
 
 class Hooks(Protocol):
-    """What the courier asks of the strategy that owns it."""
+    """Callbacks of the courier to the strategy that owns it."""
 
     def read(self, held: Held, now: float) -> None:
         """There is room: read on in the log."""
@@ -62,7 +62,7 @@ class Hooks(Protocol):
         """An event was dispatched to a durable subscription."""
 
     def dead_letter_subscribers(self, held: Held) -> list[Held]:
-        """Who hears the dead letters of this subscription."""
+        """Subscriptions that receive the dead letters of this one."""
 
 
 class Courier:
@@ -244,7 +244,7 @@ class Courier:
         if self.moves.must_wait(held, item):
             self._note(held, item)
             self.moves.bar(held, item, now)
-            self._hooks.touched(held, now)  # so that somebody looks again soon
+            self._hooks.touched(held, now)  # the timer then looks again soon
             return False
         self.moves.passes(held, item)
         return True
@@ -413,9 +413,7 @@ class Courier:
     def acknowledge(self, member: Member, tags: Sequence[int], now: float) -> None:
         held = member.held
         unacked = held.unacked
-        if len(tags) > 1 and len(tags) > len(
-            unacked
-        ):  # whatever a client says, it costs no more than it was sent
+        if len(tags) > 1 and len(tags) > len(unacked):  # a client's claim costs no more than it was sent
             tags = [tag for tag in unacked if tag in tags]
         memory = held.memory
         for tag in tags:
@@ -440,7 +438,7 @@ class Courier:
             self._credit.restore(member)
 
     def has_some(self, member: Member) -> bool:
-        """Has it something that it did not acknowledge?"""
+        """Has the member an unacknowledged delivery?"""
         return any(holder is member for _, holder in member.held.unacked.values())
 
     def _with(self, member: Member) -> tuple[int, ...]:
@@ -536,7 +534,7 @@ class Courier:
         self._unblock(held, now)
 
     def spared(self, held: Held, filter: Filter) -> list[Item]:
-        """What waits and is in no log, as far as the new filter of the subscription accepts it."""
+        """Waiting events that are in no log and that the subscription's new filter accepts."""
         waiting = (*held.queue, *held.own.pending, *held.blocked, *held.barred)
         return [item for item in waiting if item.position is None and accepts(filter, item.event)]
 
@@ -562,7 +560,7 @@ class Courier:
     # -- the end -----------------------------------------------------------------------------
 
     def clear(self, held: Held, now: float) -> None:
-        """The subscription ends: nothing waits for it any more."""
+        """The subscription ends: drop the events that wait for it."""
         for item in (*held.queue, *held.own.pending, *held.blocked, *held.barred):
             self._unkey(held, item)
             self._release_ticket(item, now)

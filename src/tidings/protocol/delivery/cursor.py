@@ -112,7 +112,7 @@ class LogSource(Protocol):
         """The broker of the log has begun another one."""
 
     def owe(self, held: Held, offset: int) -> None:
-        """Keep an entry for a durable subscription, whatever its lifetime."""
+        """Keep an entry for a durable subscription beyond its lifetime."""
 
     def release(self, held: Held, offset: int, now: float) -> bool:
         """The subscription needs it no longer. True: the event has ended for every subscription."""

@@ -16,8 +16,8 @@ AT_ONCE = 10_000  # subscriptions that one question looks at, some milliseconds;
 
 
 class Sweep:
-    """What waits for all subscriptions together, and how many of them read. Of many it is summed up over
-    several questions, and until the sum is done the one before it counts."""
+    """Totals over all subscriptions: waiting events, and subscriptions that read. Of many subscriptions the sum takes
+    several calls; until it is done the previous sum counts."""
 
     def __init__(self) -> None:
         self._unseen: list[Held] = []

@@ -357,7 +357,7 @@ class ExactlyOnce(Delivery):
     def _on_unsubscribe(self, session: Session, message: Unsubscribe, now: float) -> None:
         member = session.members.get(message.ref)
         if member is not None and message.takes_rest and self._courier.has_some(member):
-            # What was sent counts as heard only when it was: the link may have broken since.
+            # A sent event counts as received only when acknowledged: the link may have broken since.
             member.last_word, member.credit, member.withheld = message, 0, 0
             return
         self._leave(session, member, message, now)

@@ -5,9 +5,9 @@ Rules
   so toward its home (`Farewell`) until that has answered, with pauses that grow, and at once when a link
   is up again; after as long as ended subscriptions are remembered it gives up, and counts it.
 - A farewell goes toward the log of the home, from broker to broker, and its answer back along its path.
-  Nothing is remembered in between.
-- It carries its age: whoever subscribed at home again after the end has another subscription under the
-  same name, and that one stays. Clocks need not agree.
+  Brokers in between keep no state.
+- It carries its age: a client that subscribed at home again after the end has another subscription under the same
+  name, and that one stays. Clocks need not agree.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ End = Callable[[SubscriptionId, float, float], list[Record]]  # id, when it was 
 
 
 class Farewell(Message, frozen=True, tag="Farewell"):
-    """A subscription whose home is the broker of this log was ended elsewhere, `age` seconds ago."""
+    """A subscription whose home is the broker of this log was ended at another broker, `age` seconds ago."""
 
     subscriber: str
     name: str

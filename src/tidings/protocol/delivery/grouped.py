@@ -5,7 +5,7 @@ Rules
 - A publish is acknowledged when its event is committed, which is when a majority has it on stable storage, and
   told by every member to its own subscriptions, in the order of the log.
 - The log has the group's name. A client that comes from another member says up to where it has handled the log, and
-  hears what comes after that: no gap and nothing twice, with no word between the members about who subscribes.
+  hears what comes after that: no gap and no duplicate, and members exchange no subscriptions.
 - A durable subscription that moved is ended where it was before. One that comes without a token is asked for
   (`asking.py`).
 """
@@ -258,7 +258,7 @@ class Grouped(Serving, GroupEntries):
         super()._opened(member, call, is_resumed, now)
         if not is_opening:
             return  # it left before it was answered, or was answered while the disk was full
-        if not is_resumed:  # a token from the start: it may have to go on elsewhere
+        if not is_resumed:  # a token from the start: it may resume at another member
             self.ports.send(
                 member.address, Silence(member.ref, Position(self._ledger.log, held.own.first - 1))
             )

@@ -1,15 +1,15 @@
-"""Holding the log for whoever reads it on their own: what was not read yet is not forgotten.
+"""Retention holds: entries that a reader of the log has not read yet are kept.
 
 A reader of a log (`scanning.py`) has no subscription; without a hold, an event that has no lifetime left
-goes while nobody looks. Rules
+goes between two reads. Rules
 - A hold has a name, a filter and a place. From now on every event that the filter accepts is kept in
-  this broker's log, whatever its lifetime; and no entry beyond the place that the filter accepts is forgotten, until
-  the place moves on. An event that ends for everybody (`expires`, a newer one of its key) ends here too.
+  this broker's log beyond its lifetime; and no entry beyond the place that the filter accepts is forgotten, until
+  the place moves on. An event that ends for all readers (`expires`, a newer one of its key) ends here too.
 - Entries that were in the log before the hold are looked at in steps; until then they stay.
 - It lasts as long as it is asked for again within its seconds, and as long as it keeps no more than its bytes. After
   that it is gone, and its reader is told that it began anew: what was forgotten meanwhile is a gap that it knows of.
-- A hold that releases says that what lives forever rests elsewhere up to its place: the log
-  may then forget that too, unless somebody has a right to it.
+- A hold that releases says that events that live forever are archived up to its place: the log may then forget those
+  too, unless a subscription has a right to them.
 - Filters of holds are in one matcher, with the work budget of subscriptions, so an event is matched once for all of
   them. The number of holds is bounded for each principal (`holds` of its quota, `client.holds` for each scope).
 """
@@ -134,7 +134,7 @@ class Holding:
                 self._keep(self._by_handle[handle], record)
 
     def forgotten(self, offset: int) -> None:
-        """It ended for everybody."""
+        """The entry ended for all readers."""
         if self._keepers.pop(offset, 0):
             for kept in self._kept.values():
                 kept.drop(offset)
@@ -195,7 +195,7 @@ class Holding:
         if kept.add(record.offset, event_size(record.event)):
             self._keepers[record.offset] = self._keepers.get(record.offset, 0) + 1
         if row.most_bytes and kept.bytes > row.most_bytes and name not in self._overfull:
-            self._overfull[name] = None  # it ends at the next step: nothing is forgotten inside of this one
+            self._overfull[name] = None  # it ends at the next step: this step forgets no entry
             self._review_at = 0.0
 
     @property
@@ -318,7 +318,7 @@ class Holding:
         return [Delete(HOLDS, name)]
 
     def _moved(self) -> None:
-        """Places changed: what nobody holds any longer may go."""
+        """Places changed: entries that no hold keeps any longer may go."""
         ends = min((row.ends_at for row in self.rows.values()), default=None)
         self._review_at = 0.0 if self._overfull else ends
         self._ledger.unpin()
@@ -345,7 +345,7 @@ class Holding:
 
 
 def _is_same(before: HoldRow, row: HoldRow) -> bool:
-    """Would writing it again change next to nothing?"""
+    """Are the rows so alike that the new one need not be written?"""
     return (
         before.filter.digest == row.filter.digest and (before.upto, before.seconds) == (row.upto, row.seconds)
     ) and row.ends_at - before.ends_at < TOUCH * row.seconds

@@ -1,10 +1,10 @@
 """The index of this broker's log: what it holds, until when, and for whom.
 
 Rules
-- An entry is forgotten when its lifetime is over and nobody has a right to it any more: no
+- An entry is forgotten when its lifetime is over and no subscription has a right to it any more: no
   durable subscription is owed it, and no replay that began while it was available has still to
-  read it. `expires_at` ends it for everybody; a newer event with its key does too.
-- Whoever remembers identities is told of each entry that is forgotten (`on_forgotten`), and its records go with it.
+  read it. `expires_at` ends it for all readers; a newer event with its key does too.
+- `on_forgotten` reports each forgotten entry to the keeper of identities, and its records go with it.
 - Forgetting goes in steps of a budget, on the node's timer, and is persisted in batches.
 - Offsets below `end` were told to the subscriptions that were live; those from `end` up to
   `next_offset` are on their way to the disk.
@@ -45,8 +45,8 @@ class Ledger:
         self._owed: dict[int, int] = {}  # how many durable subscriptions are owed an offset ...
         self._owners: dict[int, dict[str, int]] = {}  # ... and how many of each owner that has a quota
         self._lapses = ExpiryQueue()  # when a lifetime is over
-        self._ends = ExpiryQueue()  # when an event ends for everybody
-        self._lapsed: set[int] = set()  # lifetime over, kept for somebody
+        self._ends = ExpiryQueue()  # when an event ends for all readers
+        self._lapsed: set[int] = set()  # lifetime over, kept for a subscription
         self._pinned: list[int] = []  # lapsed, and some replay may still read them
         self._free: list[int] = []  # to be forgotten in the next step
         self._next_step = 0.0
@@ -99,7 +99,7 @@ class Ledger:
         self.next_offset = self.end = max(self.next_offset, upto + 1)
 
     def withdraw(self, offset: int) -> list[Record]:
-        """Take an entry out that nobody was told of; the records to persist."""
+        """Take an undelivered entry out; the records to persist."""
         return self._forget(offset)
 
     def told(self, offset: int, now: float) -> None:
@@ -157,7 +157,8 @@ class Ledger:
             self._lapse(offset)
 
     def let_go(self, upto: int) -> None:
-        """What lives forever up to there rests elsewhere: it is kept only for whom it is owed to."""
+        """Events that live forever are archived up to there: the log keeps them only for subscriptions that are owed
+        them."""
         due = []
         for offset, entry in self.entries.items():
             if offset > upto:
@@ -174,7 +175,7 @@ class Ledger:
             self._lapse(offset)
 
     def _lapse(self, offset: int) -> None:
-        """Its lifetime is over: forget it soon, unless somebody has a right to it."""
+        """Its lifetime is over: forget it soon, unless a subscription has a right to it."""
         entry = self.entries.get(offset)
         if entry is None:
             return
@@ -200,7 +201,7 @@ class Ledger:
     # -- forgetting ------------------------------------------------------------------------
 
     def next_deadline(self) -> float | None:
-        """When there is something to forget."""
+        """When the next entry is to be forgotten."""
         if not (self._free or self._lapses.heap or self._ends.heap):
             return None
         if self._free:

@@ -3,7 +3,7 @@
 Rules
 - The records of one principal have the bound of its quota (`KeptBytes.records_fit`). At the bound its oldest records go,
   and are counted; never those of another principal. A subscription that returns without its record receives again
-  what is still available to newcomers: nothing is lost.
+  what is still available to newcomers: no event is lost.
 """
 
 from __future__ import annotations

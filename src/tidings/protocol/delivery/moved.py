@@ -1,4 +1,4 @@
-"""What an event says of a publisher that was at other brokers before (see `moves.py`)."""
+"""Header of an event whose publisher was at other brokers before (see `moves.py`)."""
 
 from __future__ import annotations
 

@@ -7,8 +7,8 @@ Rules
 - A subscription is told such an event when it has passed those places: all that it is to hear of
   those logs up to there is in its queue. Until then the event is *barred*, and so is what comes
   after it in its log, since a client's token counts on the order of a log.
-- Each stay has a number. What an earlier stay left behind, beyond the places that the publisher named,
-  was never acknowledged; when an event of a later stay was told, it comes too late and is given up.
+- Each stay has a number. Events of an earlier stay beyond the places that the publisher named were never
+  acknowledged; when an event of a later stay was delivered, such an event comes too late and is given up.
 - Bounded: so many wait for a subscription at most, and so long. Past that, order is given up, and
   counted. A publisher that names what does not exist delays its own log's events, and no others.
 """
@@ -40,7 +40,7 @@ class _Stay(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Stays:
-    """Where the publishers at this broker came from: for entries of our log that are read again."""
+    """Earlier brokers of the publishers here, for entries of our log that are read again."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -106,7 +106,7 @@ class Moves:
         self.waiting[held] = None
 
     def passes(self, held: Held, item: Item) -> None:
-        """It goes to the queue: what its publisher left elsewhere is over."""
+        """The event goes to the queue: the stays of its publisher at other brokers are over."""
         moved = item.moved
         if moved is None:
             return
@@ -119,7 +119,7 @@ class Moves:
             del movers[next(iter(movers))]
 
     def released(self, held: Held, now: float) -> list[Item]:
-        """What need not wait any longer, in order: one may wait for another that waits."""
+        """Events that need not wait any longer, in order: one may wait for another that waits."""
         free: list[Item] = []
         while (item := self._next_free(held, now)) is not None:
             held.barred.remove(item)

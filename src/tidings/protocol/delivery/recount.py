@@ -30,7 +30,7 @@ PAUSE = 1.0  # seconds between two looks for subscriptions to count
 
 
 class Recount:
-    """One reading of the log at a time, for all subscriptions that have something to count."""
+    """One reading of the log at a time, for all subscriptions with entries to count."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Recount:
         self._own_log = own_log
         self._bounds = bounds
         self._match = match
-        self._found: dict[Held, list[int]] = {}  # empty: nothing is being read
+        self._found: dict[Held, list[int]] = {}  # empty: no reading is under way
         self._handles: dict[Held, int | None] = {}  # another one: its filter changed
         self._end = 0
         self._next_look = 0.0
@@ -70,7 +70,7 @@ class Recount:
         self._ports.disk.fetch(at, self._chunk, self._on_read, self._on_failed)
 
     def _on_failed(self, failure: FetchFailed, now: float) -> None:
-        """The log stays pinned: whoever reads it is told of the failure."""
+        """The log stays pinned: its readers are told of the failure."""
         del failure, now
         self._found = {}
 

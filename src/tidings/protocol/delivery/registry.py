@@ -6,8 +6,8 @@ Rules
 - A group is one subscription with many members, under the group's name and no subscriber's. It becomes durable when a
   member asks for that, with all that waits for it; members that do not ask for it join all the same, and end it not.
 - A durable subscription stays when its members leave.
-- A transient one ends when its last member leaves. What a named one was told is remembered for
-  a bounded time, and so, for a short while, is that of one without a name whose link broke.
+- A transient one ends when its last member leaves. The deliveries of a named one are remembered for a bounded time;
+  those of an unnamed one after a broken link for a short while.
 - One name has one listener. A new link of the same client takes over from its old one; a second
   listener on one link is refused.
 """
@@ -80,7 +80,7 @@ class Registry:
         ledger.on_pinned = self.recount.look
 
     def begin(self, address: str, hello: Hello) -> None:
-        """A client said who it is, and its broker's gate whose it is."""
+        """A client gave its name, and its broker's gate the principal."""
         session = self.sessions[address] = Session(address, hello.client, hello.incarnation)
         if hello.owner:
             memory = session.memory = self._memory_of.setdefault(hello.owner, OwnerMemory(hello.memory))
@@ -104,7 +104,7 @@ class Registry:
     def subscribe(
         self, session: Session, message: Subscribe, number: int, now: float
     ) -> tuple[Member, bool, list[Record]] | Refusal:
-        """The new member, whether it resumes something, and the records to persist before it is told."""
+        """The new member, whether it resumes a subscription, and the records to persist before it is told."""
         id = identity(session, message)
         held = self.helds.get(id)
         records: list[Record] = []
@@ -127,7 +127,7 @@ class Registry:
         held.joining = (*held.joining, member)
         if held.durable:
             held.stored.attended = now
-            # both: progress under an earlier filter says nothing of this one
+            # both: progress under an earlier filter does not count for this one
             records += [self._row(held), self.progress(held)]
         return member, is_resumed, records
 
@@ -177,7 +177,7 @@ class Registry:
             cursor.next = min(cursor.next, cursor.start)
 
     def _subscription(self, id: SubscriptionId, message: Subscribe) -> Subscription:
-        """What is asked for; equal options are kept once, since most subscriptions have the same."""
+        """Requested options; equal options are kept once, since most subscriptions have the same."""
         options = self._options.get(message.options, message.options)
         if len(self._options) < MOST_OPTIONS:
             self._options[options] = options
@@ -260,8 +260,8 @@ class Registry:
             self._courier.take_back(member, now)
 
     def _acknowledge_handled(self, held: Held, message: Subscribe, now: float) -> None:
-        """The client's token is ahead of what we know: settle what it handled. One member's token says nothing of
-        what the others of its group handled."""
+        """The client's token is ahead of what we know: settle what it handled. One member's token does not show what
+        the others of its group handled."""
         if message.options.group is not None and held.durable:
             return
         after = message.after
@@ -372,8 +372,8 @@ class Registry:
         return records
 
     def end_away(self, id: SubscriptionId, ended: float, now: float) -> list[Record]:
-        """It was ended at another broker, where it was a guest; the records to persist. Whoever subscribed
-        here since then has another one."""
+        """It was ended at another broker, where it was a guest; the records to persist. A client that subscribed here
+        since then has another one."""
         held = self.helds.get(id)
         if held is None or not held.durable or held.stored.is_guest or held.stored.attended > ended:
             return []

@@ -1,4 +1,4 @@
-"""What delivery keeps in tables beside the log, and how it is written.
+"""Rows of the tables that delivery keeps beside the log, and their encoding.
 
 Each value is one struct in MessagePack, as an array that begins with a version.
 """

@@ -1,4 +1,4 @@
-"""Reading pages of this broker's log from an offset, for jobs elsewhere and for other brokers.
+"""Reading pages of this broker's log from an offset, for external jobs and for other brokers.
 
 Rules
 - An entry that may be delivered and has not ended is read, in the order of the log; the broker remembers no reader. The

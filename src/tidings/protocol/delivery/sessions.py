@@ -1,4 +1,4 @@
-"""Who is connected, and what may be asked for."""
+"""Connected clients, and checks of their requests."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Session:
         self.advertisements: dict[str, Advertisement] = {}  # by name; they end with the link
 
     def moved(self, source: str) -> Moved | None:
-        """What an event of the client says of where it was before."""
+        """Header that names the client's earlier brokers."""
         return Moved(self.incarnation, self.stay, self.places.get(source, {})) if self.stay else None
 
 
@@ -47,7 +47,7 @@ def identity(session: Session, message: Subscribe) -> SubscriptionId:
 
 
 def refusal(session: Session, message: Subscribe, settings: DeliverySettings) -> tuple[str, str] | None:
-    """Code and reason when a subscription cannot be had, whatever is held already."""
+    """Code and reason when a subscription cannot be had, regardless of those held already."""
     options = message.options
     if message.filter.is_never_true:
         return ("impossible", f"the filter can never be true: {message.filter.text}")

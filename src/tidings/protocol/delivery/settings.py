@@ -28,7 +28,7 @@ class DeliverySettings(msgspec.Struct, frozen=True, kw_only=True):
     names_log: bool = False  # a log has a name of its own: a new one when it begins on an empty disk
     allow_block: bool = True  # policy `block`; a network has none, there a slow subscriber hurts itself
     shared_log: bool = (
-        False  # of a group: whoever shows a token in the log has a right to what comes after it
+        False  # of a group: a client with a token in the log has a right to what comes after it
     )
 
     @property

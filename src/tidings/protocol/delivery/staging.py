@@ -2,15 +2,15 @@
 
 For a writer that works in batches and may do a batch again (a query of a cluster: its tasks stage, its
 driver commits). Rules
-- What is staged is kept, and told to nobody. Staging a part again replaces it.
+- A staged part is kept, and delivered to no subscription. Staging a part again replaces it.
 - A commit publishes every part of a batch in the order of the parts, as one atomic write together
   with the note that this batch of this query is done. A batch that is done, or an earlier one, is
   answered as done and changes nothing.
-- A commit names how many parts there are, or which ones. When one is missing, nothing is published.
-- Whoever commits and was at other brokers before says so by these events, as by any others (`moves.py`).
+- A commit names how many parts there are, or which ones. When one is missing, no part is published.
+- A writer that was at other brokers before says so by these events, as by any others (`moves.py`).
 - Staging ends after a time, and holds a bounded number of bytes: of each principal, and of all together some times
   as many, so that one principal does not keep the others out.
-- All of it is bound to this broker's log. Whoever staged at another one is told so.
+- All of it is bound to this broker's log. A writer that staged at another broker is told so.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Staging:
         self._queries: Counter[str] = Counter()  # by scope: how many of `_done` are its
         self._most_queries = ports.limits.client.queries
         self._committing: dict[tuple[str, int], list[tuple[str, int]]] = {}  # address and call of who waits
-        self.next_at: float | None = None  # when there may be something to forget
+        self.next_at: float | None = None  # when a batch may have to be forgotten
         self.expired = 0
 
     def load(self, state: Loaded) -> None:
@@ -212,7 +212,7 @@ class Staging:
         self._publish(session, events, records, done, not_done, partial(self._stalled, name), now)
 
     def _upto(self, name: tuple[str, int]) -> list[PartRow]:
-        """What is staged for this batch and for earlier ones of the query."""
+        """Parts staged for this batch and for earlier ones of the query."""
         query, batch = name
         return [
             row

@@ -3,13 +3,13 @@
 Rules
 - Each view is decided by a majority of the voters of the view before it, so there is one sequence of views, and
   a minority never makes one.
-- While the coordinator lives two phases do: propose and acknowledge, install. Whoever takes over first
+- While the coordinator lives two phases do: propose and acknowledge, install. A member that takes over first
   interrogates (`voting.py`): three phases. Words of a coordinator that was taken over are refused.
-- Failure detection (`suspecting.py`) only says when to try. The first whom nobody senior is trusted tries.
+- Failure detection (`suspecting.py`) only says when to try. The most senior trusted member tries.
 - A newcomer knows no view. It is let in by the next one, and the other slots hand it what it needs.
 - A process whose disk was put back to an older copy learns so from a view that names a later life of that disk. It
   has forgotten promises, so it goes on under a new disk id, as with an empty disk.
-- The first view of all needs everybody who was named when the group was founded.
+- The first view of all needs every member that was named when the group was founded.
 - A process serves while it is in the view that it knows and trusts a majority of the voters, itself included.
 """
 
@@ -54,7 +54,7 @@ class GroupSettings(msgspec.Struct, frozen=True, kw_only=True):
     detector: DetectorSettings = DetectorSettings()
     round_seconds: float = 1.0  # until a try that was not answered is tried again
     back_off_seconds: float = 0.3  # at most, after a refusal: two who take over do not keep on meeting
-    dials: bool = True  # whoever a member tells of is dialled
+    dials: bool = True  # members that another member names are dialled
     synchrony: str = WEAK  # virtual: every survivor flushes before it acknowledges a view
 
 
@@ -71,7 +71,7 @@ def member_of(tables: Mapping[str, Mapping[str, bytes]]) -> str:
 
 
 class Told(msgspec.Struct, frozen=True):
-    """What a peer's hello said."""
+    """Content of a peer's hello."""
 
     life: str
     disk: str
@@ -100,7 +100,7 @@ class AgreedViews(Membership, Quorum):
         self._beat_at: float | None = None
         self._flushing: tuple[int, Ballot, str] | None = None  # what is acknowledged when we have flushed
         self._was_serving = False
-        self._clock = 0.0  # when something happened last
+        self._clock = 0.0  # time of the last input
         self.figures_of = {"views": 0, "takeovers": 0, "refused ballots": 0, "disks put back": 0}
 
     def bind(self, ports: Ports) -> None:
@@ -186,7 +186,7 @@ class AgreedViews(Membership, Quorum):
             return
         me = self._new_disk()
         me.lives, me.name = 1, self.ports.name
-        self._disk = self.life = ""  # nothing is said until the new id is kept
+        self._disk = self.life = ""  # no message is sent until the new id is kept
         self._round = self._flushing = None
         self._was_serving = False
         self.figures_of["disks put back"] += 1
@@ -211,7 +211,7 @@ class AgreedViews(Membership, Quorum):
 
     def on_message(self, sender: str, message: Message, now: float) -> None:
         if not self.life:
-            return  # nothing is said before it is known who we are
+            return  # no message is sent before our own id is known
         self._look_at_clock(now)
         self._detector.heard(sender, now)
         if isinstance(message, ViewHello):
@@ -295,7 +295,7 @@ class AgreedViews(Membership, Quorum):
             self._say(sender, ViewAck(number, ballot, self._disk), now)
 
     def _survivors(self, before: View, view: View) -> tuple[str, ...]:
-        """Who goes on from one view to the next, and has not begun another life since."""
+        """Members that go on from one view to the next, and have not begun another life since."""
         alive = {peer: self._told[peer].life for peer in self._trusted} | {self.ports.name: self.life}
         both = set(zip(before.members, before.lives, strict=True)) & set(
             zip(view.members, view.lives, strict=True)
@@ -351,7 +351,7 @@ class AgreedViews(Membership, Quorum):
         return View(0, (), (), {name: disks[name] for name in self._founders})
 
     def _leads(self) -> bool:
-        """Is there nobody more senior whom we trust?"""
+        """Are we the most senior member that we trust?"""
         me, view = self.ports.name, self.current
         if view is None:
             return me == self._founders[0]

@@ -1,15 +1,15 @@
 """Failure detection in the manner of SWIM, with timeouts that follow our own health (Lifeguard).
 
 Rules
-- A probe is a `Ping`; when no `Pong` comes in time, some others are asked to ping for us; when nothing comes of
-  that either, the member is *suspected*, and after a while that nobody refuted, *gone*.
-- Whoever hears that it is suspected answers with a higher incarnation.
-- Suspicion, death and refutation travel as *news* on every message, each a bounded number of times. Whoever
-  hears that a member of its own tables is in doubt probes it too and believes only itself: with views that are
-  partial a refutation may not reach everybody who heard the doubt.
+- A probe is a `Ping`; when no `Pong` comes in time, some others are asked to ping for us; when no answer comes that
+  way either, the member is *suspected*, and after a while without a refutation, *gone*.
+- A member that hears that it is suspected answers with a higher incarnation.
+- Suspicion, death and refutation travel as *news* on every message, each a bounded number of times. A peer that hears
+  of a suspicion against a member of its own tables probes it too and believes only itself: with partial views a
+  refutation may not reach every peer that heard the suspicion.
 - Only so many probes may be open for news of a doubt to make another, and so many for others; more are left out.
   Without a bound, news of doubts makes probes, probes in a crowd make doubts, and the load feeds itself.
-- A suspected member is probed again in every period, so that a few lost messages condemn nobody.
+- A suspected member is probed again in every period, so that a few lost messages condemn no member.
 - Missed answers may be our own fault: each one lowers our health, each answer raises it, and all timeouts
   are multiplied by (1 + missed health).
 - Answers that come late, even when they are waited for no more, tell of crowding: of too much work for us, for
@@ -64,7 +64,7 @@ class _Probe(msgspec.Struct):
     target: str
     until: float
     is_indirect: bool = False
-    asked_by: tuple[str, int] | None = None  # we ping for somebody else, who used this number
+    asked_by: tuple[str, int] | None = None  # we ping for another peer, which used this number
 
 
 class Prober:
@@ -80,7 +80,7 @@ class Prober:
         self.health = 0  # 0 is best
         self._outcomes: dict[int, bool] = {}  # of the last direct probes, by number: was there an answer?
         self.delay = 0.0  # seconds that a direct answer takes, smoothed
-        self._sent: dict[int, tuple[str, float]] = {}  # by number: whom we asked, and when
+        self._sent: dict[int, tuple[str, float]] = {}  # by number: the peer we asked, and when
         self.suspects: dict[str, _Doubt] = {}
         self.graves: dict[str, _Doubt] = {}
         self._probes: dict[int, _Probe] = {}
@@ -136,7 +136,8 @@ class Prober:
 
     def loss(self) -> float:
         """A probe is two messages; those to the dead count as lost, as they do for gossip. Few probes show little:
-        four more are added, two of them answered (Agresti and Coull), so that nobody trusts a network unseen."""
+        four more are added, two of them answered (Agresti and Coull), so that no peer trusts an unmeasured
+        network."""
         share = (sum(self._outcomes.values()) + 2) / (len(self._outcomes) + 4)
         return float(1.0 - share**0.5)
 
@@ -145,7 +146,7 @@ class Prober:
             self.probe(name, now)
 
     def heard_from(self, name: str) -> None:
-        """Whoever speaks lives."""
+        """A member that sends is alive."""
         self.suspects.pop(name, None)
         self.graves.pop(name, None)
 
@@ -222,7 +223,7 @@ class Prober:
         self._lost(name)
 
     def refuted(self, name: str, incarnation: int, *, now: float, heard: float) -> bool:
-        """Somebody says that a member lived at `heard`: was it in doubt, and is it no more?"""
+        """A peer says that a member lived at `heard`: was it suspected, and is it no more?"""
         doubt = self.suspects.get(name) or self.graves.get(name)
         if doubt is None or (incarnation <= doubt.incarnation and heard <= doubt.since):
             return False

@@ -1,9 +1,9 @@
 """Bootstrapping: looking for members of a topic, and of ever wider ones (Baehni et al. 2004, 4.2.2, Figure 3).
 
 Rules
-- A search names topics and lives for some steps (TTL). Whoever belongs to one of them, or knows somebody who
-  does, answers the seeker; whoever does not passes the search on to a few others, once.
-- When nothing was found in time, the next supertopic is added, up to the root; then the search is repeated,
+- A search names topics and lives for some steps (TTL). A peer that belongs to one of them, or knows a member, answers
+  the seeker; any other peer passes the search on to a few others, once.
+- When no member was found in time, the next supertopic is added, up to the root; then the search is repeated,
   more and more slowly.
 - A seeker that has found only further supertopics goes on looking for the nearest one, slowly.
 """
@@ -61,7 +61,7 @@ class Quests:
         return found
 
     def is_new(self, seeker: str, number: int) -> bool:
-        """Is this somebody's search that we have not passed on yet?"""
+        """Is this a search that we have not passed on yet?"""
         if (seeker, number) in self._seen:
             return False
         self._seen[(seeker, number)] = None

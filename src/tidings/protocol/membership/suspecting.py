@@ -1,11 +1,11 @@
-"""Failure detection: whom we hear, and who hears us. It is live and not accurate, and decides nothing.
+"""Failure detection: which members we hear, and which hear us. It is live and not accurate, and decides no view.
 
 Rules
 - A member is trusted while its link is up, it was heard within `suspect_seconds`, and its last beat says that it
   hears us: where a network lets words through one way only, both ends suspect (reciprocity, Mathur et al. 1995,
   3.1).
-- Suspicion is immediate. Who comes back is steady after `steady_seconds`, so that a flapping link does not make
-  a view each time.
+- Suspicion is immediate. A member that comes back is steady after `steady_seconds`, so that a flapping link does not
+  make a view each time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class DetectorSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Detector:
-    """What one process believes of the others."""
+    """Beliefs of one process about the others."""
 
     def __init__(self, name: str, settings: DetectorSettings) -> None:
         self._name = name
@@ -59,12 +59,12 @@ class Detector:
         return sorted(self._up)
 
     def hears(self, now: float) -> tuple[str, ...]:
-        """Whom we hear: what our beats say."""
+        """Members that we hear: the content of our beats."""
         oldest = now - self._settings.suspect_seconds
         return tuple(peer for peer in sorted(self._up) if self._heard[peer] > oldest)
 
     def review(self, now: float) -> set[str]:
-        """Whom we trust now."""
+        """Members that we trust now."""
         trusted = {peer for peer in self.hears(now) if peer in self._hears_us}
         for peer in list(self._since):
             if peer not in trusted:

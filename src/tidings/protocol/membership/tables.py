@@ -1,11 +1,11 @@
 """Tables of peers: partial views of a bounded size, and what peers tell one another about members.
 
 Rules
-- A member is told as (name, topics, incarnation, age): the age is the time since somebody heard from it, so
+- A member is told as (name, topics, incarnation, age): the age is the time since any peer heard from it, so
   clocks need not agree.
 - A view holds at most `limit` members and never ourselves. Shuffles *swap*: what comes takes the places of what was
-  sent, and of the partner, who now knows us. So nobody is known to many more than others (Cyclon's rule), and
-  views stay random samples. What is heard by the way only fills free places.
+  sent, and of the partner, who now knows us. So no member is known to many more than others (Cyclon's rule), and
+  views stay random samples. Members learned from other messages only fill free places.
 - A supertopic table prefers members of the nearest supertopic: with one of these in it, all further ones go.
 """
 
@@ -20,7 +20,7 @@ Told = tuple[str, tuple[str, ...], int, float]  # name, topics, incarnation, age
 
 
 class Known(msgspec.Struct):
-    """What we know of a member."""
+    """Knowledge about one member."""
 
     topics: tuple[str, ...]
     incarnation: int

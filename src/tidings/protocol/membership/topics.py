@@ -1,7 +1,7 @@
 """Topic tables and supertopic tables over an underlying gossip membership (Baehni et al. 2004, 4.2).
 
 Rules
-- A peer has a partial view of everybody (scope `""`), one of each group it belongs to (its topic table, ln S + c
+- A peer has a partial view of all peers (scope `""`), one of each group it belongs to (its topic table, ln S + c
   entries), and for each direct supertopic of each group a supertopic table of z entries.
 - In each period a peer shuffles a part of each view with one member of it. A shuffle in a group carries some
   entries of the supertopic tables too, so what one has found all get, and numbers from which the group's
@@ -9,7 +9,7 @@ Rules
 - In each period it probes one member (`probing.py`), and with chance p_sel = g/S all of its supertopic tables.
   When fewer than `tau` of a table live it asks these for z - tau others. When all do, it sometimes swaps one
   for another, for balance.
-- Groups and supertopics that nobody is known of are searched for (`quests.py`).
+- Groups and supertopics without a known member are searched for (`quests.py`).
 - A topic without supertopics has no supertopic table and searches for none: plain membership is left.
 """
 
@@ -57,7 +57,7 @@ class TableSettings(msgspec.Struct, frozen=True, kw_only=True):
         0.0  # above 0: choose c, and what to make up for, for this reliability at the observed loss
     )
     swap: float = 0.1  # chance to swap one entry of a sound supertopic table, each time it is looked at
-    sought_seconds: float = 60.0  # how long those for whom strangers have events are kept
+    sought_seconds: float = 60.0  # how long members that strangers have events for are kept
     epoch_seconds: float = 20.0
     probe: ProbeSettings = ProbeSettings()
     quest: QuestSettings = QuestSettings()
@@ -94,7 +94,7 @@ class TopicTables(Membership):
         self.views: dict[str, View] = {}
         self.supers: dict[str, SuperTable] = {}
         self._sketches: dict[str, Sketch] = {}
-        self._shuffling: dict[str, tuple[str, list[str]]] = {}  # by scope: with whom, and what was sent
+        self._shuffling: dict[str, tuple[str, list[str]]] = {}  # by scope: the partner, and what was sent
         self._sought: dict[str, float] = {}  # scopes of strangers' events: until when
         self._tick: float | None = None
         self._is_left = False
@@ -159,7 +159,7 @@ class TopicTables(Membership):
         return True
 
     def seek(self, scope: str, now: float) -> None:
-        """`into(topic)`: whom a stranger hands an event of that topic."""
+        """Search for members of `into(topic)`, to hand them an event of a topic that is not ours."""
         if scope not in self.supers:
             self.supers[scope] = SuperTable(self.settings.z, self.graph.above(scope.removeprefix("^")))
             for name, known in self.known.items():
@@ -184,7 +184,7 @@ class TopicTables(Membership):
                 self._send(contact, PeerArriving(self._me()))
 
     def _leave_all(self) -> None:
-        """We go for good: say so to all whom we know."""
+        """We go for good: say so to all known members."""
         for name in self.known:
             self._send(name, PeerLeaving(self.prober.incarnation))
         self._is_left = True
@@ -208,7 +208,7 @@ class TopicTables(Membership):
 
     def _round(self, now: float) -> None:
         if not self.known:
-            self._arrive()  # all whom we knew are gone, or nobody answered yet
+            self._arrive()  # all known members are gone, or none answered yet
         for scope, view in self.views.items():
             self._sketches[scope].tick(now)
             if scope in self.topics:
@@ -338,13 +338,13 @@ class TopicTables(Membership):
         return tuple(told)
 
     def _learn(self, members: Iterable[Told], now: float, apart: str | None = None) -> None:
-        """What is told of members; `apart` is a scope whose view is swapped instead."""
+        """Learn members from statements of others; `apart` is a scope whose view is swapped instead."""
         for name, topics, incarnation, age in members:
             if name == self.ports.name:
                 self._hear_of_ourselves(topics, incarnation)
                 continue
             if age > 10 * self.settings.period * self.prober.pace():
-                continue  # nobody has heard from it for long
+                continue  # no peer has heard from it for long
             self.prober.refuted(name, incarnation, now=now, heard=now - age)
             if self.prober.is_gone(name):
                 continue
@@ -359,7 +359,7 @@ class TopicTables(Membership):
             self._file(name, known, apart)
 
     def _hear_of_ourselves(self, topics: tuple[str, ...], incarnation: int) -> None:
-        """What others know may be of an earlier life, or of other topics: ours is the last word."""
+        """Correct statements of others about us: they may be of an earlier life, or of other topics."""
         old = set(topics) != self.topics.keys()
         if incarnation > self.prober.incarnation or (incarnation == self.prober.incarnation and old):
             self.prober.incarnation = incarnation + 1
@@ -374,7 +374,7 @@ class TopicTables(Membership):
             table.offer(name, known.topics, rng)
 
     def _forget(self) -> None:
-        """What is known of members that are in no table."""
+        """Forget members that are in no table."""
         used = {name for table in (*self.views.values(), *self.supers.values()) for name in table.names}
         for name in [name for name in self.known if name not in used]:
             del self.known[name]

@@ -1,8 +1,8 @@
-"""Agreed views: what a view is, and what members say to agree on the next one.
+"""Agreed views: the view, and the messages by which members agree on the next one.
 
 Rules
 - A view is a number, its members by seniority (the first coordinates), which life of each of them it means,
-  and the voters: whose word counts for the next view, and on which disk they gave it.
+  and the voters: the members that decide on the next view, and the disk of each.
 - A process that comes back is another process (Mathur et al. 1995, 3.1): its life is new. A voter that comes
   back without its disk has forgotten what it promised, so its word counts again only in a later view.
 - A life is `disk.number.chance`. The number is on the disk and grows with each start, so a disk that was put back to
@@ -28,7 +28,7 @@ def went_back(life: str, known: str) -> bool:
 
 
 class View(msgspec.Struct, frozen=True, array_like=True):
-    """Who is in the group."""
+    """One view of a group: its number, its members and its voters."""
 
     number: int
     members: tuple[str, ...]  # by seniority
@@ -41,7 +41,7 @@ class View(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def quorum(self) -> int:
-        """How many voters decide. The first view needs them all: nobody else could tell of it."""
+        """How many voters decide. The first view needs them all: no other member could tell of it."""
         return len(self.voters) if self.number == 0 else len(self.voters) // 2 + 1
 
     def has(self, name: str, life: str) -> bool:
@@ -74,7 +74,7 @@ class ViewBeat(Message, frozen=True, tag="ViewBeat"):
 
 
 class ViewAsk(Message, frozen=True, tag="ViewAsk"):
-    """Interrogation: what did you accept for the view after `base`? Accept nothing of a lower ballot."""
+    """Interrogation: what did you accept for the view after `base`? Accept no lower ballot."""
 
     base: View
     ballot: Ballot

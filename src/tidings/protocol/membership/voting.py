@@ -1,9 +1,9 @@
 """A voter: what it promised and accepted for the view after the one it knows. A pure value with its rows.
 
 For each number the voters agree as on one value in Paxos: an interrogation is answered with what was accepted
-under the highest ballot, and binds the voter to nothing lower; a proposal is accepted unless a higher ballot
+under the highest ballot, and binds the voter to refuse lower ballots; a proposal is accepted unless a higher ballot
 was promised. So a takeover finds every view that may have been decided (the third phase, which Mathur et al.
-1995, 4.1.2 leave out), and a coordinator that was taken over is refused. Nothing is answered before it is kept.
+1995, 4.1.2 leave out), and a coordinator that was taken over is refused. A voter answers after its promise is kept.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Vote(msgspec.Struct, array_like=True):
     accepted: View | None = None
 
     def promise(self, ballot: Ballot) -> bool:
-        """Nothing lower from now on. False: something higher was promised."""
+        """Promise to refuse lower ballots from now on. False: a higher one was promised."""
         if self.promised is not None and self.promised > ballot:
             return False
         self.promised = ballot
@@ -39,7 +39,7 @@ class Vote(msgspec.Struct, array_like=True):
 
 
 class Round:
-    """A try to decide a number: whose answers have come."""
+    """A try to decide a number: the answers so far."""
 
     def __init__(self, base: View, ballot: Ballot, ends_at: float) -> None:
         self.base = base
@@ -61,6 +61,6 @@ class Round:
         return len(self.answers) >= self.base.quorum
 
     def found(self) -> View | None:
-        """What may have been decided already: it has to be proposed again."""
+        """The view that may have been decided already: it has to be proposed again."""
         told = [(at, view) for at, view in self.answers.values() if at is not None and view is not None]
         return max(told, key=lambda each: each[0])[1] if told else None

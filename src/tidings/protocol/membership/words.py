@@ -1,4 +1,4 @@
-"""What peers tell one another about who is there. All of it travels as datagrams and may be lost."""
+"""Messages between peers about membership. All of them travel as datagrams and may be lost."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tidings.protocol.messages import Message
 
 
 class PeerArriving(Message, frozen=True, tag="PeerArriving"):
-    """A newcomer to one whom it was told of; answered by `PeerFound`."""
+    """From a newcomer to a member that it was told of; answered by `PeerFound`."""
 
     me: Told
 

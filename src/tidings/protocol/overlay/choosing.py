@@ -9,7 +9,7 @@ Rules
 - Associativity: N times the system's is the sum of all links' weights. So a swap that raises the weight
   raises it by exactly that much, and the best tree is the spanning tree of maximum weight.
 - Expected hops: seen from the path, the brokers hang on it in clusters. A link carries what is published on
-  one side of it and wanted on the other. Laying the path open elsewhere only changes the order of the clusters.
+  one side of it and wanted on the other. Cutting the path at another link only changes the order of the clusters.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def best(offers: Iterable[Offer | None]) -> Offer | None:
 
 
 def allowed_cuts(hops: Sequence[Hop], own_free: int, far_free: int) -> range:
-    """Which links of the path may go, so that no broker has more links than it may."""
+    """Links of the path that may go, so that no broker exceeds its bound on links."""
     last = len(hops) - 1
     if own_free <= 0 and far_free <= 0:
         return range(0)
@@ -182,8 +182,8 @@ def slows_diffusion(hops: Sequence[Hop], new_seconds: float, cut: int) -> bool:
     The speed of diffusion, alpha, is what chapter 3 of the thesis says decides how much is lost; 6.1 wants it
     computed for a tree, and no swap to lower it. A swap only changes the order of what hangs on the path, so
     the sum of all ways changes by what the links of the path are passed: by all pairs of which one broker hangs
-    on each side. To count the brokers of the path alone would not do: most ways lead farther. What is not
-    measured counts as nothing."""
+    on each side. To count the brokers of the path alone would not do: most ways lead farther. Unmeasured links count
+    as zero."""
     links = [hop.seconds or 0.0 for hop in hops[1:]]
     crowds = [max(1.0, hop.rate) for hop in hops]
     after = _ways([*links[cut:], new_seconds, *links[: cut - 1]], crowds[cut:] + crowds[:cut])
@@ -191,7 +191,7 @@ def slows_diffusion(hops: Sequence[Hop], new_seconds: float, cut: int) -> bool:
 
 
 def _ways(links: Sequence[float], crowds: Sequence[float]) -> float:
-    """What the links of a line add to the ways between all pairs of brokers that hang on it."""
+    """Sum that the links of a line add to the ways between all pairs of brokers that hang on it."""
     total = sum(crowds)
     before = list(accumulate(crowds))
     return sum(seconds * near * (total - near) for seconds, near in zip(links, before, strict=False))

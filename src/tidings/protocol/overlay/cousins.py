@@ -1,12 +1,12 @@
-"""Who is two links away: for when a broker and its neighbour are lost at once.
+"""Neighbours of neighbours: knowledge for the loss of two adjacent brokers at once.
 
-Each broker passes on what a neighbour told it of its links (`Cousin`). So when two adjacent brokers are lost, those
-on either side know who stood on the other. Rules
+Each broker passes on what a neighbour told it of its links (`Cousin`). So when two adjacent brokers are lost, the
+brokers on either side know those on the other. Rules
 - On each side the neighbours of the lost one find one another first (`healing.py`); one of them keeps a place for the
   other lost broker, with everything that those behind it may want.
-- When that one does not come either, whoever keeps the place stands in for the lost broker between them (`StandIn`):
-  it asks those whom that one would have asked, as that one would have.
-- Who is asked sees to it as if the lost one had asked, and lets the place go that it kept for it.
+- When that one does not come either, the broker that keeps the place stands in for the lost broker between them
+  (`StandIn`): it asks the neighbours that the lost broker would have asked.
+- The asked broker handles the request on behalf of the lost one, and releases the place that it kept for it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import msgspec
 from tidings.availability.records import Delete, Put, Record
 from tidings.protocol.messages import Message
 
-COUSINS = "overlay.cousins"  # table: by broker that a neighbour is linked with, whom that is linked with
+COUSINS = "overlay.cousins"  # table: by broker that a neighbour is linked with, the links of that broker
 KEPT_COUSINS = 256
 
 
@@ -34,7 +34,7 @@ class PlacesTold(Protocol):
 
 
 class Cousin(Message, frozen=True, tag="Cousin"):
-    """Whom a neighbour of the sender is linked with, and where each is."""
+    """Links of a neighbour of the sender, with addresses."""
 
     of: str
     names: tuple[str, ...]
@@ -54,7 +54,7 @@ def places_in(message: PlacesTold) -> dict[str, str]:
 
 
 class Cousins:
-    """What was heard of those who are two links away, the newest last."""
+    """Knowledge of brokers two links away, the newest last."""
 
     def __init__(self) -> None:
         self._places: dict[str, dict[str, str]] = {}
@@ -66,7 +66,7 @@ class Cousins:
         return self._places.get(broker, {})
 
     def hear(self, cousin: Cousin) -> list[Record]:
-        """What to write down."""
+        """Remember a neighbour's links; the records to persist."""
         places = places_in(cousin)
         if self._places.get(cousin.of) == places:
             return []

@@ -1,11 +1,11 @@
-"""How many brokers are behind each link, for those that must know what a swap does to all of them.
+"""Number of brokers behind each link, for overlays that weigh the effect of a swap on all of them.
 
 Rules
 - A broker tells each neighbour how many brokers there are on its own side of their link (`Crowd`): itself, and
   what its other neighbours told. Links that a swap is still making do not count, so the numbers go along a tree.
-- They are told some time after something changed: a swap is over by then, and only the links of its path have other
-  numbers than before. Nobody is told twice the same.
-- A neighbour that has said nothing yet counts as one broker.
+- They are sent some time after a change: a swap is over by then, and only the links of its path have other
+  numbers than before. No neighbour is sent the same number twice.
+- A neighbour that has not reported yet counts as one broker.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PAUSE_SECONDS = 0.5  # from a change until it is told
 
 
 class Firm(Protocol):
-    """What counting needs of the overlay that it is part of."""
+    """Interface of the overlay, as counting uses it."""
 
     ports: Ports
 

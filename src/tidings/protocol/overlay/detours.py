@@ -4,9 +4,10 @@ An end asks the far end's neighbours, as if that were lost (`healing.py`). One t
 - It first takes the one that asks for a neighbour, so that everything is kept for it from then on, and then asks the
   far end (`Detour`), which agrees only if its link is down too, and has been for as long.
 - When the far end agrees (`DetourAnswer`), the one that asked is told so, and gives the link up. The far end keeps
-  everything for it until it and all behind it have what they missed (`Caught`), and gives the link up then: what
-  those between have acknowledged already is kept nowhere else. When it does not agree, everything stays as it was.
-- Until then logs are heard from two sides, and nobody takes that for a cycle.
+  everything for it until it and all behind it have what they missed (`Caught`), and gives the link up then: only the
+  far end keeps what the brokers in between have acknowledged already. When it does not agree, everything stays as it
+  was.
+- Until then logs are heard from two sides, which does not count as a cycle.
 - Both ends may look for a detour at once: of two that ask, the one whose name is less goes on. Two detours would close
   a cycle, of which the youngest link is undone (`circles.py`).
 """
@@ -22,7 +23,7 @@ from tidings.protocol.inputs import Parted
 from tidings.protocol.messages import Message
 from tidings.protocol.slots import Ports
 
-GIVEN_WAY = "overlay.given_way"  # table: brokers whose link with us was given up, and over whom we came round
+GIVEN_WAY = "overlay.given_way"  # table: brokers whose link with us was given up, and the bypass to each
 AROUND = "the link to it is lost; there is another way round"
 TAKEN_SECONDS = 60.0  # in which a broker has come round, or is let go again
 LOOK_SECONDS = 1.0  # between two looks whether we have all
@@ -50,7 +51,7 @@ class Caught(Message, frozen=True, tag="Caught"):
 
 
 class Here(Protocol):
-    """What detours need of the overlay that they are part of."""
+    """Interface of the overlay, as detours use it."""
 
     ports: Ports
 
@@ -76,7 +77,7 @@ class Detours:
         self._pending: dict[str, str] = {}  # by broker that asks us: the other end of its lost link
         self._agreed: dict[str, None] = {}  # brokers that come another way soon
         self._gave_way: dict[str, None] = {}  # brokers whose link with us was given up
-        self._catching_up: dict[str, str] = {}  # of those, which we came round, and over whom
+        self._catching_up: dict[str, str] = {}  # of those, the ones with a bypass, and over which broker
         self._taken_in: dict[str, float] = {}  # brokers that come round over us, and until when they may
         self._marks: dict[str, dict[str, int]] = {}  # by these: what we and those behind us have to have
         self.due: float | None = None
@@ -117,7 +118,7 @@ class Detours:
         self._here.ports.events.parted(Parted(peer, AROUND, is_elsewhere=True), now)
 
     def parted(self, peer: str) -> None:
-        """It is no neighbour any more: not after a restart either, whatever the configuration says."""
+        """It is no neighbour any more: not after a restart either, even if the configuration names it."""
         if peer in self._agreed:
             del self._agreed[peer]
             self._gave_way[peer] = None

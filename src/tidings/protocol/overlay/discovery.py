@@ -1,11 +1,12 @@
 """Looking for a broker that is worth a link: tear-up discovery (Virgillito 2003, 4.3.3 and 4.4.2).
 
-A request goes from broker to broker along links behind which there may be something better; each keeps, for
-this request alone, whom it waits for and the best offer so far, and answers once. The printed pseudo-code never
-ends and mixes up what it has heard (E-V9); what differs here: a request does not go back where it came from, an
-offer is kept whole with its own path, the state is kept by request, and who waits too long answers with
-what it has, and says that it is not all. With a bound on the distance a broker measures how far it is from the one that asks, and one
-that is too far away (farther than the bound; at the bound is near enough) passes the request on but does not offer itself.
+A request goes from broker to broker along links behind which there may be a better neighbour; each keeps, for this
+request alone, the brokers it waits for and the best offer so far, and answers once. The printed pseudo-code never
+ends and mixes up what it has heard (E-V9); the differences here: a request does not go back where it came from, an
+offer is kept whole with its own path, the state is kept by request, and a broker that waits too long answers with
+what it has, and says that it is not all. With a bound on the distance a broker measures how far it is from the one
+that asks, and one that is too far away (farther than the bound; at the bound is near enough) passes the request on
+but does not offer itself.
 """
 
 from __future__ import annotations
@@ -27,28 +28,28 @@ FURTHER = 0.8  # of the patience is left at the next broker, so that those behin
 
 
 class Here(Protocol):
-    """What discovery needs of the overlay that it is part of."""
+    """Interface of the overlay, as discovery uses it."""
 
     ports: Ports
     measure: Measure
 
     def zone(self) -> Z:
-        """What is wanted at this broker."""
+        """Interest of this broker."""
 
     def behind(self, without: str | None = None) -> dict[str, Z]:
-        """What is wanted behind each link that could be asked."""
+        """Interest behind each link that could be asked."""
 
     def free(self) -> int: ...
 
     def knows(self, link: str) -> bool: ...
 
     def hanging(self, path: tuple[str, ...]) -> tuple[Z, float]:
-        """What is wanted here and behind all links but those on the path, and events that come from there."""
+        """Interest here and behind all links but those on the path, and events that come from there."""
 
     def distance(self, peer: str) -> float | None: ...
 
     def missed(self, link: str, now: float) -> None:
-        """Somebody behind this link did not answer in time."""
+        """A broker behind this link did not answer in time."""
 
 
 class _Asked:
@@ -80,11 +81,11 @@ class Discovery:
         self._weigh_hops = weigh_hops
         self._hangs = weigh_hops or counts_brokers  # does what hangs on the path matter?
         self._bound = bound
-        self._measures = measures or bound is not None  # how far is whoever asks?
+        self._measures = measures or bound is not None  # how far is the asking broker?
         self._patience = patience
         self._found = found
         self._asked: dict[str, _Asked] = {}
-        self._probing: dict[str, list[tuple[str, DiscoveryRequest, float]]] = {}  # by whom we measure
+        self._probing: dict[str, list[tuple[str, DiscoveryRequest, float]]] = {}  # by measured broker
         self._number = 0
         self.counts: Counter[str] = Counter()
         self.deepest = 0  # the longest path that was seen
@@ -180,7 +181,7 @@ class Discovery:
         if self._weigh_hops:
             if len(hops) < 3:
                 return None  # a neighbour is linked already
-            # Whoever asks may be full, and then has fewer links to choose from: it looks again itself.
+            # The asking broker may be full, and then has fewer links to choose from: it looks again itself.
             value = choosing.saving_cut(here.measure, hops, 1, here.free())[1]
         return Offer(value, packed, here.free(), hops, here.ports.address)
 
@@ -222,7 +223,7 @@ class Discovery:
             self._over(request, now)
 
     def _incomplete(self, asked: _Asked, link: str, now: float) -> None:
-        """Whoever is worth a link may be where nobody answered; the one that asked is told so."""
+        """Tell the asking broker that an unanswered branch may hide a better neighbour."""
         asked.is_whole = False
         if asked.back is None:
             self._here.missed(link, now)

@@ -1,22 +1,22 @@
 """A tree that heals: when a broker is lost for good, those it joined link with one another.
 
-Each broker tells its neighbours whom else it is linked with, and where those are. All neighbours of a broker
+Each broker tells its neighbours its other links, with addresses. All neighbours of a broker
 therefore know the same list when it is gone, and need no election. Rules
 - A neighbour that is away for `heal_seconds` counts as lost. That is a guess: choose it longer than any restart.
 - Its neighbours, in the order of their names, make a tree of two branches each: number k asks number (k-1)//2,
-  and goes on to the others before it when that one does not answer. Who finds none of them leads itself. When
-  nobody asks the one that leads either, it asks the others.
-- Who is asked agrees only if the lost one is away there too, and only as the first of the list, or when it has
-  found its own place: so those who have given the lost one up always hang together. Is the lost one well as seen
-  from there, only the link is lost, and there is a way round (`detours.py`).
+  and goes on to the others before it when that one does not answer. A neighbour that finds none of them leads. When
+  no neighbour asks the leader either, it asks the others.
+- The asked broker agrees only if the lost one is away there too, and only as the first of the list, or when it has
+  found its own place: so the brokers that have given the lost one up always hang together. Is the lost one well as
+  seen from there, only the link is lost, and there is a way round (`detours.py`).
 - The new neighbours, also those who have yet to ask, are written down before the old one is given up. Events are
-  kept for a neighbour until it has spoken, so nothing that a surviving broker has acknowledged is lost in
-  between; the logs that came by the lost broker are heard over the new link, from where they are known (`recovery`).
-- One of the new neighbours may be lost too: two that were adjacent. Who waits for it stands in for the first one
-  among the neighbours of the second (`cousins.py`), after five times as long: with a restart in
-  between nobody should believe it. Three in a row are more than anybody knows: somebody has to `join`.
+  kept for a neighbour until it has spoken, so no event that a surviving broker has acknowledged is lost in between;
+  the logs that came by the lost broker are heard over the new link, from where they are known (`recovery`).
+- One of the new neighbours may be lost too: two that were adjacent. The broker that waits for it stands in for the
+  first one among the neighbours of the second (`cousins.py`), after five times as long, which a restart does not
+  reach. No broker knows enough to heal three losses in a row: an operator has to `join`.
 - A lost broker that was linked with one other only is given up too, after ten times as long.
-- What the lost broker alone had is lost with it. If it comes back after all it joins anew, asking those who
+- Events that only the lost broker had are lost with it. If it comes back after all it joins anew, asking those who
   were linked with its neighbours; when it, or a
   guess that was wrong, closes a cycle, the youngest link of that goes (`circles.py`).
 """
@@ -38,7 +38,7 @@ from tidings.protocol.overlay.cousins import COUSINS, Cousin, Cousins, StandIn, 
 from tidings.protocol.overlay.detours import GIVEN_WAY, NOT_NEEDED, Caught, Detour, DetourAnswer, Detours
 from tidings.protocol.overlay.joined import NEIGHBOURS, JoinedOverlay
 
-KIN = "overlay.kin"  # table: by neighbour, whom it is linked with
+KIN = "overlay.kin"  # table: by neighbour, its links
 REPLACED = "overlay.replaced"  # table: brokers that were given up, and who was linked with them
 KEPT_REPLACED = 64
 LET_GO_SECONDS = (
@@ -51,7 +51,7 @@ LOST = "it was away for too long; its neighbours are linked with one another ins
 
 
 class Kin(Message, frozen=True, tag="Kin"):
-    """Whom the sender is linked with, and where each is; the sender itself too."""
+    """Links of the sender, with addresses; the sender itself too."""
 
     names: tuple[str, ...]
     addresses: tuple[str, ...]
@@ -69,7 +69,7 @@ class HealAnswer(Message, frozen=True, tag="HealAnswer"):
 
 
 class _Asking(msgspec.Struct, frozen=True):
-    """What we ask a broker that is no neighbour yet."""
+    """Request to a broker that is no neighbour yet."""
 
     about: str  # the neighbour of ours that is away
     lost: str  # the broker in whose place we want to be linked
@@ -80,7 +80,7 @@ _NOBODY: list[tuple[str, _Asking] | None] = [None] * STAND_IN_ROUNDS
 
 
 def places_to_ask(rank: int) -> list[int]:
-    """Whom number `rank` of a list asks, in order: the branch that it belongs to, then all before it."""
+    """Brokers that number `rank` of a list asks, in order: the branch that it belongs to, then all before it."""
     order: list[int] = []
     place = rank
     while place > 0:
@@ -103,12 +103,12 @@ class HealingOverlay(JoinedOverlay):
         self.kin: dict[str, dict[str, str]] = {}  # by neighbour: its neighbours, and where they are
         self.replaced: dict[str, dict[str, str]] = {}  # by broker that was given up: the same
         self.healed = 0  # links that were made so
-        self._away: dict[str, float] = {}  # neighbours that are not linked, and when to do something about it
+        self._away: dict[str, float] = {}  # neighbours that are not linked, and when to act
         self._tries: dict[str, int] = {}  # by lost broker: how many were asked
         self._letting_go: dict[
             str, float
         ] = {}  # heard of on another way, and until when we keep things for them
-        self._asking: dict[str, _Asking] = {}  # whom we dialled, and what for
+        self._asking: dict[str, _Asking] = {}  # dialled brokers, and the request for each
         self.cousins = Cousins()
         self.detours = Detours(self)
         self._told: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
@@ -167,7 +167,7 @@ class HealingOverlay(JoinedOverlay):
                     self.ports.send(peer, Cousin(other, tuple(places), tuple(places.values())))
 
     def _tell_kin(self) -> None:
-        """Say whom we are linked with, when that has changed."""
+        """Announce our links, when they have changed."""
         places = {self.ports.name: self.ports.address}
         for peer in self.neighbours:
             places[peer] = self.kin.get(peer, {}).get(peer, "")
@@ -244,11 +244,11 @@ class HealingOverlay(JoinedOverlay):
             self._look_for_place(lost, now)
 
     def _places_of(self, broker: str) -> dict[str, str]:
-        """Whom it is or was linked with, and where those are."""
+        """Present or last known links of a broker, with addresses."""
         return self.kin.get(broker) or self.replaced.get(broker) or self.cousins.of(broker)
 
     def _order(self, lost: str) -> list[str]:
-        """Everybody who was linked with the lost one, us included, in the order that all agree on."""
+        """All brokers that were linked with the lost one, us included, in the order that all agree on."""
         kin = self.kin.get(lost) or self.replaced.get(lost, {})
         return sorted({*kin, self.ports.name} - {lost})
 
@@ -271,7 +271,7 @@ class HealingOverlay(JoinedOverlay):
         self.ports.emit(Connect(target, self._places_of(asking.lost).get(target, "")))
 
     def _is_alone(self, lost: str) -> bool:
-        """Was it linked with nobody but us?"""
+        """Was it linked with us alone?"""
         return lost in self.kin and self._order(lost) == [self.ports.name]
 
     def _give_up(self, lost: str, now: float) -> None:
@@ -279,7 +279,7 @@ class HealingOverlay(JoinedOverlay):
         self.ports.events.parted(Parted(lost, LOST_ALONE, is_elsewhere=True), now)
 
     def _remember(self, lost: str) -> list[Record]:
-        """It was given up; what to write down of it, and of whom that makes us forget."""
+        """The broker was given up; the records to persist for it, and for the brokers that we forget with it."""
         kin = self.replaced[lost] = self._places_of(lost)
         rows: list[Record] = [Put(REPLACED, lost, msgspec.msgpack.encode(kin))]
         while len(self.replaced) > KEPT_REPLACED:
@@ -297,7 +297,7 @@ class HealingOverlay(JoinedOverlay):
             self.ports.emit(Disconnect(peer, "it does not answer"))
 
     def _rounds(self, lost: str) -> list[tuple[str, _Asking] | None]:
-        """Whom to ask, one after the other, when this neighbour is away."""
+        """Brokers to ask, one after the other, when this neighbour is away."""
         waits_for = next((one for one, kin in self.replaced.items() if lost in kin), "")
         if lost not in self.kin and waits_for:  # it may have found another place
             leads_too = [(lost, _Asking(lost, waits_for))] if lost < self.ports.name else []
@@ -312,7 +312,7 @@ class HealingOverlay(JoinedOverlay):
         return [*near, *_NOBODY[len(near) :], *beyond]
 
     def _standing_in(self, about: str, lost: str, instead: str) -> list[tuple[str, _Asking] | None]:
-        """Whom to ask in the place of a lost broker, when its neighbour is lost too."""
+        """Brokers to ask in the place of a lost broker, when its neighbour is lost too."""
         known = self.cousins.of(lost)
         order = sorted({*known} - {lost, self.ports.name})
         if instead not in order:
@@ -322,7 +322,7 @@ class HealingOverlay(JoinedOverlay):
         return [(peer, _Asking(about, lost, instead)) for peer in (*first, *others)]
 
     def _leads(self, lost: str) -> bool:
-        """Are we the one whom the others ask first, or has nobody before us answered?"""
+        """Do the others ask us first, or has no broker before us answered?"""
         places = places_to_ask(self._order(lost).index(self.ports.name))
         return self._tries.get(lost, -1) >= len(places)
 
@@ -453,11 +453,11 @@ class HealingOverlay(JoinedOverlay):
         without: str = "",
         silent: Iterable[str] = (),
     ) -> None:
-        """The new neighbours first, then the lost one goes: nothing is unkept in between.
+        """The new neighbours first, then the lost one goes: no event is unkept in between.
 
         Those who are to ask us are neighbours from now on, though they have not asked yet: until they have
         spoken, everything that they may want is kept for them. So are those who were `silent` when we asked them.
-        `without` is lost too, and somebody stands in for it."""
+        `without` is lost too, and another broker stands in for it."""
         self.healed += 1
         heirs = [heir]
         rows: list[Record] = []
@@ -491,7 +491,7 @@ class HealingOverlay(JoinedOverlay):
             kept(now)
 
     def _branches(self, lost: str) -> list[str]:
-        """Who is to ask us first."""
+        """Brokers that are to ask us first."""
         if lost not in self.kin:
             return []  # we only waited for it
         order = self._order(lost)
@@ -499,7 +499,7 @@ class HealingOverlay(JoinedOverlay):
         return order[2 * rank + 1 : 2 * rank + 3]
 
     def _silent(self, lost: str) -> list[str]:
-        """Who is before us and did not answer, so that we lead."""
+        """Brokers before us that did not answer, so that we lead."""
         order = self._order(lost)
         return order[: order.index(self.ports.name)]
 

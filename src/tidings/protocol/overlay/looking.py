@@ -2,8 +2,8 @@
 
 The thesis (Virgillito 2003, 4.3.2) looks once, when a subscription arrives, at what is known behind each link then.
 Two brokers that come to want the same at the same moment have not heard of each other, so neither looks; and
-neither ever would, since a zone that is wholly wanted elsewhere is no more so when it grows. Rules
-- What was behind each link is remembered at a look. Some time after a change of ours there is one look more; a
+neither ever would, since a zone that other brokers already want in full stays so when it grows. Rules
+- Each look remembers the interest behind each link. Some time after a change of ours there is one look more; a
   link is asked if what is wanted behind it has grown, as seen from our zone. A link that is new since then is
   compared with all that was known. When there is no news it costs no message.
 - When a discovery got no answer, or a swap was refused or given up, its link is asked again, after a longer pause
@@ -19,7 +19,7 @@ from functools import reduce
 from tidings.protocol.overlay.choosing import really_changed
 from tidings.protocol.overlay.measures import Measure, Z, associativity
 
-LOOKS = 4  # after a change: one in any case, the others when something came in between
+LOOKS = 4  # after a change: one in any case, the others when a look failed
 LONGER = 2.0  # is the next pause
 
 
@@ -28,7 +28,7 @@ class Looks:
         self, measure: Measure, *, pause: float, weigh_hops: bool, draw: Callable[[], float]
     ) -> None:
         self._measure = measure
-        self._first_pause = pause  # 0: nobody looks again
+        self._first_pause = pause  # 0: the broker does not look again
         self._weigh_hops = weigh_hops
         self._draw = draw  # from 0 to 1
         self._seen: dict[str, Z] = {}  # behind each link, at the last look
@@ -53,7 +53,7 @@ class Looks:
             self._pause *= LONGER
 
     def miss(self, link: str, now: float) -> None:
-        """Something came in between: whoever is behind this link was not found, or could not be linked."""
+        """A look failed: the broker behind this link was not found, or could not be linked."""
         self._missed.add(link)
         self._wait(now)
 

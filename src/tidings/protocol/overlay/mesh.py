@@ -1,4 +1,5 @@
-"""A group's links: everybody with everybody. Whoever knows the group may join; a link that breaks is dialled again."""
+"""Full mesh of a group: a link between every two members. Any broker that knows the group may join; a broken link is
+dialled again."""
 
 from __future__ import annotations
 

@@ -5,12 +5,12 @@ SOCBR, pbSOCBR (Virgillito 2003, chapter 4) and a variant that counts hops are s
 - `bound_seconds` is pbSOCBR: only brokers so near are linked, and of the lighter links the farthest goes.
 - `weigh="hops"` links and cuts what saves most hops per event, by the zones and by the events that were seen.
 The rules are functions (`choosing.py`), zones are behind a measure (`measures.py`), who is worth a link is found by
-`discovery.py`, and links are changed by `swaps.py`. What was on its way when a broker looked is found by looking
-again (`looking.py`). Here: what triggers it, and which links there are.
+`discovery.py`, and links are changed by `swaps.py`. A broker looks again for changes that were on their way at its
+first look (`looking.py`). Here: what triggers it, and which links there are.
 
-A neighbour is kept on the disk before it is used, with whether a swap is still making it. Whoever is told that
-a link is gone (`Gone`) by its far end forgets it. Needs links that keep their order, and routing that drops
-what it has seen.
+A neighbour is kept on the disk before it is used, with whether a swap is still making it. A broker forgets a link
+when the far end says that it is gone (`Gone`). Needs links that keep their order, and routing that drops what it has
+seen.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from tidings.protocol.overlay.swap_words import (
 from tidings.protocol.slots import Overlay
 
 LINKS = "overlay.links"  # table: by name, `_Kept`; the row "" says that the table counts
-FORMER = "overlay.former"  # table: whom a swap has parted us from
+FORMER = "overlay.former"  # table: brokers that a swap has parted us from
 
 
 class OrganisingSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -278,7 +278,7 @@ class SelfOrganisingOverlay(Overlay):
         self._came[came_from or ""] += 1
 
     def _changed(self, zone: Z, now: float) -> None:
-        """Our zone is another one: is there somebody whom we should be linked with?"""
+        """Our zone changed: is there a broker that we should be linked with?"""
         old, self._zone = self._zone, zone
         self._changes += 1
         ttl = self._ttl()

@@ -1,10 +1,10 @@
-"""What brokers say to one another when they rearrange their links.
+"""Messages between brokers that rearrange their links.
 
 Discovery: `DiscoveryRequest` (DREQ) away from the broker that asks, `DiscoveryReply` (DREP) back, after a
 `DiscoveryPartial` when some answers are missing.
 Reconfiguration: `Lock` from one end of the path to the other, `LockAnswer` (ACK, NACK) back, `TablesTold` over
 the new link, `Close` toward the link that goes, `Closing` and `LinkClosed` over it, `Unlock` away from it.
-When something went wrong: `AskVerdict` and `Verdict`; `Gone` to whoever believes in a link that is no more.
+After a failure: `AskVerdict` and `Verdict`; `Gone` to a broker that believes in a link that is no more.
 For brokers that keep alpha: `Crowd`.
 """
 
@@ -30,7 +30,7 @@ class DiscoveryReply(Message, frozen=True, tag="DiscoveryReply"):
 
 
 class DiscoveryPartial(Message, frozen=True, tag="DiscoveryPartial"):
-    """Before a reply: it is not all, somebody on the way did not answer in time."""
+    """Before a reply: it is not all, a broker on the way did not answer in time."""
 
     request: str
 
@@ -60,7 +60,7 @@ class Close(Message, frozen=True, tag="Close"):
 
 
 class Closing(Message, frozen=True, tag="Closing"):
-    """Nothing more will come over this link."""
+    """No more messages will come over this link."""
 
     swap: str
 

@@ -5,16 +5,16 @@ The path v0 … vk joins two brokers that are to be linked; the link between v(c
 
 1. `Lock` goes along the path. Each broker checks that it is still a path, that neither of its links there is
    part of another swap, and keeps the lock on its disk. `LockAnswer` comes back: ACK, or NACK, which frees.
-2. The ends link up, and tell each other what is wanted behind them. For a moment there is a cycle: an event may
-   take both ways, and whoever has seen it drops it.
-3. Each end sends `Close` along the path behind its tables: on a link everything keeps its order, so whatever
-   could take one way only is before it. The two ends of the old link then stop using it (`Closing`).
-4. The nearer end, v(c-1), decides. It writes down that the link is gone, says `LinkClosed`, and the locks are undone
+2. The ends link up, and tell each other what is wanted behind them. For a moment there is a cycle: an event may take
+both ways, and a broker that has seen it drops it. 3. Each end sends `Close` along the path behind its tables:
+messages of a link keep their order, so an event that could take one way only is before it. The two ends of the old
+link then stop using it (`Closing`). 4. The nearer end, v(c-1), decides. It writes down that the link is gone, says
+`LinkClosed`, and the locks are undone
    (`Unlock`) on the way to both ends.
 
-Who crashes, or waits too long, asks the one that decides (`AskVerdict`). What that one has not written down as
-done is given up, and never done later; so everybody comes to the same answer, and no lock outlives it.
-While a swap lasts a broker may have one link more than its bound.
+A broker that crashed, or waits too long, asks the one that decides (`AskVerdict`). A swap that the decider has not
+written down as done is given up, and never done later; so all brokers come to the same answer, and no lock outlives
+it. While a swap lasts a broker may have one link more than its bound.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tidings.protocol.slots import Ports
 
 SWAPS = "overlay.swaps"  # table: by swap, its path and what is cut
 DONE = "overlay.done"  # table: the swaps that this broker decided
-KEPT_DONE = 256  # of these; whoever asks for an older one would be told that it was given up
+KEPT_DONE = 256  # of these; a question about an older one would be answered as given up
 MESSAGES: tuple[type[Message], ...] = (
     words.Lock, words.LockAnswer, words.TablesTold, words.Close, words.Closing, words.LinkClosed, words.Unlock,
     words.AskVerdict, words.Verdict,
@@ -72,13 +72,13 @@ class Held:
 
     @property
     def new_link(self) -> str | None:
-        """Whom we are to be linked with."""
+        """The broker that we are to be linked with."""
         last = len(self.path) - 1
         return {0: self.path[last], last: self.path[0]}.get(self.at)
 
     @property
     def old_link(self) -> str | None:
-        """Over which link of ours nothing will go any more."""
+        """Our link that will carry no more messages."""
         return {self.cut - 1: self.path[self.cut], self.cut: self.path[self.cut - 1]}.get(self.at)
 
     @property
@@ -93,13 +93,13 @@ class Held:
 
     @property
     def links(self) -> set[str]:
-        """Which links of ours no other swap may use."""
+        """Our links that no other swap may use."""
         near = self.path[max(0, self.at - 1) : self.at + 2]
         return {*near, *filter(None, [self.new_link])} - {self.path[self.at]}
 
 
 class Links(Protocol):
-    """What a swap needs of the overlay that it is part of."""
+    """Interface of the overlay, as swaps use it."""
 
     ports: Ports
 
@@ -123,7 +123,7 @@ class Links(Protocol):
     def is_up(self, link: str) -> bool: ...
 
     def missed(self, link: str, now: float) -> None:
-        """A swap that we began along this link came to nothing."""
+        """A swap that we began along this link failed."""
 
 
 class Swaps:
@@ -239,7 +239,7 @@ class Swaps:
     def _on_answer(self, sender: str, answer: words.LockAnswer, now: float) -> None:
         held = self.held.get(answer.swap)
         if held is None:
-            return  # given up meanwhile; whoever waits will ask
+            return  # given up meanwhile; a waiting broker will ask
         if not answer.is_locked:
             self._release(held)
             if held.at:
@@ -359,10 +359,10 @@ class Swaps:
         self._addresses.pop(held.swap, None)
         self._keep([Delete(SWAPS, held.swap)], _nothing)
 
-    # -- when something went wrong ----------------------------------------------------------------
+    # -- after failures ----------------------------------------------------------------
 
     def started(self, swaps: dict[str, bytes], done: dict[str, bytes], now: float) -> None:
-        """What the disk says of swaps that were not over when the last life ended."""
+        """Restore swaps that were not over when the last life ended."""
         self.done = dict.fromkeys(done)
         self._number = len(done) + len(swaps)
         name = self._overlay.ports.name
@@ -378,7 +378,7 @@ class Swaps:
         return min((held.deadline for held in self.held.values()), default=None)
 
     def on_timer(self, now: float) -> bool:
-        """True: somebody waited too long, so that links may have changed."""
+        """True: a broker waited too long, so that links may have changed."""
         telling, self._tell = self._tell, []
         for swap in telling:
             held = self.held.get(swap)
@@ -445,4 +445,4 @@ class Swaps:
 
 
 def _nothing(now: float) -> None:
-    """Nothing waits for this to be kept."""
+    """No step waits for this record to be kept."""

@@ -7,11 +7,11 @@ log, until every link that wants it has acknowledged it. Rules
   it is filled. Events of one log pass each broker in order, and once.
 - Where events are lost often (`resends`), a broker holds what it sent last, and answers its neighbours itself
   (`resend.py`).
-- The last event of all may be lost too: what a link does not confirm soon is told again (`Known`).
+- The last event of all may be lost too: a range that a link does not confirm soon is announced again (`Known`).
 - A broker in the middle keeps numbers only: how far each log is known here, and what each
-  link has. It asks and answers for nobody but itself; what others ask passes through it.
+  link has. It asks and answers for itself alone; requests of others pass through it.
 - A request goes up a link only when the far end knows all that is wanted here (`LinkInterest.agreed`), so
-  that what is sent from then on is complete for whoever asks.
+  that what is sent from then on is complete for the asking broker.
 - A broker that begins takes each log from where its neighbour answers for it; what its durable
   subscriptions miss they read (`delivery`).
 - A broker that lost its disk begins another log. Names and clocks do not say which of two logs is the present one:
@@ -77,7 +77,7 @@ class Acknowledged(Recovery):
         self._own: LogView | None = None
         self._up: dict[str, None] = {}  # links, in the order in which they came
         self._pauses: dict[str, float] = {}  # by link: until it is told again
-        self._to_confirm: dict[str, None] = {}  # logs with something new to say toward them
+        self._to_confirm: dict[str, None] = {}  # logs with news to send toward them
         self.resend: Resend | None = None
         self._gone: dict[str, None] = {}  # logs that their brokers said are no more
         self._inquired: dict[str, float] = {}  # by log: when its broker was last asked about it
@@ -251,7 +251,7 @@ class Acknowledged(Recovery):
 
     def outgoing(self, envelope: Envelope, link: str, now: float) -> Envelope | None:
         if envelope.offset is None:
-            return None  # when it was taken in, nobody wanted it
+            return None  # no link wanted it when it was accepted
         if self.far_ends.is_too_large(link, envelope, now):
             return None
         trail = self.views[envelope.origin].trail(link)
@@ -321,7 +321,7 @@ class Acknowledged(Recovery):
         view.last = max(view.last, news.last)
         if view.known >= news.last:
             view.advance(news.upto)
-        view.told = None  # whoever tells wants to be answered
+        view.told = None  # the announcing neighbour wants an answer
         self._confirm_later(view, now)
         self.pass_waiting(view, now)
 
@@ -436,7 +436,7 @@ class Acknowledged(Recovery):
     # -- confirming --------------------------------------------------------------------------
 
     def acked(self, view: LogView) -> int:
-        """Nothing up to here is needed any more, at this broker or behind it."""
+        """No event up to here is needed any more, at this broker or behind it."""
         upto = view.known
         settled = self.ports.log_readers.settled(view.name)
         if settled is not None:
@@ -458,7 +458,7 @@ class Acknowledged(Recovery):
     def progressed(self, now: float) -> None:
         for view in self.views.values():
             if view.upstream is None or view.told is None or view.told[1] == view.known:
-                continue  # ours, not told anyway, or nothing is left to acknowledge
+                continue  # ours, not told anyway, or fully acknowledged
             if self.acked(view) > view.told[1]:
                 self._confirm_later(view, now)
 

@@ -5,7 +5,7 @@ Rules
   how far the sender's log is committed (`end`). A page that ends at its bytes or at its count is no end: the log is
   here when `upto` reaches `end`.
 - With the last page come the identities of what was published before, in pages too (`more`).
-- Whatever is lost on the way is asked for again by the receiver.
+- The receiver asks again for a page that is lost on the way.
 - A copy is of one epoch. A source that began another life has another epoch, and its log may end before the place that
   is asked for: the receiver goes on with a source of the next view.
 """
@@ -53,7 +53,7 @@ class Copying:
             self._ports.send(self._source, ask)
 
     def ask_again(self) -> None:
-        """A moment passed: ask again when nothing came in it."""
+        """Time passed: ask again when no page came meanwhile."""
         if not self._has_moved:
             self.ask()
         self._has_moved = False
@@ -94,7 +94,7 @@ class Pieces:
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
-        self._source = ""  # whose tail it is
+        self._source = ""  # the member that sends the tail
         self._entries: dict[int, Placed] = {}
         self._is_asked = False  # is a part on its way, as it seems?
 

@@ -3,19 +3,19 @@
 Rules
 - The coordinator of the view gives places. Every member keeps what it is sent in a table of its own (the tail),
   says so, and moves it into its log when it is committed: a majority of the voters has it. So the log of a member
-  holds committed events only, and nothing in it is ever taken back.
+  holds committed events only, and none is ever taken back.
 - A new view is a new epoch. Its coordinator asks a majority for their logs, takes the one of the latest epoch and of
   those the longest (every committed event is in it), gets from its owner what it lacks, and hands the tail to all.
-  Until that is kept at a majority nothing new is committed. Words of another epoch are not heard.
+  Until that is kept at a majority no new event is committed. Messages of another epoch are ignored.
 - A member that was away, or has an empty disk, copies what was committed before it takes the tail.
 - Logs and tails pass from member to member in pages that the receiver asks for (`group_copy.py`), live entries and
   proposals within a window (`window.py`): no message is larger than a batch, and no link is filled.
-- A log counts as that of an epoch when all of its tail is here. A part of a tail counts for nothing: else a shorter
+- A log counts as that of an epoch when all of its tail is here. A part of a tail does not count: else a shorter
   log of a later epoch would win over a longer one that holds what was committed.
-- What a member proposes it proposes again to each new coordinator, in order, until it is committed; whoever
-  publishes again elsewhere is recognised by the publisher's number. So nothing is told twice.
-- Nothing is forgotten while a durable subscription at any member needs it (each says one number, not who), nor
-  for `keep_seconds`, so that subscribers whose distributor failed find elsewhere what they missed.
+- A member sends its proposals again to each new coordinator, in order, until they are committed; an event published
+  again at another member is recognised by the publisher's number. So no event is delivered twice.
+- No event is forgotten while a durable subscription at any member needs it (each says one number, not which), nor for
+  `keep_seconds`, so that subscribers of a failed distributor find what they missed at another one.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ from tidings.protocol.slots import Ports, Recovery
 
 TABLE = "recovery.tail"  # rows: by offset what is not committed; `epoch`
 EPOCH = "epoch"
-FIRST = 1  # epoch: its members founded the group, and nothing was committed before it
+FIRST = 1  # epoch: its members founded the group, and no event was committed before it
 
 
 class GroupLogSettings(msgspec.Struct, frozen=True, kw_only=True):
-    again_seconds: float = 0.5  # until something that was not answered is said again
+    again_seconds: float = 0.5  # until an unanswered message is sent again
     keep_seconds: float = 60.0  # an event is kept so long, for those who fail over
     orphan_seconds: float = 3600.0  # what a member that is away needed is kept so long
 
@@ -217,7 +217,7 @@ class GroupLog(Recovery, GroupCommit):
 
     def _have_enough(self) -> bool:
         """Is every committed entry in one of the logs that were shown? An entry is on a majority of disks, and a
-        disk that replaces one of them is empty: it makes up a majority of members, and proves nothing."""
+        disk that replaces one of them is empty: it counts toward a majority of members, and proves no commit."""
         voters = self._acks.voters()
         shown = [state for name, state in self._states.items() if voters.get(name) is not None]
         written = sum(state.log_epoch > 0 for state in shown)
@@ -445,14 +445,14 @@ class GroupLog(Recovery, GroupCommit):
         self._count(now)
 
     def _send_on(self, member: str, window: Window) -> None:
-        """What a member lacks: from the tail, or from the log when the group went on without it."""
+        """Send a member its missing entries: from the tail, or from the log when the group went on without it."""
         if window.sent < self.committed and not window.is_waiting:
             self.ports.send(member, self._adoption())
         else:
             self._pump(member)
 
     def _count(self, now: float) -> None:
-        """What a majority of the voters has is committed."""
+        """Commit the entries that a majority of the voters has."""
         if self._is_active and (upto := self._acks.majority()) > self.committed:
             self._commit(min(upto, self._last), now)
             self._tell_all_committed()

@@ -16,7 +16,7 @@ from tidings.protocol.recovery.group_proposals import Proposals
 from tidings.protocol.recovery.group_words import Stored
 from tidings.protocol.slots import Ports
 
-TELLINGS = 3  # times that a state is told after it ended: nothing confirms it, and one message may be lost
+TELLINGS = 3  # times that a state is told after it ended: no message confirms it, and one may be lost
 
 
 class Room:

@@ -1,4 +1,4 @@
-"""What the members of a group say to one another about their log."""
+"""Messages between the members of a group about their log."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Replicate(Message, frozen=True, tag="Replicate"):
     after: int
     entries: tuple[Placed, ...]
     committed: int
-    floor: int = 0  # below this nobody in the group needs anything
+    floor: int = 0  # below this no member needs an event
     full: str = ""  # why the group keeps no event at the moment: too few disks have room
 
 
@@ -45,7 +45,7 @@ class Stored(Message, frozen=True, tag="Stored"):
     epoch: int
     upto: int
     needs: int  # the lowest offset that a subscription here still needs
-    lacks: bool = False  # something before it did not come: send it again from `upto`
+    lacks: bool = False  # an earlier entry is missing: send again from `upto`
     full: str = ""  # why the disk of the sender has no room; empty: it has
 
 
@@ -122,7 +122,7 @@ class Copy(Message, frozen=True, tag="Copy"):
     end: int  # how far the sender's log is committed
     identities: tuple[
         Put, ...
-    ] = ()  # with the last part: what was published before, as far as anybody remembers
+    ] = ()  # with the last part: identities of earlier publishes, as far as the sender remembers
     more: str = ""  # not empty: further identities follow behind this place
 
 

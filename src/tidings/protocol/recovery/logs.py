@@ -1,13 +1,13 @@
-"""A log as one broker sees it: how far it is known here, and what each link was told of it.
+"""State of a log at one broker: how far it is known here, and what each link was sent of it.
 
 Rules
 - `known`: every event up to this offset that is wanted at this broker has been here, in order.
 - An event that comes with an earlier one missing waits in `waiting`, which is bounded: what
   does not fit is dropped and asked for later.
-- A trail is what one link was told since it is up: from `base` on we answer for every event. What
-  was told before, or by an earlier life of ours, the far end knows, or asks for.
+- A trail is what one link was told since it is up: from `base` on we answer for every event. The far end knows what
+  was sent before, or by an earlier life of ours, or asks for it.
 - `due` and `acked` outlive the link: what the far end wants, sent or not, up to `due`, is kept at the
-  log until it is acknowledged. A link that has said nothing in this life has acknowledged nothing.
+  log until it is acknowledged. A link that is silent in this life has acknowledged no event.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ORPHAN = ""  # upstream of a log whose link was undone, until it comes by anothe
 
 
 class Trail:
-    """What one link was told of one log, and what it said."""
+    """Progress of one link in one log: what it was sent, and what it acknowledged."""
 
     __slots__ = ("acked", "base", "due", "have", "heard", "heard_upto", "last")
 
@@ -28,7 +28,7 @@ class Trail:
         self.base = self.last = self.due = known
         self.have = UNHEARD  # what the far end knows, as it said since the link is up
         self.acked = 0
-        self.heard = False  # it said something in this life of ours
+        self.heard = False  # it has spoken in this life of ours
         self.heard_upto = 0  # the highest offset that the far end, or a subscription behind it, has heard of
 
     def restart(self, known: int) -> None:
@@ -38,7 +38,7 @@ class Trail:
 
     @property
     def is_behind(self) -> bool:
-        """Something that was told may be lost, or its confirmation is."""
+        """A message to the link may be lost, or its confirmation."""
         return self.have < self.last
 
     @property
@@ -62,7 +62,7 @@ class LogView:
         self.waiting: dict[int, tuple[Envelope, int]] = {}  # by offset: it, and the one before it
         self.trails: dict[str, Trail] = {}
         self.told: tuple[int, int, int] | None = None  # what upstream was told: known, acked and heard
-        self.hurried_at = float("-inf")  # when it was last asked for because somebody waits for it
+        self.hurried_at = float("-inf")  # when it was last asked for because a reader waits for it
         self.pause = 0.0  # until the next try to fill a gap
 
     def is_told_to(self, link: str) -> bool:
@@ -99,13 +99,13 @@ class LogView:
         return ready
 
     def filled(self, after: int, upto: int) -> None:
-        """All that there is between these offsets waits: nothing is missing before any of it."""
+        """All events between these offsets wait: no earlier one is missing."""
         for offset, (envelope, previous) in self.waiting.items():
             if offset <= upto:
                 self.waiting[offset] = (envelope, min(previous, after))
 
     def gap(self) -> int | None:
-        """Up to where something is missing; None: nothing is."""
+        """Offset up to which events are missing; None: none are."""
         upto = self.waiting[min(self.waiting)][1] if self.waiting else self.last
         return upto if upto > self.admitted else None
 

@@ -6,12 +6,12 @@ their interest. Rules
 - Such a broker asks each neighbour, over the new link, which logs came from it: an `Ask` for its own log. The neighbour
   answers with `Unheard`, which names them, and with an empty `Fill`.
 - Until every neighbour that joined has answered, and until a log of each broker that was named is announced, the
-  broker is *unsure*: the overlay counts one more neighbour, which has said nothing (`UNKNOWN`). So events are kept,
-  nothing is acknowledged and no interest is withdrawn.
+  broker is *unsure*: the overlay counts one more, silent neighbour (`UNKNOWN`). So events are kept, no event is
+  acknowledged and no interest is withdrawn.
 - A broker that was told to join another one is unsure from its start, until a neighbour has answered that it dialled
   itself, or that names a log of an earlier life. Any other neighbour may be as new as the broker: its answer is waited
   for, and ends the search only after `recall_seconds`.
-- A neighbour of the last version answers nothing, and a broker that was named may be gone for good: both are waited
+- A neighbour of the last version does not answer, and a broker that was named may be gone for good: both are waited
   for at most `recall_seconds`.
 - A broker keeps on its disk which brokers it hears over each link (`recovery.behind`), so that it can answer after a
   restart of its own. A row goes when the log is forgotten or the neighbour parts.

@@ -13,7 +13,7 @@ class Timers:
         self._heap: list[tuple[float, Name]] = []  # what `_at` does not say is stale
 
     def set(self, name: Name, at: float) -> None:
-        """At that time, whatever was set before."""
+        """Set the time, replacing an earlier one."""
         self._at[name] = at
         heappush(self._heap, (at, name))
 
@@ -34,7 +34,7 @@ class Timers:
         return self._heap[0][0] if self._heap else None
 
     def due(self, now: float) -> list[Name]:
-        """What is due, in the order of its times; none of it is set any more."""
+        """Take the keys that are due, in the order of their times."""
         found: list[Name] = []
         while (at := self.next()) is not None and at <= now:
             name = heappop(self._heap)[1]

@@ -1,10 +1,10 @@
 """Window: batches that were sent to one receiver and are not acknowledged, bounded by count and by bytes.
 
 Rules
-- Entries are numbered without a hole. The receiver acknowledges a number and with it everything before.
-- While nothing is acknowledged, entries are sent again from the last acknowledged one, one batch at a time and with
-  pauses that double: on a stream only a broken link or a receiver that was not ready loses anything, and a full
-  window twice as often would fill a slow link.
+- Entries are numbered without a hole. The receiver acknowledges a number and with it everything before. - While no
+  acknowledgement comes, entries are sent again from the last acknowledged one, one batch at a time and with pauses
+  that double: on a stream only a broken link or a receiver that was not ready loses anything, and a full window twice
+  as often would fill a slow link.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Window:
 
     @property
     def is_waiting(self) -> bool:
-        """Was something sent that is not acknowledged?"""
+        """Is a sent entry unacknowledged?"""
         return self.sent > self.acked
 
     def send(self, last: int, size: int) -> None:
@@ -68,7 +68,7 @@ class Window:
             self._bytes -= size
 
     def restart(self, acked: int) -> None:
-        """The receiver has everything up to there and nothing else; nothing is on its way."""
+        """The receiver has the entries up to there and no others; none is on its way."""
         self.acked = self.sent = acked
         self._batches.clear()
         self._count = self._bytes = 0

@@ -1,9 +1,9 @@
-"""What brokers say to one another so that no event is lost between them.
+"""Messages between brokers so that no event is lost between them.
 
 Downstream, away from a log: `Known` (what was sent, and that there is nothing else), `Unheard`, `Fill`,
 `ReplayPart`. Upstream, toward it: `Have` (what arrived, and what is needed no more), `Ask`,
-`ReplayAsk`. What goes upstream is passed from broker to broker and carries the `path` that it took;
-the answer goes back along it, so that nobody in between has to remember anything.
+`ReplayAsk`. An upstream message is passed from broker to broker and carries the `path` that it took; the answer goes
+back along it, so that brokers in between keep no state.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class News(msgspec.Struct, frozen=True, array_like=True):
     log: str
     base: int  # the sender answers for what comes after this offset
     last: int  # the last event that it sent; `base` when it has sent none
-    upto: int  # between `last` and this offset there is nothing for the receiver
+    upto: int  # between `last` and this offset no event is for the receiver
 
 
 class Known(Message, frozen=True, tag="Known"):
@@ -37,7 +37,7 @@ class Known(Message, frozen=True, tag="Known"):
 
 
 class Unheard(Message, frozen=True, tag="Unheard"):
-    """The sender hears these logs no more: whoever had them from it has to look elsewhere."""
+    """The sender hears these logs no more: receivers that had them from it need another upstream link."""
 
     cut_field: ClassVar[str] = "logs"
 
@@ -49,7 +49,7 @@ class Had(msgspec.Struct, frozen=True, array_like=True):
 
     log: str
     known: int  # everything up to here has arrived
-    acked: int  # nothing up to here is needed any more, there or behind it
+    acked: int  # no event up to here is needed any more, there or behind it
     heard: int = 0  # the highest offset that the sender, or a subscription there or behind it, has heard of
 
 
@@ -60,7 +60,7 @@ class Have(Message, frozen=True, tag="Have"):
 
 
 class Ask(Message, frozen=True, tag="Ask"):
-    """Something between these offsets (after, upto] was lost on the way."""
+    """An event between these offsets (after, upto] was lost on the way."""
 
     log: str
     after: int

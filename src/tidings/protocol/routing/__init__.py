@@ -1,1 +1,1 @@
-"""Which links an event takes: one file per way."""
+"""Routing of events over links: one file per algorithm."""

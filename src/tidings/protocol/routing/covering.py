@@ -1,4 +1,4 @@
-"""Routing by subscriptions: an event goes only where somebody wants it.
+"""Routing by subscriptions: an event goes only over links with interest in it.
 
 `SubscriptionRouting(reduce="identical")` is subscription forwarding (Costa et al. 2003, section 2):
 each filter is told once per direction. `reduce="covering"` is SIENA's protocol: a filter that
@@ -7,10 +7,10 @@ it is told only toward publishers whose advertisements overlap it. `hierarchical
 protocol: filters and events go up to the parent, events come down where they are wanted.
 Needs an overlay without cycles.
 
-With `advertisements` and `remember_links` nobody has to advertise. What a link has not settled (see
-`settled.py`) is wanted there; and a broker where something is published that none of its clients
-advertised advertises everything, until that has not happened for a while. An advertisement that is
-withdrawn, or whose client has gone, lingers, since the client may be back soon.
+With `advertisements` and `remember_links` advertising is optional. An event that a link has not settled (see
+`settled.py`) counts as wanted there; and a broker advertises everything after a publish that none of its clients
+advertised, until no such publish comes for a while. An advertisement that is withdrawn, or whose client has gone,
+lingers, since the client may be back soon.
 """
 
 from __future__ import annotations
@@ -399,7 +399,7 @@ class SubscriptionRouting(Routing, PatternInterest):
         return self._wanted_here.get(signature)
 
     def _is_open(self, link: str, event: Event) -> bool:
-        """Nobody can say whether this is wanted behind the link."""
+        """Is the interest behind the link in this event unknown?"""
         return self._subs.is_unknown(link) or (self._settles and not self._settled.covers(link, event))
 
     def wanted_elsewhere(self, event: Event) -> bool:

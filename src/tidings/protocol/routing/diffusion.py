@@ -1,16 +1,15 @@
-"""Filters spread over a tree: who wants what, behind which link.
+"""Propagation of filters over a tree: the interest behind each link.
 
 Each broker holds the filters that it heard over each link and those of its own clients. Over a
-link it tells what concerns the far end: the filters that came from elsewhere, reduced by the
-link's outlet. One `Diffusion` carries subscriptions and another carries advertisements.
+link it tells what concerns the far end: the filters that came from other links and clients, reduced by the link's
+outlet. One `Diffusion` carries subscriptions and another carries advertisements.
 
 With `acknowledged`, changes are numbered per session of a link and repeated whole until the far
 end has seen them, so that a lossy link cannot leave two brokers with different tables.
 
-With `remembers`, a link that breaks keeps what was heard over it, and nobody is forgotten because
-a broker in the middle restarted: a broker that has not yet heard all of its other links in
-this life says so (`whole` False), and then its words only add to what it wanted before. A link
-that was never heard whole wants everything (`is_unknown`).
+With `remembers`, a link that breaks keeps what was heard over it, and no interest is forgotten because a broker in
+the middle restarted: a broker that has not yet heard all of its other links in this life says so (`whole` False), and
+then its words only add to what it wanted before. A link that was never heard whole wants everything (`is_unknown`).
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ OURS_ALONE = (LOCAL,)
 
 
 class Interest(Message, frozen=True, tag="Interest"):
-    """What the sender wants over this link, or what may be published behind it."""
+    """Interest of the sender over this link, or advertisements behind it."""
 
     cut_field: ClassVar[str] = "add"
     fills_frame: ClassVar[bool] = True  # the previous version joins no parts
@@ -41,7 +40,7 @@ class Interest(Message, frozen=True, tag="Interest"):
     remove: tuple[str, ...]  # digests
     reset: bool = False  # True: forget what you heard before
     session: str = ""
-    number: int = 0  # 0: nobody counts
+    number: int = 0  # 0: changes are not numbered
     whole: bool = True  # False: the sender may want more than it knows of
     part: int = 0  # of a message that one frame would not hold: which part, from 0 ...
     of: int = 1  # ... of how many; the receiver joins them before it handles any
@@ -133,7 +132,7 @@ class Diffusion:
             self._source_removed(digest, LOCAL)
 
     def filter(self, digest: str) -> Filter:
-        """The filter of this digest, which somebody wants."""
+        """The wanted filter of this digest."""
         return unpack(self._filters[digest])
 
     def is_local(self, digest: str) -> bool:
@@ -141,7 +140,7 @@ class Diffusion:
         return LOCAL in self.sources.get(digest, ())
 
     def behind(self, link: str) -> tuple[Filter, ...]:
-        """What was heard over a link."""
+        """Filters heard over a link."""
         version, found = self._behind.get(link, (-1, ()))
         if version != self.version:
             found = tuple(self.filter(digest) for digest, sources in self.sources.items() if link in sources)
@@ -199,7 +198,7 @@ class Diffusion:
     # -- links ---------------------------------------------------------------------------
 
     def link_up(self, link: str, session: str) -> None:
-        """A link, new or again: its far end knows nothing of us yet."""
+        """Open a link, new or again: its far end knows no filter of ours yet."""
         self.version += 1
         talk = self._talks.setdefault(link, _Talk())
         talk.session, talk.number, talk.seen, talk.whole = session, 0, -1, False
@@ -253,7 +252,7 @@ class Diffusion:
             talk.told_at = {digest: talk.told_at.get(digest, talk.number) for digest in outlet.told}
 
     def told_by(self, link: str, session: str, number: int) -> tuple[Filter, ...]:
-        """What the far end knows, in this session, that has seen this number and no later one."""
+        """Filters that the far end knows, in this session, when it has seen this number and no later one."""
         talk, outlet = self._talks.get(link), self.outlets.get(link)
         if talk is None or outlet is None or talk.session != session:
             return ()
@@ -272,7 +271,7 @@ class Diffusion:
         )
 
     def is_unknown(self, link: str) -> bool:
-        """Nobody can say what is wanted behind this link: it counts as everything."""
+        """Is the interest behind this link unknown? Then it counts as everything."""
         return self.remembers and link not in self._heard_whole
 
     def agreed(self, link: str) -> bool:

@@ -1,4 +1,4 @@
-"""What a link has been told: the filters that had to be sent, and those that others stand for.
+"""Outlet of a link: the filters that had to be sent, and those that others stand for.
 
 An outlet is given every filter that concerns its link and decides which of them the far end has to
 know. `Identical` tells each once (subscription forwarding). `Covering` tells only filters that no
@@ -86,10 +86,10 @@ class Outlet(Protocol):
     def remove(self, digest: str) -> None: ...
 
     def changes(self) -> Changes:
-        """What has to be sent since the last call."""
+        """Changes to send since the last call."""
 
     def forget(self) -> None:
-        """The far end knows nothing any more: everything told counts as new."""
+        """Forget what the far end knows: every filter sent before counts as new."""
 
 
 class Identical:
@@ -180,7 +180,7 @@ class Covering:
 
 
 class Merging(Identical):
-    """Perfect unions of the filters that concern the link; nothing is told that nobody wants."""
+    """Perfect unions of the filters that concern the link; no union exceeds what is wanted."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -227,8 +227,8 @@ def _merged(filters: list[Filter]) -> list[Filter]:
 class Union(Identical):
     """Only filters that the told ones do not cover, alone or together.
 
-    What a filter hides behind is noted as all told filters that it overlaps; it is looked at again when one
-    of those goes. Nothing is drawn at random: what the search does not decide within its budget is told."""
+    A hidden filter is noted with all told filters that it overlaps; it is looked at again when one of those goes. The
+    search draws no random number: a filter that it does not decide within its budget is told."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -265,11 +265,11 @@ class Union(Identical):
         return True
 
     def _look_again(self, gone: str) -> None:
-        """Something told is told no more: what hid behind it must find another cover, or come out."""
+        """Withdraw a told filter: those hidden behind it need another cover, or are told."""
         for orphan in [f for f, covers_ in self._hidden.values() if gone in covers_]:
             del self._hidden[orphan.digest]
             if not self._hide(orphan):
-                super().add(orphan)  # and hide nothing behind it now: that would go round in circles
+                super().add(orphan)  # hiding a filter behind it now would loop
 
 
 OUTLETS: dict[str, Callable[[], Outlet]] = {

@@ -1,10 +1,10 @@
-"""Which events of an origin have been here: duplicates are dropped by number.
+"""Deduplication by origin: events that have been here are dropped by number.
 
 An origin numbers what it sends (`routing.number`: its incarnation, then 1, 2, 3 …). Two memories:
 - `LastNumber` keeps the highest number per origin. Enough while every link keeps its order and
   the overlay does not change (Baldoni et al. 2002, 5.3; E-B5): it takes anything lower for old.
 - `Window` keeps the numbers above a floor too, so that events may overtake one another, as they
-  do when links are swapped. What falls below the window counts as seen.
+  do when links are swapped. A number below the window counts as seen.
 """
 
 from __future__ import annotations

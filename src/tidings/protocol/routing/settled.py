@@ -1,15 +1,15 @@
-"""What is settled on a link: within which advertisements we know all that is wanted behind it.
+"""Settled advertisements of a link: within them a broker knows all interest behind it.
 
 An advertisement restricts where subscriptions travel, so a broker that was told no filter over a link
-cannot tell whether nobody there wants an event, or nobody there has heard that it may come. Rules
-- An event that no settled advertisement of a link accepts counts as wanted there. So whoever publishes
-  what was never advertised, or not long enough ago, is heard all the same: it costs messages, and nothing else.
+cannot tell missing interest from an advertisement that has not arrived there. Rules
+- An event that no settled advertisement of a link accepts counts as wanted there. So an event that was never
+  advertised, or not long enough ago, is delivered all the same: it costs messages only.
 - An advertisement is settled on a link when the far end has *answered* it: all of its other links
   have settled what they were told because of it, and we have seen every filter that it wants here.
   The leaves of the tree answer at once.
 - It is no longer settled as soon as it is withdrawn: from then on the far end may withdraw its filters.
 - A link that comes back keeps what was settled: a far end that begins again wants everything over
-  the link until it has heard our advertisements again, and withdraws nothing before it knows all.
+  the link until it has heard our advertisements again, and withdraws no filter before it knows all.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class FilterSet:
 
 
 class Settled:
-    """What is settled on each link of a broker, and what it may answer to others."""
+    """Settled advertisements on each link of a broker, and the answers it may give to others."""
 
     def __init__(self, ads: Diffusion, subs: Diffusion, *, patience: float = 1.0, slow: float = 30.0) -> None:
         self._ads = ads
@@ -97,7 +97,7 @@ class Settled:
                 self._asking.setdefault(link, (now + self._patience, self._patience))
 
     def answer(self, send: Sender, links: tuple[str, ...]) -> None:
-        """Tell whoever advertised to us that we have told all that is wanted of it here."""
+        """Answer the links that advertised to us once they know all interest here."""
         for link in links:
             heard = self._ads.last_heard(link)
             if heard[1] and heard != self._answered.get(link) and self._is_whole(link):

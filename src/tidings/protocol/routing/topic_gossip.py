@@ -5,17 +5,18 @@ Rules
   (infect and die): to floor(ln S + c) members of the topic table.
 - We elect ourselves as a link with chance g/S; a link sends to each entry of its supertopic tables with chance
   a/z. The root only gossips.
-- `named`: whoever brings the event into a group names links for g turns, in an order: itself for the first `own`, then
-  others of its table. In its turn a link sends to exactly a entries, the n-th turn n `stagger` later, so that most of the
-  later ones find the group above reached, and no second naming follows. Who has several turns takes other entries.
+- `named`: the peer that brings the event into a group names links for g turns, in an order: itself for the first
+  `own`, then others of its table. In its turn a link sends to exactly a entries, the n-th turn n `stagger` later, so
+  that most of the later ones find the group above reached, and no second naming follows. A link with several turns
+  takes other entries.
 - `lazy`: inside a group the event itself goes only to those who ask; see `RumourHave`. The first steps from the
   publisher push it at once. Turns are three times as far apart, as the steps of a lazy group are; and only
   the first sends the event, later ones say that they have it.
 - An event that we publish for a topic that is not ours is handed to members of its group, or of the nearest one
-  above that has any. As long as nobody is known it waits, and membership looks for somebody.
-- Nothing is sent to anybody whose topics do not include the event's; what comes to us so all the same is
-  counted (`parasites`) and goes no further. After we left a group, or began again after a crash, those who have not
-  heard of it yet may still send (`late`): each is told that we do not belong there, and has to believe it.
+  above that has any. As long as no such member is known it waits, and membership looks for one.
+- No event is sent to a peer whose topics do not include the event's; one that comes to us so all the same is counted
+  (`parasites`) and goes no further. After we left a group, or began again after a crash, those who have not heard of
+  it yet may still send (`late`): each is told that we do not belong there, and has to believe it.
 - In a history a peer that belongs to a group is subscribed to its topic and all below.
 """
 
@@ -40,7 +41,7 @@ from tidings.protocol.topic_graph import TopicGraph, groups_of, into, over
 Identity = tuple[str, str]
 LAZY_HOPS = 3  # of a lazy step: to say so, to ask, to answer
 FROM_BELOW = -1  # in place of the step, when a link tells the group above
-RETRY = 0.2  # seconds until an event that nobody could be sent is tried again
+RETRY = 0.2  # seconds until an event without a known receiver is tried again
 
 
 class GossipSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,7 +61,7 @@ class GossipSettings(msgspec.Struct, frozen=True, kw_only=True):
     )  # steps in which a lazy group pushes at once; -1: as long as they reach a quarter of it at most
     patience: float = 0.1  # seconds until the next one is asked
     tries: int = 12
-    wait: float = 30.0  # seconds that an event waits for somebody to be found
+    wait: float = 30.0  # seconds that an event waits for a receiver to be found
     corrections: int = 100  # times that a peer is told that we are not who it takes us for; many may get lost
     remembered: int = 100_000  # events that are known again
     kept: int = 2_000  # events that can be sent to those who ask
@@ -89,10 +90,10 @@ class GossipSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rumour(Message, frozen=True, tag="Rumour"):
-    """The event itself. `links` are those whom the one who brought it into this group has named, in order."""
+    """The event itself. `links` are those that the peer which brought it into this group has named, in order."""
 
     envelope: Envelope
-    step: int = 0  # from whoever brought it into this group
+    step: int = 0  # from the peer that brought it into this group
     links: tuple[str, ...] = ()
     is_entry: bool = False  # it comes from below, or from its publisher
 
@@ -133,7 +134,7 @@ class TopicGossip(Routing):
     name = "topic gossip"
     messages = (Rumour, RumourHave, RumourAsk)
     names_links = True  # when told to; otherwise its links are its own affair
-    across = 0  # members of all, of whatever group, whom events are handed to
+    across = 0  # members of any group that events are handed to
 
     def __init__(
         self, topics: tuple[str, ...] = (), *, graph: TopicGraph | None = None, settings: GossipSettings | None = None
@@ -147,8 +148,8 @@ class TopicGossip(Routing):
         self._missing: dict[Identity, _Missing] = {}
         self._turns: list[_Turn] = []
         self._linked: dict[tuple[Identity, str], None] = {}  # namings that we were in
-        self._told: dict[tuple[Identity, str], None] = {}  # whom we handed events to in our turns
-        self._waiting: list[tuple[float, str, Envelope]] = []  # for somebody to be found: until when
+        self._told: dict[tuple[Identity, str], None] = {}  # members that we handed events to in our turns
+        self._waiting: list[tuple[float, str, Envelope]] = []  # for a receiver to be found: until when
         self._retry_at: float | None = None
         self._now_entry: tuple[str, Rumour] | None = None
         self._corrected: dict[str, int] = {}  # by peer that took us for another: how often it was told
@@ -178,7 +179,7 @@ class TopicGossip(Routing):
                 del self._wanted[topic]
                 if topic not in self._given:
                     self._record(topic, now, left=True)
-                    self._corrected.clear()  # there is news that nobody was told yet
+                    self._corrected.clear()  # there is news that no peer was sent yet
                     self.ports.topics.leave(topic, now)
 
     def _joined(self, subscription: Subscription) -> tuple[str, ...]:
@@ -342,7 +343,7 @@ class TopicGossip(Routing):
                 self._turns.append(_Turn(number, at, at + self.settings.wait, envelope))
 
     def _act_as_links(self, now: float) -> None:
-        """Those whose turn has come send; who knows nobody above yet tries again for a while."""
+        """Send as the links whose turn has come; a link that knows no member above yet tries again for a while."""
         due = [turn for turn in self._turns if turn.at <= now]
         self._turns = [turn for turn in self._turns if turn.at > now]
         for turn in due:
@@ -354,7 +355,7 @@ class TopicGossip(Routing):
                 self._turns.append(turn)
 
     def _take_turn(self, turn: _Turn, scope: str) -> bool:
-        """Did we know anybody?"""
+        """Did we know a receiver?"""
         event, table = turn.envelope.event, self.members(scope)
         others = [name for name in table if (event.identity, name) not in self._told]
         count = min(len(others), max(1, round(self.settings.a)))
@@ -369,7 +370,7 @@ class TopicGossip(Routing):
         return bool(table)
 
     def _strange(self, topic: str) -> tuple[str, ...]:
-        """Whom an event of ours has to be handed to because it is of a topic that is not."""
+        """Members to hand an event of ours to because its topic is not one of ours."""
         return () if self.graph.above(topic)[0] in self.topics() else (into(topic),)
 
     def _hand_over(self, scope: str, envelope: Envelope, now: float) -> None:
