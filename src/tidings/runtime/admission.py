@@ -59,15 +59,15 @@ class Visit:
         self.is_over = False
 
     def serve(self) -> None:
-        """It has proved who it is, or asked something: it is no longer sent away for others."""
+        """Mark the visit as authenticated, or as one with a request: it no longer makes way for others."""
         self._admission.set_waiting(self, False)
 
     def wait(self) -> None:
-        """It was answered, and may say something else or nothing more."""
+        """The request was answered; the peer may send another one or none."""
         self._admission.set_waiting(self, True)
 
     def leave(self) -> None:
-        """It is gone. Called again, this changes nothing."""
+        """Release the visit. A second call has no effect."""
         self._admission.leave(self)
 
 
@@ -269,7 +269,7 @@ class Listener:
             opened.close()
 
     def close(self) -> None:
-        """Accept nothing more; what was accepted stays, but for handshakes that are not done."""
+        """Accept no more connections; accepted ones stay, but for unfinished handshakes."""
         if self._is_open:
             self._is_open = False
             self._loop.remove_reader(self._socket.fileno())

@@ -26,7 +26,7 @@ from tidings.security.doors import Guard
 
 
 class Asked(msgspec.Struct, forbid_unknown_fields=True):
-    """What a client asks the archive for."""
+    """Request of a client to the archive."""
 
     filter: str | None = None
     dialect: str = TIDINGS
@@ -65,7 +65,7 @@ class ServedArchive:
         }
 
     def _check(self, principal: Any, filter: Filter) -> Filter:
-        """What of the filter the principal may hear. Raises `RefusedError` when that is nothing."""
+        """Part of the filter that the principal may hear. Raises `RefusedError` when no part is left."""
         if self._guard is not None:
             filter = self._guard.subscribe(principal, "", "archive", filter)
             self._guard.unsubscribed(principal, "", "archive")

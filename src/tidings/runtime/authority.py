@@ -31,7 +31,7 @@ BACKDATED = timedelta(minutes=5)  # clocks differ
 
 
 class Made(NamedTuple):
-    """Where a certificate and its key stand."""
+    """Paths of a certificate and its key."""
 
     certificate: Path
     key: Path

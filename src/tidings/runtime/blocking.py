@@ -67,7 +67,7 @@ class _Loop:
             calling_thread.reset(token)
         try:
             return future.result()
-        except BaseException:  # an interrupt, say: whoever waits no longer does
+        except BaseException:  # an interrupt, say: the caller waits no longer
             future.cancel()
             raise
 
@@ -189,7 +189,7 @@ class BlockingBus:
         self.close(commit=error is None)
 
     def close(self, *, commit: bool = True) -> None:
-        """Leave every subscription, let the disk finish, and end. Closing again changes nothing."""
+        """Leave every subscription, let the disk finish, and end. Closing again has no effect."""
         if not self._bus.is_closed:
             try:
                 self._loop.call(lambda: self._bus.close(commit=commit))

@@ -70,7 +70,7 @@ Watch = Callable[[ConnectionState, TidingsError | None], None]  # a new state, o
 
 
 class Broker(Protocol):
-    """What a bus needs of a broker, wherever it is."""
+    """Interface of a broker, embedded or remote, as a bus uses it."""
 
     policy: Policy  # of a subscription that names none
     warns: bool  # of losses, in the log of this process, which is the application's
@@ -252,4 +252,4 @@ def recorder_of(record: Recorder | Path | str | None) -> Recorder | None:
 
 
 def _nothing(row: Any) -> None:
-    """Nobody records."""
+    """No recorder is set."""

@@ -1,7 +1,7 @@
-"""The bus: what an application publishes to and subscribes at.
+"""The bus: an application publishes to it and subscribes at it.
 
 A `Bus` turns calls into inputs of its client machine and effects into answers. The broker beside
-it may be embedded here; a bus that speaks to a broker elsewhere has the same methods.
+it may be embedded here; a bus of a remote broker has the same methods.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ class Bus(LogCalls):
             return
         for calling in self._callings:
             await calling.stop()
-        if self._over is None:  # else there is nobody to tell
+        if self._over is None:  # else the application has gone
             for listener in list(self._listeners.values()):
                 with suppress(TimedOutError):  # the end of the connection ends it at the broker too
                     await listener.close(commit=commit)
@@ -284,8 +284,8 @@ class Bus(LogCalls):
     async def advertise(
         self, name: str, *wanted: Any, dialect: str = TIDINGS, timeout: Timeout = ...
     ) -> None:
-        """Say what this client may publish, under a name; the same name again replaces it. Nobody has to:
-        it spares brokers far away the filters that nothing here can meet. It ends with the connection."""
+        """Advertise what this client may publish, under a name; the same name again replaces it. Advertising is
+        optional: it spares distant brokers the filters that no event here can meet. It ends with the connection."""
         filter, _ = filter_from(wanted, dialect=dialect)
         await self._ask(lambda call: ClientAdvertise(call, name, filter), timeout=timeout)
 
@@ -294,7 +294,8 @@ class Bus(LogCalls):
         await self._ask(lambda call: ClientUnadvertise(call, name), timeout=timeout)
 
     def publish_soon(self, what: Mapping[str, Any] | Event | Any = None, /, **options: Any) -> None:
-        """Publish as best effort and wait for nothing: nobody hears whether it was taken. Options as above."""
+        """Publish as best effort without waiting: no answer tells whether the broker accepted it. Options as
+        above."""
         refuse_unknown({name: 1 for name in options if name not in _PUBLISH}, _PUBLISH, "publish_soon")
         event, is_numbered = event_from(what, options, self.name)
         self._last_call += 1
@@ -365,11 +366,11 @@ class Bus(LogCalls):
         return await listener.open()
 
     def figures(self) -> dict[str, Any]:
-        """The broker's counters, for people; of a broker elsewhere, what is known of it here."""
+        """The broker's counters, for people; of a remote broker, what is known of it here."""
         return self._broker.figures()
 
     async def inquire(self, what: str = "figures", /, *, timeout: Timeout = ..., **about: Any) -> Any:
-        """Ask the broker about itself: `figures`, and whatever else it answers."""
+        """Ask the broker about itself: `figures`, and its other inquiries."""
         seconds = self._seconds(timeout)
         try:
             async with asyncio.timeout(seconds):
@@ -451,7 +452,7 @@ class Bus(LogCalls):
         return self._broker.call_timeout if timeout is ... else timeout
 
     def _expire(self, call: int, seconds: float) -> None:
-        """Nothing answered a call in time: have the client machine forget it, and say how it ends."""
+        """A call timed out: have the client machine forget it, and say how it ends."""
         future = self._waiting.pop(call, None)
         if future is not None and not future.done():
             answer = self._submit(call, ClientCancel(call))
@@ -548,7 +549,7 @@ class Bus(LogCalls):
         )
 
     def _hear(self, effect: fx.Effect) -> None:
-        """What the client machine says to the application."""
+        """Perform an effect of the client machine for the application."""
         kind = type(effect)
         value: Any = effect
         if kind is fx.Answer:

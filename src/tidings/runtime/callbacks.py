@@ -20,7 +20,7 @@ from tidings.runtime.readers import calling_thread
 
 T = TypeVar("T")
 Callback = Callable[[T], Awaitable[None] | None]
-STOP_SECONDS = 30.0  # for a callback that runs to finish, when nothing else is said
+STOP_SECONDS = 30.0  # default time for a running callback to finish
 CANCEL_SECONDS = 5.0  # for one that was cancelled to clean up
 
 

@@ -1,4 +1,4 @@
-"""One client's connection as the broker serves it, and the owner for whom its use is counted."""
+"""One client's connection as the broker serves it, and the owner that its use is charged to."""
 
 from __future__ import annotations
 

@@ -1,21 +1,21 @@
 """One connection: bytes to messages and back, within bounds.
 
 Rules
-- Frames are cut and checked by `wire`. A bad one ends the connection: after it nobody knows where the
-  next begins.
-- What is sent is appended to a buffer. All buffers are flushed once in a turn of the event loop
+- Frames are cut and checked by `wire`. A bad one ends the connection: after it the start of the next frame is
+  unknown.
+- A message to send is appended to a buffer. All buffers are flushed once in a turn of the event loop
   (`Gathering`), so that what belongs together leaves in one write.
 - Deliveries beyond `limits.encoded_bytes` wait as they are, with their event shared by all of them, and become frames as the
   peer reads: one large event to many subscriptions of a client is not copied for each. A turn of the loop encodes
   `limits.turn_bytes` of them for a connection, and charges the time to its owner.
-- A peer that does not read is not read from, and is left when its buffer is full. What it was sent
-  is not lost by that: nothing of it was acknowledged.
+- A peer that does not read is not read from, and is left when its buffer is full. Its unacknowledged deliveries are
+  not lost by that.
 - A frame costs memory as its bytes arrive, counted for its principal (`unfinished.py`); a connection that is over
   lets go of its buffers at once, without waiting for the garbage collector.
 - Messages of a client are handled in slices, and the time of each is charged to its owner (`fairness.py`).
 - Each end says in the handshake how large a frame it reads (`takes`). Frames are read up to our own limit and sent
   up to that of the peer; a peer of an earlier version is taken to read ours, and the default at least.
-- `Ping` goes out when nothing else did for a while; a peer that is silent for `dead_seconds` is gone.
+- `Ping` goes out when no other message did for a while; a peer that is silent for `dead_seconds` is gone.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ LEAST_TAKEN = 16 << 10  # bytes of a frame that every peer takes: one that says 
 class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The knobs of connections, each with its price."""
 
-    keepalive_seconds: float = 5.0  # a ping when nothing was sent for so long; oftener finds the dead sooner
-    dead_seconds: float = 15.0  # a peer that said nothing for so long is gone; less suspects the slow
+    keepalive_seconds: float = 5.0  # a ping when no message was sent for so long; less finds the dead sooner
+    dead_seconds: float = 15.0  # a peer that was silent for so long is gone; less suspects the slow
     handshake_seconds: float = 10.0  # to prove who one is
     handshakes: int = 1024  # connections that have not proved it yet, in all; then the oldest goes
     handshakes_per_address: int = 256  # the same from one address; behind a proxy all come from one
@@ -83,16 +83,16 @@ def sendable(said: int, own: int) -> int:
 
 
 class Gathering:
-    """Flushes every connection that has something to send, once in a turn of the loop, and does what else waits for the
-    end of the turn.
+    """Flushes every connection with messages to send, once in a turn of the loop, and runs other work that waits for
+    the end of the turn.
 
-    Nothing is gained by waiting when no other callback is ready in this turn: then the turn ends as soon as its input
+    Waiting gains no time when no other callback is ready in this turn: then the turn ends as soon as its input
     was handled (`begin_input`, `settle`).
     """
 
     def __init__(self) -> None:
         self._waiting: list[Connection] = []
-        self._later: list[Connection] = []  # that send nothing of their own before the end of the turn
+        self._later: list[Connection] = []  # that send no message of their own before the end of the turn
         self._callbacks: list[Callable[[], None]] = []
         self._loop: asyncio.AbstractEventLoop | None = None  # known once a turn was scheduled
         self._ready: Sized | None = None  # the loop's callbacks of this turn; None: it does not show them
@@ -193,7 +193,7 @@ class Connection(asyncio.Protocol):
         self.last_sent = 0.0
         self.transport: asyncio.Transport | None = None
         self.visit: Visit | None = None  # of the far end, where connections are admitted
-        self.spent: Callable[[float], None] | None = None  # charges seconds of handling; None: nobody counts
+        self.spent: Callable[[float], None] | None = None  # charges seconds of handling; None: not counted
         self._made = made
         self._gathering = gathering
         self.loop = asyncio.get_running_loop()
@@ -214,7 +214,7 @@ class Connection(asyncio.Protocol):
         self.use_codec(codec)
 
     def use_codec(self, codec: Codec) -> None:
-        """From now on; nothing may be left of what came before."""
+        """Use this codec from now on; no earlier input may be pending."""
         self.codec = codec
         self._encode = codec.encode
         self._reader = FrameReader(codec)

@@ -2,11 +2,11 @@
 
 A datagram is `length of the sender's name (1 byte) | name | one frame`. Rules
 - Addresses of brokers are those that neighbours gave in their handshake, and those that were told
-  (`known`). Whoever has no address here is sent nothing, which is counted.
-- A datagram counts only when it comes from the address of the broker that it names: a weak proof, so
-  nothing that must be right may hang on one. It is opened only for compositions that ask for it.
-- What is larger than a datagram can be, damaged, or no broker's word, is dropped and counted; so is one that the
-  node fails at.
+  (`known`). A datagram to a broker without a known address is dropped and counted.
+- A datagram counts only when it comes from the address of the broker that it names: a weak proof, so no safety
+  property may depend on one. It is opened only for compositions that ask for it.
+- A datagram that is oversized, damaged, or not from a broker is dropped and counted; so is one that the node fails
+  at.
 """
 
 from __future__ import annotations
@@ -82,12 +82,12 @@ class Datagrams(asyncio.DatagramProtocol):
         return self._last[1]
 
     def tell(self, peers: Mapping[str, Place]) -> None:
-        """Where these brokers can be reached."""
+        """Add addresses of brokers."""
         self.known.update(peers)
         self._last = ({}, {})
 
     def place_of(self, name: str) -> Place | None:
-        """Where to send for whoever has this name, and whence it may speak."""
+        """Address to send to for this name, and to accept datagrams from."""
         return self._places().get(name)
 
     def send(self, to: str, message: Message) -> None:

@@ -1,8 +1,8 @@
-"""One broker of a development cluster: on this machine alone, open to whoever is on it.
+"""One broker of a development cluster: on this machine alone, open to all its users.
 
     python -m tidings.runtime.development '{"name": "b1", "listen": "127.0.0.1:0"}'
 
-The only way to a broker that asks nobody who they are. It ends with the process that started it.
+Only this module starts a broker without authentication. It ends with the process that started it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def main(said: str, doors: Callable[[Service], Doors] | None = None) -> int:
 
 
 def _watch(server: Server) -> None:
-    """Standard input ends when whoever started this is gone, however it went."""
+    """Stop the server when standard input ends: the process that started this one is gone, also after a crash."""
     while os.read(0, 1024):  # not by `sys.stdin`, which a thread may not hold when the process ends
         continue
     server.stop_soon()

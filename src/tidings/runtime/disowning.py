@@ -2,10 +2,10 @@
 
 Both outlive the connection that made them, so the end of a session does not end them. Rules
 - `GRACE_SECONDS` after a session was ended for cause: a hold stays as far as its principal may read what it holds,
-  by a session that it has open again or by the users file; otherwise it ends. What was staged is forgotten: it
-  was checked by the rights of before, and a batch that is not committed is staged again.
+  by a session that it has open again or by the users file; otherwise it ends. Staged events are forgotten: they were
+  checked by the earlier rights, and a batch that is not committed is staged again.
 - The same at the start, for holds whose users the file does not let in any more. A principal that comes by token or
-  certificate cannot be looked up; its holds end when nobody renews them.
+  certificate cannot be looked up; its holds end when no session renews them.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Disowning:
         self._server.hand(Disowned(scope, self._allowed(principal)))
 
     def _allowed(self, principal: Principal) -> Filter:
-        """What the owner may read now."""
+        """Filter of events that the owner may read now."""
         for other in self._open():
             if other.owner == principal.owner:
                 return self._secured.guard.right(other, Action.SUBSCRIBE).filter

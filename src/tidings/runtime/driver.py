@@ -1,16 +1,15 @@
 """The driver: one machine and what is attached to it, on one event loop.
 
-The machine is a broker's node, or a client whose broker is elsewhere. Attached are clients in the
-same process (machines too) and links (whatever takes a message: see `connection.py`). The driver
-performs effects and passes messages on, in order and at once. It decides nothing: whatever a broker
-or a client does is in `protocol`. Rules
-- Inputs wait in one line. What follows from an input is passed on until nothing is left; only then
+The machine is a broker's node, or a client of a remote broker. Attached are clients in the same process (machines
+too) and links (objects that take a message: see `connection.py`). The driver performs effects and passes messages on,
+in order and at once. It makes no decisions: the behaviour of brokers and clients is in `protocol`. Rules
+- Inputs wait in one line. Messages that follow from an input are passed on until the line is empty; only then
   is the timer set, once in a turn of the event loop.
 - All inputs that follow from one another are handled at one time of the clock.
-- What a machine says that no performer is for is for its application (`hear`).
+- An effect without a performer is for the application of its machine (`hear`).
 - A machine's time is that of the clock, and never behind what its disk holds: a machine whose wall clock was set
   back while it was down goes on from where its last life ended.
-- A timer that was set too early asks again; so a deadline that moves away costs nothing.
+- A timer that was set too early asks again; so a deadline that moves away is free.
 """
 
 from __future__ import annotations
@@ -44,11 +43,11 @@ BREATH = 2048  # messages; fewer write oftener, more let those wait longer who c
 
 Hear = Callable[[fx.Effect], None]  # what a client's application hears
 Outlet = Callable[[Message], None]  # the near end of a link
-Fault = Callable[[str, BaseException], None]  # a machine failed at an input; the name is whose word it was
+Fault = Callable[[str, BaseException], None]  # a machine failed at an input; the name is its sender
 
 
 class Tap(Protocol):
-    """Watches what comes and goes, and changes nothing."""
+    """Observer of messages in and out; it changes no state of the node."""
 
     def came(self, peer: str, message: Message, now: float) -> None: ...
 
@@ -104,7 +103,7 @@ class Driver:
         self._breathe: Callable[[], None] | None = None
         self._soon: Callable[[Callable[[], None]], None] | None = None
         self.meter: FetchMeter | None = None
-        self._author: str | None = None  # on whose behalf the log is read in this step; None: nobody's
+        self._author: str | None = None  # client that the log is read for in this step
         self._fetches: dict[int, str] = {}  # by request: the same of reads that are on their way
         self._breath = BREATH  # messages until the next breath
         self._sets_timer_soon = False
@@ -166,7 +165,7 @@ class Driver:
         self.hand(self.name, LinkDown(address))
 
     def link_up(self, address: str, outlet: Outlet, frame_bytes: int = 0, features: int = 0) -> None:
-        """A link to a peer elsewhere can be used. `frame_bytes`: the largest frame that the peer takes; `features`:
+        """A link to a remote peer can be used. `frame_bytes`: the largest frame that the peer takes; `features`:
         the kinds of messages that it announced."""
         self._outlets[address] = outlet
         self.hand(self.name, LinkUp(address, frame_bytes, features))
@@ -183,7 +182,7 @@ class Driver:
     # -- driving ---------------------------------------------------------------------------
 
     def hand(self, name: str, input: Input) -> None:
-        """Hand an input to a machine, and pass on whatever follows until nothing is left."""
+        """Hand an input to a machine, and pass on what follows until the line is empty."""
         if self._is_running:
             self._line.append((name, input))
             return
@@ -248,7 +247,7 @@ class Driver:
                 self._soon(self._set_timer)
 
     def _watch(self, name: str, input: Input, now: float) -> None:
-        """Note on whose behalf the log is read in this step, and show the tap what came."""
+        """Note the client that the log is read for in this step, and show the tap what came."""
         if self.meter is not None and name == self.name:
             self._author = self._author_of(input)
         if self._tap is None:
@@ -259,7 +258,7 @@ class Driver:
             self._tap.came_all(input.sender, input.messages, now)
 
     def _is_fault_of_a_peer(self, input: Input, error: Exception) -> bool:
-        """Whether the machine failed at a message of a peer elsewhere: that peer is left, and others are served."""
+        """Whether the machine failed at a message of a remote peer: that peer is left, and others are served."""
         if (
             self._fault is None
             or not isinstance(input, Received | ReceivedAll)
@@ -319,7 +318,7 @@ class Driver:
         self._set_timer()
 
     async def close(self) -> None:
-        """Everybody goes: let the disk finish, and stop."""
+        """Detach all clients and links, let the disk finish, and stop."""
         for address in [address for address in self._hears if address != self.name]:
             self.detach(address)
         for address in list(self._outlets):

@@ -54,8 +54,8 @@ class Inline:
 
 
 class Threaded:
-    """Reports always come on the event loop of its bus. What is to be kept is handed over once in a turn of the
-    loop: otherwise the first of many would pay for a sync of its own, and the others wait for it."""
+    """Reports always come on the event loop of its bus. Records are handed over once in a turn of the loop: otherwise
+    the first of many would pay for a sync of its own, and the others wait for it."""
 
     def __init__(self, store: Store, report: Report, loop: asyncio.AbstractEventLoop) -> None:
         self._store = store
@@ -72,7 +72,7 @@ class Threaded:
 
     def persist(self, effect: Persist) -> None:
         if self._is_closing:
-            return  # nobody waits for an answer
+            return  # no caller waits for an answer
         if not self._gathered:
             self._loop.call_soon(self._submit)
         self._gathered.append((effect.token, effect.records))

@@ -1,4 +1,4 @@
-"""Who we are, from files and the environment: for commands, and for jobs on a cluster.
+"""Credentials from files and the environment: for commands, and for jobs on a cluster.
 
 Secrets come from files and the environment, never from arguments or options: those are seen by
 everyone on the machine, and kept by shells, plans and logs.
@@ -6,7 +6,7 @@ everyone on the machine, and kept by shells, plans and logs.
     TIDINGS_USER            with TIDINGS_PASSWORD or TIDINGS_PASSWORD_FILE: a password (SCRAM-SHA-256)
     TIDINGS_TOKEN           or TIDINGS_TOKEN_FILE: a signed token
     TIDINGS_CERTIFICATE     with TIDINGS_KEY: a client's certificate
-    TIDINGS_AUTHORITY       whom to trust as the authority of the broker's certificate
+    TIDINGS_AUTHORITY       the trusted authority of the broker's certificate
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tidings.security.doors import Credentials, NoCredentials
 
 
 def credentials(given: Mapping[str, str]) -> Credentials:
-    """What the environment proves us with; nothing: nothing."""
+    """Credentials that the environment gives; none when it names none."""
     user, password = given.get("TIDINGS_USER"), _secret(given, "TIDINGS_PASSWORD")
     token = _secret(given, "TIDINGS_TOKEN")
     if token is not None:
@@ -37,7 +37,7 @@ def credentials(given: Mapping[str, str]) -> Credentials:
 
 
 def tls_context(given: Mapping[str, str], broker: str) -> Any:
-    """What to dial with; None where no address asks for TLS."""
+    """TLS context to dial with; None where no address asks for TLS."""
     if not any(address.tls for address in parse_addresses(broker)):
         return None
     from tidings.runtime.tls import dialling

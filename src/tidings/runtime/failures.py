@@ -29,7 +29,7 @@ def error_of(code: str, reason: str, id: str = "") -> TidingsError:
 
 
 def refuse_unknown(unknown: Mapping[str, Any], known: Iterable[str], what: str) -> None:
-    """An option that nobody knows is an error that names the nearest one."""
+    """An unknown option is an error that names the nearest one."""
     for name in unknown:
         near = get_close_matches(name, list(known), n=1)
         hint = f"did you mean {near[0]}=?" if near else f"there are: {', '.join(sorted(known))}"

@@ -7,7 +7,7 @@ Rules
 - An owner that used more than its quantum is read from again in the next turn, after as long as it overdrew. So
   others wait for a few quanta at most, and an owner gets all the time that others leave.
 - An owner that has the broker to itself (no other was active within the window) is not held at all.
-- Time is measured here alone: nothing of it reaches the protocol.
+- Time is measured here alone: the protocol never sees it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class FairnessSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     quantum: float = 0.01  # seconds of one owner in a turn; less turns oftener, more lets others wait longer
     shared: float = 1.0  # seconds since another owner was active, up to which time is shared
-    pause: float = 10.0  # seconds for which an owner is not read from at most, whatever it cost
+    pause: float = 10.0  # at most so many seconds an owner is not read from, however much it used
 
 
 class Member(Protocol):
@@ -95,7 +95,7 @@ class Fairness:
             self._shares.pop(share.owner, None)
 
     def charge(self, share: Share, seconds: float) -> None:
-        """Handling something of this owner took so long."""
+        """Charge the owner the time that handling its message took."""
         share.used += seconds
         if not self._charged:
             self.call_later(0.0, self._end_turn)

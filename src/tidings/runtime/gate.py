@@ -1,12 +1,12 @@
-"""The gate between one client's connection and the node: what may come in, what may go out.
+"""The gate between one client's connection and the node: checks of messages in both directions.
 
 Rules
-- Only a client's messages come in, and they are checked as if nobody had checked them before: every field by
+- Only a client's messages come in, and the gate trusts no earlier check: every field by
   its bound (`protocol/client_bounds.py`), an event by the rules of events, a filter by parsing its text here.
-  What the client says of its normal form counts for nothing.
-- The guard is asked about each publish, each subscribe, each advertisement and each delivery, unless it said that there is
-  nothing which it could refuse or change; that holds until its rules change. A delivery that it
-  withholds is acknowledged in the client's place.
+  The normal form that the client sends does not count.
+- The guard is asked about each publish, each subscribe, each advertisement and each delivery, unless it said that it
+  refuses and changes no such message; that holds until its rules change. A delivery that it withholds is acknowledged
+  in the client's place.
 - Names of clients, consumer groups, queries and holds go to the node with the scope that the guard gives them,
   and come back without it. So the node never compares names of principals that are to be kept apart.
 - Publishes that are not answered are counted, so that the connection can be read from less.
@@ -62,7 +62,7 @@ def check_event(event: Event) -> Event:
 
 
 def _is_plain(event: Event) -> bool:
-    """Of the common kind, where nothing but the topic can be wrong? A quick look, never a wrong yes."""
+    """Of the common kind, where only the topic can be wrong? A quick look, never a wrong yes."""
     if not (event.source and event.id and event.lifetime >= 0.0):
         return False
     if event.time is not None or event.expires is not None:
@@ -97,7 +97,7 @@ class Gate:
         self._guard = guard
         self._say = say  # to the client
         self._hand_in = hand_in  # to the node, in the client's place
-        self._beside = beside  # takes what is no word of the protocol; False: nobody knows it
+        self._beside = beside  # handles messages beside the protocol; False: unknown
         self._free_source: str | None = None  # its events need not be asked about ...
         self._free_at = -1  # ... at this version of the rules
         self._known: dict[int, tuple[SubscriptionId, bool]] = {}  # by ref: what the guard counts; durable?
@@ -139,7 +139,7 @@ class Gate:
     # -- inward -----------------------------------------------------------------------------
 
     def inward(self, messages: list[msg.Message]) -> list[msg.Message]:
-        """What of this the node may hear. Raises `WireError` for what no client says."""
+        """The messages that may pass to the node. Raises `WireError` for a message that no client sends."""
         allowed: list[msg.Message] = []
         guard, unanswered = self._guard, self.unanswered
         free = self._free_source if guard is not None and self._free_at == guard.version else None
@@ -230,7 +230,7 @@ class Gate:
         return publish if event is publish.event else msgspec.structs.replace(publish, event=event)
 
     def _is_free(self, event: Event, guard: Guard[Any]) -> bool:
-        """Is there nothing that the guard could say about it?"""
+        """Can the guard neither refuse nor change it?"""
         if event.lifetime or event.key is not None:
             return False
         if self._free_source != event.source or self._free_at != guard.version:
@@ -331,7 +331,7 @@ class Gate:
         return tuple(let_in)
 
     def _count_storing(self, call: int, events: Iterable[Event]) -> None:
-        """What has a lifetime counts for its quota until the call is answered; then the log counts it."""
+        """An event with a lifetime counts for its quota until the call is answered; then the log counts it."""
         size = sum(event_size(event) for event in events if event.lifetime > 0)
         if size:
             self._storing[call] = self._storing.get(call, 0) + size
@@ -372,10 +372,10 @@ class Gate:
     # -- outward ----------------------------------------------------------------------------
 
     def outlet(self, answered: Callable[[], None]) -> Say:
-        """What the node says to the client goes in here; `answered` is called after each answer."""
+        """Function that takes the node's messages to the client; `answered` is called after each answer."""
         say, guard, principal, unanswered = self._say, self._guard, self._principal, self.unanswered
         storing = self._storing
-        free_at = -1  # the version of the rules at which nothing could be withheld
+        free_at = -1  # the version of the rules at which no delivery could be withheld
 
         def out(message: msg.Message) -> None:
             nonlocal free_at
@@ -457,7 +457,7 @@ class Gate:
         if event is message.event:
             return message
         if event is None:
-            settled = msg.Nack if message.ref in self._shared else msg.Ack  # others may hear it, or nobody
+            settled = msg.Nack if message.ref in self._shared else msg.Ack  # another member may hear it
             self._hand_in(settled(message.ref, (message.tag,)))
             self._hand_in(msg.Credit(message.ref, 1))
             return None
@@ -474,7 +474,7 @@ class Gate:
         return msgspec.structs.replace(page, entries=tuple(entries))
 
     def _forget(self, ref: int) -> None:
-        """Nobody listens under this number any more; a durable subscription may stay."""
+        """No client listens under this number any more; a durable subscription may stay."""
         known = self._known.pop(ref, None)
         self._shared.discard(ref)
         if known is not None and self._guard is not None:

@@ -1,8 +1,8 @@
 """Clients that a gateway brings into a broker's own process: a bus for each, and the same gate as for all.
 
-Somebody came by another protocol and proved who he is; from here on he is a client like any other. His
-machine lives here, its messages pass the gate of his principal (checks, permissions, quotas), and what
-the node says to him passes it on the way back.
+A guest connects by another protocol and authenticates there; from here on it is a client like any other. Its machine
+lives here, its messages pass the gate of its principal (checks, permissions, quotas), and the node's messages to it
+pass the gate on the way back.
 """
 
 from __future__ import annotations
@@ -74,15 +74,14 @@ class Guest:
         self._driver.link_up(self.address, gate.outlet(lambda: None))
 
     def hear(self, message: Message) -> None:
-        """What the guest says."""
+        """Take a message of the guest."""
         if self._gate is not None:
             began = perf_counter()
             self._driver.receive(self.address, self._gate.inward([message]))
             self._fairness.charge(self._share, perf_counter() - began)
 
     def charge(self, received_bytes: int, seconds: float = 0.0) -> float:
-        """So many bytes came from the guest, and reading them took so long; seconds for which nothing more is to be
-        taken from it."""
+        """Charge the guest bytes and reading time; the seconds for which it is not to be read from."""
         if seconds:
             self._fairness.charge(self._share, seconds)
         pause = 0.0 if self._guard is None else self._guard.charge(self._principal, received_bytes)
@@ -109,7 +108,7 @@ class Guest:
 
 
 class Host(Protocol):
-    """What guests need of a broker; `Server` is one."""
+    """Interface of a broker, as guests use it; `Server` is one."""
 
     name: str
     network: NetworkSettings
@@ -142,8 +141,8 @@ class Host(Protocol):
 class Guests:
     """A broker as the guests of one principal see it (`runtime.broker.Broker`)."""
 
-    policy = Policy.DROP_OLDEST  # as for clients elsewhere: nobody waits for a slow subscriber
-    warns = False  # the log is the broker's, and a guest's reader is elsewhere
+    policy = Policy.DROP_OLDEST  # as for remote clients: no publisher waits for a slow subscriber
+    warns = False  # the log is the broker's, and a guest's reader is remote
     call_timeout: float | None = None
 
     def __init__(self, host: Host, principal: Any) -> None:
@@ -196,7 +195,7 @@ class Guests:
         await driver.close()
 
     def charge(self, address: str, received_bytes: int, seconds: float = 0.0) -> float:
-        """So many bytes came from this guest; seconds for which nothing more is to be taken from him."""
+        """Charge bytes to this guest; the seconds for which it is not to be read from."""
         known = self._guests.get(address)
         return 0.0 if known is None else known[1].charge(received_bytes, seconds)
 
@@ -212,7 +211,7 @@ class Guests:
         return await self._host.informed(self._principal, what, about)
 
     def note(self, address: str, subscription: SubscriptionId, event: Event, position: Position) -> None:
-        """Nobody records."""
+        """No recorder is set."""
 
     def full_queues(self) -> Full:
         return {}  # brokers with gateways have no policy `block`
@@ -222,8 +221,8 @@ class Guests:
 
 
 def charge(bus: Bus, received_bytes: int, seconds: float = 0.0) -> float:
-    """So many bytes came from the guest of this bus, by whatever protocol, and a gateway worked on them for so many
-    seconds; those for which nothing more is to be taken from it."""
+    """Charge the guest of this bus bytes, by any protocol, and the seconds that a gateway worked on them; the seconds
+    for which it is not to be read from."""
     guests = bus._broker
     assert isinstance(guests, Guests), "this bus belongs to no guest"
     return guests.charge(bus._address, received_bytes, seconds)
@@ -231,7 +230,7 @@ def charge(bus: Bus, received_bytes: int, seconds: float = 0.0) -> float:
 
 async def in_slices(bus: Bus, items: Iterable[T], handle: Callable[[T], Awaitable[None]]) -> None:
     """Handle what came together from the guest of this bus, a slice in each turn of the loop, and charge the time to
-    its principal. Waiting inside `handle` costs nothing: a slice counts for no more than `DEAREST` an item."""
+    its principal. Waiting inside `handle` is free: a slice counts for no more than `DEAREST` an item."""
     began = perf_counter()
     for number, item in enumerate(items, 1):
         await handle(item)
@@ -241,4 +240,4 @@ async def in_slices(bus: Bus, items: Iterable[T], handle: Callable[[T], Awaitabl
 
 
 def _nothing(row: Any) -> None:
-    """Nobody records: a guest's history is the broker's."""
+    """No recorder is set: a guest's history is the broker's."""

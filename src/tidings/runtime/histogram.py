@@ -28,7 +28,7 @@ class Histogram:
 
 
 def quantile(buckets: list[int], part: float) -> float | None:
-    """In how many seconds so large a part is done: the upper end of its bucket. None: nobody knows."""
+    """Quantile in seconds: the upper end of its bucket. None: no measurement."""
     if not buckets or not buckets[-1]:
         return None
     wanted = part * buckets[-1]

@@ -1,10 +1,10 @@
-"""A small HTTP server for the operator: /metrics, /healthz and /readyz, and nothing else.
+"""A small HTTP server for the operator: /metrics, /healthz and /readyz alone.
 
 Rules
 - GET and HEAD alone; one request a connection; a request that is too long or too slow is dropped.
 - Its connections are admitted by themselves, out of the descriptors that all other listeners leave
-  (`admission.py`). When too many wait, the oldest of them goes: whoever asks is answered.
-- It says nothing that needs a permission: counters, and whether the broker is well.
+  (`admission.py`). When too many wait, the oldest of them goes, so a new request is answered. - It shows no data that
+  needs a permission: counters, and whether the broker is well.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Http:
                     writer.write(page)
                     await writer.drain()
         except (ConnectionError, TimeoutError) as error:
-            del error  # whoever asked has gone
+            del error  # the client has gone
         finally:
             writer.close()
 

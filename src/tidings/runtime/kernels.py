@@ -11,7 +11,7 @@ from tidings.protocol.node import Node
 
 
 def prepare_in_background(node: Node) -> None:
-    """Have every matcher of this node wait for its kernels without making anybody wait."""
+    """Have every matcher of this node wait for its kernels without delaying callers."""
     for strategy in node.slots.values():
         for matcher in strategy.matchers():
             if isinstance(matcher, MatchingEngine):

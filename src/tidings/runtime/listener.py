@@ -7,7 +7,7 @@ Rules
 - Taking the next event commits the one before. `ack` commits at once, `nack` gives it back.
 - Leaving normally commits what was taken; leaving by an exception does not. It ends a transient
   subscription and detaches a durable one; `unsubscribe` ends that too.
-- A cancelled `get` or `async for` loses nothing: the event is there for the next one.
+- A cancelled `get` or `async for` loses no event: the event is there for the next one.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Listener(Generic[T]):
         await self._leave(commit=commit, end=False, timeout=timeout)
 
     async def unsubscribe(self, *, timeout: Timeout = ...) -> None:
-        """End the subscription, a durable one too. Nothing more is handed over."""
+        """End the subscription, a durable one too. No further event is handed over."""
         await self._leave(commit=True, end=True, timeout=timeout)
 
     async def _leave(self, *, commit: bool, end: bool, timeout: Timeout) -> None:
@@ -217,12 +217,12 @@ class Listener(Generic[T]):
 
     @property
     def last(self) -> Notification | None:
-        """What was taken last, with its position and its attempt."""
+        """The delivery that was taken last, with its position and its attempt."""
         return self._last
 
     @property
     def position(self) -> Position | None:
-        """Where the event that was taken last stands in the broker's log; None when no log holds it."""
+        """Position of the last taken event in the broker's log; None when no log holds it."""
         return None if self._last is None else self._last.position
 
     def _count_losses(self) -> None:

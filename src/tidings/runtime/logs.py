@@ -1,6 +1,6 @@
 """Structured logs on standard error: text for people, or one JSON object a line for programs.
 
-Every module logs under `tidings.`; whoever embeds Tidings configures that as any other logger.
+Every module logs under `tidings.`; an application that embeds Tidings configures that as any other logger.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class Losing(Protocol):
 
 
 class Losses:
-    """What one subscription lost, by the name of the policy or bound."""
+    """Losses of one subscription, by the name of the policy or bound."""
 
     __slots__ = ("_at_broker", "_said", "_timer", "counts")
 

@@ -1,6 +1,6 @@
-"""Prometheus metrics of a broker, made from its figures when somebody asks.
+"""Prometheus metrics of a broker, made from its figures at each scrape.
 
-Hardly anything is counted for metrics alone, so they cost next to nothing until they are scraped, and a
+Hardly anything is counted for metrics alone, so they are nearly free until they are scraped, and a
 scrape costs the same however many subscriptions there are. A figure that is
 not in the table is shown as a gauge under its own name: a new counter is never invisible.
 """

@@ -1,4 +1,4 @@
-"""The links between brokers: who dials, who waits, and which of two links stays.
+"""Links between brokers: dialling, accepting, and the choice between two links.
 
 Rules
 - A broker dials those it was told to join, for ever, with growing pauses, while there is no link to them. Others
@@ -90,8 +90,8 @@ class Neighbours:
         self._links: dict[str, Neighbour] = {}
         self._joining: dict[str, Neighbour] = {}  # the node has not answered yet
         self._tasks: list[asyncio.Task[None]] = []
-        self._called: dict[str, asyncio.Task[None]] = {}  # by name: whom the node wants to be dialled
-        self._dropped: set[str] = set()  # whom it does not want any more
+        self._called: dict[str, asyncio.Task[None]] = {}  # by name: brokers that the node wants to be dialled
+        self._dropped: set[str] = set()  # brokers that it does not want any more
         self._names: dict[Address, str] = {}  # of brokers that were dialled, by address
         self._freed: dict[Connection, asyncio.Event] = {}  # what a dialler waits for
         self._is_closed = False
@@ -140,7 +140,7 @@ class Neighbours:
         return sorted(self._links)
 
     def addresses(self) -> dict[str, str]:
-        """Where each neighbour can be reached."""
+        """Address of each neighbour."""
         return {name: self._links[name].listens for name in self.up}
 
     async def close(self) -> None:
@@ -213,7 +213,7 @@ class Neighbours:
             self._freed.pop(connection, None)
 
     def _check_certificate(self, connection: Connection, name: str) -> None:
-        """TLS is mutual: whom we dialled has to be the broker that it says, with a certificate that counts."""
+        """TLS is mutual: the dialled broker has to prove its name with a valid certificate."""
         certificate = connection.info("peercert")
         if not certificate:
             return
@@ -294,7 +294,7 @@ class Neighbours:
         connection.release("early")
 
     def _call(self, peer: str, address: str) -> None:
-        """The node knows where somebody is whom it wants to be linked with."""
+        """Dial a broker that the node wants to be linked with."""
         old = self._called.pop(peer, None)
         if old is not None:
             old.cancel()
@@ -316,7 +316,7 @@ class Neighbours:
         for table in (self._joining, self._links):
             link = table.get(effect.peer)
             if link is not None and link.is_used:
-                link.connection.receive = self._wait  # whatever is still on its way is not for us
+                link.connection.receive = self._wait  # messages still on their way are not for us
                 link.connection.send(Goodbye(effect.reason))
                 link.connection.finish(effect.reason)  # what the node said before has to arrive
                 self._lost(link.connection, effect.reason)

@@ -3,7 +3,7 @@
 Rules
 - A right to observe without a filter shows everything. With a filter, and to a tenant, it shows the events that
   it allows; of subscriptions the principal's own, and to a tenant those of the tenant.
-- Counters over everybody are for those who see everything. Others get the broker's name, address and links,
+- Counters over all principals are for those who see everything. Others get the broker's name, address and links,
   and counts of what they see.
 - An answer never differs by what the principal may not see.
 """
@@ -26,7 +26,7 @@ COUNTED = 10_000  # subscriptions that are counted for one that does not see all
 
 
 class View(NamedTuple):
-    """What one principal may see."""
+    """Rights of one principal to observe."""
 
     is_whole: bool
     event: Callable[[Event], bool]
@@ -89,7 +89,7 @@ def find_subscription(node: Node, name: str, view: View) -> tuple[Subscription, 
 
 
 def _scoped(subscriber: str, own: str) -> list[str]:
-    """What a shown name may stand for: its colons can be the marks of a scope."""
+    """Names that a shown name may stand for: its colons can be the marks of a scope."""
     marks = ((OWNER_MARK,), (TENANT_MARK,), (TENANT_MARK, OWNER_MARK))
     found = []
     for scope in marks:

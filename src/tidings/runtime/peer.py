@@ -5,11 +5,11 @@
             await bus.publish({"x": 1}, topic="a/b")
 
 Rules
-- A peer's name is the address at which others reach it, `host:port`, so that nobody needs a book of addresses.
+- A peer's name is the address at which others reach it, `host:port`, so that peers need no book of addresses.
 - A datagram counts only when it comes from the address that its sender is named by: a weak proof. Peers trust one
   another; keep them on a network of their own, or on loopback, where they listen unless told otherwise.
-- Whoever closes its bus says so to those it knows (`Parted` with its own name).
-- Nothing is kept: what was missed is missed, and durable subscriptions end with the process.
+- A peer that closes its bus says so to those it knows (`Parted` with its own name). - No event is kept: a missed
+  event stays missed, and durable subscriptions end with the process.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ LISTEN = "127.0.0.1:0"
 
 @lru_cache(maxsize=16_384)
 def _place(name: str) -> Place | None:
-    """Names come from strangers: what is no number and port is nowhere, and nothing is looked up for it."""
+    """Address of a peer. Names come from strangers: one that is no IP address and port has none, and is not looked
+    up."""
     host, _, text = name.rpartition(":")
     port = port_of(text)
     try:
@@ -65,7 +66,7 @@ class PeerDatagrams(Datagrams):
         return int(self._transport.get_extra_info("sockname")[1])
 
     def speak_on(self, interface: str) -> None:
-        """What goes to multicast groups leaves by this interface, and is heard on this machine too."""
+        """Send multicasts by this interface, and receive them on this machine too."""
         assert self._transport is not None
         sock = self._transport.get_extra_info("socket")
         sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(interface))
@@ -76,7 +77,7 @@ class PeerDatagrams(Datagrams):
 
 
 class PeerBroker(EmbeddedBroker):
-    """What a bus needs: the peer's node in this process."""
+    """Broker interface of a bus: the peer's node in this process."""
 
     policy = Policy.DROP_NEWEST
 
@@ -188,7 +189,7 @@ async def _numeric(host: str, port: int) -> str:
 
 
 def _nothing(row: Any) -> None:
-    """Nobody records."""
+    """No recorder is set."""
 
 
 def peer(*, name: str = "local", **options: Any) -> Bus:

@@ -52,7 +52,7 @@ async def serve(
     started: Callable[[], Awaitable[None]] | None = None,
     stopping: Callable[[], Awaitable[None]] | None = None,
 ) -> bool:
-    """Serve until a signal comes, then drain. True: nothing was left unanswered."""
+    """Serve until a signal comes, then drain. True: every request was answered."""
     await server.start()
     settle_process()
     if started is not None:
@@ -74,8 +74,9 @@ async def serve(
 
 
 def settle_process() -> None:
-    """Of the whole process. What is loaded by now lives as long as the process: the collector need not look at it again. It
-    looks at what is new less often, since a busy broker makes and drops thousands of objects in a turn."""
+    """Tune the collector of the whole process. Objects loaded by now live as long as the process: the collector need
+    not look at them again. It looks at what is new less often, since a busy broker makes and drops thousands of
+    objects in a turn."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(NEW_OBJECTS, 20, 50)

@@ -2,9 +2,9 @@
 
 Rules
 - It is what the broker saw, by watching messages on their way: a publish counts from its arrival, a
-  subscription from its answer, a notification when it leaves to the subscriber. What the node records itself
-  (what was dropped, by which policy) is in it too.
-- It changes nothing, and is bounded by time and by rows.
+  subscription from its answer, a notification when it leaves to the subscriber. Records of the node itself (drops, by
+  policy) are in it too.
+- It changes no state, and is bounded by time and by rows.
 - A client that goes without a word leaves its subscriptions detached: it may come back under its name.
 """
 
@@ -42,7 +42,7 @@ MOST_PENDING = 10_000  # publishes of one client without an answer
 
 
 class _Client:
-    """What a client has under way."""
+    """Calls of a client that are under way."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -67,7 +67,7 @@ class RecentHistory:
         self._window.add(row)
 
     def close(self) -> None:
-        """Nothing to do: it ends with the broker."""
+        """No work: it ends with the broker."""
 
     def _client(self, peer: str) -> _Client:
         client = self._clients.get(peer)

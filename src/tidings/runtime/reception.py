@@ -1,9 +1,9 @@
-"""Letting connections in: nobody is anybody before the handshake is done.
+"""Handshake of incoming connections: none has an identity before it is done.
 
 Rules
 - Before that, frames are small, few kinds are understood, and time is bounded. Of those who wait, the
   number is bounded too: when there are too many, the one that waits longest has to go (`admission.py`).
-- Who may not come in is told why (`Denied`), and left.
+- A denied connection is told why (`Denied`), and closed.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Admit = Callable[[Connection, Open, Proved], None]
 
 
 class Reception:
-    """Receives every new connection; whoever proves who it is goes on to `admit`."""
+    """Receives every new connection; an authenticated one goes on to `admit`."""
 
     def __init__(
         self,

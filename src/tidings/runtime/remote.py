@@ -1,8 +1,8 @@
-"""A broker elsewhere: the client machine here, a connection that comes back by itself.
+"""A remote broker: the client machine here, a connection that reconnects by itself.
 
 Rules
-- The machine lives as long as its bus, whichever broker it is connected to; connections come and go
-  beneath it. What it has open it opens again, and what was not acknowledged it sends again.
+- The machine lives as long as its bus, whichever broker it is connected to; connections come and go beneath it. On a
+  new one it opens its subscriptions again, and sends unacknowledged publishes again.
 - A broken connection is tried again at the same broker first, for `patience` seconds, because what was
   published there can be made sure of only there. Then the other addresses have their turn.
 - A broker that says no to who we are is not asked again: every call fails with its reason. So it is with
@@ -52,7 +52,7 @@ GROUP_KEEPALIVE, GROUP_DEAD = 2.0, 6.0  # seconds: a member of a group that is s
 
 
 class State(StrEnum):
-    """Where a connection stands."""
+    """State of a connection."""
 
     CONNECTING = "connecting"  # no broker has answered yet
     UP = "up"  # usable; a broken connection ends it
@@ -225,7 +225,7 @@ class RemoteClient:
                 continue
             self._use(dialled)
             await self._lost.wait()
-            if not self._is_welcome:  # of a group whose majority is elsewhere: do not run in circles
+            if not self._is_welcome:  # of a group whose majority is apart from it: do not try it in a loop
                 await asyncio.sleep(self._pauses.next())
             elif not self._moves_on:
                 await self._dial_same(place)
@@ -374,9 +374,9 @@ class RemoteClient:
 
 
 class RemoteBroker:
-    """Brokers elsewhere, as a bus sees them."""
+    """Remote brokers, as a bus sees them."""
 
-    policy = Policy.DROP_OLDEST  # of a subscription that names none: nobody waits for a slow subscriber
+    policy = Policy.DROP_OLDEST  # of a subscription that names none: no publisher waits for a slow subscriber
     warns = True
 
     def __init__(
@@ -433,7 +433,7 @@ class RemoteBroker:
 
     def window(self, options: DeliveryOptions) -> int:
         """Enough to fill the line, and few beside what the queue holds, since the queue's policy no longer sees them.
-        Members of a group get what they take, so that a slow one holds nothing back from the others."""
+        Members of a group get what they take, so that a slow one holds no event back from the others."""
         most = DEFAULT_LIMITS.fitted(self._network.max_frame).notifications_ahead
         return 0 if options.group is not None else min(most, options.queue // 8)
 
@@ -449,10 +449,10 @@ class RemoteBroker:
             self._recorder.record(row)
 
     def full_queues(self) -> Full:
-        return {}  # brokers elsewhere have no policy `block`
+        return {}  # remote brokers have no policy `block`
 
     def figures(self) -> dict[str, Any]:
-        """What is known here: where each client is connected."""
+        """Figures known here: the broker that each client is connected to."""
         return {
             "clients": len(self._clients),
             "connected to": sorted(c.broker for c in self._clients.values() if c.state is State.UP),
@@ -469,4 +469,4 @@ def _in_group(network: NetworkSettings) -> NetworkSettings:
 
 
 def _nothing(row: Row) -> None:
-    """Nobody records."""
+    """No recorder is set."""

@@ -41,7 +41,7 @@ def text_of(settings: SecuritySettings) -> str:
 
 
 def load_users(settings: SecuritySettings) -> Users:
-    """The users file; without one nobody is known, and in development everybody may do everything."""
+    """The users file; without one no user is known, and in development every client may do everything."""
     if settings.users:
         file = Path(settings.users)
         return parse_users(
@@ -109,8 +109,8 @@ class Secured:
         self.audit.note("reload", auditing.OK, "operator", subject=settings.users)
 
     def refreshed(self, principal: Principal) -> Principal:
-        """The principal with what the users file says of it now. Raises `RefusedError` when its proof is worth
-        nothing any more."""
+        """The principal with what the users file says of it now. Raises `RefusedError` when its proof is no longer
+        valid."""
         if principal.is_anonymous:
             if not self._anonymous:
                 raise RefusedError("this broker asks for a proof", hint="connect with credentials")
@@ -123,14 +123,14 @@ class Secured:
         return self.guard.users.refreshed(principal)
 
     def key_of(self, principal: Principal) -> Any:
-        """What the proof of a principal is checked against: its stored key, or the issuer of its token."""
+        """Reference for the proof of a principal: its stored key, or the issuer of its token."""
         users = self.guard.users
         if principal.means is Means.TOKEN:
             return users.verifier.issuer(principal.proof.issuer)
         return users.keys.get(principal.name)
 
     def standing(self, principal: Principal) -> Any:
-        """What the principal is and may do now, as a value to compare (see `runtime/sessions.py`). Raises
+        """Identity and rights of the principal now, as a value to compare (see `runtime/sessions.py`). Raises
         `RefusedError` when it is not, or no longer, the principal that the users file knows."""
         found = self._standings.get(principal)
         if found is None:
@@ -193,7 +193,7 @@ class _AuditFile:
         self.flush()
 
     def flush(self) -> str | None:
-        """Write what waits; why that was not possible, None when nothing waits any more."""
+        """Write waiting entries; the reason of a failure, None when all are written."""
         try:
             while self._waiting:
                 del self._waiting[: self._file.write(self._waiting) or 0]

@@ -6,8 +6,8 @@
     await server.serve_forever()      # until `stop` is called
     await server.drain(10)
 
-The server puts parts together and decides nothing: the node does (`protocol`), and security does
-(`security/doors.py`). It binds to loopback unless told otherwise.
+The server puts parts together and leaves decisions to the node (`protocol`) and to security (`security/doors.py`). It
+binds to loopback unless told otherwise.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ class Server:
         self._begin()
 
     def _begin(self) -> None:
-        """Nobody is here yet."""
+        """No client has connected yet."""
         self._gathering = Gathering()
         self._clients: dict[Connection, ClientConnection] = {}
         self._guests: set[Guest] = set()
@@ -262,7 +262,7 @@ class Server:
 
     @property
     def address(self) -> str:
-        """Where clients and brokers reach this one."""
+        """Address at which clients and brokers reach this one."""
         return str(self.addresses[0])
 
     def serve_archive(self, path: str | os.PathLike[str]) -> None:
@@ -336,7 +336,7 @@ class Server:
         return client.gate.outlet(answered)
 
     def _disconnect(self, effect: Disconnect) -> None:
-        """The node wants somebody gone: a client that another broker has to serve, or a neighbour."""
+        """The node drops a peer: a client that another broker has to serve, or a neighbour."""
         self._neighbours.disconnect(effect)
         for connection in [each for each, client in self._clients.items() if client.address == effect.peer]:
             connection.send(Goodbye(effect.reason))
@@ -422,7 +422,7 @@ class Server:
         self._driver.link_down(client.address)
 
     def _hear_beside(self, client: ClientConnection, message: Message) -> bool:
-        """What a client says beside the protocol; False: nothing that we know."""
+        """Handle a client's message beside the protocol; False: it is unknown."""
         if isinstance(message, Inquire):
             task = asyncio.create_task(self._inform(client, message))
             self._tasks.add(task)
@@ -466,7 +466,7 @@ class Server:
         """At a part of the connections in each step: ten thousand pings at once would stop all else."""
         now = asyncio.get_running_loop().time()
         late = now - self._look_at
-        if late > self.network.keepalive_seconds:  # while we did something else, nobody could be heard
+        if late > self.network.keepalive_seconds:  # the loop was blocked, so no peer could be heard
             for connection in [*self._clients, *self._neighbours.connections]:
                 connection.last_received = min(now, connection.last_received + late)
         if not self._unseen:
@@ -480,7 +480,7 @@ class Server:
         self._look_later()
 
     def _on_fault(self, sender: str, error: BaseException) -> None:
-        """The node failed at what somebody said: that one is left, the others go on."""
+        """The node failed at a peer's message: that peer is left, the others go on."""
         self._faults += 1
         log.error("the node failed at a message of %s", sender, exc_info=error)
         for client in list(self._clients.values()):
@@ -539,7 +539,7 @@ class Server:
                 self._neighbours.leave(name, "its certificate was revoked")
 
     def part(self, neighbour: str) -> None:
-        """A neighbour is gone for good: keep nothing for it any more."""
+        """A neighbour is gone for good: keep no event for it any more."""
         self._neighbours.part(neighbour)
 
     # -- ending ---------------------------------------------------------------------------------
@@ -556,7 +556,7 @@ class Server:
         await self._stopping.wait()
 
     async def drain(self, timeout: float = 10.0) -> bool:
-        """Take nothing more in, answer what was taken in, and stop. True: nothing was left unanswered."""
+        """Accept no more requests, answer the accepted ones, and stop. True: every request was answered."""
         self._is_draining = True
         for listener in self._listeners:
             listener.close()

@@ -6,7 +6,7 @@
 Rules
 - Everything that can be wrong with the settings is found before the broker listens.
 - A reload takes what can change while the broker runs (the users file, the level of the log) and
-  names what needs a restart. Settings that are wrong change nothing.
+  names what needs a restart. Wrong settings have no effect.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class Service:
         self.secured.close()
 
     async def run(self, ready: Callable[[Server], None] = print_ready) -> bool:
-        """Serve until a signal comes, then drain. True: nothing was left unanswered."""
+        """Serve until a signal comes, then drain. True: every request was answered."""
         try:
             return await serve(
                 self.server,
@@ -237,7 +237,7 @@ class Service:
         return activity(self.ring, about, self._clock.now(), view) | {"broker": self.server.name}
 
     def _history(self, about: dict[str, Any], principal: Principal) -> dict[str, Any]:
-        """Of everybody's events: so it is for those who may observe them all."""
+        """History over the events of all principals: only those who may observe them all get it."""
         if not self.secured.guard.observes_all(principal):
             raise RefusedError(
                 "the history holds everybody's events",

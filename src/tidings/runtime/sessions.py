@@ -2,8 +2,7 @@
 
 Every listener opens a session here for each connection, stream, worker and console view that acts for a
 principal, and is called back when the session has to end. Rules
-- A session opens only for a principal that stands now: a proof that was made before a reload counts for
-  nothing after it.
+- A session opens only for a principal that stands now: a proof from before a reload does not count after it.
 - `standing` gives a comparable value (what the users file says of the principal and lets it do), or raises.
   A review after each reload ends the sessions whose standing is another one, or none.
 - A proof with an end (a token, a certificate) ends its sessions within `LOOK_SECONDS` of that end.

@@ -3,7 +3,7 @@
 Rules
 - Later words win: defaults, then the file, then the environment (`TIDINGS_NETWORK_DEAD_SECONDS` is
   `dead_seconds` of the table `[network]`), then what was said on the command line.
-- An unknown key or variable is an error that names the nearest one. What contradicts is an error.
+- An unknown key or variable is an error that names the nearest one. A contradiction is an error.
 - Settings hold no secret: passwords and keys stand in files of their own, which settings name.
 - The comment behind a field is its documentation; `tidings settings` prints it.
 """
@@ -31,7 +31,7 @@ from tidings.systems import NO_LINKS, find_system, systems
 
 log = logging.getLogger(__name__)
 PREFIX = "TIDINGS_"
-DRAIN_MOST = 10.0  # seconds; whoever stops a broker waits no longer
+DRAIN_MOST = 10.0  # seconds; a process manager waits no longer
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 # Variables that begin like ours and are no settings of a broker: other commands read them, and
@@ -47,28 +47,28 @@ class TlsSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     certificate: str = ""  # of this broker, with its chain
     key: str = ""  # its private key
-    authority: str = ""  # whom to trust: the authority of the other brokers' and of clients' certificates
+    authority: str = ""  # the trusted authority of the other brokers' and of clients' certificates
     revoked: str = ""  # certificates that were taken back: serial numbers, one a line, or the authority's CRL
 
 
 class SecuritySettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Who is let in."""
+    """Authentication and permissions of clients."""
 
-    users: str = ""  # the users file: who may do what; empty: nobody but by `anonymous`
+    users: str = ""  # the users file: who may do what; empty: only `anonymous` lets clients in
     audit: str = ""  # a file for the audit as JSON lines; empty: it goes to the log
-    anonymous: bool = False  # let anybody in from this machine; said by `broker --dev` and `cluster up` alone
-    plain: bool = False  # listen beyond this machine without TLS, when something in front does it
+    anonymous: bool = False  # let all clients in from this machine; for `broker --dev` and `cluster up` alone
+    plain: bool = False  # listen beyond this machine without TLS, when a proxy in front does it
 
 
 class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What the broker writes to standard error."""
+    """Logs of the broker on standard error."""
 
     level: str = "info"  # debug, info, warning or error
     format: str = "text"  # text for people, json for programs: one object a line
 
 
 class TraceSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What `tidings trace` can look back on."""
+    """Bounds of the ring that `tidings trace` reads."""
 
     events: int = 10_000  # entries, one or two for each event; 0: none; one costs about 500 bytes
     history_seconds: float = 0.0  # for the console's verdict; 0: none; a row for each publish and delivery
@@ -84,7 +84,7 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
     hosts: tuple[str, ...] = ()  # further names that web listeners answer to; on loopback none but its own
     origins: tuple[
         str, ...
-    ] = ()  # of pages elsewhere that may use them (https://app.example), * is a wildcard
+    ] = ()  # of other sites' pages that may use them (https://app.example), * is a wildcard
     extensions: dict[str, Any] = {}  # by name, the table of a gateway that an installed extension offers
 
 
@@ -164,7 +164,7 @@ HIDDEN = {
 
 GROUP_SYSTEM = "tidings-group"
 
-# What takes effect without a restart.
+# Settings that take effect without a restart.
 LIVE = ("security.users", "tls.revoked", "log.level")
 
 
@@ -288,7 +288,7 @@ def _converted(table: Mapping[str, Any], where: str) -> BrokerSettings:
 
 
 def _over(base: Any, table: Mapping[str, Any]) -> Any:
-    """The base with what the table says: so nested defaults of ours stay where it says nothing."""
+    """The base with what the table says: so nested defaults of ours stay where it is silent."""
     kind: type = type(base)
     tables, hints = _tables(kind), _hints(kind)
     given: dict[str, Any] = {}
@@ -388,7 +388,7 @@ def _check_join(settings: BrokerSettings) -> None:
 
 
 def _check_development(settings: BrokerSettings, doors: tuple[str, ...]) -> None:
-    """A broker that lets anybody in stays on this machine and has neither users nor TLS."""
+    """A broker that lets every client in stays on this machine and has neither users nor TLS."""
     for door in (*doors, settings.http):
         if door and not is_loopback(host_of(door)):
             raise SettingsError(

@@ -2,7 +2,7 @@
 
 A publish inside a span puts the span's `traceparent` (and `tracestate`) among the event's
 attributes, as the CloudEvents extension for distributed tracing has it; `context_of` gives the
-context back at the other end. An application that has not imported OpenTelemetry pays nothing.
+context back at the other end. An application that has not imported OpenTelemetry pays no cost.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""TLS: version 1.3 and nothing older, mutual between brokers.
+"""TLS: version 1.3 only, mutual between brokers.
 
 Rules
-- A broker shows its certificate to everybody. It asks everybody for one and accepts none: who
-  shows none has to prove itself by a password or a token. A broker that joins must show one.
+- A broker shows its certificate to every client. It asks every client for one and accepts none: a client without one
+  has to authenticate by a password or a token. A broker that joins must show one.
 - Names are checked: a client checks the broker's, by the host that it dialled.
-- What is wrong with a file is told with its name, and never with its content.
+- An error in a file is reported with its name, and never with its content.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def listening(tls: TlsSettings) -> ssl.SSLContext | None:
 
 
 def dialling(*, authority: str = "", certificate: str = "", key: str = "") -> ssl.SSLContext:
-    """For whoever connects; without an authority the system's own are trusted."""
+    """Context for a connecting end; without an authority the system's own are trusted."""
     context = _new(ssl.PROTOCOL_TLS_CLIENT)
     if authority:
         _trust(context, authority)

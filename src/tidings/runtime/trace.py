@@ -1,4 +1,4 @@
-"""What happened to an event at this broker: the last so many steps, for `tidings trace`.
+"""Trace of events at this broker: the last so many steps, for `tidings trace`.
 
 Rules
 - The ring watches messages on their way in and out of the node; it never looks into the node and
@@ -62,7 +62,7 @@ _Noted = tuple[float, str, str, dict[int, SubscriptionId] | None, int, str, _Som
 
 
 class _Moment:
-    """What happened in one go to events that came together, in the order of what happened."""
+    """Steps of one batch of events, in the order in which they happened."""
 
     __slots__ = ("bytes", "events", "more", "most", "steps")
 
@@ -151,7 +151,7 @@ class Ring:
         events: _Some,
         how: str = "",
     ) -> None:
-        """What belongs together comes together: all of the events are of the last moment, or none is."""
+        """Append a step of a batch: all of its events are of the last moment, or none is."""
         moment = self._last
         if id(events[0]) not in self._here:
             moment = self._begin(events)
@@ -183,8 +183,8 @@ class Ring:
         return self._count
 
     def delays(self, after: float) -> Iterator[float]:
-        """How long each event that left to a subscriber since then had been here. What happens in one step
-        of the broker happens at one moment."""
+        """How long each event that left to a subscriber since then had been here. Latency inside one broker step is
+        not included."""
         came: dict[tuple[str, str], float] = {}
         for moment in self._moments:
             for time, what, *_, some in moment.steps:
@@ -196,7 +196,7 @@ class Ring:
                         came.setdefault(event.identity, time)
 
     def since(self, after: float) -> Iterator[_Moment]:
-        """The moments in which something happened after this time, the newest first."""
+        """The moments with a step after this time, the newest first."""
         for moment in reversed(self._moments):
             if moment.steps[-1][0] <= after:
                 return
@@ -221,7 +221,7 @@ class Ring:
         ]
 
     def answer(self, node: Node, about: dict[str, Any], now: float, view: View) -> dict[str, Any]:
-        """What this broker knows of an event, and, when asked, of a subscription's part in it."""
+        """Knowledge of this broker about an event, and, when asked, about a subscription's part in it."""
         id, source, subscription = (_text(about, name) for name in ("id", "source", "subscription"))
         if not id:
             raise InputError("a trace needs the id of an event")

@@ -1,4 +1,5 @@
-"""Why somebody did not hear an event: one sentence from what all brokers say (the inquiry `trace`)."""
+"""Reason why a subscription did not receive an event: one sentence from the answers of all brokers (the inquiry
+`trace`)."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from tidings.model.cloudevents import from_mapping
 
 
 def explain_elsewhere(found: list[dict[str, Any]]) -> None:
-    """Where the broker that holds the subscription did not see the event: explain it here."""
+    """Explain an event that the broker of the subscription did not see."""
     events = [one["event"] for one in found if one.get("event")]
     for one in found:
         held = one.get("subscription")

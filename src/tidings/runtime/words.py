@@ -1,4 +1,4 @@
-"""What the two ends of a connection say to one another before and beside the protocol's messages.
+"""Messages between the two ends of a connection before and beside those of the protocol.
 
 A connection begins with `Open`. The other end answers with `Challenge` (as often as the mechanism
 needs; each is answered by `Proof`), and then `Opened` or `Denied`. From then on it carries the messages
@@ -66,7 +66,7 @@ class Pong(Message, frozen=True, tag="Pong"):
 
 
 class Goodbye(Message, frozen=True, tag="Goodbye"):
-    """The broker is about to stop: nothing more is read from this connection."""
+    """The broker is about to stop: no more messages are read from this connection."""
 
     reason: str = ""
 
