@@ -1,4 +1,4 @@
-"""Waiting for something to happen: a bell rings, and whoever waits looks again."""
+"""Notification of waiting tasks: a bell rings, and each waiting task looks again."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import defaultdict
 
 
 class Bells:
-    """Bells by name. A bell that rang before somebody waits does not make him wait."""
+    """Bells by name. A task does not wait for a bell that rang before."""
 
     def __init__(self) -> None:
         self._events: defaultdict[tuple[str, str], asyncio.Event] = defaultdict(asyncio.Event)

@@ -1,18 +1,18 @@
 """The Data Quality Broker: of the copies that organisations hold of an object, the best value of each property.
 
 Rules
-- A copy declares the quality of its properties. What counts is what it declares times the trust that
-  its source has (see `rating.py`).
+- A copy declares the quality of its properties. The declared quality is weighed by the trust that its source has (see
+  `rating.py`).
 - The score of a value is the mean of its weighed dimensions. Where the query has requirements, a value
   must meet all of them that name its property; of those that do, the highest score wins. Equal scores:
   the value that more copies hold, then the source that comes first by name.
 - A value that is missing is never chosen.
-- What was chosen is proposed to each copy that says something else, or nothing, with a lower score.
-  An organisation adopts it or does not; whoever adopts takes the value, not the number that
+- The chosen value is proposed to each copy that holds another value, or none, with a lower score.
+  An organisation adopts it or does not; one that adopts takes the value, not the number that
   declared it: its own factory measures it anew.
-- Requirements that cannot be met are negotiated: the offer says for each the best that every object
-  can have. The user weakens at least one, or gives up. It ends, because each round lowers a requirement
-  to something that can be met, or ends by itself after a few rounds.
+- Requirements that cannot be met are negotiated: the offer says for each the best that every object can have. The
+  user weakens at least one, or gives up. It ends, because each round lowers a requirement to one that can be met, or
+  ends by itself after a few rounds.
 
 Virgillito (2003), section 5.2.2; the rules are our own, since the thesis leaves them open.
 """
@@ -49,7 +49,7 @@ class Requirement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Copy(msgspec.Struct, frozen=True):
-    """What one organisation holds of an object, under the global names."""
+    """Copy of an object at one organisation, under the global names."""
 
     source: str
     key: str
@@ -58,7 +58,7 @@ class Copy(msgspec.Struct, frozen=True):
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """The value of a property that was chosen, and of whom."""
+    """The chosen value of a property, and its source."""
 
     property: str
     value: str
@@ -92,14 +92,14 @@ class Proposal(msgspec.Struct, frozen=True):
     key: str
     property: str
     value: str
-    source: str  # whose value it is
+    source: str  # the organisation that holds the value
     held: str | None
     score: float
     held_score: float
 
 
 class Offer(msgspec.Struct, frozen=True):
-    """What a user is offered when his requirements cannot be met."""
+    """Offer to a user when the requirements cannot be met."""
 
     round: int
     unmet: tuple[Short, ...]  # each requirement with the best that every object can have
@@ -176,7 +176,7 @@ def least_of(text: str) -> float:
 
 
 def weighed(copy: Copy, property: str, trust: Trust) -> dict[str, float]:
-    """The dimensions of a property as far as they are believed. Who is not rated is believed."""
+    """The dimensions of a property as far as they are believed. A source without a rating is believed."""
     share = trust.get(copy.source, 1.0)
     prefix = f"{property}."
     return {
@@ -216,7 +216,7 @@ def _fits(copy: Copy, wanted: Sequence[Requirement], trust: Trust) -> bool:
 
 
 def _shortfall(holding: Sequence[Copy], wanted: Sequence[Requirement], trust: Trust) -> list[Short]:
-    """What to lower so that one copy fits: that of the copy that falls short the least."""
+    """Requirements to lower so that one copy fits: those of the copy that falls short the least."""
     nothing = dict.fromkeys(wanted, 0.0)
     reached = [
         {each: weighed(copy, each.property, trust).get(each.dimension, 0.0) for each in wanted}
@@ -238,7 +238,7 @@ def _best(copies: Sequence[Copy], property: str, trust: Trust) -> Choice:
 
 
 def proposals(copies: Sequence[Copy], answer: Answer, trust: Trust | None = None) -> list[Proposal]:
-    """What each copy would be better with."""
+    """Proposals that improve each copy."""
     trust = trust or {}
     found = []
     for copy in copies:

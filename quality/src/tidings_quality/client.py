@@ -28,7 +28,7 @@ POLL_SECONDS = 20.0
 
 
 def local_token() -> str:
-    """What users of an organisation show, from the environment: never from arguments, which others can see."""
+    """Token of an organisation's users, from the environment: never from arguments, which others can see."""
     file = os.environ.get("TIDINGS_QUALITY_TOKEN_FILE")
     if "TIDINGS_QUALITY_TOKEN" not in os.environ and file:
         return Path(file).read_text(encoding="utf-8").partition("\n")[0]
@@ -41,7 +41,7 @@ class OrganisationClient:
     def __init__(self, url: str, *, token: str = "", timeout: float = 30.0, verify: Any = True) -> None:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._url = url
-        secure = url.startswith("https")  # without TLS there is nothing to verify, and no certificate to load
+        secure = url.startswith("https")  # without TLS there is no certificate to verify or to load
         self._http = httpx.Client(
             base_url=url, headers=headers, timeout=timeout, verify=verify if secure else False
         )
@@ -72,7 +72,7 @@ class OrganisationClient:
         wait: float = 5.0,
     ) -> dict[str, Any]:
         """Subscribe, or go on with the subscription of that name. `pending`: producers that do not know yet;
-        `refused`: those that will tell nothing, and why."""
+        `refused`: those that will tell no change, and why."""
         asked = {
             "subscription": wanted,
             "user": user,
@@ -89,7 +89,7 @@ class OrganisationClient:
     def notifications(
         self, id: str, *, after: int = 0, limit: int = 100, wait: float = 0.0
     ) -> list[tuple[int, Event]]:
-        """What waits for a subscription, with its numbers. It waits on until it is acknowledged."""
+        """Waiting notifications of a subscription, with their numbers. They wait on until they are acknowledged."""
         found = self._ask("GET", f"/subscriptions/{id}/notifications", after=after, limit=limit, wait=wait)
         return [
             (one["number"], unpacked(msgspec.json.encode(one["event"]))) for one in found["notifications"]

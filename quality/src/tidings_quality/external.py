@@ -2,10 +2,10 @@
 
 Parts, all of them without network and disk
 - The Schema Mapper is `Schema.producers`.
-- `Merger` keeps the merge subscriptions table: for each possible producer the local subscriptions, reduced. At
-  a producer the sources of a subscription say nothing any more, so they are left out there.
+- `Merger` keeps the merge subscriptions table: for each possible producer the local subscriptions, reduced. At a
+  producer the sources of a subscription are meaningless, so they are left out there.
 - `ExternalMatcher` keeps the external merge table, what consumers told us, and finds who has to hear an event.
-  Whoever may not hear of a class does not, whatever he told us.
+  A consumer without the right to a class does not hear of it, even if it subscribed.
 - The Tree Builder is `protocol.routing.trees.build_tree`; the Forwarder is in `sending`.
 """
 
@@ -26,7 +26,7 @@ REDUCTIONS = ("covering", "union", "identical")  # those that tell subscriptions
 
 
 class Merger:
-    """What each producer has to know of our users' subscriptions."""
+    """Merge subscriptions table: the subscriptions of our users that each producer has to know."""
 
     def __init__(self, organisation: str, schema: Schema, *, reduce: str = "covering") -> None:
         if reduce not in REDUCTIONS:
@@ -41,7 +41,7 @@ class Merger:
         self._texts: dict[str, str] = {}  # digest -> text
 
     def producers(self, wanted: QualitySubscription) -> tuple[str, ...]:
-        """The other organisations that can produce something for it."""
+        """The other organisations that can produce events for it."""
         names = self._schema.producers(wanted.data_class, wanted.sources)
         return tuple(name for name in names if name != self._organisation)
 
@@ -66,7 +66,7 @@ class Merger:
         return [(producer, seen) for producer, seen in pairs if seen is not None]
 
     def merge_subscription(self, producer: str) -> set[str]:
-        """What this producer has to know."""
+        """Subscriptions that this producer has to know."""
         outlet = self._outlets.get(producer)
         return set() if outlet is None else {self._texts[digest] for digest in outlet.told}
 
@@ -76,7 +76,7 @@ class Merger:
 
 
 class ExternalMatcher:
-    """Which other organisations have to hear an event of ours."""
+    """External merge table: finds the other organisations that have to hear an event of ours."""
 
     def __init__(self, permits: Callable[[str, str], bool]) -> None:
         self._permits = permits  # organisation, class

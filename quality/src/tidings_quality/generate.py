@@ -176,7 +176,7 @@ def truth_for(organisation: str, people: Sequence[Person]) -> list[dict[str, Any
 
 
 def number_of(key: str) -> int:
-    """Which person a row is about; only who made the data knows."""
+    """Person that a row is about; only the generator of the data knows."""
     return int(key.rpartition("-")[2])
 
 

@@ -54,7 +54,7 @@ def interpreter_of(name: str) -> Interpreter:
 
 
 class LocalMatcher:
-    """Which local subscriptions hear an event."""
+    """Internal matcher: finds the local subscriptions that hear an event."""
 
     def __init__(self) -> None:
         self._engine = MatchingEngine()
@@ -82,7 +82,7 @@ class Dispatcher(Protocol):
     """Brings events to one subscription's user."""
 
     async def dispatch(self, event: Event) -> None:
-        """Hand an event over; whatever is raised means: again, later. It may come twice after a crash."""
+        """Hand an event over; any exception means: again, later. It may come twice after a crash."""
 
     async def close(self) -> None: ...
 
@@ -112,9 +112,10 @@ class Webhook:
 
 
 class BrokerOutlet:
-    """Publishes to a broker of Tidings: whatever middleware the organisation has already.
+    """Publishes to a broker of Tidings that the organisation runs already.
 
-    The environment proves who we are there (see `runtime.environment`). An event that comes again is the same event there, and is told nobody twice."""
+    The environment proves who we are there (see `runtime.environment`). An event that comes again is the same event
+    there, and is delivered once."""
 
     def __init__(self, one: LocalSubscription) -> None:
         import tidings
@@ -144,7 +145,7 @@ DISPATCHERS: dict[str, Callable[[LocalSubscription], Dispatcher]] = {
 
 
 def dispatcher_of(one: LocalSubscription) -> Dispatcher | None:
-    """Who brings this subscription's notifications; None: nobody, they are fetched."""
+    """Dispatcher of this subscription's notifications; None: they are fetched."""
     if one.dispatcher == INBOX:
         return None
     make = DISPATCHERS.get(one.dispatcher)
@@ -165,7 +166,7 @@ def _imported(name: str, what: str, known: dict[str, Any]) -> Any:
 
 
 class Asked(msgspec.Struct, forbid_unknown_fields=True):
-    """What a user asks for."""
+    """Request of a user."""
 
     subscription: Any  # as the organisation's interpreter reads it
     user: str
@@ -175,7 +176,7 @@ class Asked(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Allowed(Protocol):
-    """What the organisation lets its users choose."""
+    """Dispatchers that the organisation lets its users choose."""
 
     @property
     def schema(self) -> Schema: ...
@@ -200,7 +201,7 @@ def checked(asked: Asked, interpret: Interpreter, allowed: Allowed) -> QualitySu
 
 
 def _check_target(target: str, hosts: Sequence[str]) -> None:
-    """An organisation does not send to whatever address a user names."""
+    """Refuse an address that the organisation does not send to."""
     try:
         parts = urlsplit(target)
         host = parts.hostname or ""

@@ -2,12 +2,12 @@
 
 Rules
 - A change of our own data (`changed`) is matched for local users, and for other organisations: to those it
-  goes along a diffusion tree. An event from elsewhere (`notified`) is matched for local users and sent on
-  to the branches that came with it. Either is one transaction, and an event that was here before does nothing.
-- A subscription changes what producers have to know (`Merger`). What they have confirmed is in the
-  state; the difference is what has to be sent (`to_tell`), after a restart too.
-- `on_work(what, who)` is called when there is something to do: `send` to an organisation, `tell` it our merge
-  subscription, `dispatch` for a subscription. What there is to do is in the state; the call is only a nudge.
+  goes along a diffusion tree. An event from another organisation (`notified`) is matched for local users and sent on
+  to the branches that came with it. Either is one transaction, and an event that was here before is dropped.
+- A subscription changes what producers have to know (`Merger`). Their confirmations are in the state; the difference
+  has to be sent (`to_tell`), after a restart too.
+- `on_work(what, who)` is called when there is work: `send` to an organisation, `tell` it our merge
+  subscription, `dispatch` for a subscription. The work is in the state; the call is only a nudge.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ class ChangeSub(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     base: int  # the number that the producer should have now
     add: tuple[str, ...] = ()
     remove: tuple[str, ...] = ()
-    whole: bool = False  # True: `add` is all that there is, whatever was before
+    whole: bool = False  # True: `add` replaces all earlier subscriptions
 
 
 class SubChanged(msgspec.Struct, frozen=True):
-    """What a producer answers."""
+    """Answer of a producer."""
 
     number: int | None = None  # the one that it has instead of `base`: it has to be told everything
-    refused: dict[str, str] = {}  # subscriptions that will hear of nothing here, and why
+    refused: dict[str, str] = {}  # subscriptions that will hear no event here, and why
 
 
 class Notification(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -181,7 +181,8 @@ class Organisation:
         return build_tree(capability, consumers, lambda name: schema.organisation(name).capability)
 
     def sub_changed(self, consumer: str, change: ChangeSub) -> SubChanged:
-        """A consumer's merge subscription changes. What it may not hear is kept for its number, and never heard."""
+        """A consumer's merge subscription changes. Filters that it has no right to are kept for its number, and never
+        match."""
         number, texts = self.state.external(consumer)
         if not change.whole and change.base != number:
             return SubChanged(number)
@@ -201,7 +202,8 @@ class Organisation:
                 self.on_work(TELL, producer)
 
     def to_tell(self, producer: str, *, confirm: bool = False, known: int | None = None) -> ChangeSub | None:
-        """What has to be told; None: it knows. `confirm`: ask even so. `known`: the number that it has instead."""
+        """Change to send to a producer; None: it knows. `confirm`: ask even so. `known`: the number that it has
+        instead."""
         number, told = self.state.told(producer)
         wanted = self._merger.merge_subscription(producer)
         if known is not None:

@@ -3,11 +3,11 @@
 Rules
 - An organisation's objects are read from its factory's state, under the names of the global schema.
 - An object is asked for when one of its copies satisfies the condition on data; its other copies
-  come along by linkage, whatever errors they have.
-- What is chosen and proposed is `broker.py`'s; what the copies say of their sources is `rating.py`'s.
+  come along by linkage, in spite of their errors. - `broker.py` chooses and proposes values; `rating.py` judges
+  sources by their copies.
 - An organisation adopts what is proposed to it, unless its plan says that it does not (`adopts = false`).
 - Adopting a proposal writes a new version of the row to the organisation's table. Its own factory then
-  finds what that did to the quality, and whoever subscribed to it hears.
+  finds what that did to the quality, and its subscribers are notified.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ HOLDERS = Linkage(
 
 
 class Found(msgspec.Struct, frozen=True):
-    """What a request came to."""
+    """Result of a request."""
 
     objects: tuple[tuple[Copy, ...], ...]
     deal: Deal
@@ -50,7 +50,7 @@ class Found(msgspec.Struct, frozen=True):
 
 
 def copies_of(spark: Any, plan: Plan) -> Any:
-    """What an organisation holds: source, key, values, quality; values as texts under their global names."""
+    """Objects of an organisation: source, key, values, quality; values as texts under their global names."""
     from pyspark.sql import functions as sql
 
     pairs = [

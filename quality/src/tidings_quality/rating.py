@@ -1,12 +1,12 @@
 """The Rating Service's judgement: how far each source is believed, learned from disagreement.
 
 Rules
-- When copies are compared, each source is observed: the quality that it declared for a value, and how
-  far the other copies bear it out. What they say counts by the trust and the quality that they have.
+- When copies are compared, each source is observed: the quality that it declared for a value, and how far the other
+  copies bear it out. Each copy counts by its trust and quality.
 - Declaring more than is borne out is overstating. The trust of a source is 1 - sum of what it
   overstated / (patience + number of observations): it begins at 1, and a source that goes
-  on overstating by the same amount loses with every observation, towards 1 - that amount. Modesty costs
-  nothing and earns nothing.
+  on overstating by the same amount loses with every observation, towards 1 - that amount. Understating neither costs
+  nor earns trust.
 - Ranks go by trust, equal ones by name.
 - A report has an id; one that was seen is not counted again.
 
@@ -29,7 +29,7 @@ PATIENCE = 10.0  # observations that a newcomer has credit for; more make trust 
 
 
 class Observation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a source declared of a value, and how far others bear it out; both from 0 to 1."""
+    """Declared quality of a value, and how far others bear it out; both from 0 to 1."""
 
     source: str
     declared: float
@@ -42,7 +42,7 @@ class Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """Where a source stands."""
+    """Trust and rank of a source."""
 
     source: str
     trust: float
@@ -116,7 +116,7 @@ class Ratings:
 
 
 def observe(copies: Sequence[Copy], trust: Trust) -> list[Observation]:
-    """What the copies of one object say of their sources: for each value that declares its accuracy."""
+    """Observations of sources by the copies of one object: one for each value that declares its accuracy."""
     found: list[Observation] = []
     for copy in copies:
         others = [other for other in copies if other.source != copy.source]
@@ -129,7 +129,7 @@ def observe(copies: Sequence[Copy], trust: Trust) -> list[Observation]:
 
 
 def _borne_out(value: str, property: str, others: Iterable[Copy], trust: Trust) -> float | None:
-    """The likeness to what others hold, each weighed by its trust and declared accuracy; None: nobody else."""
+    """The likeness to what others hold, each weighed by its trust and declared accuracy; None: no other copy."""
     weights, agreed = 0.0, 0.0
     for other in others:
         theirs = other.values.get(property)

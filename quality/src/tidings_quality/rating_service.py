@@ -6,7 +6,7 @@
 
 Rules
 - A report that was acknowledged is on the disk (when there is a file), and is counted once.
-- With a token, reports need it (`Authorization: Bearer ...`); trust is for everybody.
+- With a token, reports need it (`Authorization: Bearer ...`); trust needs none.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def rating_app(ratings: Ratings, *, token: str = "") -> Any:
     from tidings.gateway.problems import Problem, whole_body
 
     async def trust(request: Request) -> JSONResponse:
-        del request  # anybody may ask
+        del request  # open to all callers
         standings = [msgspec.to_builtins(each) for each in ratings.standings()]
         return JSONResponse({"trust": ratings.table(), "standings": standings})
 
@@ -83,7 +83,7 @@ async def serve_ratings(
 
 
 class RatingClient:
-    """What the broker needs of the service."""
+    """Interface of the service, as the broker uses it."""
 
     def __init__(self, url: str, *, token: str = "", timeout_seconds: float = 10.0) -> None:
         self._url, self._token, self._timeout = url.rstrip("/"), token, timeout_seconds

@@ -57,7 +57,7 @@ class Organisation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Schema(msgspec.Struct, frozen=True, dict=True, forbid_unknown_fields=True):
-    """Classes and organisations: what everybody in the cooperation knows."""
+    """Classes and organisations: what every member of the cooperation knows."""
 
     classes: tuple[DataClass, ...]
     organisations: tuple[Organisation, ...] = ()

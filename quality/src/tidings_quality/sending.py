@@ -1,13 +1,14 @@
-"""What an organisation sends: events to others (the Forwarder), its merge subscription, and to its users.
+"""Messages that an organisation sends: events to others (the Forwarder), its merge subscription, and notifications to
+its users.
 
 Rules
 - One worker for each other organisation sends events in order and in batches; one tells it our merge
   subscription; one for each subscription with a dispatcher brings its notifications.
-- What was not taken is sent again, with pauses that double; who could not be reached is tried as soon as it
-  speaks to us. It is removed when it was taken.
-- When an organisation cannot be reached, we take over the branches below it and send to those ourselves, so that
-  nobody waits for somebody else. Whoever hears twice for that notices it.
-- What an organisation will never take (400, 413, 422) is put aside, and counted.
+- A message that was not accepted is sent again, with pauses that double; an unreachable receiver is tried as soon as
+  it speaks to us. An accepted message is removed.
+- When an organisation cannot be reached, we take over the branches below it and send to those ourselves, so that none
+  of them waits for another. A receiver drops the duplicates that this makes.
+- A message that an organisation will never accept (400, 413, 422) is put aside, and counted.
 - A producer that does not have what we think it has says so (409): it is told everything.
 """
 
@@ -39,7 +40,7 @@ NEVER = frozenset(
     {HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNPROCESSABLE_ENTITY}
 )
 WHO = "Tidings-Organisation"
-TOLD = "told"  # rings when a producer has confirmed something
+TOLD = "told"  # rings when a producer has confirmed a change
 BACK = "back"  # rings when another organisation speaks to us: it can be reached again
 
 
@@ -63,7 +64,7 @@ class Outgoing:
             if peer.token:  # an empty one would be no header at all, but an error
                 headers["Authorization"] = f"Bearer {peer.token}"
             secure = settings.tls
-            verify: Any = False  # nothing to verify without TLS, and its certificates take time to load
+            verify: Any = False  # no TLS here, and its certificates take time to load
             if peer.url.startswith("https"):
                 verify = tls.dialling(
                     authority=secure.authority, certificate=secure.certificate, key=secure.key
@@ -80,7 +81,7 @@ class Outgoing:
         async def run() -> None:
             try:
                 await work(who)
-            except Exception:  # a worker that dies must be heard of: nobody awaits it
+            except Exception:  # a worker that dies must be reported: no task awaits it
                 log.exception("the worker that has to %s %s has failed", what, who)
                 raise
 
@@ -128,7 +129,7 @@ class Outgoing:
                 pause = await self._paused(pause, "" if status else target)
 
     async def _paused(self, pause: float, who: str) -> float:
-        """Wait, unless they speak to us meanwhile (empty: nobody); how long to wait the next time."""
+        """Wait, unless the peer speaks to us meanwhile (empty: no peer); how long to wait the next time."""
         self._bells.hush(BACK, who)
         seconds = pause * random.uniform(0.8, 1.2)  # so that not all come back at once
         return FIRST_PAUSE if await self._bells.wait(BACK, who, seconds) else min(2 * pause, LONGEST_PAUSE)

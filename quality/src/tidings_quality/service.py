@@ -3,7 +3,7 @@
 Rules
 - `/edl/notify` and `/edl/changeSub` are for other organisations, each of which shows its name and the token that was
   agreed with it. All else is for local users and the quality factory, who show the organisation's own token.
-  Where no token was agreed, only this machine is let in.
+  Without an agreed token, only this machine is let in.
 - An answer leaves when what it promises is on the disk.
 - `GET .../notifications` waits up to `wait` seconds; what it gives stays until it is acknowledged, so a reader
   that crashes finds it again, under the same numbers.
@@ -181,7 +181,7 @@ class Service:
         return Response(write_schema(self.settings.schema), media_type="application/json")
 
     async def health(self, request: Request) -> Response:
-        del request  # anybody may ask
+        del request  # open to all callers
         return JSONResponse({"organisation": self.settings.name})
 
     # -- who ----------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 name = "INPS"
 schema = "schema.json"          # relative to this file, as all paths are
 listen = "127.0.0.1:8801"
-state = "inps.db"               # without it, nothing outlives the process
+state = "inps.db"               # without it, all state ends with the process
 token = "..."                   # what local users show; without one, only this machine is let in
 
 [peers.CoC]
@@ -52,7 +52,7 @@ class OrganisationSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
     confirm_seconds: float = 60.0  # between asking producers whether they still know what they were told
     peers: dict[str, Peer] = {}
     tls: TlsSettings = TlsSettings()  # certificate and key to show, authority to trust
-    plain: bool = False  # True: tokens may cross the network unencrypted, since something else encrypts it
+    plain: bool = False  # True: tokens may cross the network unencrypted, since another layer encrypts them
 
     def permits(self, organisation: str, data_class: str) -> bool:
         """May it hear of changes in this class of ours?"""

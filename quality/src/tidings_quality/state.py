@@ -1,8 +1,8 @@
-"""What an organisation's service remembers, in one SQLite file.
+"""State of an organisation's service, in one SQLite file.
 
 Rules
-- What belongs together is written together: `with state.writing():` is one transaction, and when it is left
-  everything in it is on the disk. An answer to anybody leaves only after that.
+- Related rows are written together: `with state.writing():` is one transaction, and when it is left all its rows are
+  on the disk. An answer leaves only after that.
 - An event is taken once: its identity is noted with what is to be done about it (notifications for
   local users, sendings to other organisations). The last `remember` identities are kept.
 - Notifications of a subscription are numbered from 1 without gaps; they stay until they are acknowledged.
@@ -53,7 +53,7 @@ class LocalSubscription(msgspec.Struct, frozen=True):
 
 
 class Sending(msgspec.Struct, frozen=True):
-    """An event that another organisation has to be told, and whom it has to send it on to."""
+    """An event to send to another organisation, with the branches that it has to send it on to."""
 
     place: int
     event: bytes
@@ -195,7 +195,7 @@ class State:
     # -- merge subscriptions ------------------------------------------------------------------
 
     def told(self, producer: str) -> tuple[int, set[str]]:
-        """What a producer has confirmed to know of us: its number, and the subscriptions."""
+        """Merge subscription that a producer has confirmed: its number, and the subscriptions."""
         return self._merge("told", "producer", producer)
 
     def set_told(self, producer: str, number: int, texts: set[str]) -> None:
@@ -231,7 +231,7 @@ class State:
 
 
 def packed(event: Event) -> bytes:
-    """An event as it is kept and sent: a CloudEvent, which loses nothing."""
+    """An event as it is kept and sent: a CloudEvent, without loss."""
     return to_structured(event)
 
 

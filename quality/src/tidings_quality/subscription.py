@@ -8,8 +8,8 @@ Rules
   case) is a quality, compared with a number from 0 to 1 or with a level. All other names are data.
 - A conjunct that names no quality belongs to the condition on data, any other to that on quality.
 - Meaning is that of an ordinary filter (`filter`), which brokers match and the algebra compares. There
-  the class stands with its ancestors, levels are bands of numbers, and bounds lie within 0 and 1, so
-  that `covers` needs to know nothing of classes and levels.
+  the class stands with its ancestors, levels are bands of numbers, and bounds lie within 0 and 1, so that `covers`
+  needs no knowledge of classes and levels.
 - So a subscription without FROM is never covered by one with FROM, and a class covers those below it:
   the containment of Virgillito (2003), section 5.3.1, corrected in both places.
 """
@@ -80,7 +80,7 @@ class QualitySubscription(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def filter(self) -> Filter:
-        """What it means, as an ordinary filter."""
+        """Its meaning, as an ordinary filter."""
         return _compiled(self)
 
     def __str__(self) -> str:
@@ -94,7 +94,7 @@ class QualitySubscription(msgspec.Struct, frozen=True, dict=True):
         return algebra.covers(self.filter, other.filter)
 
     def seen_from(self, producer: str) -> QualitySubscription | None:
-        """What it asks of one producer: there its sources say nothing any more. None: nothing."""
+        """Its part for one producer, where the sources are meaningless. None: no part."""
         if self.sources is not None and producer not in self.sources:
             return None
         return msgspec.structs.replace(self, sources=None)
@@ -189,7 +189,7 @@ def _compiled(one: QualitySubscription) -> Filter:
 
 
 def _bounded(conjunction: Conjunction) -> Conjunction | None:
-    """The conjunction with every range of a quality within 0 and 1; None: nothing is left of one."""
+    """The conjunction with every range of a quality within 0 and 1; None: one is empty."""
     constraints: list[Constraint] = []
     for constraint in conjunction.constraints:
         if (

@@ -1,10 +1,10 @@
-"""What a factory found, as changes of the D2Q model, and told to the organisation's service.
+"""Report of a factory's findings, as changes of the D2Q model, to the organisation's service.
 
 Rules
 - A change's version is the step that found it, which is the same when the step is told again after a
   crash: the service drops an event that it knows.
-- A service that does not answer is asked again for a while. Then the step fails, and with it the stream; whoever
-  starts it again goes on with telling that very step.
+- A service that does not answer is asked again for a while. Then the step fails, and with it the stream; the next
+  start goes on with reporting that very step.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Data quality at work: three organisations as processes, a dirty row, the best copy, and trust.
 
-What should come out is worked out beside it, from the truth that the data were made of; the act claims only
-what the two agree on.
+The expected results are computed separately, from the truth that the data were made of; the act claims only what the
+two agree on.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def answers(process: subprocess.Popen[str]) -> None:
 
 
 def evaluate(spark: Any, plan: Any, tell: Any = None) -> list[Any]:
-    """What has come to a table; the steps that it took."""
+    """Evaluate the rows that came to a table; the steps that it took."""
     from tidings_quality.spark.factory import Factory, files_of
 
     steps: list[Any] = []
@@ -316,7 +316,7 @@ def right(answer: Any, copies: Sequence[Any], people: Sequence[Any]) -> float:
 
 
 def improve(stage: Stage, spark: Any, plans: list[Any], people: Sequence[Any], rating: str) -> None:
-    """What was chosen is proposed, adopted and measured again."""
+    """Propose the chosen values, adopt them and measure again."""
     from tidings_quality.querying import adopt, ask
     from tidings_quality.rating_service import RatingClient
 

@@ -163,7 +163,7 @@ def _stream(factory: Factory, hear: Callable[[Step], None], *, continuous: bool,
 
 
 def _told(error: Any) -> TidingsError:
-    """What ended a stream, in a line: what Tidings said, if it was Tidings."""
+    """Cause of a stream's end, in a line: the error of Tidings, if it was one."""
     lines = [line.strip() for line in str(error).splitlines()]
     ours = [line.partition(": ")[2] for line in lines if line.startswith("tidings.errors.")]
     return InputError(
@@ -229,8 +229,8 @@ def query(
 ) -> None:
     """Ask all organisations for objects, and take the best value of each property.
 
-    Copies are found by comparing them. What was declared is weighed by the rating service, when there is
-    one, and it is told how far the copies bear one another out. Ends with 1 when a requirement is not met.
+    Copies are found by comparing them. The rating service weighs the declared quality, when there is one, and it is
+    told how far the copies bear one another out. Ends with 1 when a requirement is not met.
     """
     from tidings.language import print_expression
     from tidings.pipeline.session import session

@@ -114,13 +114,13 @@ def watch(
 ) -> None:
     """Hear of changes of quality, one line each.
 
-    A change is acknowledged when its line was written. With --as what comes while nobody watches is kept.
+    A change is acknowledged when its line was written. With --as changes that come while no reader watches are kept.
     TIDINGS_QUALITY_TOKEN (or TIDINGS_QUALITY_TOKEN_FILE) is what the organisation's users show, if anything.
     """
     from tidings_quality.client import OrganisationClient, local_token
     from tidings_quality.subscription import parse_subscription
 
-    parse_subscription(subscription)  # what is wrong with it is told before anybody is asked
+    parse_subscription(subscription)  # report an error in it before the service is asked
     if end and name is None:
         raise SettingsError("which subscription is to end?", hint="give --as NAME")
     with OrganisationClient(at, token=local_token()) as client:
@@ -177,7 +177,7 @@ def _print_all(
 
 
 def _tried(ask: Callable[[], T], wait: float | None) -> T:
-    """What is asked, once the organisation answers: it may be about to restart."""
+    """Repeat a request until the organisation answers: it may be about to restart."""
     end = None if wait is None else time.monotonic() + wait
     pause = 0.1
     while True:

@@ -1,14 +1,14 @@
 """Diffusion trees among organisations (Virgillito 2003, sections 5.4.2 and 5.4.3).
 
 Rules
-- Everybody knows everybody, and what each may produce (`produces`, filters by name; none: everything).
+- Every organisation knows all others, and what each may produce (`produces`, filters by name; none: everything).
 - A broker tells its merge subscription (its clients' filters, reduced by its outlet) to possible
-  producers only: those whose `produces` overlaps a filter. It passes on nobody else's filters.
+  producers only: those whose `produces` overlaps a filter. It passes on no other broker's filters.
 - A producer matches each event of its clients against the merge subscriptions that it was told, builds a
   tree over the takers by capability, and sends each child the event with the branches below it.
 - Filters are acknowledged and repeated; events are sent once, by datagram: best effort. An event that
   comes twice is dropped, with its branches.
-- A broker that starts says so to all; who knew it in an earlier life tells it everything anew.
+- A broker that starts says so to all; those that knew an earlier life send it all filters anew.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MAINTAIN_SECONDS = 0.05
 
 
 class Notify(Message, frozen=True, tag="Notify"):
-    """An event, and whom the receiver has to send it on to."""
+    """An event, and the branches that the receiver has to send it on to."""
 
     envelope: Envelope
     below: tuple[Branch, ...] = ()
@@ -97,7 +97,7 @@ class DiffusionTrees(Routing):
         self._subs.link_up(other, f"{self._incarnation}/{self.ports.rng.getrandbits(32):08x}")
 
     def _gate(self, organisation: str, filter: Filter) -> bool:
-        """Ours, and something that it may produce?"""
+        """Is it ours, and may the producer produce events for it?"""
         if not self._subs.is_local(filter.digest):
             return False
         produced = self._produces.get(organisation)

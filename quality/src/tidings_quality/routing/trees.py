@@ -1,4 +1,4 @@
-"""Diffusion trees: who sends an event on to whom, so that nobody sends to more than it can.
+"""Diffusion trees: each node sends an event on to no more children than its capability.
 
 Rules
 - The root has room for as many children as its capability, every other node for as many as its own.
@@ -38,7 +38,7 @@ def build_tree(
             rooms[0] = (above, room - 1)
         rooms.append((name, max(1, capability(name))))
     made: dict[str, Branch] = {}
-    for name in reversed(order):  # whoever is below stands later in the order
+    for name in reversed(order):  # descendants stand later in the order
         made[name] = Branch(name, tuple(made[child] for child in children[name]))
     return tuple(made[name] for name in children[None])
 

@@ -184,7 +184,7 @@ def with_references(frame: Any, plan: Plan) -> Any:
 
 
 def group_of(dependency: Dependency) -> Any:
-    """What determines, as one text; NULL where the dependency does not apply."""
+    """The determining columns, as one text; NULL where the dependency does not apply."""
     return _joined(dependency, dependency.determining)
 
 

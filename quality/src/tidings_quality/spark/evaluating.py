@@ -12,7 +12,7 @@ The state has one row for each object: the columns of its table, and our own:
 Rules
 - Only objects that came and differ are measured again, and, for functional dependencies, the
   members of the groups that they left or joined: those for their consistency alone. A whole table also
-  tells that time has passed: then the currency of every object is measured again, and nothing else of it.
+  tells that time has passed: then only the currency of every object is measured again.
 - A row that is older than the one that is known is passed over. Of several rows of an object in one
   step the newest counts; of equally new ones, one that the values themselves decide.
 - A change is a value that differs after rounding. Values of an object that is new are no changes,
@@ -240,7 +240,7 @@ def _peers(plan: Plan, changed: Any, known: Any) -> Any:
 
 
 def _value(plan: Plan, property: str, dimension: str, now_micros: int, whole: bool) -> Any:
-    """What is measured for a changed object; of a mere peer only its consistency is, and what time changes."""
+    """Measures of a changed object; of a mere peer only its consistency, and what time changes."""
     from pyspark.sql import functions as sql
 
     measured = quality_of(plan, property, dimension, now_micros)

@@ -7,7 +7,7 @@
 Rules
 - A step is published whole, with its changes, or not at all. Then its changes are told, then Spark's
   checkpoint goes on. After a crash in between, the step is not evaluated again: what stands there is
-  told again, under the same version (`ID-N`). Whoever is told drops what has a version that he knows.
+  told again, under the same version (`ID-N`). The receiver drops a change with a known version.
 - A stream takes the files of a folder as they come. A table that is replaced in place is
   evaluated by `snapshot`, which finds by fingerprints what is otherwise; it keeps a state of its own,
   and marks the steps that it has told.
@@ -34,7 +34,7 @@ SNAPSHOTS = "snapshots"  # the run of a state that is made of whole tables
 
 
 class Step(NamedTuple):
-    """What a step came to. `changes` and `objects` are frames over what was published."""
+    """Result of a step. `changes` and `objects` are frames over what was published."""
 
     number: int
     version: str  # the same when the step is told again
@@ -63,7 +63,7 @@ Tell = Callable[[Step], None]
 
 
 class State:
-    """What a factory remembers, as Parquet."""
+    """State of a factory, as Parquet."""
 
     def __init__(self, spark: Any, plan: Plan) -> None:
         check_plan(plan)
@@ -106,7 +106,7 @@ class State:
         return max((int(n.removeprefix("upto=")) for n in names if n.startswith("upto=")), default=-1)
 
     def before(self, number: int) -> Any | None:
-        """Every object as it stood before a step; None when there was nothing."""
+        """Every object as it stood before a step; None when there was none."""
         from pyspark.sql import Window
         from pyspark.sql import functions as sql
 

@@ -1,10 +1,10 @@
-"""Which copies are of the same thing, when every source has keys of its own and values are dirty.
+"""Linkage of copies of the same thing, when every source has keys of its own and values are dirty.
 
-  copies: source, key, values (map of texts), quality (map), and whatever else
+  copies: source, key, values (map of texts), quality (map), and any other column
 
 Rules
 - Only copies that share a block are compared. A block is a Spark SQL expression over the values, by
-  their names; a block with more than a bound of copies says nothing and is passed over.
+  their names; a block with more than a bound of copies is too coarse and is passed over.
 - The likeness of two copies is the weighted mean of the likenesses of what both hold. At least so much
   links them.
 - A source has one copy of a thing: the likest pairs are linked first, and never two copies of one

@@ -1,15 +1,15 @@
-"""What each dimension of quality means, in plain Python: the definitions, and the oracle of the columns.
+"""Definitions of the quality dimensions, in plain Python: they are the oracle of the columns.
 
 Every measure is a number from 0 to 1, or None: not measured.
 
 - accuracy: how close a value is to what it should be: 1 - distance / length of the longer, with the
   distance of Levenshtein over code points; against the reference's value for this very object, or
   against the closest value of a domain. A value that is missing has accuracy 0; one that is
-  rightly absent, or has nothing to be compared with, is not measured.
+  rightly absent, or has no reference to be compared with, is not measured.
 - completeness: the share of a property's parts that are there. A part is missing when it is NULL or one
   of the words that stand for missing; a property that does not apply is complete.
 - currency: 1 - age / volatility, at least 0, where volatility is the time after which a value
-  says nothing any more. Without a time of update it is not measured.
+  is worthless. Without a time of update it is not measured.
 - consistency: the mean over the rules that apply. A rule gives 1 or 0; a functional
   dependency gives the share of its group that agrees with this object.
 """
@@ -36,7 +36,7 @@ def distance(one: str, other: str) -> int:
 
 
 def similarity(one: str, other: str) -> float:
-    """1 for equal texts, 0 for those that share nothing."""
+    """1 for equal texts, 0 for those without a common part."""
     longer = max(len(one), len(other))
     return 1.0 - distance(one, other) / longer if longer else 1.0
 
@@ -60,7 +60,8 @@ def currency(age_micros: int | None, volatility_micros: int) -> float | None:
 
 
 def consistency(verdicts: Iterable[float | None]) -> float:
-    """The mean of the verdicts; None is a rule that does not apply. Nothing broken is consistent."""
+    """The mean of the verdicts; None is a rule that does not apply. Without a broken rule the object is
+    consistent."""
     given = [verdict for verdict in verdicts if verdict is not None]
     return sum(given) / len(given) if given else 1.0
 

@@ -1,4 +1,4 @@
-"""What a factory measures: a TOML file, or the same as values.
+"""Plan of a factory: a TOML file, or the same as values.
 
   organisation = "INPS"                a name of its own
   class = "Enterprise/Holder"          what the rows are objects of
@@ -34,7 +34,7 @@ MISSING: Final = ("",)  # texts that stand for a missing value
 
 
 class Reference(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """Where the right values stand: a table with the objects' keys."""
+    """Reference of right values: a table with the objects' keys."""
 
     table: str
     key: str
@@ -53,10 +53,10 @@ class Property(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     column: str = ""
     parts: tuple[str, ...] = ()  # columns that make up the property; its completeness is their share
     missing: tuple[str, ...] = MISSING
-    inapplicable: str = ""  # Spark SQL: where this holds, nothing is to be there
+    inapplicable: str = ""  # Spark SQL: where this holds, no value is to be there
     reference: Reference | None = None
     domain: Domain | None = None
-    volatility: str = ""  # after this time a value says nothing any more
+    volatility: str = ""  # after this time a value is worthless
 
     @property
     def volatility_micros(self) -> int:
@@ -119,7 +119,7 @@ class Plan(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True
 
 
 def read_plan(file: Path | str) -> Plan:
-    """The plan of a file; whatever is wrong with it is a `SettingsError`."""
+    """The plan of a file; any error in it is a `SettingsError`."""
     file = Path(file)
     try:
         plan = msgspec.convert(read_toml(file), Plan)
@@ -162,7 +162,7 @@ def _anchored(plan: Plan, folder: Path) -> Plan:
 
 
 def _moved(plan: Plan, path: Callable[[str], str], *, table: str, state: str) -> Plan:
-    """The plan with its tables elsewhere."""
+    """The plan with its tables in another folder."""
 
     def own(each: Property) -> Property:
         reference, domain = each.reference, each.domain

@@ -7,17 +7,16 @@ the examples of the thesis, and the others are ranked in a random order, so that
 as wide. Events are uniform in everything. The trivial way, which all reductions refer to, sends every
 subscription to every other organisation and keeps it there.
 
-With the schema mapping an organisation holds one to three of the five classes, and only those who hold something
-of a subscription's class are told of it. Beyond the thesis: `union` leaves out what several subscriptions
-cover together.
+With the schema mapping an organisation holds one to three of the five classes, and only those that hold a
+subscription's class are told of it. Beyond the thesis: `union` leaves out what several subscriptions cover together.
 
-How much is saved depends on how often something is left open: one subscription to everything covers all others.
+How much is saved depends on how often a choice is left open: one subscription to everything covers all others.
 So the same is measured with "not constrained" ranked at random among the other choices (`open at any rank`),
 with other exponents, and with intervals in the place of one-sided bounds, where unions have more to find. The table
 has all of them; the claims of the thesis are judged by the usual subscriptions alone.
 
 The thesis prints no numbers of subscriptions under its curves, but for the hundred of Figure 5.10. How far
-the curves go to the right here (a thousand for each organisation) was chosen before anything was measured; where the
+the curves go to the right here (a thousand for each organisation) was chosen before the first measurement; where the
 quick run ends (three hundred) was chosen afterwards.
 """
 
@@ -89,7 +88,7 @@ class Weather:
         return f"Report/{rng.choice(kinds)}", {"city": rng.choice(CITIES), **attributes}
 
     def produces(self) -> dict[str, str]:
-        """For each organisation a filter that accepts whatever it may tell."""
+        """For each organisation a filter that accepts all that it may tell."""
         return {
             name: " OR ".join(f"topic = 'Report/{kind}'" for kind in kinds)
             for name, kinds in self.holds.items()
@@ -140,7 +139,7 @@ def reduction(
 
 
 def notification(users: int, events: int, mapping: str, seed: int) -> dict[str, Any]:
-    """What publishing costs between organisations, and what subscribers elsewhere hear (Figure 5.10)."""
+    """Cost of publishing between organisations, and deliveries to subscribers of others (Figure 5.10)."""
     weather = Weather(seed)
     world = _world(weather, mapping, "covering", seed)
     _subscribe(world, weather, 0, users)

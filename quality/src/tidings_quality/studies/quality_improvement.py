@@ -2,13 +2,13 @@
 
 Three organisations hold dirty copies of one population. In each round the broker asks for a part of the
 objects, chooses the best value of each property and proposes it; organisations adopt what is
-better than theirs; their factories measure again. One source overstates: it declares full accuracy for
-whatever it holds, and is as dirty as data get. With the Rating Service what it declares counts less and less.
+better than theirs; their factories measure again. One source overstates: it declares full accuracy for all that it
+holds, and is as dirty as data get. With the Rating Service what it declares counts less and less.
 
 - The quality that is plotted is the true one: likeness to the truth, which only the generator knows. An
   organisation's own measures would call a source that overstates a good one.
-- Everybody else declares the true accuracy, as measured against reference data.
-- Copies are told apart by the generator's numbers: linkage is shown elsewhere, and its errors would
+- All others declare the true accuracy, as measured against reference data.
+- Copies are told apart by the generator's numbers: another study shows linkage, and its errors would
   only blur what is asked here. The plain measures stand in for Spark, with which they are compared.
 - The settings were chosen before the first run and not changed after it. One rule was: it asked that the trust
   of the source that overstates falls in every round. It does not (0.864 after two rounds, 0.875 after ten, in
@@ -81,7 +81,7 @@ class World:
 
     def adopt(self, offered: list[Proposal]) -> None:
         for each in offered:
-            if each.to != self.liar:  # who thinks that his data are perfect takes nobody's advice
+            if each.to != self.liar:  # a source that declares perfect data adopts no proposal
                 self.held[each.to][int(each.key)][each.property] = each.value
 
 
