@@ -1,4 +1,4 @@
 """The laboratory: published systems, rival strategies, comparison matchers, gossip in rounds, formulas, studies.
 
-Everything here uses the documented extension interface of `tidings` and nothing else of it.
+Everything here uses only the documented extension interface of `tidings`.
 """

@@ -6,7 +6,7 @@
 Rules
 - A daemon's name is the address at which others reach it, as a peer's is. The first daemon of a network is its router and
   names no other; routers name one another (`routers`).
-- What is multicast comes from the sender's own address too, so the weak proof of `Datagrams` holds for it.
+- A multicast comes from the sender's own address too, so the weak proof of `Datagrams` holds for it.
 - Multicast stays on the interface that is given (loopback, unless told otherwise) and on the local network.
 """
 
@@ -43,7 +43,7 @@ class _Listener(asyncio.DatagramProtocol):
 
 
 class LanBroker(PeerBroker):
-    """What a bus needs: a daemon's node in this process."""
+    """Broker interface of a bus: a daemon's node in this process."""
 
     def __init__(
         self,

@@ -12,7 +12,7 @@ LAN_SIZE = 4
 
 
 class Lan(msgspec.Struct, frozen=True):
-    """Where one host stands."""
+    """Local network of one host: the scope of its broadcasts, and the routers."""
 
     name: str  # the scope of its broadcasts
     router: str  # the broker that speaks for this network

@@ -26,7 +26,7 @@ def spread_rounds(size: float) -> float:
 
 
 def group_reliability(size: float, fan_out: float, success: float = 1.0) -> float:
-    """The chance that everybody in a group hears: e^{-e^{-(success F - ln S)}} (E-D2)."""
+    """The chance that every member of a group hears: e^{-e^{-(success F - ln S)}} (E-D2)."""
     return math.exp(-math.exp(-(success * fan_out - math.log(size))))
 
 
@@ -34,7 +34,7 @@ def passing(
     size: float, *, g: float = 5, a: float = 1, z: int = 3, success: float = 1.0, crashed: float = 0.0,
     reached: float = 1.0, apparent: float = 0.0,
 ) -> float:  # fmt: skip
-    """pit: somebody above hears, when links elect themselves and take each entry by chance (E-D1).
+    """pit: a member above hears, when links elect themselves and take each entry by chance (E-D1).
 
     `crashed`: of both groups, at the start; `apparent`: receivers that look crashed to a sender by chance."""
     arrives = success * (1 - crashed) * (1 - apparent)
@@ -53,8 +53,8 @@ def passing_exact(
 def reliability(
     sizes: Sequence[float], fan_outs: Sequence[float], pits: Sequence[float], success: float = 1.0, target: int = 0
 ) -> float:  # fmt: skip
-    """Everybody in all groups from the last down to `target` hears. `pits[i]` leads from T_i to T_{i-1}; the
-    target's own has no part in it (E-D3)."""
+    """The chance that every member of all groups from the last down to `target` hears. `pits[i]` leads from T_i to
+    T_{i-1}; the target's own has no part in it (E-D3)."""
     groups = range(target, len(sizes))
     inside = math.prod(group_reliability(sizes[i], fan_outs[i], success) for i in groups)
     return inside * math.prod(pits[i] for i in groups if i > target)
@@ -81,7 +81,7 @@ class Latency(NamedTuple):
 
 
 def latency(sizes: Sequence[float], target: int = 0) -> Latency:
-    """Rounds from the last level to everybody of the target (5.4); on average half of each group but the target
+    """Rounds from the last level to every member of the target (5.4); on average half of each group but the target
     is infected when the event passes on (E-D6)."""
     steps = len(sizes) - 1 - target
     rounds = [spread_rounds(size) for size in sizes[target:]]
@@ -125,7 +125,7 @@ def messages_hierarchical(processes: float, clusters: float, c1: float = 5, c2: 
 
 
 def parasites_broadcast(processes: int, interested: int, fan_out: int, success: float) -> float:
-    """Copies that reach the uninterested when everybody gossips (Table 2, in closed form: E-D10)."""
+    """Copies that reach the uninterested when every peer gossips (Table 2, in closed form: E-D10)."""
     return (processes - interested) * fan_out * success
 
 

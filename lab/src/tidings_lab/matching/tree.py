@@ -130,7 +130,7 @@ class TreeMatcher:
         return child
 
     def _cut(self, node: Node, path: Sequence[Constraint | None], end: tuple[int, int]) -> None:
-        """Take one path out, and with it the nodes that nothing else needs."""
+        """Take one path out, and with it the nodes that no other path needs."""
         if not path:
             del node.ends[end]
             return
@@ -204,7 +204,7 @@ def followed(node: Node, value_of: Callable[[str], Any]) -> list[Node]:
 
 
 def _key(value: Any) -> tuple[Any, Any] | None:
-    """What a value is looked up by; None: there is nothing to look up."""
+    """Key that a value is looked up by; None: it has none."""
     return None if value is None or type(value) is tuple else (kind_of(value), value)
 
 

@@ -1,4 +1,4 @@
-"""A tree of delegates (Eugster and Guerraoui 2002): who gossips with whom on each level.
+"""A tree of delegates (Eugster and Guerraoui 2002): the gossip partners on each level.
 
 Processes are numbered and are the leaves of a tree of ranges: the whole is the subtree 0 of level 0, and each subtree has
 `arity` branches, down to lowest groups on level `depth` - 1. The first `delegates` processes of a subtree

@@ -2,14 +2,14 @@
 
 Rules
 - A newcomer knows some `contacts`. Its `Seek` goes to its own id, hop by hop; it comes back as `Admit` with all
-  that those on the way know, and the newcomer greets everybody whom it takes into its sets. Whoever hears of a new
-  leaf greets it and is told its leaves, so that many may come at once.
+  that those on the way know, and the newcomer greets every node that it takes into its sets. A node that hears of a
+  new leaf greets it and is told its leaves, so that many may come at once.
 - Every `beat_seconds` a node asks its two neighbours on the ring whether they live, and some of the others, so that
-  each has its turn in `rounds` beats. Who does not
-  answer `tries` times is gone: the leaves are told, and look for themselves. A gap among the leaves is filled by
-  asking the farthest leaf, one in the table by asking another node of its row.
+  each has its turn in `rounds` beats. A node that does not answer `tries` times is gone: the leaves are told, and
+  look for themselves. A gap among the leaves is filled by asking the farthest leaf, one in the table by asking
+  another node of its row.
 - A node that is parted from the network (`Parted` with its own name) says farewell, and is silent from then on.
-- Who was taken for gone is not taken in on hearsay for a while; its own word brings it back.
+- A node that was taken for gone is not added again on hearsay for a while; its own message brings it back.
 - Of two nodes for one cell of the table the nearer one stays, by measured distance (`proximity`); in every beat one
   row is compared with that of another node.
 - Two rings become one again, since a contact that is not known is asked for a place every `merge_seconds`.
@@ -51,7 +51,7 @@ class PrefixSettings(msgspec.Struct, frozen=True, kw_only=True):
     near: int = 16  # in the neighbourhood
     digit_bits: int = 4  # b
     beat_seconds: float = 2.0
-    rounds: int = 8  # beats until everybody who is known was asked
+    rounds: int = 8  # beats until every known node was asked
     answer_seconds: float = 0.5  # for an answer
     tries: int = 3
     grave_seconds: float = 60.0
@@ -71,7 +71,7 @@ class PrefixSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Ask(msgspec.Struct):
-    """Somebody was asked whether it lives."""
+    """Open probe of one node: when it times out, and how many were sent."""
 
     until: float
     tries: int = 1
@@ -92,13 +92,13 @@ class PrefixOverlay(Overlay, KeyLookup):
         self._graves: dict[str, float] = {}  # until when
         self._distances: dict[str, float] = {}
         self._rivals: dict[str, str] = {}  # who is being measured: its address
-        self._waiting: dict[str, dict[str, str]] = {}  # who holds a cell and is being measured: for whom
+        self._waiting: dict[str, dict[str, str]] = {}  # by measured holder of a cell: the candidates
         self._hops: dict[str, str | None] = {}  # by key; emptied at every change
         self._where: dict[str, str] = {}  # of contacts, also of those that were lost
         self._turn = 0
         self._changed = False
         self._is_admitted = False
-        self._has_left = False  # it said farewell, and answers nobody
+        self._has_left = False  # it said farewell, and answers no node
         self._beat_at: float | None = None
         self._seek_at: float | None = None
 
@@ -219,7 +219,7 @@ class PrefixOverlay(Overlay, KeyLookup):
         return (self.ports.name, self.ports.address)
 
     def _seek(self, now: float) -> None:
-        """Ask a contact for our place; again soon while nobody is known, else when one is a stranger."""
+        """Ask a contact for our place; again soon while no node is known, else when one is a stranger."""
         strangers = [contact for contact in self._contacts if contact not in self.known.addresses]
         settled = self._is_admitted and bool(self.known.addresses)
         candidates = strangers if settled else self._contacts
@@ -233,7 +233,7 @@ class PrefixOverlay(Overlay, KeyLookup):
         )
 
     def _linked(self, peer: str | None, now: float) -> None:
-        """A link came up: whoever knows nobody asks there for its place."""
+        """A link came up: a node that knows no other asks there for its place."""
         if peer is not None and peer not in self._contacts:
             self._contacts = (*self._contacts, peer)[-MOST_CONTACTS:]
         if peer is not None and not self._is_admitted:
@@ -346,13 +346,13 @@ class PrefixOverlay(Overlay, KeyLookup):
         self._reach.tidy({*self.known.addresses, *self._contacts}, now)
 
     def _compare_row(self) -> None:
-        """Ask somebody of our table for the row that it shares with us: its nodes may be nearer than ours."""
+        """Ask a node of our table for the row that it shares with us: its nodes may be nearer than ours."""
         if self.settings.proximity and self.known.table:
             cell, name = self.ports.rng.choice(sorted(self.known.table.items()))
             self._send(name, RowAsk(cell >> self.settings.digit_bits))
 
     def _lost(self, name: str, now: float) -> None:
-        """Somebody is gone: tell the leaves, and look for others in its places."""
+        """A node is gone: tell the leaves, and look for others in its places."""
         if name not in self.known.addresses:
             return
         was_leaf = self.known.is_leaf(name)
@@ -397,7 +397,7 @@ class PrefixOverlay(Overlay, KeyLookup):
     # -- who is near ---------------------------------------------------------------------------------------
 
     def _weigh(self, name: str, address: str) -> None:
-        """See how far somebody is, when it may take another one's cell or belong to the neighbourhood."""
+        """Measure the distance of a node, when it may take another one's cell or belong to the neighbourhood."""
         if name in self._distances:
             self._settle(name, address)
         elif name not in self._rivals and (

@@ -1,4 +1,4 @@
-"""What a node of the prefix overlay knows of the others, and the next hop that follows from it (Rowstron & Druschel
+"""Routing state of a node of the prefix overlay, and the next hop that follows from it (Rowstron & Druschel
 2001, as Virgillito 2003, 2.5.2 uses it).
 
 Rules
@@ -7,7 +7,7 @@ Rules
 - The *leaf set* are the `leaves` / 2 nodes that follow on the ring on each side. The *table* has, for each length of
   prefix shared with us and each next digit, one node. The *neighbourhood* are the nearest by measured distance.
 - A hop goes to the nearest leaf when the key lies among the leaves, else to the table's node, which shares a longer
-  prefix with it, else to whoever is known and nearer to it than we are.
+  prefix with it, else to a known node that is nearer to it than we are.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def between(a: int, b: int) -> int:
 
 
 class Known:
-    """The three sets of one node. It only remembers; the overlay decides whom to ask."""
+    """The three sets of one node. It only remembers; the overlay decides which nodes to ask."""
 
     __slots__ = ("_half", "_near_count", "addresses", "bits", "down", "me", "name", "near", "table", "up")
 
@@ -46,7 +46,7 @@ class Known:
         self.down: list[tuple[int, str]] = []  # with smaller ids
         self.table: dict[int, str] = {}  # by cell, see `cell_of`
         self.near: dict[str, float] = {}  # the neighbourhood: seconds to each
-        self.addresses: dict[str, str] = {}  # of everybody in one of the sets; empty where the driver knows
+        self.addresses: dict[str, str] = {}  # of every node in one of the sets; empty where the driver knows
         self._half = leaves // 2
         self._near_count = near
 
@@ -66,7 +66,7 @@ class Known:
         return [name for cell, name in self.table.items() if cell >> self.bits == row]
 
     def leaves(self) -> list[str]:
-        """Everybody in the leaf set, once, in a fixed order."""
+        """Every node of the leaf set, once, in a fixed order."""
         return list(dict.fromkeys(name for _, name in (*self.up, *self.down)))
 
     def is_leaf(self, name: str) -> bool:
@@ -95,7 +95,7 @@ class Known:
         )
 
     def hop(self, id: int, without: str = "") -> str | None:
-        """Whom to send what is for this id; None: we are responsible, as far as we know."""
+        """Next hop for this id; None: we are responsible, as far as we know."""
         if self.among_leaves(id):
             return self._nearest((name for _, name in (*self.up, *self.down)), id, without)
         found = self.table.get(self.cell_of(id))
@@ -140,12 +140,12 @@ class Known:
         return True
 
     def rival(self, name: str) -> str | None:
-        """Who has the cell of the table that this node could have."""
+        """Holder of the cell of the table that this node could have."""
         holder = self.table.get(self.cell_of(id_of(name)))
         return None if holder == name else holder
 
     def prefer(self, name: str, address: str) -> None:
-        """This node takes its cell, whoever has it."""
+        """This node takes its cell from the present holder."""
         self.table[self.cell_of(id_of(name))] = name
         self.addresses[name] = address or self.addresses.get(name, "")
         self._forget_strangers()
@@ -176,7 +176,7 @@ class Known:
         return lost
 
     def _forget_strangers(self) -> None:
-        """Whoever was pushed out of every set is not known any more."""
+        """Forget a node that was pushed out of every set."""
         if len(self.addresses) > 2 * self._half + len(self.table) + len(self.near):
             kept = {*self.leaves(), *self.table.values(), *self.near}
             self.addresses = {name: address for name, address in self.addresses.items() if name in kept}

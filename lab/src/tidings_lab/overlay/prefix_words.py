@@ -1,4 +1,4 @@
-"""What the nodes of a prefix overlay say to one another."""
+"""Messages between the nodes of a prefix overlay."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ Contact = tuple[str, str]  # name, and where it is reached (empty where the driv
 
 
 class Seek(Message, frozen=True, tag="Seek"):
-    """A newcomer looks for its place; each node on the way to its id adds whom it knows."""
+    """A newcomer looks for its place; each node on the way to its id adds the nodes that it knows."""
 
     newcomer: Contact
     found: tuple[Contact, ...] = ()
@@ -16,7 +16,7 @@ class Seek(Message, frozen=True, tag="Seek"):
 
 
 class Admit(Message, frozen=True, tag="Admit"):
-    """The end of that way: everybody who was found on it, and the leaves of the last node."""
+    """The end of that way: every node that was found on it, and the leaves of the last node."""
 
     contacts: tuple[Contact, ...]
 
@@ -30,14 +30,14 @@ class Greet(Message, frozen=True, tag="Greet"):
 
 
 class CellAsk(Message, frozen=True, tag="CellAsk"):
-    """Whom do you know for this cell of the table? Answered by `Greet`, or by nothing."""
+    """Request for a node of this cell of the table. Answered by `Greet`, or not at all."""
 
     newcomer: Contact
     key: int  # an id that belongs into the cell
 
 
 class RowAsk(Message, frozen=True, tag="RowAsk"):
-    """Whom do you know in this row of the table? One of them may be nearer than ours."""
+    """Request for the nodes of this row of the table. One of them may be nearer than ours."""
 
     row: int
 

@@ -1,10 +1,10 @@
 """Sending to any broker that is known: by datagram, or over links that are made when they are needed.
 
 Rules
-- By datagram nothing is prepared, and what is lost is lost.
+- A datagram needs no preparation, and a lost one is not repeated.
 - Over links the first word to a broker asks the driver for a link (`Connect`); what is said meanwhile waits, up to
   `MOST_WAITING` messages. A link that is neither used nor to a node of the overlay's sets is closed after a while.
-- Whoever joins by itself is let in.
+- A broker that joins by itself is let in.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Reach:
         self._waiting: dict[
             str, tuple[float, list[Message]]
         ] = {}  # by broker whose link is being made, since when
-        self._up: dict[str, float] = {}  # by whoever is linked with us, clients too: when it was last used
+        self._up: dict[str, float] = {}  # by linked peer, clients too: when it was last used
         self._brokers: set[str] = set()  # that joined, or that we asked for a link
         self._now = 0.0
 
@@ -69,7 +69,7 @@ class Reach:
         return None
 
     def give_up(self, peer: str) -> None:
-        """It is gone: nobody dials it any more."""
+        """The broker is gone: it is dialled no more."""
         if peer in self._brokers:
             self._close(peer, "it does not answer")
 
@@ -80,7 +80,7 @@ class Reach:
         self._ports.emit(Disconnect(peer, reason, for_good=True))
 
     def tidy(self, wanted: Container[str], now: float) -> None:
-        """Close what nobody needs, and give up whom no link reaches."""
+        """Close links that are not needed, and give up brokers that no link reaches."""
         self._now = now
         idle = [p for p, used in self._up.items() if p in self._brokers and used + IDLE_SECONDS < now]
         for peer in idle:

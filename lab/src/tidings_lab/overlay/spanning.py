@@ -1,6 +1,6 @@
 """The best tree by associativity: the spanning tree of maximum weight, a bound for every overlay.
 
-Whatever a self-organising overlay does by swapping links, the sum of the weights of its links, which is
+A self-organising overlay swaps links within a bound: the sum of the weights of its links, which is
 N times the system's associativity, is at most that of this tree (without a bound on the fan-out).
 """
 

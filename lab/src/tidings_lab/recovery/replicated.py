@@ -4,11 +4,10 @@ Gryphon replicates subscriptions partially, to manage faults of access points (V
 - A broker tells its neighbours the subscriptions of its clients (`Replica`), again until they have seen it.
 - When the link to a broker breaks, each neighbour wants in its stead what those subscriptions want, so that
   routes stay, and keeps the events that come.
-- A subscription that returns, at its broker or at the neighbour itself, is handed what was kept for it, once.
-  What its broker told it since it is back is not told again.
-- A subscription that does not return within `patience_seconds` after its broker has is forgotten. What is kept
-  is bounded, the oldest goes first. What was on its way to the broker when it went is lost: nobody can say
-  whether it was told.
+- A subscription that returns, at its broker or at the neighbour itself, is handed what was kept for it, once. Events
+  that its broker delivered since it is back are not delivered again.
+- A subscription that does not return within `patience_seconds` after its broker has is forgotten. Kept events are
+  bounded, the oldest goes first. An event on its way to the broker when it went is lost: its delivery is unknown.
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ class ReplicationSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Away:
-    """What a neighbour holds for a broker: its subscriptions, and while it is away their events."""
+    """State that a neighbour holds for a broker: its subscriptions, and while it is away their events."""
 
     def __init__(self) -> None:
         self.filters: dict[SubscriptionId, Filter] = {}
@@ -276,7 +275,7 @@ class SubscriptionReplication(Recovery):
                 if self._handing[int(whom)][0] in self._links():
                     self._hand(int(whom), now)
                 else:
-                    del self._handing[int(whom)]  # it is gone again, and with it whom this was for
+                    del self._handing[int(whom)]  # it is gone again, and with it the receiver
             elif what == "forget" and self._others[whom].matcher is not None:
                 self._stop_keeping(whom, now)
 

@@ -1,10 +1,10 @@
 """Stability among distributors (Mathur et al. 1995, 4.2.1): an event is buffered until every member has it.
 
 Rules
-- Members exchange the highest numbers that they have, while something is not stable. Whoever lacks an event gets
-  it again from the distributor that accepted it or, when that one is not in the view or began another life, from
-  whoever has it.
-- Weak synchrony: nothing is flushed when the view changes. Events of a distributor that is gone are handed on
+- Members exchange the highest numbers that they have, while an event is not stable. A member that lacks an event gets
+  it again from the distributor that accepted it or, when that one is not in the view or began another life, from any
+  member that has it.
+- Weak synchrony: no event is flushed when the view changes. Events of a distributor that is gone are handed on
   afterwards, so two members may hear one event in different views.
 - Virtual synchrony, for comparison: before a survivor acknowledges the next view it has every event that any
   survivor has; what clients publish meanwhile waits.
@@ -47,8 +47,8 @@ GAP, NO_GAP = "gap", "no-gap"
 class StabilitySettings(msgspec.Struct, frozen=True, kw_only=True):
     mode: str = GAP
     exchange_seconds: float = 0.5  # between two exchanges; oftener empties buffers sooner
-    patience_seconds: float = 5.0  # for an event that nobody may have any more
-    orphan_seconds: float = 30.0  # no-gap: a subscriber that nobody serves is waited for so long
+    patience_seconds: float = 5.0  # for an event that no member may have any more
+    orphan_seconds: float = 30.0  # no-gap: a subscriber without a distributor is waited for so long
 
 
 class Stability(Recovery):
@@ -60,7 +60,7 @@ class Stability(Recovery):
     def __init__(self, settings: StabilitySettings | None = None, *, above: tuple[str, ...] = ()) -> None:
         self._settings = settings or StabilitySettings()
         self._epoch = 0  # the number of the view
-        self._up: set[str] = set()  # of those, whom we have a link with
+        self._up: set[str] = set()  # of those, the linked ones
         self._above = above  # distributors that we are below of; none: we are of the group
         self.streams: dict[str, Stream] = {}
         self._marks: dict[str, Marks] = {}  # by member: what it said that it has
@@ -284,7 +284,7 @@ class Stability(Recovery):
                 self.ports.send(member, Again(tuple(lacking)))
 
     def _is_fresh(self, envelope: Envelope) -> bool:
-        """It was sent so lately that nobody can have said that it has it."""
+        """It was sent so lately that no member can have acknowledged it."""
         return stream_of(envelope) in self._dirty
 
     def _discard(self) -> None:
@@ -363,7 +363,7 @@ class Stability(Recovery):
     # -- no gaps: every subscriber in the system ---------------------------------------------------
 
     def _settled(self, owed: Owed, key: str) -> int:
-        """Up to where one subscriber needs nothing of a stream."""
+        """Number up to which one subscriber has all events of a stream."""
         heard, sent = owed.heard.get(key, 0), owed.sent.get(key, 0)
         if owed.at == self.ports.name and owed.away_since is None and heard >= sent:
             return self.streams[key].known
@@ -457,7 +457,7 @@ class Stability(Recovery):
     # -- for people ------------------------------------------------------------------------------
 
     def state(self) -> int:
-        """What this distributor remembers: events in buffers, streams, and marks of subscribers."""
+        """State of this distributor: events in buffers, streams, and marks of subscribers."""
         marks = sum(1 + len(owed.heard) for owed in self.owed.values())
         return self.buffered + len(self.streams) + marks
 

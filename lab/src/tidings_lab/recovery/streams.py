@@ -3,9 +3,8 @@
 Rules
 - A publisher numbers its events, each one more than the last (Mathur et al. 1995, 3.2, guarantee 3). A stream is
   one life of a publisher; events pass in the order of their numbers, whichever distributor they came through.
-- An event that comes with an earlier one missing waits, `patience` seconds at most: what nobody has any more is
-  passed over, and that is a gap.
-- What passed is buffered until it is stable.
+- An event that comes with an earlier one missing waits, `patience` seconds at most: an event that no member has any
+  more is passed over, and that is a gap. - A passed event is buffered until it is stable.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ Marks = dict[str, int]  # by stream: everything up to this number
 
 
 class Highest(Message, frozen=True, tag="Highest"):
-    """What the sender has of these streams: exchanged until all is stable."""
+    """Progress of the sender in these streams: exchanged until all is stable."""
 
     cut_field: ClassVar[str] = "marks"
 
@@ -44,7 +43,7 @@ class StateAsk(Message, frozen=True, tag="StateAsk"):
 
 
 class GroupState(Message, frozen=True, tag="GroupState"):
-    """Where streams stand, for a newcomer: what comes later is for it too."""
+    """Positions of streams, for a newcomer: later events are for it too."""
 
     epoch: int
     marks: Marks
@@ -84,7 +83,7 @@ class Stream:
 
     def __init__(self, known: int = 0) -> None:
         self.known = known
-        self.waiting: dict[int, tuple[Envelope, str | None]] = {}  # by number: it, and whom it came from
+        self.waiting: dict[int, tuple[Envelope, str | None]] = {}  # by number: it, and its sender
         self.waits_since: float | None = None
         self.buffer: dict[int, Envelope] = {}  # by number, ascending: not stable yet
         self.orphans: set[int] = set()  # of those, which the distributor that accepted them may have lost
@@ -109,7 +108,7 @@ class Stream:
         return found
 
     def skip(self, now: float) -> None:
-        """Nobody has what is missing."""
+        """No member has the missing event."""
         self.known = min(self.waiting) - 1
         self.waits_since = now
 
@@ -132,4 +131,4 @@ class Owed(msgspec.Struct):
     at: str  # its distributor
     heard: Marks = {}
     sent: Marks = {}  # by stream: the last that was sent to it, at its own distributor
-    away_since: float | None = None  # nobody serves it now
+    away_since: float | None = None  # no distributor serves it now

@@ -19,7 +19,7 @@ from tidings_lab.routing.direct import Hold, MatchAtTarget, ToAccess, ToTarget
 
 
 class Refer(Message, frozen=True, tag="Refer"):
-    """To the service: whoever is behind this reference is at this broker, too, or is not any more."""
+    """To the service: the client of this reference is at this broker, too, or is not any more."""
 
     reference: str
     access: str

@@ -2,8 +2,8 @@
 
 Rules
 - A broker says all its filters of a key at once (`Enrol`), hop by hop to the key's broker, which answers; it says
-  them again until answered, and every `refresh_seconds`. What is not said again is forgotten.
-- When another broker becomes responsible, whoever held the copies passes them on and forgets them.
+  them again until answered, and every `refresh_seconds`. Filters that are not repeated are forgotten. - When another
+  broker becomes responsible, the earlier one passes the copies on and forgets them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tidings_lab.routing.rendezvous_words import Enrol, Enrolled, Version
 
 
 class _Told(msgspec.Struct):
-    """What we said of a key."""
+    """Our enrolment at a key."""
 
     filters: tuple[Filter, ...]
     version: Version
@@ -30,7 +30,7 @@ class _Told(msgspec.Struct):
 
 
 class _Held(msgspec.Struct):
-    """What another broker, or we, said of a key that is ours."""
+    """Enrolment of another broker, or our own, at a key that is ours."""
 
     version: Version
     until: float
@@ -129,7 +129,7 @@ class Enrolment:
         return sorted({self._access[(key, handle)] for handle in matcher.match(event)})
 
     def address_of(self, key: str, access: str) -> str:
-        """Where a taker is reached."""
+        """Address of a taker."""
         return self._held[key][access].address
 
     def ways_changed(self, now: float) -> None:

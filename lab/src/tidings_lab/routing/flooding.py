@@ -52,7 +52,7 @@ class Flooding(Routing):
                 self.ports.send(link, Forward(leaving))
 
     def table_size(self) -> int:
-        """Nobody's filters: whoever floods needs none."""
+        """No filters: flooding needs none."""
         return 0
 
     def wanted_elsewhere(self, event: Event) -> bool:

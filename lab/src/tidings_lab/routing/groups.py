@@ -2,8 +2,8 @@
 
 There are at most so many groups. A subscription joins one of them when it begins, at its access broker, and every
 broker is told: its filter, its group, and over which link. The publisher's broker finds the groups with a
-filter that accepts the event, once; from then on nobody matches: each broker sends the event over the
-links behind which those groups have members. Everybody in a group hears what anybody in it wants, so some
+filter that accepts the event, once; from then on no broker matches: each broker sends the event over the
+links behind which those groups have members. Every member of a group hears what any member wants, so some
 brokers hear what none of their subscribers want (`useless`): the fewer groups, the more of it.
 
 Clustering is online (`Clusters`): a newcomer joins the group where it adds least useless traffic, as far as the
@@ -41,7 +41,7 @@ class Grouped(Message, frozen=True, tag="Grouped"):
 
 
 class ToGroups(Message, frozen=True, tag="ToGroups"):
-    """An event for everybody in these groups."""
+    """An event for every member of these groups."""
 
     is_hop: ClassVar[bool] = True
 
@@ -50,7 +50,7 @@ class ToGroups(Message, frozen=True, tag="ToGroups"):
 
 
 class Clusters:
-    """Which group a newcomer joins."""
+    """Choice of the group that a newcomer joins."""
 
     def __init__(self, most: int, sample: int) -> None:
         if most < 1:
@@ -86,7 +86,7 @@ class Clusters:
 
     def _cost(self, filter: Filter, group: int) -> float:
         """Useless deliveries, in the sample, that come of joining: to the newcomer, and to the members. Before any
-        event passed: the filters with which it has nothing in common."""
+        event passed: the filters that it does not overlap."""
         filters = self._filters[group]
         if filter.digest in filters:
             return 0.0
@@ -109,7 +109,7 @@ class GroupMulticast(Routing):
     def __init__(self, groups: int = 16, sample: int = 64) -> None:
         self._clusters = Clusters(groups, sample)
         self.useless = (
-            0  # events that came though nobody here wants them, and nobody behind needed them from us
+            0  # events that came though no subscriber here wants them, and no broker behind us needed them
         )
         self.heard = 0
 

@@ -1,4 +1,4 @@
-"""What routing toward keys shares: its knobs, versions of what it says, and sending to any broker."""
+"""Common part of routing toward keys: its knobs, versions of its messages, and sending to any broker."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ class TreeSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def slack(self) -> float:
-        """Seconds by which something may be done too early."""
+        """Seconds by which a timer may be early."""
         return self.retry_seconds / 4
 
 
 class KeyRouting(Routing):
-    """Routing to whoever is responsible for a key now. A version tells what was said later, in this life and after."""
+    """Routing to the broker that is responsible for a key now. A version orders messages, in this life and the
+    next."""
 
     needs = (KeyLookup,)
 

@@ -1,4 +1,4 @@
-"""Quenching, in the manner of Elvin: publishers learn that nobody wants what they would publish.
+"""Quenching, in the manner of Elvin: publishers learn that no subscriber wants what they would publish.
 
 On the all-brokers policy every broker knows every subscription, so the publisher's own broker can say at once
 whether any of them overlaps what a client advertises (Virgillito 2003, 2.4.4). It tells the client so
@@ -17,7 +17,7 @@ from tidings_lab.routing.direct import Hold, MatchFirst
 
 
 class _Offer:
-    """What a client advertises, and which of the filters here overlap it."""
+    """Advertisement of a client, and the filters here that overlap it."""
 
     def __init__(self, client: str, filter: Filter) -> None:
         self.client, self.filter = client, filter

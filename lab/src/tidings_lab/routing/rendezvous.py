@@ -2,17 +2,18 @@
 
 As in Scribe and Hermes (Virgillito 2003, 2.5.2 and 2.5.5). Rules
 - A broker with a subscription for a key, or with children in its tree, is in the tree: it grafts itself at the next
-  hop toward the key, which thereby is in the tree too. So a tree is made of reverse ways, and whoever has no next hop
-  is its root. Where the way changes, the broker grafts itself at the new parent and prunes itself from the old one.
+  hop toward the key, which thereby is in the tree too. So a tree is made of reverse ways, and the broker without a
+  next hop is its root. When the way changes, the broker grafts itself at the new parent and prunes itself from the
+  old one.
 - A graft is acknowledged, repeated until it is, and said again every `refresh_seconds`; a parent that does not
   answer is doubted (the overlay finds out), a child that is not heard of for `children_seconds` is forgotten.
-- An event climbs hop by hop to the root of each of its keys, as one message while the ways are one, and nobody
-  takes it on the way. From the roots it descends; a broker in several trees takes it once (a bounded memory).
+- An event climbs hop by hop to the root of each of its keys, as one message while the ways are one, and no broker
+  delivers it on the way. From the roots it descends; a broker in several trees takes it once (a bounded memory).
 - `on_path`: grafts carry what is wanted below, reduced by covering, and an event descends only where it is wanted.
   Otherwise events are filtered at the recipients' brokers alone.
 - `enrolled`: the root of a key also holds one copy of each subscription (`enrolment.py`).
-- Keys in `quenched`: a root without a tree tells the publisher's broker to send nothing for a while, and
-  takes that back as soon as somebody comes.
+- Keys in `quenched`: a root without a tree tells the publisher's broker to send no event for a while, and takes that
+  back as soon as a subscriber comes.
 """
 
 from __future__ import annotations
@@ -98,8 +99,8 @@ class RendezvousTrees(KeyRouting):
         self._quenched = frozenset(quenched)
         self._trees: dict[str, _Tree] = {}
         self._taken: dict[tuple[str, str], set[str]] = {}  # by event: the keys under which it descended here
-        self._unwanted: dict[str, float] = {}  # by key: until when nobody wants it
-        self._lessees: dict[str, dict[str, str]] = {}  # by key: whom we told so, and where it is
+        self._unwanted: dict[str, float] = {}  # by key: until when no subscriber wants it
+        self._lessees: dict[str, dict[str, str]] = {}  # by key: the brokers that we told so, with addresses
         self._covered: dict[tuple[str, str], bool] = {}  # by digests: does the first cover the second?
         self._due: float | None = None
         self.enrolment = Enrolment(self) if enrolled else None
@@ -184,7 +185,7 @@ class RendezvousTrees(KeyRouting):
         return tuple(kept) if len(kept) <= self.settings.most_filters else None
 
     def _covers(self, one: Filter, other: Filter) -> bool:
-        """Remembered: the same filters are compared whenever something below changes."""
+        """Remembered: the same filters are compared at each change below."""
         pair = (one.digest, other.digest)
         found = self._covered.get(pair)
         if found is None:
@@ -314,7 +315,7 @@ class RendezvousTrees(KeyRouting):
         found = {tree.handles[handle] for handle in tree.matcher.match(event)}
         return [name for name, child in tree.children.items() if child.filters is None or name in found]
 
-    # -- keys that nobody wants ------------------------------------------------------------------------------
+    # -- keys without subscribers ----------------------------------------------------------------------------
 
     def _quench(self, keys: Iterable[str], climb: Climb, now: float) -> None:
         origin, seconds = climb.envelope.origin, self.settings.quench_seconds
@@ -376,7 +377,7 @@ class RendezvousTrees(KeyRouting):
         self._due = min(self._moments(), default=None)
 
     def _again(self, key: str, tree: _Tree, now: float) -> None:
-        """Nobody answered, or it is time to say it again."""
+        """No answer came, or a refresh is due."""
         assert tree.parent is not None
         if not tree.is_acknowledged and tree.tries >= self.settings.tries:
             self.ports.keys.doubted(tree.parent, now)
@@ -392,7 +393,7 @@ class RendezvousTrees(KeyRouting):
     # -- for people and tests ----------------------------------------------------------------------------------
 
     def table_size(self) -> int:
-        """What is held here for others: children, with their filters, and enrolled subscriptions."""
+        """State held here for others: children, with their filters, and enrolled subscriptions."""
         held = 0 if self.enrolment is None else self.enrolment.table_size()
         children = (child for tree in self._trees.values() for child in tree.children.values())
         return held + sum(len(child.filters) if child.filters is not None else 1 for child in children)

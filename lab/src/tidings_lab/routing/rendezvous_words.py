@@ -1,4 +1,4 @@
-"""What brokers say to one another in systems of rendezvous."""
+"""Messages between brokers in systems of rendezvous."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ class Descend(Message, frozen=True, tag="Descend"):
 
 
 class KeyUnwanted(Message, frozen=True, tag="KeyUnwanted"):
-    """Nobody is in the tree of this key: for so long, send us nothing for it."""
+    """The tree of this key is empty: for so long, send us no event for it."""
 
     key: str
     seconds: float
 
 
 class KeyWanted(Message, frozen=True, tag="KeyWanted"):
-    """Somebody is again."""
+    """The tree of this key has a member again."""
 
     key: str
 
@@ -71,7 +71,7 @@ class Enrol(Message, frozen=True, tag="Enrol"):
     version: Version
     filters: tuple[Filter, ...]
     hops: int = 1
-    address: str = ""  # where the broker is reached whose filters these are
+    address: str = ""  # of the broker that holds these filters
 
 
 class Enrolled(Message, frozen=True, tag="Enrolled"):

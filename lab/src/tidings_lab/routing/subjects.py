@@ -1,17 +1,17 @@
 """Routing by subject on two levels, in the manner of TIB/RV (Virgillito 2003, 2.5.1; Baldoni et al. 2002, section 2).
 
 Each host runs a daemon (a broker), which keeps its own subscriptions. An event is broadcast on the local network
-once, whoever is there; each daemon takes from it what its subscribers want. One daemon of each network is its router.
-Routers know the subjects that are wanted in every network. The router of the publisher's network sends the event
-along a tree of the routers whose networks have a subscriber for its subject, and of no others; each of them
-broadcasts it at home. The tree is made anew from the subject and carried along, so that routers with different
-knowledge cannot lead an event in a circle. Best effort: datagrams and broadcasts, no event is repeated.
+once; each daemon takes from it what its subscribers want. One daemon of each network is its router. Routers know the
+subjects that are wanted in every network. The router of the publisher's network sends the event along a tree of the
+routers whose networks have a subscriber for its subject, and of no others; each of them broadcasts it at home. The
+tree is made anew from the subject and carried along, so that routers with different knowledge cannot lead an event in
+a circle. Best effort: datagrams and broadcasts, no event is repeated.
 
-What is wanted is told when it changes, and whole every `refresh` seconds, since datagrams get lost; who is not heard of
+Interest is sent when it changes, and whole every `refresh` seconds, since datagrams get lost; a router that is silent
 for `SILENT` times as long is forgotten. A router that begins asks its network and the other routers.
 
-A subject is a topic; wildcards are those of patterns. What a filter asks beyond its topic is left to the
-recipient's daemon. A filter that names no topic wants every subject.
+A subject is a topic; wildcards are those of patterns. The recipient's daemon checks the rest of a filter. A filter
+that names no topic wants every subject.
 
 With `cache` the router of a network keeps the last so many events of each subject that were published there. A newcomer's
 daemon asks all routers, waits until what is on its way has come (`PATIENCE`), and hands over what was not heard.
@@ -40,7 +40,7 @@ from tidings_lab.lans import Lan
 
 EVERY = "#"  # every subject, and events that have none
 PATIENCE = 1.0  # seconds until what was on its way has come
-REFRESH = 30.0  # seconds until everybody says again what it wants; less heals sooner and costs messages
+REFRESH = 30.0  # seconds until every daemon says again what it wants; less heals sooner and costs messages
 SILENT = 3.5  # times as long, and a host or a network is taken for gone
 MOST_SUBJECTS = 10_000  # in a cache; then the one that was silent longest goes
 
@@ -165,7 +165,7 @@ class SubjectRouting(Routing):
             self.ports.send(self.lan.router, change, Channel.DATAGRAM)
 
     def _tell_routers(self, now: float) -> None:
-        """What has changed of what our network wants."""
+        """Changes of our network's interest."""
         wanted = frozenset(self._own) | self._hosts.all(now)
         for subject in sorted(wanted ^ self._told):
             for router in self.lan.others():
@@ -204,7 +204,7 @@ class SubjectRouting(Routing):
                 self._say_all(router)
 
     def _routers_for(self, topic: str | None) -> set[str]:
-        """The other routers in whose networks somebody wants this subject."""
+        """The other routers with subscribers of this subject in their networks."""
         return {router for subject, router in self._lans.each() if covers_subject(subject, topic)}
 
     # -- the way of an event -------------------------------------------------------------------
@@ -260,7 +260,7 @@ class SubjectRouting(Routing):
         self.ports.events.arrived((envelope,), sender, now)
 
     def wanted_elsewhere(self, event: Event) -> bool:
-        return True  # whoever broadcasts does not ask
+        return True  # a broadcast needs no interest
 
     # -- what was published last ---------------------------------------------------------------
 
@@ -324,7 +324,7 @@ class SubjectRouting(Routing):
 
 
 class Wishes:
-    """Which subjects others want; of who is silent for `seconds`, none."""
+    """Interest of others by subject; that of a router which is silent for `seconds` is forgotten."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -347,7 +347,7 @@ class Wishes:
         return ((subject, who) for who, subjects in self._subjects.items() for subject in subjects)
 
     def all(self, now: float) -> frozenset[str]:
-        """Every subject that is wanted; whoever was silent too long is forgotten."""
+        """Every wanted subject; routers that were silent too long are forgotten."""
         for who in [who for who, until in self._until.items() if until <= now]:
             del self._until[who], self._subjects[who]
         return frozenset(subject for subject, _ in self.each())

@@ -4,11 +4,11 @@ Rules
 - One workload, one network of brokers (a tree, unless told otherwise), one seed: only the composition differs. A
   system that needs no links (peers, prefix overlays) stands on the same network: a message between two
   brokers takes as long as the way between them, and crosses as many wires.
-- A system is judged by an oracle that knows only who subscribed to what (`oracle.py`), whatever it promises.
+- A system is judged by an oracle that knows only who subscribed to what (`oracle.py`), not by its promises.
 - T_sub and T_diff (Virgillito 2003, 3.1.6) are measured with probes, the same for all: a subscriber comes, and
-  brokers publish for it at every `link_seconds` after. T_sub is how long it takes until nothing more is missed, whoever
-  publishes; T_diff how long the slowest event takes then. d follows from the pairs of both delays, for
-  subscriptions of `t_on` seconds.
+  brokers publish for it at every `link_seconds` after. T_sub is how long it takes until no event of any publisher is
+  missed; T_diff how long the slowest event takes then. d follows from the pairs of both delays, for subscriptions of
+  `t_on` seconds.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Measures(msgspec.Struct, kw_only=True):
     entries_max: int | None = None  # of the largest
     imbalance: float | None = None  # the busiest broker over the mean
     busiest: str | None = None
-    t_sub: float | None = None  # None: longer than anybody waited
+    t_sub: float | None = None  # None: longer than the probes waited
     t_diff: float | None = None
     d: float | None = None
     kinds: dict[str, int] = {}  # messages between brokers, by tag
@@ -121,7 +121,7 @@ def measure(system: System, comparison: Comparison) -> Measures:
 
 
 def deliveries(system: System, comparison: Comparison) -> Judgement:
-    """What the oracle says of one system, and nothing else."""
+    """The oracle's judgement of one system alone."""
     return _Run(system, comparison).judged()
 
 
@@ -149,7 +149,8 @@ class _Run:
         return self.between.get(a, {}).get(b, 1)
 
     def _options(self) -> dict[str, Any]:
-        """What the system is told: cells of the workload's own key, where there is one; local networks of near brokers."""
+        """Options of the system: cells of the workload's own key, where there is one; local networks of near
+        brokers."""
         known, options = self.system.options, dict[str, Any]()
         key: str | None = getattr(self.content, "key", None)
         if key is not None and "cells" in known:
@@ -240,7 +241,7 @@ class _Delays(msgspec.Struct, frozen=True):
     """How long subscriptions and events took, for each pair of a subscriber and a publishing broker."""
 
     pairs: tuple[tuple[float, float], ...]  # infinite: it did not come in time
-    unknown: int  # pairs of which nothing was heard
+    unknown: int  # pairs without a delivery
 
     @property
     def t_sub(self) -> float | None:

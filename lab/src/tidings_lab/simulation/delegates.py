@@ -73,7 +73,7 @@ class _Tree:
         return Section(start=start, size=size, fan=self._fan(size), delay=delay, direct=False)
 
     def _fan(self, size: int) -> int:
-        """Whoever sends may stand outside: a pool of one is sent to as well."""
+        """The sender may stand outside: a pool of one is sent to as well."""
         return min(size, math.floor(math.log(size) + self.c)) if size else 0
 
     def sections(self, leaf: int, *, is_delegate: bool) -> list[Section]:

@@ -1,8 +1,8 @@
 """Lazy push inside one group, in rounds: announce to the whole table, send the event to those who ask.
 
 Rules
-- Who has the event tells its table so, once (`Have`, a few bytes); who lacks it asks the first that told it and,
-  when no answer came after `patience` rounds, the next. An answer is the event itself.
+- A peer with the event tells its table so, once (`Have`, a few bytes); one that lacks it asks the first that told it
+  and, when no answer came after `patience` rounds, the next. An answer is the event itself.
 - The first `eager` steps from the publisher send the event at once: the group is hardly reached then, so few
   of these copies are wasted, and each such step saves the two rounds of asking.
 - Loss hits every message alike. A message takes one round.
@@ -22,7 +22,7 @@ Ints = NDArray[np.int64]
 
 
 class LazyRun(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of one event in one group."""
+    """Result of one event in one group."""
 
     reached: float  # of the live processes
     payloads: int  # messages that carried the event
@@ -72,12 +72,12 @@ class _Group:
         self.payloads = self.announcements = self.requests = self.eager = 0
 
     def run(self) -> int:
-        """Round after round until nobody has anything to say; how many rounds there were."""
+        """Round after round until no peer has a message to send; how many rounds there were."""
         self.has[0] = 0
         fresh = np.zeros(1, np.int64)
         turn, asks = 0, np.zeros((0, 2), np.int64)
         while fresh.size or asks.size or (self.ask_at >= turn).any():
-            answers = asks  # requests that arrived: (who asked, of whom)
+            answers = asks  # requests that arrived: (asking peer, asked peer)
             pushing = self.step[fresh] < self.eager
             events = np.concatenate([self._to_table(fresh[pushing]), answers[:, ::-1]])
             haves = self._to_table(fresh[~pushing])
@@ -115,7 +115,7 @@ class _Group:
                 self.told[receiver].append(sender)
 
     def _ask(self, turn: int) -> Ints:
-        """Those whose time has come ask the next of those who told them."""
+        """Peers with an expired request ask the next of those that told them."""
         asking = np.flatnonzero((self.ask_at == turn) & (self.has < 0))
         pairs = []
         for process in asking.tolist():

@@ -1,6 +1,6 @@
-"""What a simulated run cost: messages between brokers, the wires that they crossed, bytes, who had how much to do.
+"""Cost of a simulated run: messages between brokers, the wires that they crossed, bytes, the load of each broker.
 
-A meter watches what brokers handle and changes nothing. *Messages* are those between brokers. *Hops* are wires of
+A meter watches what brokers handle and changes no state. *Messages* are those between brokers. *Hops* are wires of
 the network beneath: a message between two brokers crosses as many as lie between them, so that a datagram
 straight across the network is not counted as one step. Clients' own messages are not counted.
 """
@@ -86,7 +86,7 @@ class Meter:
         return sum(self.kinds.values())
 
     def unevenness(self) -> float | None:
-        """The busiest broker's share over the mean; None: nobody had anything to do."""
+        """The busiest broker's share over the mean; None: no broker had work."""
         total = sum(self.load.values())
         return max(self.load.values()) * len(self.load) / total if total else None
 

@@ -1,4 +1,4 @@
-"""What everybody should have been told, found the dumbest way: from who stood subscribed to what, and when.
+"""Oracle of deliveries, computed the simplest way: from each subscription and the time in which it stood.
 
 An event is *due* to a subscription that accepts it, stood for `margin` seconds before the publish, and stood for as
 long after it; it is *allowed* to one that accepts it and stood at any time between the publish and `margin` later.
@@ -22,7 +22,7 @@ Told = tuple[str, str, str]  # subscription, source, event
 
 
 class Judgement(msgspec.Struct, frozen=True, kw_only=True):
-    """What was told beside what was due."""
+    """Deliveries compared with those that were due."""
 
     due: int
     told: int  # that was allowed

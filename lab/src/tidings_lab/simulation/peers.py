@@ -33,7 +33,7 @@ ROUND = 0.01  # seconds of one hop
 
 
 class Heard(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of one event."""
+    """Result of one event."""
 
     topic: str
     began: float
@@ -99,7 +99,7 @@ class Peers:
             self.draw_tables()
 
     def _mixed(self, names: list[str]) -> list[str]:
-        """Whom newcomers ask are the first: of any topic."""
+        """Shuffle the names: newcomers ask the first ones, which then are of any topic."""
         self._rng.shuffle(names)
         return names
 
@@ -122,8 +122,8 @@ class Peers:
     # -- fixed tables ----------------------------------------------------------------------------
 
     def draw_tables(self, c: float = 5.0) -> None:
-        """New static tables for everybody, uniformly at random: for each group a peer is in, for those above it, and of
-        all peers where its algorithm uses one."""
+        """New static tables for every peer, uniformly at random: for each group a peer is in, for those above it, and
+        of all peers where its algorithm uses one."""
         routings = {name: self.node(name).slots["routing"] for name in self.topics}
         groups: dict[str, list[str]] = {}
         for name, routing in routings.items():

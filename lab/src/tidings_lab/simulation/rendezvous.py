@@ -5,8 +5,7 @@
     ring.subscribe(1000, groups=50)              # a client each, by Zipf's law
     ring.publish(100)                            # and what came of it
 
-A node's name decides its id, so a seed also names the nodes. `routes` reads what
-nodes know and sends nothing.
+A node's name decides its id, so a seed also names the nodes. `routes` reads what nodes know and sends no message.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ class Routes(msgspec.Struct, frozen=True):
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of some events."""
+    """Result of some events."""
 
     events: int
     due: int
@@ -89,8 +88,8 @@ class Ring:
         self._groups = 0
         names = tuple(f"{seed}.{number}" for number in range(count))
         joining = max(0.5, count / JOINS)
-        knobs: dict[str, Any] = {"join_seconds": joining, "proximity": False}  # everybody is equally far
-        if calm:  # nobody vanishes: asking who lives is left out of what is counted, but for once at the end
+        knobs: dict[str, Any] = {"join_seconds": joining, "proximity": False}  # all nodes are equally far
+        if calm:  # no node vanishes: probes are left out of what is counted, but for once at the end
             knobs |= {"beat_seconds": 4 * joining + 60.0, "merge_seconds": 1e6}
         self.world = World(
             system,

@@ -12,8 +12,8 @@ Rules
 - A message is lost by chance. A process that crashed at the start stays in all tables (`crashed`, Figure 4 of
   the paper); or each receiver looks crashed to each sender by chance (`apparent`, Figure 5).
 - Every draw is a hash of what it is for, so that the compiled kernel and the one in NumPy agree bit for bit.
-- Where the paper leaves a choice: fan-outs are floor(ln S + c), which its Table 2 betrays (E-D10), and the
-  publisher is a link by election like everybody else (E-D11) unless `forced`.
+- The paper leaves two choices: fan-outs are floor(ln S + c), which its Table 2 betrays (E-D10), and the publisher is
+  a link by election like every process (E-D11) unless `forced`.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def fan_out(size: int, c: float, success: float = 1.0) -> int:
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """Who may send to whom, under one algorithm."""
+    """Possible senders and receivers under one algorithm."""
 
     algorithm: str
     arena: Any  # Arena
@@ -208,7 +208,7 @@ def damulticast(hierarchy: Hierarchy, scheme: Scheme | None = None, *, published
 
 
 def gossip_broadcast(hierarchy: Hierarchy, *, c: float = 5.0, published: int = -1) -> Plan:
-    """Everybody gossips everything with everybody (5.5, approach a)."""
+    """Every process gossips every event with all others (5.5, approach a)."""
     starts = _starts(hierarchy)
     everyone = Section(start=0, size=starts[-1], fan=fan_out(starts[-1], c))
     published = published % len(hierarchy)
@@ -271,9 +271,10 @@ def hierarchical_broadcast(
     hierarchy: Hierarchy, *, clusters: int, c1: float = 5.0, c2: float = 5.0, published: int = -1, first: bool = True
 ) -> Plan:  # fmt: skip
     """Approach c: N clusters of m processes, blind to topics. The first process of a cluster that hears the
-    event hands it to ln N + c2 processes of other clusters; everybody gossips in its cluster (5.5.2).
+    event hands it to ln N + c2 processes of other clusters; every process gossips in its cluster (5.5.2).
 
-    No process can tell that it is the first. With `first=False` whoever hears from outside its cluster hands on."""
+    No process can tell that it is the first. With `first=False` every process that hears from outside its cluster
+    hands on."""
     starts = _starts(hierarchy)
     count = starts[-1]
     bounds = [count * place // clusters for place in range(clusters + 1)]
@@ -304,7 +305,7 @@ def scattered(hierarchy: Hierarchy) -> Ints:
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of one dissemination."""
+    """Result of one dissemination."""
 
     plan: Plan
     heard: Any  # by process: the round in which it heard, NEVER or CRASHED
@@ -415,7 +416,7 @@ def _key(seed: int, purpose: str) -> np.uint64:
 
 
 def bytes_per_process(plan: Plan) -> float:
-    """What one dissemination holds in memory for each process, tables not among it: they are hashes."""
+    """Bytes that one dissemination holds in memory for each process, without tables: they are hashes."""
     kept = 1 + 4 + (2 if plan.scheme.named else 0)
     return kept + (8 if plan.places is not None else 0)
 

@@ -250,7 +250,8 @@ def act_section(arena, state, draws, leaders, cls, s, begin, end, turn, size, ch
 
 @compiled
 def act_as_link(arena, state, draws, k, turn, size, chosen, spare):
-    """A named link sends to its supertopic tables; whom it reaches first is an entry process and names links."""
+    """A named link sends to its supertopic tables; the first process that it reaches is an entry process and names
+    links."""
     link = state.links[k]
     process = link[WHO]
     cls = class_at(arena.starts, process)
@@ -343,7 +344,7 @@ def spread(arena, state, draws):
 
 @compiled
 def is_waiting(bounds, turn, most_delay, state, size):
-    """Is anything still to be sent, though nobody new has heard?"""
+    """Is a message still to be sent, though no new process has heard?"""
     if bounds[max(0, turn - most_delay)] < size:
         return True
     due = 0

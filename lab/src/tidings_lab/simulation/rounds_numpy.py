@@ -157,7 +157,7 @@ Sends = tuple[Ints, Ints, Ints, Ints, Ints]  # place in the queue, section, entr
 def _acted(
     arena: Arena, state: State, draws: Draws, places: Ints, processes: Ints, s: int
 ) -> Sends:  # fmt: skip
-    """What processes of one class send for one section and what of it reaches a live process."""
+    """Messages that processes of one class send for one section, and those that reach a live process."""
     kind, exact = int(arena.sections[s, KIND]), int(arena.sections[s, EXACT])
     elect, each = arena.chances[s]
     rows = rows_of(draws.event, s, processes)

@@ -1,4 +1,4 @@
-"""What the kernels of `rounds.py` work on: plain arrays, and the columns of their tables."""
+"""Data of the kernels of `rounds.py`: plain arrays, and the columns of their tables."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NAME_DRAWS, PICK_DRAWS, LINK_DRAWS = 1_000_003, 500_000, 700_000  # apart from t
 
 
 class Arena(NamedTuple):
-    """Who may send to whom. Processes of one class are next to one another and have the same sections."""
+    """Possible senders and receivers. Processes of one class are next to one another and have the same sections."""
 
     starts: Ints  # of each class, and the number of processes
     first: Ints  # the first section of each class, and the number of sections
@@ -44,7 +44,7 @@ class Arena(NamedTuple):
 
 
 class State(NamedTuple):
-    """What one dissemination changes."""
+    """Mutable state of one dissemination."""
 
     heard: Bytes  # by process: the round in which it heard, NEVER or CRASHED
     queue: NDArray[np.int32]  # who has heard, in that order
@@ -63,7 +63,7 @@ class Draws(NamedTuple):
     views: np.uint64
     event: np.uint64
     reach: float  # that a message arrives
-    apparent: float  # that the receiver looks crashed to the sender, who then sends nothing
+    apparent: float  # chance that the receiver looks crashed to the sender, which then does not send
     publisher: int
     most_delay: int
     names: int  # turns that an entry process names links for; 0: links elect themselves

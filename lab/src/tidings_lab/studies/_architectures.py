@@ -1,4 +1,4 @@
-"""The points of study `architectures`: each runs something once and says what came of it, as plain values."""
+"""The points of study `architectures`: each runs one composition once and returns its result, as plain values."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def subject_trees(brokers: int, subscriptions: int, seed: int) -> dict[str, Any]
 
 
 def _count_crossings(world: World, lans: dict[str, str], wanting: set[str]) -> list[int]:
-    """Events from outside that a network hears in which nobody subscribed to anything."""
+    """Events from outside that a network without subscribers hears."""
     from tidings.protocol.inputs import Received
     from tidings_lab.routing.subjects import ToRouters
 
@@ -122,7 +122,7 @@ def _count_crossings(world: World, lans: dict[str, str], wanting: set[str]) -> l
 
 
 def group_waste(groups: int, seed: int, events: int = 300) -> dict[str, Any]:
-    """Content over so many multicast groups, with subscriptions that come and go: what recipients hear for nothing."""
+    """Content over so many multicast groups, with subscriptions that come and go: the useless deliveries."""
     rng = Random(f"{seed}/groups")
     network = random_tree(20, rng, 4)
     plan = Plan(subscriptions=60, events=events, rate=20.0, churn=0.5)

@@ -1,4 +1,4 @@
-"""What the five documents show, where it is answered here, and what we found wrong in them.
+"""Contents of the five documents, where each is answered here, and the errors that we found in them.
 
 One row for each table and figure that can be answered. `studies` run again and judge; `tests` are exact. A test of ours
 looks whether all of them exist.

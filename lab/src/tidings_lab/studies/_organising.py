@@ -53,7 +53,7 @@ class Way(msgspec.Struct, frozen=True, kw_only=True):
 
 @cache
 def judge() -> SampledMeasure:
-    """By whose points events are counted."""
+    """Judge by whose points events are counted."""
     return SampledMeasure(SQUARE, points=POINTS, seed=77)
 
 
@@ -139,7 +139,7 @@ class FastNetwork:
         return msgspec.structs.replace(hop, away=self.distance(asker, hop.broker))
 
     def _visit(self, broker: str, before: str, hops: tuple[Hop, ...], asked: Any, ttl: int) -> Offer | None:
-        """What this broker answers: the best of itself and of those behind it."""
+        """Answer of this broker: the best of itself and of those behind it."""
         by, own, asker = self.by, self.zones[broker], hops[0].broker
         self.sent["DiscoveryRequest"] += 1
         self.sent["DiscoveryReply"] += 1
@@ -218,7 +218,7 @@ class FastNetwork:
         self._behind.clear()
 
     def _look(self) -> None:
-        """What is wanted behind each link, and by how many brokers: up the tree, and down again."""
+        """Interest behind each link, and the number of its brokers: up the tree, and down again."""
         order, parent = self._rooted()
         by, behind, sizes = self.by, self._behind, self._sizes
         sizes.clear()
@@ -287,7 +287,7 @@ class FastNetwork:
         )
 
     def best_tree(self) -> dict[str, dict[str, None]]:
-        """The tree of most associativity, whatever its fan-out: who is linked with whom."""
+        """Links of the tree of most associativity, without a bound on its fan-out."""
         links: dict[str, dict[str, None]] = {broker: {} for broker in self.brokers}
         for a, b in self.heaviest():
             links[a][b] = links[b][a] = None
@@ -344,7 +344,7 @@ def latencies(
     events: int = 256,
     links: Mapping[str, Mapping[str, object]] | None = None,
 ) -> NDArray[np.float64]:
-    """From publisher to last taker, for every publisher and some of the judge's events that somebody wants; over
+    """From publisher to last taker, for every publisher and some of the judge's events with a subscriber; over
     the network's own links, or others."""
     table = network.links if links is None else links
     brokers = list(network.brokers)
@@ -370,7 +370,7 @@ def latencies(
 
 
 def drawn(seed: int, subscriptions: int, widest: float, brokers: Sequence[str]) -> list[tuple[str, Filter]]:
-    """Who subscribes to what, in order."""
+    """Subscriptions by broker, in order."""
     rng = Random(f"{seed}/{widest}")
     content = Rectangles(widest)
     return [(rng.choice(brokers), parse_filter(content.filter(rng))) for _ in range(subscriptions)]

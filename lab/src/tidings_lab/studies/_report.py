@@ -1,8 +1,8 @@
 """One page for a reviewer: every table and figure of the documents, the paper's value, ours, the verdict, the plot.
 
-It stands on its own: pictures are inside the file, and nothing is fetched. It is made from what was run and kept
-(`FOLDER/studies/NAME.json`), from benchmarks that lie beside it (`FOLDER/benches/NAME.json`, as `tidings bench NAME
---json` prints them), and from the campaign's `soak.json`.
+It stands on its own: pictures are inside the file, and the page fetches no resource. It is made from what was run and
+kept (`FOLDER/studies/NAME.json`), from benchmarks that lie beside it (`FOLDER/benches/NAME.json`, as `tidings bench
+NAME --json` prints them), and from the campaign's `soak.json`.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def _errata(found: Sequence[Kept]) -> str:
 
 
 def _beyond(found: Sequence[Kept]) -> str:
-    """What no paper claims, and we do."""
+    """Claims of ours that no paper makes."""
     rows = "".join(
         f"<tr><td><a href=#{escape(each.study)}>{escape(each.study)}</a>{_claim(claim).removeprefix('<tr>')}"
         for each in found
@@ -133,7 +133,7 @@ def _beyond(found: Sequence[Kept]) -> str:
 
 
 def claims_page(found: Sequence[Kept]) -> str:
-    """Every claim and its verdict as Markdown, for whoever reads the docs where no HTML is served."""
+    """Every claim and its verdict as Markdown, for readers of the docs without HTML."""
     claims = [claim for each in found for claim in each.claims]
     parts = [
         "# Every claim, and what we measured\n",

@@ -1,4 +1,4 @@
-"""What the study `topic-gossip` measures: many disseminations in rounds, summed up as what JSON can hold."""
+"""Measurements of the study `topic-gossip`: many disseminations in rounds, summed up as JSON values."""
 
 from __future__ import annotations
 
@@ -72,13 +72,13 @@ def measured(
         deliveries = int((run.heard < 254).sum()) - 1
         sums[number] = (run.inside, run.across, run.parasites(), deliveries, run.arrived)
     seen = ~np.isnan(last)
-    alive = ~np.isnan(reached)  # a group of which nobody lives has no part in a mean
+    alive = ~np.isnan(reached)  # a group without a live member has no part in a mean
     whole = (reached == 1) | ~alive
     means = sums.mean(axis=0)
     return {
         "reached": np.nanmean(reached, axis=0).tolist(),  # by group: the part of the live that heard
-        "entered": [float((reached[alive[:, g], g] > 0).mean()) for g in groups],  # somebody heard
-        "whole": [float((reached[alive[:, g], g] == 1).mean()) for g in groups],  # everybody heard
+        "entered": [float((reached[alive[:, g], g] > 0).mean()) for g in groups],  # at least one member heard
+        "whole": [float((reached[alive[:, g], g] == 1).mean()) for g in groups],  # all members heard
         "all": float(whole[:, list(plan.wanted)].all(axis=1).mean()),
         "validity": float((sums[:, 3] > 0).mean()),
         "last": [float(last[seen[:, group], group].mean()) if seen[:, group].any() else None for group in groups],
@@ -126,7 +126,7 @@ def cost(processes: int, seed: int) -> dict[str, float]:
 
 
 def hpcast(processes: int, interested: int, c: float, runs: int, seed: int) -> dict[str, float]:
-    """Gossip as the only routing, with no fault: whole events, to whom it may concern or not."""
+    """Gossip as the only routing, with no fault: whole events, to all peers alike."""
     groups = (Group(interested), Group(processes - interested, (0,)))
     plan = delegate_tree(groups, interest=False, c=c, published=0)
     seeds = range(seed * 1_000_003, seed * 1_000_003 + runs)

@@ -1,4 +1,4 @@
-"""What matching by tree and by counting costs, and what link matching saves (Virgillito 2003, 2.4.2 and 2.5.3).
+"""Cost of matching by tree and by counting, and savings of link matching (Virgillito 2003, 2.4.2 and 2.5.3).
 
 Filters fix some of `ATTRIBUTES` attributes, the first of them most often, as the papers of Gryphon have it: attribute k
 is left open with a chance that grows with k. Costs are CPU seconds of this process, and nodes of the tree that an

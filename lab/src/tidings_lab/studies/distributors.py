@@ -8,7 +8,7 @@ last survivor's new view, with a flush (virtual synchrony) and without (weak).
 
 How much this shows. The report prints no figures. The length of a gap is the time that a subscriber takes to find
 another distributor, which is a setting (`suspect_seconds`); that there is one at all, and none in the other
-modes, is a result. Which curve is steeper is the report's claim; the slopes are ours.
+modes, is a result. The report claims which curve is steeper; the slopes are ours.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WARM = 4.0  # seconds until the group stands
 PATIENT = {
     "beat_seconds": 600.0,
     "suspect_seconds": 1800.0,
-}  # nobody's primary fails: subscribers need not ask
+}  # no primary fails: subscribers need not ask
 
 
 def world_of(mode: str, distributors: int, seed: int, **options: Any) -> World:
@@ -77,7 +77,7 @@ def _crash(world: World, name: str) -> None:
 
 
 def state_of(mode: str, subscribers: int, seed: int) -> dict[str, float]:
-    """What a distributor of ten remembers of subscribers, on average, and how many of others' it knows."""
+    """State that a distributor of ten keeps of subscribers, on average, and how many of others' it knows."""
     world = world_of(mode, 10, seed, roaming=PATIENT)
     world.add_client("pub", "b1")
     names = subscribed(world, mode, subscribers)

@@ -51,7 +51,7 @@ def run(setting: Setting) -> Outcome:
 
 
 def _constant(setting: Setting) -> float:
-    """What turns simulated seconds into the thesis'."""
+    """Factor from simulated seconds to the thesis'."""
     seeds = range(setting.seed * 1000, setting.seed * 1000 + 12)
     found = setting.measure(delays_of, [(100, seed, list(range(0, BROKERS, 34))) for seed in seeds])
     means = [np.asarray(delays["subscription"]).mean() for delays in found]
@@ -82,7 +82,7 @@ def _series(hosts: int, constant: float, setting: Setting) -> Series:
 
 
 def on_one_topology(hosts: int, seed: int, constant: float, pairs: int, events: int) -> dict[str, Any]:
-    """What the pairs of one topology were told for each T_ON, and their delays in the thesis' seconds."""
+    """Deliveries to the pairs of one topology for each T_ON, and their delays in the thesis' seconds."""
     rng = Random(f"{seed}/pairs")
     chosen = [rng.sample(range(BROKERS), 2) for _ in range(pairs)]
     known = Delays(hosts, seed)
@@ -193,7 +193,7 @@ def _slope(points: list[Point]) -> float:
 
 
 def _against_paper(series: Series) -> Claim:
-    """Where the printed rates put d; other networks differ by their delays, so the band is wide."""
+    """Value of d by the printed rates; other networks differ by their delays, so the band is wide."""
     gaps = {p.t_on: p.measured - PAPER_D[series.hosts][int(p.t_on)] for p in series.points
             if p.t_on in PAPER_D[series.hosts]}  # fmt: skip
     worst = max(gaps.values(), key=abs)

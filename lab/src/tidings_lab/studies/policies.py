@@ -90,7 +90,7 @@ def _subscribe(world: World, takers: int) -> None:
 
 
 def _phases(world: World, act: Callable[[], None]) -> Counter[str]:
-    """Messages between brokers while something happens, by phase."""
+    """Messages between brokers, by phase."""
     before = Counter(world.simulation.sent)
     act()
     world.run(world.simulation.now + 5.0)

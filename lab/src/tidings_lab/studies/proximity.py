@@ -1,7 +1,7 @@
 """Study `proximity`: what rearranging links does to latency (Virgillito 2003, Figures 4.17 to 4.20).
 
 100 brokers, one on each host of a transit-stub network whose longest way is 200 ms, as in the thesis. It says that
-its first trees know nothing of the network, and then that neighbours in them were probably near one another. So the
+its first trees are blind to the network, and then that neighbours in them were probably near one another. So the
 trees are run with brokers that join the nearest of one, two, three or five that they know. How near is not printed,
 and decides by how much SOCBR slows events down: three is the value with which Figure 4.17 comes out, and the other
 figures are judged with it. Neither is printed how the distances below 200 ms are spread; here half of all pairs are

@@ -1,8 +1,8 @@
 """Study `recovery`: what links lose comes back by gossip (Costa et al. 2003, sections 4 and 5).
 
 The paper prints no number; its claims are judged as orders and bands, each by a rule that was written before
-the run. The floor without recovery is exact (COS-12). What is remembered of the full evaluation (ICDCS 2004)
-is a goal and no published truth.
+the run. The floor without recovery is exact (COS-12). Figures remembered of the full evaluation (ICDCS 2004) are a
+goal and no published truth.
 
 How much this shows. The workload is ours: three brokers publish, an event matches three of the patterns,
 links take 10 ms. The interval (0.2 s against a rate of 50 events a second) and push's reach (all links, always)
@@ -339,7 +339,7 @@ def _beyond(bench: Bench, table: dict[str, Figures]) -> list[Claim]:
 def _gossip_only(setting: Setting) -> tuple[list[Claim], Table]:
     """hpcast, gossip as the only routing, without any fault: one in ten brokers is interested (section 2).
 
-    With c = 5 nothing was lost in a thousand runs, at nine whole events for each broker; so the claim is judged at
+    With c = 5 no event was lost in a thousand runs, at nine whole events for each broker; so the claim is judged at
     fan-out ln S, and the table shows what a larger c buys."""
     brokers, runs = (24, 200) if setting.quick else (100, 1000)
     points = [(brokers, brokers // 10, c, runs, setting.seed) for c in (0.0, 1.0, 2.0, 5.0)]

@@ -3,8 +3,8 @@
 Nodes join one after the other by messages, as many clients as nodes subscribe to groups by Zipf's law (a group is
 a topic, a type and a value at once, so that each system routes by what it can), and events of groups drawn
 evenly are published. The oracle knows only who subscribed to what. A fifth of the nodes vanishes at once, without
-a word; the routes are looked at again after `HEALED` seconds. Sizes are ours; the thesis gives none. What grows with
-size is time and memory: the largest size takes about a minute of one core for each system.
+a word; the routes are looked at again after `HEALED` seconds. Sizes are ours; the thesis gives none. Time and memory
+grow with size: the largest size takes about a minute of one core for each system.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ class Case(msgspec.Struct):
         return (ratio * self.at(subscriptions, HOPS) + changing) / (ratio + 1)
 
     def bound_per_operation(self, subscriptions: int, ratio: float) -> float:
-        """The same on the tree of most associativity, if it were there for nothing."""
+        """The same on the tree of most associativity, without the cost of finding it."""
         return (ratio * self.at(subscriptions, BEST) + self.per_subscription(subscriptions, TOLD)) / (
             ratio + 1
         )
@@ -230,7 +230,7 @@ def _messages(cases: Cases) -> list[Claim]:
 
 
 def _wider(cases: Cases) -> list[Claim]:
-    """What larger rectangles bring: Figure 4.12, and not 4.14."""
+    """Effect of larger rectangles: Figure 4.12, and not 4.14."""
     end, at = cases.subscriptions, cases.middle
     erratum = "E-V9c: the size of the rectangles is not printed, and the figure hangs on it"
     falls, costs = {}, {}

@@ -1,4 +1,4 @@
-"""What every study is made of: claims, figures to draw, and one function that runs.
+"""Parts of every study: claims, figures to draw, and one function that runs.
 
 A study module exposes `STUDY`, a `Study`. Its `run(setting)` gives an `Outcome`: claims with
 the paper's value beside ours, tables of what was measured, and pictures described as data, so
@@ -97,7 +97,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     quick: bool = False
     seed: int = 1
     progress: Callable[[str], None] | None = None
-    runner: Runner | None = None  # runs points elsewhere: in processes, on Spark
+    runner: Runner | None = None  # runs points in processes or on Spark
 
     def say(self, words: str) -> None:
         if self.progress is not None:

@@ -1,8 +1,9 @@
 """The systems of rendezvous on a prefix overlay: Scribe, Hermes, and partitioning over brokers that come and go.
 
-Options: `join` names whom newcomers ask for a place (else the first brokers), `overlay` and `trees` are tables of
-the knobs in `PrefixSettings` and `TreeSettings`; without `datagrams` brokers make links to whom they send to; Hermes' `filters` is `recipients` (as first published) or `path`
-(its later form); `cells` is the partition of the attribute space.
+Options: `join` names the brokers that newcomers ask for a place (else the first brokers), `overlay` and `trees` are
+tables of the knobs in `PrefixSettings` and `TreeSettings`; without `datagrams` brokers make links to their receivers;
+Hermes' `filters` is `recipients` (as first published) or `path` (its later form); `cells` is the partition of the
+attribute space.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from tidings_lab.routing.keyed import TreeSettings
 from tidings_lab.routing.match_at_rendezvous import MatchAtRendezvous
 from tidings_lab.routing.rendezvous import RendezvousTrees
 
-CONTACTS = 3  # of the first brokers, whom newcomers ask
+CONTACTS = 3  # of the first brokers, which newcomers ask
 RECIPIENTS, PATH = "recipients", "path"
 OPTIONS = ("join", "overlay", "trees", "datagrams", "delivery")
 

@@ -1,4 +1,4 @@
-"""What daMulticast is compared with (Baehni et al. 2004, 5.5), as systems of peers.
+"""Rivals of daMulticast (Baehni et al. 2004, 5.5), as systems of peers.
 
 Options are those of daMulticast, and: `hierarchy`, the topics that there are, for publisher groups; `clusters` and `c2`
 for hierarchical gossip; `tree` (arity, depth, delegates) for PMcast and hpcast, whose peers all have to be known:

@@ -1,11 +1,10 @@
-"""What every style of epidemic recovery shares: marks on events, losses, the cache, who is believed.
+"""Common part of all styles of epidemic recovery: marks on events, losses, the cache, trust in peers.
 
 A style (`push.py`, `pull.py`, `lazy.py`) adds what a round sends and what is done with gossip. Rules
 - Events pass as they would without recovery; it only marks, notes and keeps them.
 - Requests and replies go straight from broker to broker, by datagram; gossip takes the links.
-- What comes back is delivered here and not sent on. If it comes over a link after all, it is sent on
-  then, and not told again.
-- Only what was asked for is taken.
+- A recovered event is delivered here and not sent on. If it comes over a link after all, it is sent on then, and not
+  delivered again. - Only requested events are accepted.
 """
 
 from __future__ import annotations
@@ -86,7 +85,7 @@ class Epidemic(Recovery):
     # -- events ------------------------------------------------------------------------------
 
     def observe(self, envelope: Envelope, came_from: str | None, now: float) -> Envelope | None:
-        """What every event costs at every broker: so it is written out, and calls little."""
+        """Hot path of every event at every broker: it is written out, and calls little."""
         if came_from is None:
             return self._published(envelope, now)
         try:
@@ -106,7 +105,7 @@ class Epidemic(Recovery):
                         expected[pattern] = next_one + 1  # type: ignore[operator]  # equal to a counter
                     elif next_one != UNWANTED:
                         has_lost += self.losses.unexpected(mark[0], pattern, mark[at + 1])
-        except (KeyError, IndexError, TypeError, ValueError):  # nobody of ours wrote this
+        except (KeyError, IndexError, TypeError, ValueError):  # no broker of ours wrote this
             self.count["unmarked"] += 1
             return envelope
         if was_here:
@@ -118,7 +117,7 @@ class Epidemic(Recovery):
         if has_lost:
             self.noticed_loss(now)
         if self.uses_routes:
-            if type(mark) is list:  # it came over a network and belongs to nobody else
+            if type(mark) is list:  # it came over a network and is not shared
                 mark.append(self._name)
                 source.mark = mark
             else:
@@ -158,7 +157,7 @@ class Epidemic(Recovery):
         return marked
 
     def _routed(self, envelope: Envelope, source: Source) -> Envelope:
-        """It crossed us. What brokers of one process hand one another is not touched, but copied."""
+        """Mark the event as passed here. Envelopes shared by brokers of one process are copied, not changed."""
         source.mark = mark = (*envelope.headers[MARK], self._name)
         return _with_headers(envelope, {**envelope.headers, MARK: mark})
 
@@ -184,7 +183,7 @@ class Epidemic(Recovery):
         return ()
 
     def noticed_loss(self, now: float) -> None:
-        """Something is missing."""
+        """An event is missing."""
 
     def links(self) -> tuple[str, ...]:
         return self.ports.neighbours.links()
@@ -205,7 +204,7 @@ class Epidemic(Recovery):
     # -- giving and taking -------------------------------------------------------------------
 
     def give(self, peer: str, held: Held, now: float) -> bool:
-        """Send an event to whoever asked for it; False: that one was given it often enough."""
+        """Send an event to the broker that asked for it; False: that one was given it often enough."""
         if not self.standing.give(peer, held.mark.id, now):
             return False
         self.count["given"] += 1
@@ -216,7 +215,7 @@ class Epidemic(Recovery):
         """Send what is held of this; False: the request made no sense."""
         ids = [(source, number) for source, numbers in want.ids.items() for number in numbers]
         if len(ids) > self.settings.most_entries or not any(id in self.received for id in ids):
-            self.standing.strike(sender, REQUEST, now)  # nobody offered that
+            self.standing.strike(sender, REQUEST, now)  # no broker offered that
             return False
         held = [each for id in ids if (each := self.cache.get(id)) is not None]
         given = [self.give(sender, each, now) for each in held]
@@ -241,7 +240,7 @@ class Epidemic(Recovery):
             self.bring_back(sender, here.envelope, mark, now - max(0.0, here.age), now)
 
     def was_impatient(self, id: Id) -> bool:
-        """A copy came: because we asked again? A Bloom filter brings what nobody asked for, too."""
+        """A copy came: because we asked again? A Bloom filter brings unrequested events, too."""
         return id in self._ahead
 
     def was_asked_for(self, mark: Mark) -> bool:

@@ -2,8 +2,8 @@
 
 Found by identity, by any of their (source, pattern, counter) triples, or by pattern. Full, it lets go of
 the oldest, of the oldest that is foreign (neither published nor wanted here), or of any, so that
-copies do not vanish everywhere at once. What came since somebody last asked is only put by, and is sorted in when
-somebody asks again: where nothing is lost, keeping an event costs next to nothing.
+copies do not vanish everywhere at once. New events are only put by, and are indexed at the next request: without
+losses, keeping an event is nearly free.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Cache:
         self._drawn: list[Id] = []  # the same, to draw from
         self._by_loss: dict[Loss, Id] = {}
         self._by_pattern: dict[int, dict[Id, None]] = {}
-        # Put by, and not looked at. Where the oldest go first, those that more than fill the cache go unseen.
+        # Put by, and not looked at. If the oldest go first, those that more than fill the cache go unseen.
         self._fresh: deque[Fresh] = deque(maxlen=size if evicts == OLDEST else None)
         self.put: Callable[[Fresh], None] = self._fresh.append if evicts == OLDEST else self._put
 
@@ -54,11 +54,11 @@ class Cache:
             self._sort_in()
 
     def _sort_in(self) -> None:
-        """Somebody asks: what came since the last time can be found from now on."""
+        """Index the new events at a request: they can be found from now on."""
         while self._fresh:
             envelope, since, patterns, is_foreign = self._fresh.popleft()
             mark = read_mark(envelope.headers)
-            if mark is not None:  # else nobody could ask for it
+            if mark is not None:  # else no request could name it
                 self._add(envelope, mark, patterns, since, is_foreign=is_foreign)
 
     def __len__(self) -> int:
@@ -127,7 +127,7 @@ class Cache:
         return self._held.get(id)
 
     def find(self, loss: Loss) -> Held | None:
-        """The event that somebody knows by this triple; the pattern may be none of ours."""
+        """The event that a peer knows by this triple; the pattern may be none of ours."""
         self._sort_in()
         id = self._by_loss.get(loss)
         return None if id is None else self._held[id]

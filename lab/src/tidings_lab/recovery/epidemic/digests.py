@@ -3,7 +3,7 @@
 An exact digest shrinks as its entries are answered (E-C2). A Bloom filter cannot, so it carries the
 entries that were answered beside it. It is used only where its bytes are fewer. A holder asks it about
 every event that it holds of a pattern, hundreds for each that was lost, so it must hardly ever be
-wrong: with the usual ten bits for an entry most of what came back would be what nobody had lost.
+wrong: with the usual ten bits for an entry most of what came back would not have been lost.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Entry = tuple[Any, int]  # source or pattern, and counter
 
 
 def _places(entry: Entry, size: int) -> list[int]:
-    """Places that have nothing to do with one another: in a small filter two hashes and their sums are too few."""
+    """Independent places: in a small filter two hashes and their sums are too few."""
     hashed = blake2b(repr(entry).encode(), digest_size=4 * HASHES).digest()
     return [int.from_bytes(hashed[at : at + 4], "big") % size for at in range(0, 4 * HASHES, 4)]
 
@@ -42,7 +42,7 @@ def bloom_of(entries: Iterable[Entry]) -> Bloom:
 
 
 def is_in(bloom: Bloom, entry: Entry) -> bool:
-    """Perhaps. An empty filter, or one of another make, holds nothing."""
+    """Perhaps. An empty filter, or one of another make, holds no entry."""
     size = 8 * len(bloom.bits)
     if not size or bloom.hashes != HASHES or entry in bloom.given:
         return False
@@ -59,13 +59,13 @@ def smaller(lost: dict[Key, tuple[int, ...]]) -> Bloom | None:
 
 
 def without(lost: dict[Key, tuple[int, ...]], given: set[Entry]) -> dict[Key, tuple[int, ...]]:
-    """What is left of a digest when these were answered."""
+    """Rest of a digest when these were answered."""
     left = {key: tuple(c for c in counters if (key, c) not in given) for key, counters in lost.items()}
     return {key: counters for key, counters in left.items() if counters}
 
 
 def with_given(bloom: Bloom, given: set[Entry]) -> Bloom | None:
-    """The filter with these answered; None when nothing is left."""
+    """The filter with these answered; None when none is left."""
     told = (*bloom.given, *sorted(given, key=repr))
     if len(told) >= bloom.count:
         return None

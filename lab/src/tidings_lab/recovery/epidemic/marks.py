@@ -1,12 +1,12 @@
-"""Identifiers with a counter for each pattern, and what can be told from them (Costa et al. 2003, 4.2).
+"""Identifiers with a counter for each pattern, and the losses that they reveal (Costa et al. 2003, 4.2).
 
 Rules
 - A source counts its events for each pattern that it knows; an event carries the counters of all
   patterns that it matches (COS-4). A source is one life of a broker.
-- Who wants a pattern takes the first counter that it sees of a source as the beginning (E-C5). A
+- A subscriber of a pattern takes the first counter that it sees of a source as the beginning (E-C5). A
   counter above the expected one means that those between were lost; an event that comes late, or
   comes back, ends its loss under every pattern.
-- When nobody here wants a pattern any more, or somebody does again, what was expected is void.
+- When interest in a pattern ends here, or begins again, the expected counters are void.
 - A loss is given up after so many tries (E-C6). A gap too wide to be true is taken as a new beginning.
 """
 
@@ -23,7 +23,7 @@ MOST_UNWANTED = 10_000  # patterns of one source that are known not to be wanted
 
 
 class Counters:
-    """What a source counts."""
+    """Counters of a source."""
 
     def __init__(self, begin: Callable[[], str]) -> None:
         self._begin = begin  # a new name for the source
@@ -68,7 +68,7 @@ class Losses:
         self._wanted_here = wanted_here
         self._most = most
         self._give_up = give_up
-        # by source, then by pattern: the next counter; UNWANTED where nobody here wants it
+        # by source, then by pattern: the next counter; UNWANTED where no subscriber here wants it
         self._expected: dict[str, dict[int, int]] = {}
         self._interest: dict[tuple[str, int], float] = {}  # for which interest that is
         self._lost: dict[tuple[str, int], dict[int, Lost]] = {}  # by source and pattern, then by counter
@@ -121,7 +121,7 @@ class Losses:
         for pattern, counter in counters:
             expected = table.get(pattern, UNWANTED)
             if expected == UNWANTED or counter < expected:
-                continue  # without a beginning nobody can say what was lost
+                continue  # without a beginning losses are unknown
             table[pattern] = counter + 1
             found += self._note((source, pattern), expected, counter + 1)
         return found
@@ -151,7 +151,7 @@ class Losses:
         return loss[2] in self._lost.get(loss[:2], ())
 
     def expected(self, source: str, pattern: int) -> int | None:
-        """The next counter; None: nothing of it was seen since somebody here wants it."""
+        """The next counter; None: none was seen since a subscriber here wants it."""
         expected = self._expected.get(source, {}).get(pattern, UNWANTED)
         return None if expected == UNWANTED else expected
 
@@ -159,19 +159,19 @@ class Losses:
         return {(*key, counter) for key, lost in self._lost.items() for counter in lost}
 
     def take_latest(self) -> tuple[str, int] | None:
-        """What was noticed last, if it is still lost and nobody took it before."""
+        """The last noticed loss, if it is still lost and was not taken before."""
         latest, self.latest = self.latest, None
         return latest if latest in self._lost else None
 
     def sources(self) -> list[str]:
-        """Those that something is missing of."""
+        """Sources with losses."""
         return list(dict.fromkeys(source for source, _ in self._lost))
 
     def patterns(self) -> list[int]:
         return list(dict.fromkeys(pattern for _, pattern in self._lost))
 
     def review(self, pattern: int) -> None:
-        """Who wants this pattern here has changed: what was expected for an interest that is no more is void."""
+        """Interest in this pattern has changed here: the expected counters of an ended interest are void."""
         since = self._wanted_here(pattern)
         for source, table in self._expected.items():
             expected = table.get(pattern)
@@ -184,8 +184,8 @@ class Losses:
     def ask(
         self, now: float, patience: float, most: int, *, source: str | None = None, pattern: int | None = None
     ) -> dict[tuple[str, int], tuple[int, ...]]:
-        """What to ask for now of a source, or of a pattern: the newest first. What was asked for often enough
-        is given up."""
+        """Losses to ask for now of a source, or of a pattern: the newest first. A loss that was asked for often
+        enough is given up."""
         asked: dict[tuple[str, int], tuple[int, ...]] = {}
         for key in [k for k in self._lost if (source is None or k[0] == source) and pattern in (None, k[1])]:
             due = [(c, lost) for c, lost in self._lost[key].items() if now - lost.asked_at >= patience]
@@ -227,7 +227,7 @@ class Source(set[int]):
 
 
 class Received:
-    """Which events were here: the last numbers of each source, and everything below them."""
+    """Seen events: the last numbers of each source, and everything below them."""
 
     def __init__(self, window: int, expected_of: Callable[[str], dict[int, int]] | None = None) -> None:
         self._window = window

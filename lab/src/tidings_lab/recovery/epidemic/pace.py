@@ -1,10 +1,10 @@
-"""When the next round is due: every so often, or less often while rounds teach nothing (COS-9)."""
+"""When the next round is due: every so often, or less often while rounds find no loss (COS-9)."""
 
 from __future__ import annotations
 
 from random import Random
 
-GROWTH = 1.5  # of the pause after a round that taught nothing
+GROWTH = 1.5  # of the pause after a round that found no loss
 
 
 class Pace:
@@ -17,7 +17,7 @@ class Pace:
         self.due: float | None = None
 
     def begin(self, now: float) -> None:
-        """There is something to do: the first round comes at a moment of its own, so that brokers which
+        """There is work: the first round comes at a moment of its own, so that brokers which
         began together do not gossip together."""
         if self.due is None:
             self.due = now + self._rng.uniform(0.0, self._interval)
@@ -26,7 +26,7 @@ class Pace:
         self.due = now
 
     def learned(self, now: float) -> None:
-        """Somebody missed something: it is time to be quick again."""
+        """A peer missed an event: rounds become quick again."""
         self._has_learned = True
         if self._pause > self._interval:
             self._pause = self._interval
@@ -41,5 +41,5 @@ class Pace:
         self.due = now + self._pause
 
     def rest(self) -> None:
-        """There is nothing to do."""
+        """There is no work."""
         self.due = None

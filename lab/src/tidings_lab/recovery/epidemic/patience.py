@@ -1,6 +1,6 @@
-"""How long to wait for what was asked for before it is asked for again.
+"""Timeout of requests: how long to wait before a request is repeated.
 
-Nobody can tell a lost answer from one that is still on its way. A copy tells afterwards: it was asked for again
+A broker cannot tell a lost answer from one that is still on its way. A copy tells afterwards: it was asked for again
 too early, so the next wait is longer. Every answer that comes in time makes it a little shorter, down to the
 setting. So a few answers in a hundred are copies where answers are slow, and hardly any where they are not. A digest
 that is sent too early brings as many copies as it names events: with 0.98 as `SHORTER` a copy came with every
@@ -9,7 +9,7 @@ eighth of a hundred thousand events over UDP.
 
 from __future__ import annotations
 
-LONGER = 1.5  # after a copy, or an answer that nobody waited for any more
+LONGER = 1.5  # after a copy, or an answer that came too late
 SHORTER = 0.995  # after an answer in time: eighty of them undo one copy
 MOST_SECONDS = 8.0
 

@@ -2,7 +2,7 @@
 
 A gap in the counters of a pattern is a loss. While there are losses, every round asks for those of one
 pattern toward its other subscribers, or for those of one source back along the way that its events
-came. Whoever holds some sends them, and takes them off the digest (E-C2). Nothing lost, nothing sent.
+came. A broker that holds some sends them, and takes them off the digest (E-C2). Without losses no message is sent.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ class _Pull(Epidemic):
         return True
 
     def _is_false(self, loss: Loss) -> bool | None:
-        """Can nobody have lost this, as far as we can tell? None: we cannot."""
+        """Is it certain that no broker has lost this? None: unknown."""
         source, pattern, counter = loss
         if source == self.counters.source:
             return counter > self.counters.last(pattern)
@@ -258,7 +258,7 @@ class CombinedPull(_Pull):
     uses_routes = True
 
     def pull(self, now: float) -> None:
-        """One of the two, by chance; where nobody else wants any of the lost patterns, the other."""
+        """One of the two, by chance; where no other broker wants any of the lost patterns, the other."""
         shared = any(self.links_for(pattern) for pattern in self.losses.patterns())
         if not shared or self.ports.rng.random() < self.settings.by_source:
             self.pull_by_source(now)

@@ -1,7 +1,7 @@
 """Push with positive digests (Costa et al. 2003, 4.1 and Figure 2; COS-3).
 
 Every round a broker offers the events that it holds of one pattern, drawn from its whole table, to
-subscribers of that pattern. Who misses some asks the initiator for them.
+subscribers of that pattern. A subscriber that misses some asks the initiator for them.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Push(Epidemic):
             self.gossip(self.links_wanting(offer.pattern), offer, sender)
 
     def missing(self, held: dict[str, tuple[tuple[int, int], ...]], youth: float) -> list[Id]:
-        """What of an offer was not here, is younger than the interest in it, and was not asked for."""
+        """Events of an offer that were not here, are younger than the interest in them, and were not asked for."""
         most = 1000 * youth
         found = [
             (source, number)

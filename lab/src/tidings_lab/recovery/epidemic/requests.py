@@ -1,4 +1,4 @@
-"""What was asked of whom: so that nothing is asked for twice at once, and an empty promise is noticed."""
+"""Open requests by peer: no event is asked for twice at once, and an empty promise is noticed."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Requests:
         self._received = received
         self._standing = standing
         self._asked: dict[Id, int] = {}  # in how many open requests
-        self._overdue: OrderedDict[Id, None] = OrderedDict()  # nobody waits for these, and they may come
-        # until when, of whom, what, and was it sent
+        self._overdue: OrderedDict[Id, None] = OrderedDict()  # no longer waited for, and they may come
+        # until when, the peer, the events, and was it sent
         self._open: deque[tuple[float, str, tuple[Id, ...], bool]] = deque()
 
     def __contains__(self, id: Id) -> bool:
@@ -38,7 +38,7 @@ class Requests:
         return True
 
     def note(self, peer: str, ids: Iterable[Id], now: float, *, is_sent: bool = True) -> None:
-        """One that is not sent waits all the same, and nobody is to blame for it."""
+        """One that is not sent waits all the same, and no peer is blamed for it."""
         wanted = tuple(ids)
         for id in wanted:
             self._asked[id] = self._asked.get(id, 0) + 1
@@ -50,7 +50,8 @@ class Requests:
         return self._open[0][0] if self._open else None
 
     def review(self, now: float) -> list[tuple[str, tuple[Id, ...]]]:
-        """Requests whose time is over: one that brought nothing is a strike. What each of them still lacks."""
+        """Requests whose time is over: one without an answer is a strike. The events that each of them still
+        lacks."""
         lacking = []
         while self._open and self._open[0][0] <= now:
             _, peer, ids, is_sent = self._open.popleft()

@@ -17,9 +17,9 @@ OLDEST, FOREIGN, ANY = "oldest", "foreign", "any"
 
 class EpidemicSettings(msgspec.Struct, frozen=True, kw_only=True):
     style: str = COMBINED
-    enabled: bool = True  # False: nothing is brought back, as if there were no recovery; for comparing
+    enabled: bool = True  # False: no event is recovered, as if there were no recovery; for comparing
     interval_seconds: float = 0.2  # between rounds; shorter recovers sooner and costs messages
-    longest_seconds: float = 0.0  # rounds that teach nothing come less often, up to this; 0: never less
+    longest_seconds: float = 0.0  # rounds that find no loss come less often, up to this; 0: never less
     at_once: bool = False  # a pull begins when a loss is noticed; sooner, with smaller digests
     fan_out: int = 1  # links that a gossip message takes at each broker; more finds more, and twice
     forward: float = 0.5  # the chance that a broker with the same interest passes gossip on

@@ -1,17 +1,16 @@
-"""Who is believed: peers that waste others' work are ignored for a while.
+"""Standing of peers: those that waste others' work are ignored for a while.
 
 Rules
 - A strike is: a peer offered what it does not give when asked; asked again for what it was given often
-  enough already; asked for nothing but events that nobody can have lost; sent a digest that is over
+  enough already; asked only for events that no broker can have lost; sent a digest that is over
   the bound. So many strikes and the peer is ignored for a while; then it may try again. Each time
   the while is twice as long: honest peers have bad luck where messages are lost, so the first is short. Strikes
   while a peer is ignored do not count: several requests are open at once, and they are of one bad moment.
-- Whose offers are not believed may still ask, and the other way round. Else two honest peers of which one had bad
+- A peer with disbelieved offers may still ask, and the other way round. Else two honest peers of which one had bad
   luck would not answer one another, each find the other's offers empty, and never come out of it.
-- An offer that was kept, late or not, clears what is held against the peer's offers, so that who is only slow is
-  heard again; nothing but time clears what is held
-  against its requests, or a helpful liar would go on. One unanswered request is one strike however
-  many events it named.
+- An offer that was kept, late or not, clears what is held against the peer's offers, so that a slow peer is heard
+  again; only time clears what is held against its requests, or a helpful liar would go on. One unanswered request is
+  one strike however many events it named.
 """
 
 from __future__ import annotations
@@ -83,5 +82,5 @@ class Standing:
         return count <= OFTEN
 
     def offenders(self, now: float) -> set[str]:
-        """Who is ignored now."""
+        """Peers that are ignored now."""
         return {peer for (peer, _), until in self._ignored.items() if until > now}

@@ -1,4 +1,4 @@
-"""What brokers say to one another in epidemic recovery, and what they write on events.
+"""Messages between brokers in epidemic recovery, and the headers that they put on events.
 
 Numbers of one source, or of one pattern, stand together, since most digests name few of them. A message
 names its initiator: gossip is handed on, so the sender is seldom the one who asks or offers.
@@ -24,7 +24,7 @@ Loss = tuple[str, int, int]  # source, pattern, counter
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """What an event's headers say of it."""
+    """Headers of an event, decoded."""
 
     source: str
     number: int
@@ -46,7 +46,7 @@ class Mark(msgspec.Struct, frozen=True):
 
 
 def read_mark(headers: dict[str, Any]) -> Mark | None:
-    """None: nobody of ours wrote these. They came over a network, so nothing about them is certain."""
+    """None: no broker of ours wrote these. They came over a network, so they may be anything."""
     try:
         mark = headers[MARK]
         source, number, count = mark[:TAGS_AT]
@@ -80,7 +80,7 @@ class Bloom(msgspec.Struct, frozen=True, array_like=True):
     bits: bytes
     hashes: int
     count: int  # entries
-    given: tuple[tuple[Any, int], ...] = ()  # those of them that somebody has answered
+    given: tuple[tuple[Any, int], ...] = ()  # those of them that are answered
 
 
 class PushOffer(Message, frozen=True, tag="PushOffer"):
