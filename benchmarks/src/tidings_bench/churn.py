@@ -1,7 +1,7 @@
 """Churn: filters come and go while events are matched and the delta is merged into the table.
 
 Operations, matches and steps of upkeep take turns in one thread, as a broker's node does them,
-at the asked rate of operations: whatever time they leave goes to matching. Latency of a match is
+at the asked rate of operations: the time that they leave goes to matching. Latency of a match is
 counted from when its turn came, so waiting behind a step of upkeep counts too. The clock is the CPU
 time of this process, which leaves out what others took of a shared machine; the rate by the clock on
 the wall stands beside it, and is the lower the busier the machine is.

@@ -1,4 +1,4 @@
-"""How fast filters are read: W2 texts to normal form, one core, nothing remembered.
+"""Speed of reading filters: W2 texts to normal form, one core, no cache.
 
 The peer, rule-engine, compiles the same filters in its own words in the same run, on fewer of them
 (it is slow). Loading keeps every filter, and reports CPU seconds and the memory that they hold.
@@ -36,7 +36,7 @@ def run(count: int = MILLION, seed: int = 0, *, quick: bool = False) -> Iterator
 
 
 def reading(seed: int = 0, size: int = SAMPLE) -> list[Row]:
-    """Filters read per CPU second, nothing kept."""
+    """Filters read per CPU second, none kept."""
     sample = list(filters(_workload(seed), size, text=True))
     ours = _rate(read_filter, [filter.text for filter in sample])
     some = sample[:PEER_SAMPLE]

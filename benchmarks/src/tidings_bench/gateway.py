@@ -1,8 +1,7 @@
-"""`tidings bench gateway`: MQTT through our door beside mosquitto and amqtt, and publishing by HTTP.
+"""`tidings bench gateway`: MQTT through our gateway beside mosquitto and amqtt, and publishing by HTTP.
 
-The MQTT work is driven by the same generator in C for all; a run with something lost, repeated or out of order
-does not count. HTTP has no peer here: its rows are events a second by one client, one event or a hundred a
-request.
+The MQTT work is driven by the same generator in C for all; a run with an event lost, repeated or out of order does
+not count. HTTP has no peer here: its rows are events a second by one client, one event or a hundred a request.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ def _tables(shape: Shape, spoil: str) -> Iterator[Any]:
 
 
 class _Subscribers:
-    """Who asks for what, sorted by symbol and price, so that who hears an event is a range."""
+    """Subscriptions sorted by symbol and price, so that the subscribers of an event are a range."""
 
     def __init__(self, shape: Shape) -> None:
         import numpy as np

@@ -41,7 +41,7 @@ def made(row: Any) -> Answer:
 
 
 def spark_nested_loop(events: Any, boxes: Any) -> Answer:
-    """What a user writes first."""
+    """The join that a user writes first."""
     from pyspark.sql import functions as F  # noqa: N812
 
     joined = events.join(F.broadcast(boxes), F.expr(TEST))

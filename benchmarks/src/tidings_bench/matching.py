@@ -105,7 +105,7 @@ def whole_brokers(sizes: Sequence[int]) -> Iterator[Row]:
 
 
 def mixed_over_plain(matchers: Mapping[str, ColumnarMatcher], size: int) -> Iterator[Row]:
-    """What an event costs in W4, in times of what it costs in W2: measured in turns, since other programs
+    """Cost of an event in W4, as a multiple of its cost in W2: measured in turns, since other programs
     come and go, and the best of each."""
     if not {PLAIN, MIXED} <= matchers.keys():
         return

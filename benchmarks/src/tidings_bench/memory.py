@@ -1,10 +1,10 @@
-"""What a subscription costs a whole broker: bytes of the process, not of one table in it.
+"""Memory of a subscription in a whole broker: bytes of the process, not of one table in it.
 
 Each broker lives in a process of its own and takes the texts of W2. A thousand subscriptions come first
 and are not counted (with them come the kernels and the tables of fixed size); then the rest come, all
 upkeep is done, and the growth of the resident memory is divided by their number.
 
-- *embedded broker*: the node of `tidings.connect()`, and nobody's handles.
+- *embedded broker*: the node of `tidings.connect()`, without handles.
 - *broker of a network*: the node of `tidings broker`: routing and recovery beside delivery.
 - *embedded broker and handles*: subscribed one by one through `bus.subscribe`, so that the client's
   state and the application's handle of each subscription are in the same process, and in the figure.
@@ -99,7 +99,7 @@ def _of_a_node(system: str, texts: Iterator[str]) -> int:
 
 
 def upkeep(node: Any) -> None:
-    """What the broker's timer does, all at once."""
+    """Run all upkeep of the broker's timer at once."""
     for strategy in node.slots.values():
         for matcher in strategy.matchers():
             while matcher.maintain(1_000):

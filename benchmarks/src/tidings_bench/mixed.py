@@ -144,7 +144,7 @@ def _residual(draws: _Draws, text: bool) -> Filter:
 
 
 def open_value(rng: np.random.Generator) -> str:
-    """A name out of a space that nobody can list."""
+    """A name out of a space too large to list."""
     return f"u-{int(rng.integers(0, 1 << 40)):010x}"
 
 
@@ -277,7 +277,7 @@ class Shared:
 
 
 class Unseen:
-    """Adversary: strings that nobody has seen before, on both sides."""
+    """Adversary: strings never seen before, on both sides."""
 
     name = "W4unseen"
 

@@ -35,7 +35,7 @@ class Peer(NamedTuple):
 
 def peers(population: Sequence[Filter], table: Any, *, boxes: bool) -> Iterator[Peer]:
     """The peers that can hold these subscriptions; `table` is our frozen table, for its arrays."""
-    yield brute_force(table, len(np.unique(table.rows.owners)))  # it has them all, whatever the population
+    yield brute_force(table, len(np.unique(table.rows.owners)))  # it has them all, for every population
     if boxes:
         low, high = corners(population)
         if find_spec("shapely") is not None:

@@ -1,4 +1,4 @@
-"""What recovery costs when nothing is lost: events through a line of brokers, by CPU seconds.
+"""Cost of recovery without losses: events through a line of brokers, by CPU seconds.
 
 Work `processes`: broker processes over TCP (`recovery_network.py`), which is what users have. Work `nodes`: the
 same nodes, every message encoded and decoded as on a link, and no sockets, which is steadier to measure. Garbage is collected as broker processes have it

@@ -1,4 +1,4 @@
-"""What recovery costs while nothing is lost, in broker processes: their CPU seconds for events over TCP.
+"""Cost of recovery without losses, in broker processes: their CPU seconds for events over TCP.
 
 For each way of recovery there is a line of four broker processes. Rounds of events go through one line after the
 other; of each line the round with the least CPU counts, since what disturbs can only slow down. Counted is what the
@@ -29,7 +29,7 @@ STAT_USER = 11  # where the times stand in /proc/PID/stat, after the name
 
 
 class Line:
-    """Four broker processes, somebody who publishes at the first, listeners at the second and the last."""
+    """Four broker processes, a publisher at the first, listeners at the second and the last."""
 
     def __init__(self, system: str) -> None:
         self.system = system

@@ -1,4 +1,5 @@
-"""The two ends of a round trip, each a process of its own: who publishes, and who hears it come back.
+"""The two ends of a round trip, each a process of its own: the publisher, and the subscriber that receives its
+events.
 
     python -m tidings_bench.round_trip mouth ADDRESS RATE SECONDS
     python -m tidings_bench.round_trip ear ADDRESS durable|transient [PATIENCE]
@@ -6,7 +7,7 @@
 Rules
 - Both say what they have to say as one line of JSON. The mouth: how many it published and in how many seconds. The
   ear: `{}` when it listens; then, for each line that names a count, the delays of as many events as came within
-  `PATIENCE` seconds, in order. So the bench ends, whatever is slow.
+  `PATIENCE` seconds, in order. So the bench ends, however slow a part is.
 - Each event says when it was sent, by the clock that both ends share.
 - The mouth has at most `UNDER_WAY` events without an answer: a broker that cannot keep up is seen in the rate, not
   in a queue of the mouth's own.
@@ -85,7 +86,7 @@ class End:
         )  # fmt: skip
 
     def answer(self, word: object = None) -> Any:
-        """What it says next; first tell it something."""
+        """Send it a line, then read its next answer."""
         process = self._process
         assert process.stdin is not None
         assert process.stdout is not None

@@ -1,8 +1,8 @@
 """The simulator: handled messages a second on a covering network, beside SimPy driving the same nodes.
 
 All engines are given the same machines and the same inputs at the same moments: brokers of `siena`
-on a random tree, their clients, subscriptions first and then events. What is counted is calls of
-`handle` in CPU seconds, so the nodes' own work is in every figure and only the driver differs.
+on a random tree, their clients, subscriptions first and then events. A figure counts calls of `handle` in CPU
+seconds, so the nodes' own work is in every figure and only the driver differs.
 """
 
 from __future__ import annotations

@@ -149,7 +149,7 @@ def _restarts(path: Path, entries: int, seed: int) -> Iterator[Row]:
     opening: dict[str, float] = {}
     for name, engine in ENGINES.items():
         if name == "rocksdb":
-            continue  # it keeps no index of the log: there is nothing to load
+            continue  # it keeps no index of the log to load
         opened, made = engine(path), _events(seed)
         for _ in range(0, entries, 500):
             opened.commit([next(made) for _ in range(500)])

@@ -41,7 +41,7 @@ EVENTS_IN_BLOCK = 2_000
 
 
 class Workload(Protocol):
-    """What a benchmark needs to know of a workload."""
+    """Description of a workload for a benchmark."""
 
     name: str
 

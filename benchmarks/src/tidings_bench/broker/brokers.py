@@ -1,7 +1,7 @@
 """Brokers as processes of the benchmark: ours and the peers', each on a free port of loopback.
 
 Rules
-- Each is started for one work and ended by its own process id afterwards, whatever happened in between.
+- Each is started for one work and ended by its own process id afterwards, also after an error.
 - A peer that is not installed is left out, and a row says so.
 - Durable peers are told to be as durable as they can: `sync_interval: always`, `appendfsync always`, and an
   autosave at every change (which is as far as mosquitto goes: it acknowledges before it writes).
@@ -71,7 +71,7 @@ def ours(
 
 @contextmanager
 def peer(name: str, folder: Path, *, durable: bool = False) -> Iterator[Running]:
-    """A peer, with nothing kept or with everything kept."""
+    """A peer, with no event kept or with every event kept."""
     where = program(name)
     if where is None:
         raise MissingDependencyError(f"{name} is not installed")
@@ -109,7 +109,7 @@ def _redis(program: str, port: int, folder: Path, durable: bool) -> list[str]:
 
 
 def _amqtt(program: str, port: int, folder: Path, durable: bool) -> list[str]:
-    del durable  # it keeps nothing
+    del durable  # it keeps no event
     text = f"""listeners:
   default: {{type: tcp, bind: '{HOST}:{port}', max_connections: 15000}}
 plugins:

@@ -59,7 +59,7 @@ def _cache() -> Path:
 
 
 def pubsubload() -> Path | None:
-    """Where the peers' load generator lies; None: nowhere."""
+    """Path of the peers' load generator; None: it is not installed."""
     said = os.environ.get(VARIABLE)
     if said:
         return Path(said)

@@ -1,8 +1,8 @@
-"""The plan of a run: who connects where, what each says first, and how its events look.
+"""The plan of a run: connections, the first messages of each, and the events.
 
 Everything that needs our codec is made here, with the real one; `load.c` only sends it and fills the fields
 of a Publish that differ from event to event. Rules
-- A class of events is a symbol and a band of `change`; a subscriber wants one class, or nothing that counts.
+- A class of events is a symbol and a band of `change`; a subscriber wants one class, or no event that counts.
 - A Publish is cut into pieces at marks, which stand for the fields; that the pieces and the marks are the
   whole frame is checked.
 """
@@ -45,7 +45,7 @@ class Subscriber(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What `load.c` is told."""
+    """Input of `load.c`."""
 
     port: int
     subscribers: Sequence[Subscriber]

@@ -1,8 +1,8 @@
 """Rows of the broker benchmark, and the ratios between them.
 
 A figure of ours stands beside that of every peer in the same run. A ratio above 1 is better than the best
-peer, whether more is better (events a second) or less (CPU, latency, memory). What could not be measured is a
-row of its own that says why; its figure is None.
+peer, whether more is better (events a second) or less (CPU, latency, memory). A failed measurement is a row of its
+own that says why; its figure is None.
 """
 
 from __future__ import annotations
@@ -59,6 +59,6 @@ def compared(work: str, size: int, unit: Unit, figures: dict[str, float]) -> Ite
 
 
 def better(figure: float, other: float, unit: Unit) -> float | None:
-    """How many times better; None where nothing was measured."""
+    """How many times better; None without a measurement."""
     above, below = (figure, other) if unit.is_more_better else (other, figure)
     return above / below if below else None

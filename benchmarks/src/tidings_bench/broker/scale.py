@@ -1,6 +1,6 @@
-"""What one broker of ours holds, and what a network of eight does on this machine. No peer does these.
+"""Capacity of one broker of ours, and throughput of a network of eight on this machine. No peer does these.
 
-- idle: connections over TLS that say nothing, the memory of each, and the latency of a small load beside
+- idle: silent connections over TLS, the memory of each, and the latency of a small load beside
   them, by `probe.py`, which speaks TLS as clients do.
 - subscriptions: so many on one broker, over ten connections, each with a filter of its own.
 - network: eight brokers in a tree with two children each; the publisher at the last leaf, subscribers at

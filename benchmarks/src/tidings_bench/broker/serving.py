@@ -1,4 +1,4 @@
-"""A broker of ours as a process of the benchmark: on loopback, open to whoever is on this machine.
+"""A broker of ours as a process of the benchmark: on loopback, open to all users of this machine.
 
     python -m tidings_bench.broker.serving FOLDER NAME [STORE [JOIN]]
 
@@ -35,7 +35,7 @@ def main(words: list[str]) -> int:
     users = Path(folder) / f"{name}-users.toml"
     users.write_text(USERS, encoding="utf-8")
     audit = str(Path(folder) / f"{name}-audit.jsonl")
-    # Made directly: settings that are read refuse a broker that lets anybody in beside a users file.
+    # Made directly: settings from a file refuse an open broker beside a users file.
     settings = BrokerSettings(
         name=name,
         listen="127.0.0.1:0",

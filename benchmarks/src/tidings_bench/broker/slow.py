@@ -1,9 +1,8 @@
-"""Beside slow consumers: what those who read wait for those who do not.
+"""Latency of subscribers that read beside slow consumers that do not.
 
 Ten subscribers of one topic at a steady rate, first by themselves, then beside consumers that never read. One
 of these has granted credit without bound, so that what it is sent fills its connection until the broker
-leaves it; one has granted little, so that its queue fills and its policy drops. Nothing of the others may
-be lost.
+leaves it; one has granted little, so that its queue fills and its policy drops. No event of the others may be lost.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 - content: 1,000 subscribers, each wanting 0.1% of the events: one of 100 symbols, one of 10 bands of its
   change. Ours matches by content. A peer gets everything on one topic, or a topic for each symbol, and its
   clients throw away what they did not want; only what was wanted counts.
-- topic: one publisher, 1, 10 and 100 subscribers of one topic, 100 bytes, nothing kept.
+- topic: one publisher, 1, 10 and 100 subscribers of one topic, 100 bytes, no event kept.
 - durable: publishes acknowledged when they are on the disk, with 1, 8 and 64 publishers that wait for each.
 - latency: one topic, 10 subscribers, at half of the highest rate that the same broker reached before.
 """
