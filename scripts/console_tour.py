@@ -52,7 +52,7 @@ def market(network: Network) -> None:
 
 
 class Recording:
-    """What the page looked like, and when."""
+    """A picture of the page, and its time."""
 
     def __init__(self, page: Any) -> None:
         self.frames: list[tuple[float, Image.Image]] = []
@@ -89,7 +89,7 @@ class Recording:
 
 
 def walk(page: Any) -> None:
-    """The way of the tour; a moment at each page, for whoever looks."""
+    """The way of the tour; a pause at each page, for the viewer."""
 
     def go(name: str, seconds: float = 2.0) -> None:
         page.locator(f"nav a[href='#/{name}']").first.click()

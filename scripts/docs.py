@@ -1,7 +1,7 @@
 """Write the generated pages anew and check every link of the docs.
 
     python scripts/docs.py            write what has changed, then check the links
-    python scripts/docs.py --check    write nothing; fail when a page would change
+    python scripts/docs.py --check    write no file; fail when a page would change
     python scripts/docs.py --measure  first run every system on the common load (a minute), for the pages of systems
 
 A generated page says so in its first line. To add one: a function that returns its text, and

@@ -6,12 +6,12 @@ Both are source trees as their projects publish them (mosquitto's also as `apt-g
 as the source distribution of `paho-mqtt`). They are copied to a temporary folder and run there:
 
 - mosquitto, `test/broker/*.py`: each script starts "mosquitto" on a port and compares packets byte for byte.
-  It gets a broker of ours instead. What a script asks for in a configuration file and we do not have as such
-  (plug-ins, bridges, password files of mosquitto's own) makes it *not applicable*, with the option named.
-  Two things are changed in the copy, neither of them about the protocol: how long it waits for a broker to
-  start, and that a CONNACK is compared by its flags and reason code, since its properties are each broker's own.
-  Where the standard leaves open what to do, or decides otherwise, and we differ, the verdict is *left open*, with the
-  reason; what passes anyway counts as passed.
+  It gets a broker of ours instead. An option of a script's configuration file that we do not have as such (plug-ins,
+  bridges, password files of mosquitto's own) makes it *not applicable*, with the option named. Two things are changed
+  in the copy, neither of them about the protocol: how long it waits for a broker to start, and that a CONNACK is
+  compared by its flags and reason code, since its properties are each broker's own. If we differ where the standard
+  leaves the behaviour open, or decides otherwise, the verdict is *left open*, with the reason; a script that passes
+  anyway counts as passed.
 - paho, `tests/test_mqttv5.py`: Eclipse's interoperability tests for MQTT 5, on paho's own client.
 """
 
@@ -35,7 +35,7 @@ NOT_OURS = {
     "06": "mosquitto's bridges", "08": "mosquitto's TLS and PSK options", "09-plugin": "plug-ins",
     "09-extended-auth": "plug-ins", "14": "its plug-in for security", "10": "mount points",
 }  # fmt: skip
-# What the standard leaves open, or decides otherwise than mosquitto 2.0.11 does.
+# Behaviour that the standard leaves open, or decides otherwise than mosquitto 2.0.11 does.
 REASON = "we end the connection with a DISCONNECT that says why; the script expects a bare end"
 SUBSCRIBERS = "the script expects reason 0x10, which a server may give when nobody was subscribed"
 LEVELS = "mosquitto takes 200 levels of a topic, we take 32"
@@ -120,7 +120,7 @@ async def serve(port: int, *, anonymous: bool = True) -> None:
 
 
 def stand_in(arguments: list[str]) -> None:
-    """What mosquitto's scripts start: `-p PORT`, or `-c FILE`."""
+    """Program that mosquitto's scripts start: `-p PORT`, or `-c FILE`."""
     port, anonymous = 1888, True
     if "-p" in arguments:
         port = int(arguments[arguments.index("-p") + 1])

@@ -7,7 +7,7 @@
 Rules
 - pip's own index serves the dependencies; the packages themselves come from the folder that was just built.
 - The size of an installation leaves out pip, setuptools and byte code.
-- The import time is the median of nine processes, less that of an interpreter that imports nothing.
+- The import time is the median of nine processes, less that of an interpreter without imports.
 """
 
 from __future__ import annotations

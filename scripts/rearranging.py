@@ -27,7 +27,7 @@ PAUSE = 1.5  # seconds for subscriptions to be known everywhere, and for swaps
 
 
 def boxes(broker: str, rng: Random) -> list[str]:
-    """What the clients of a broker want: three boxes on its side of the square."""
+    """Interest of a broker's clients: three boxes on its side of the square."""
     left = 0.0 if broker in HOT else 0.5
     found = []
     for _ in range(3):

